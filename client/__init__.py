@@ -1,7 +1,7 @@
 """Seamline: a Kafka topic and its Iceberg copy as one table.
 
-The client: `seamline.connect(url)` gives a DB-API 2.0 connection to a gateway. This package is
-light; the gateway, Spark and everything else are loaded only by the commands that need them.
+The client: `seamline.connect(url)` returns a DB-API 2.0 connection to a gateway. This package is
+light: the gateway, Spark and everything else are loaded only by the commands that need them.
 """
 
 from seamline.dbapi.connection import Connection, connect

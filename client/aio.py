@@ -1,9 +1,9 @@
-"""The client for programs of asyncio: the DB-API's connections and cursors, awaited.
+"""The asyncio client: the DB-API's connections and cursors, awaited.
 
-What waits for the gateway does so on threads of the connection's own, so that the loop goes on. A
-task that is canceled while its statement runs, by `asyncio.timeout` for instance, cancels it on the
-gateway, too, and ends when that has answered. Rows that a canceled fetch had received already are
-the first of the next one.
+Calls that wait for the gateway run on the connection's own threads, so the event loop is never
+blocked. If a task is canceled while its statement runs, for instance by `asyncio.timeout`, the
+statement is canceled on the gateway, too, and the task ends once the gateway has answered. Rows
+that a canceled fetch had already received are returned first by the next fetch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 WAITING_MAX = 32
-"""Calls of one connection that wait for the gateway at once; more wait for one of them to end."""
+"""Calls of one connection that may wait for the gateway at once; further calls queue."""
 _ROWS_AHEAD = 1000
 
 
@@ -33,7 +33,7 @@ class AsyncConnection:
     """A connection whose statements are awaited. Tasks may share it, each with its own cursor.
 
     Attributes:
-        sync: The DB-API's connection behind it, which has the session: `catalog`, `schema`,
+        sync: The underlying DB-API connection, which holds the session: `catalog`, `schema`,
             `properties`, `prepared`, `last_token`.
     """
 
@@ -73,8 +73,8 @@ class AsyncCursor:
     """A cursor whose statements and rows are awaited; for one task at a time.
 
     Attributes:
-        sync: The DB-API's cursor behind it, which says what there is to say of the statement:
-            `description`, `rowcount`, `receipt`, `token`, `write_token`, `statement_id`.
+        sync: The underlying DB-API cursor, which describes the statement: `description`,
+            `rowcount`, `receipt`, `token`, `write_token`, `statement_id`.
         arraysize: Rows `fetchmany` returns by default.
     """
 
@@ -108,11 +108,11 @@ class AsyncCursor:
     # --- Executing -----------------------------------------------------------------------------
 
     async def execute(self, operation: str, parameters: Any = None, **options: Any) -> Self:
-        """Runs a statement and waits until its result is there; see `seamline.Cursor.execute`.
+        """Runs a statement and waits for its result; see `seamline.Cursor.execute`.
 
         Raises:
-            Error: the gateway's named error as the DB-API's exception.
-            asyncio.CancelledError: the task was canceled; the statement is, too.
+            Error: the gateway's named error as a DB-API exception.
+            asyncio.CancelledError: the task was canceled, and so was the statement.
         """
         self._rows.clear()
         await self._ended(lambda: self.sync.execute(operation, parameters, **options))
@@ -129,7 +129,7 @@ class AsyncCursor:
         await asyncio.to_thread(self.sync.cancel)
 
     async def _ended(self, run: Callable[[], object]) -> None:
-        """Waits for a statement; canceled, it is canceled on the gateway and then waited for."""
+        """Waits for a statement; if canceled, cancels it on the gateway and waits for its end."""
         running = self._threads.submit(self._in_turn, run)
         waiting = asyncio.wrap_future(running)
         try:
@@ -145,16 +145,16 @@ class AsyncCursor:
     # --- Rows ----------------------------------------------------------------------------------
 
     async def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row, None at the end."""
+        """Returns the next row; None at the end."""
         rows = await self._take(1)
         return rows[0] if rows else None
 
     async def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """The next rows, at most `size`."""
+        """Returns the next rows, at most `size`."""
         return await self._take(self.arraysize if size is None else size)
 
     async def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows that are left."""
+        """Returns all remaining rows."""
         await self._call(lambda: self._rows.extend(self.sync.fetchall()))
         rows, self._rows = list(self._rows), collections.deque()
         return rows
@@ -182,21 +182,21 @@ class AsyncCursor:
     # --- Arrow ---------------------------------------------------------------------------------
 
     async def fetch_record_batches(self) -> AsyncIterator[pa.RecordBatch]:
-        """The result in Arrow batches, from its first row, each asked for when it is needed."""
+        """Yields the result as Arrow batches, from its first row, each fetched on demand."""
         reader = await self._call(self.sync.fetch_record_batch)
         while (batch := await self._call(lambda: next(reader, None))) is not None:
             yield batch
 
     async def fetch_arrow_table(self) -> pa.Table:
-        """The result as one Arrow table."""
+        """Returns the result as one Arrow table."""
         return await self._call(self.sync.fetch_arrow_table)
 
     async def fetch_df(self) -> Any:
-        """The result as a pandas DataFrame."""
+        """Returns the result as a pandas DataFrame."""
         return await self._call(self.sync.fetch_df)
 
     async def fetch_polars(self) -> Any:
-        """The result as a Polars DataFrame."""
+        """Returns the result as a Polars DataFrame."""
         return await self._call(self.sync.fetch_polars)
 
     # --- The end -------------------------------------------------------------------------------
@@ -215,15 +215,15 @@ class AsyncCursor:
         return await asyncio.wrap_future(self._threads.submit(self._in_turn, call))
 
     def _in_turn(self, call: Callable[[], T]) -> T:
-        with self._turn:  # what a canceled task began goes on until it is through
+        with self._turn:  # a call that a canceled task started still runs to its end
             return call()
 
 
 def connect(url: str | None = None, **options: Any) -> AsyncConnection:
-    """Connects to a gateway; sends nothing yet, so there is nothing to await.
+    """Connects to a gateway; nothing is sent yet, so there is nothing to await.
 
     Args:
-        url: Its address; as for `seamline.connect`.
-        options: Those of `seamline.connect`.
+        url: Address of the gateway; as for `seamline.connect`.
+        options: The other arguments of `seamline.connect`.
     """
     return AsyncConnection(blocking.connect(url, **options))

@@ -1,9 +1,9 @@
 """The `seamline` command. Subcommands are loaded when they are called.
 
-Without a command it is `seamline query`, which on a terminal asks for statements. `query` needs
-only the client. The others need the gateway's parts, and say which extra to install when these are
-missing. A named error prints as one line and its hint; `ending` has every way in which a command
-ends.
+Without a subcommand it runs `seamline query`, which on a terminal prompts for statements. `query`
+needs only the client. Commands that need the gateway's packages say which extra to install when
+these are missing. A named error prints as one line and its hint; `ending` lists every way a command
+can end.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
         "Move the tail of topics into their tables.",
     ),
 }
-"""Name to (module, extras it needs, help); the module has a command of the same name."""
+"""Maps a name to (module, required extras, help); the module has a command of the same name."""
 
 _EXTRA_OF = {"pyspark": "spark", "py4j": "spark", "grpc": "spark", "prompt_toolkit": "cli"}
 _WITHOUT_COMMAND = "query"
@@ -55,7 +55,7 @@ _OWN_OPTIONS = frozenset({"--help", "--version"})
 
 
 class _LazyGroup(click.Group):
-    """A group whose commands are imported when they are called."""
+    """A command group that imports each command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(_COMMANDS)
@@ -71,14 +71,14 @@ class _LazyGroup(click.Group):
         return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reads the command line; options without a command are those of `query`."""
+        """Parses the command line; options without a command are those of `query`."""
         is_bare = not args or (args[0].startswith("-") and args[0] not in _OWN_OPTIONS)
         if is_bare and not ctx.resilient_parsing:
             args = [_WITHOUT_COMMAND, *args]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command; what it imports only when run may be missing, too."""
+        """Runs the command; modules it imports only while running may be missing, too."""
         try:
             with ending.kept_from_click():
                 return super().invoke(ctx)
@@ -86,7 +86,7 @@ class _LazyGroup(click.Group):
             _say_what_to_install(str(ctx.invoked_subcommand), error)
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
-        """Reads the command line, and writes the text of `--help`."""
+        """Parses the command line, and prints the text of `--help`."""
         with ending.kept_from_click():
             return super().make_context(*arguments, **options)
 
@@ -116,13 +116,13 @@ def root() -> None:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs the command and exits; see `seamline.ending` for how."""
     if not sys.warnoptions:
-        warnings.simplefilter("ignore")  # what libraries have to say to programmers
+        warnings.simplefilter("ignore")  # library warnings are meant for programmers
     try:
         code = root.main(arguments, prog_name="seamline", standalone_mode=False)
         with ending.kept_from_click():
             if sys.stdout is not None:
                 sys.stdout.flush()
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it is said and has a code
+    except BaseException as error:  # noqa: BLE001 - every failure is reported and has an exit code
         code = ending.exit_code(error)
     sys.exit(code if isinstance(code, int) else 0)
 

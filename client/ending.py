@@ -1,14 +1,14 @@
-"""How a command ends: with an exit code, and with what it says when it failed.
+"""How a command ends: its exit code, and what it prints on failure.
 
     0    done
-    1    a failure: a line that names it, the place in the statement if it lies there, and a hint
-    2    used wrongly
-    3    nothing answers: no gateway, or for `seamline local status` no broker
+    1    failure: prints a line that names it, its place in the statement if known, and a hint
+    2    wrong usage
+    3    nothing answers: no gateway, or no broker for `seamline local status`
     130  canceled by Ctrl-C
-    141  the reader of its output has gone; it says nothing
+    141  the reader of the output has gone; prints nothing
 
-No failure ends in a traceback. With `SEAMLINE_TRACEBACK` set, one that has no name shows where it
-came from.
+No failure ends in a traceback, except that with `SEAMLINE_TRACEBACK` set an unnamed failure shows
+where it came from.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class ReaderGoneError(Exception):
 
 
 class CanceledError(Exception):
-    """Somebody pressed Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
 
 @contextlib.contextmanager
 def kept_from_click() -> Iterator[None]:
-    """Turns exceptions that Click would handle in its own way into ones that it does not know."""
+    """Converts exceptions that Click would handle itself into ones that it does not know."""
     try:
         yield
     except BrokenPipeError as error:
@@ -55,10 +55,10 @@ def kept_from_click() -> Iterator[None]:
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code of a command that raised something, after reporting that.
+    """Reports an exception that a command raised, and returns the exit code.
 
     Raises:
-        SystemExit: the one that was raised.
+        SystemExit: `error` itself, if it is a SystemExit.
     """
     match error:
         case SystemExit():
@@ -81,13 +81,13 @@ def exit_code(error: BaseException) -> int:
 
 
 def told(error: SeamlineError) -> str:
-    """An error as it is printed: what, its notes, and the hint."""
+    """Returns the printed form of an error: its summary, its notes, and the hint."""
     notes = getattr(error, "__notes__", ())
     return "\n".join([f"error: {' '.join(error.summary.split())}", *notes, f"hint: {error.hint}"])
 
 
 def _canceled() -> int:
-    """What is still ending in the background need not be waited for: another Ctrl-C ends it all."""
+    """Reports the cancellation; another Ctrl-C then ends the process without waiting any longer."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     click.echo("canceled", err=True)
@@ -113,7 +113,7 @@ def _is_full(error: BaseException) -> bool:
 
 
 def _drop_output() -> None:
-    """Output that could not be written is not tried again while the process ends."""
+    """Discards output that could not be written, so that process exit does not try again."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,8 +1,8 @@
 """The one table of errors.
 
-Every failure that leaves Seamline is a `SeamlineError` whose code is declared here, once, with its
-kind, whether trying again may help, and a hint that says what to do. HTTP status, DB-API class and
-Trino error type are derived from the declaration, never chosen at the place that raises.
+Every failure that leaves Seamline is a `SeamlineError` whose code is declared exactly once, here.
+The declaration has its kind, whether a retry may help, and a hint that says what to do. HTTP
+status, DB-API class and Trino error type are derived from it, never chosen where it is raised.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 RETRY_AFTER = "retry_after_s"
-"""The detail of an error that says in how many seconds to come again."""
+"""The error detail that gives the number of seconds to wait before a retry."""
 
 
 class ErrorKind(enum.Enum):
-    """Who can mend it. The values are the four error types of Trino's client protocol."""
+    """Who can fix the error. The values are the four error types of Trino's client protocol."""
 
     USER = "USER_ERROR"
     EXTERNAL = "EXTERNAL"
@@ -27,15 +27,15 @@ class ErrorKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ErrorCode:
-    """One row of the table.
+    """One row of the error table.
 
     Attributes:
         name: Upper-case name, stable across versions; what programs match on.
-        number: Stable number, unique; sent as Trino's `errorCode`.
-        kind: Who can mend it.
-        hint: What to do about it, for a person, when the place that raises knows nothing better.
-        retriable: Whether the same request may succeed later without anything being changed.
-        http_status: Status of an HTTP answer that carries this error.
+        number: Stable, unique number; sent as Trino's `errorCode`.
+        kind: Who can fix it.
+        hint: What to do about it, for people; used unless the raising code gives a better one.
+        retriable: Whether the same request may succeed later without any change.
+        http_status: Status of an HTTP response that carries this error.
     """
 
     name: str
@@ -48,7 +48,7 @@ class ErrorCode:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Location:
-    """Where in the statement an error lies. Both numbers count from 1."""
+    """The position of an error in the statement. Both numbers count from 1."""
 
     line: int
     column: int
@@ -61,8 +61,8 @@ class SeamlineError(Exception):
         code: The row of the error table.
         message: The cause, specific to this failure.
         hint: The remedy.
-        location: Where in the statement, if it lies there.
-        query_id: The statement it belongs to, once one is known.
+        location: Its position in the statement, if it has one.
+        query_id: The statement it belongs to, once known.
         details: Values a program may want (partition, offset, table); JSON-ready.
     """
 
@@ -92,7 +92,7 @@ class SeamlineError(Exception):
 
     @property
     def retry_after_s(self) -> float | None:
-        """In how many seconds to come again, where that is known."""
+        """The number of seconds to wait before a retry, if known."""
         seconds = self.details.get(RETRY_AFTER)
         return float(seconds) if isinstance(seconds, int | float) else None
 
@@ -101,7 +101,7 @@ class SeamlineError(Exception):
         return f"{self.summary}\nhint: {self.hint}" if self.hint else self.summary
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles all of it: what fails in a Spark worker arrives with its name and class."""
+        """Pickles the whole error: a failure in a Spark worker arrives with its name and class."""
         return _rebuild, (type(self), self.to_json())
 
     def to_json(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class SeamlineError(Exception):
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`. A name this version does not know becomes INTERNAL_ERROR."""
+        """The inverse of `to_json`. A code this version does not know becomes INTERNAL_ERROR."""
         location = body.get("location")
         code = ERRORS.get(str(body.get("code")), INTERNAL_ERROR)
         message = str(body.get("message", ""))

@@ -1,4 +1,4 @@
-"""Arrow batches brought to one exact schema, whatever engine they come from."""
+"""Conversion of Arrow batches to one exact schema, whichever engine produced them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seamline.sql.types import INTERVAL_OF
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch in `schema`: columns by position, types converted where the engine's differ.
+    """Returns the batch in `schema`: columns by position, types converted where they differ.
 
     Raises:
         pyarrow.ArrowInvalid: when a value does not fit; no value is ever changed to make it fit.
@@ -37,7 +37,7 @@ def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_null(wanted):
         return pa.nulls(len(array))
     if array.null_count == len(array):
-        return pa.nulls(len(array), wanted)  # engines give nulls alone types of their own
+        return pa.nulls(len(array), wanted)  # engines type all-null columns as they like
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if pa.types.is_struct(wanted) and pa.types.is_struct(array.type):

@@ -1,7 +1,7 @@
-"""Bounded caches: of what is asked for often, such as footers, and of what several owners keep.
+"""Bounded caches: for values that are read often, such as footers, and for values with owners.
 
-What was least recently used is evicted first. A value is made outside the lock, so a slow one
-holds nobody up; two callers that miss at once both make it, and the later value is kept.
+The least recently used value is evicted first. Values are made outside the lock, so a slow one
+blocks nobody. If two callers miss at once, both make the value, and the later one is kept.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ V = TypeVar("V")
 
 
 class Cache(Generic[K, V]):
-    """Values by key. Safe to share between threads.
+    """A cache of values by key. Safe to share between threads.
 
     Args:
-        weight_max: What all values together may weigh; a heavier one is cached alone.
-        weight: The weight of a value; 1 unless given, so that values are counted.
-        ttl_s: Seconds for which a value is returned after it was put; None for ever.
-        clock: Seconds that only grow.
+        weight_max: The maximum total weight of all values; a heavier value is cached alone.
+        weight: Returns the weight of a value; 1 by default, so that values are counted.
+        ttl_s: Seconds for which a value is returned after it was put; None for no limit.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -47,17 +47,17 @@ class Cache(Generic[K, V]):
         )
 
     def get(self, key: K) -> V | None:
-        """The value under a key, None when there is none."""
+        """Returns the value of a key, or None if there is none."""
         with self._lock:
             return self._values.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Caches a value under a key, in the place of an earlier one."""
+        """Caches a value under a key, replacing any earlier one."""
         with self._lock:
             self._values[key] = value
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
-        """The value under a key, made when there is none.
+        """Returns the value of a key, making it if there is none.
 
         Raises:
             Exception: what `make` raises; nothing is cached then.
@@ -69,28 +69,28 @@ class Cache(Generic[K, V]):
         return found
 
     def values(self) -> list[V]:
-        """All values."""
+        """Returns all values."""
         with self._lock:
             return list(self._values.values())
 
     def pop(self, key: K) -> V | None:
-        """Removes a value and returns it, None when there is none."""
+        """Removes a value and returns it, or None if there is none."""
         with self._lock:
             return self._values.pop(key, None)
 
 
 class FairCache(Generic[K, V]):
-    """Values by owner and key: who holds most loses first. Safe to share between threads.
+    """A cache by owner and key that evicts from the largest owner. Safe to share between threads.
 
-    Where all values together weigh too much, the heaviest owner's least recently used one is
-    evicted, so that others cost nobody a value who holds less than half of an even share. What was
-    just put stays: one value counts for half of the cache at most.
+    When the total weight is too high, the heaviest owner's least recently used value is evicted.
+    So an owner that holds less than half of an even share never loses a value to other owners. The
+    value that was just put stays: one value counts for at most half of the cache.
 
     Args:
-        weight_max: What the values of all owners together may weigh.
-        weight: The weight of a value when it is put.
+        weight_max: The maximum total weight of the values of all owners.
+        weight: Returns the weight of a value when it is put.
         ttl_s: Seconds for which a value is returned after it was put.
-        clock: Seconds that only grow.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -113,26 +113,26 @@ class FairCache(Generic[K, V]):
         self._owners: dict[str, cachetools.TTLCache[K, V]] = {}
 
     def get(self, owner: str, key: K) -> V | None:
-        """The value that an owner has under a key, None when there is none."""
+        """Returns the value that an owner has under a key, or None if there is none."""
         with self._lock:
             values = self._owners.get(owner)
             return None if values is None else values.get(key)
 
     def put(self, owner: str, key: K, value: V) -> None:
-        """Caches a value, in the place of an earlier one."""
+        """Caches a value, replacing any earlier one."""
         with self._lock:
             self._owners.setdefault(owner, self._owned())[key] = value
             weights = {each: values.currsize for each, values in self._owners.items()}
             while sum(weights.values()) > self._weight_max:
                 others = (each for each in weights if each != owner or len(self._owners[each]) > 1)
                 heaviest = max(others, key=weights.__getitem__)
-                with contextlib.suppress(KeyError):  # where all that is left expires just now
+                with contextlib.suppress(KeyError):  # all that is left has just expired
                     self._owners[heaviest].popitem()
                 weights[heaviest] = self._owners[heaviest].currsize
             self._owners = {each: self._owners[each] for each in weights if weights[each]}
 
     def pop(self, owner: str, key: K) -> V | None:
-        """Removes a value and returns it, None when there is none."""
+        """Removes a value and returns it, or None if there is none."""
         with self._lock:
             values = self._owners.get(owner)
             return None if values is None else values.pop(key, None)

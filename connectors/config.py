@@ -1,4 +1,4 @@
-"""How catalogs and clusters are reached, and what a group of settings is.
+"""Settings for reaching catalogs and clusters, and the base class of settings groups.
 
 Values only: nothing here connects, so reading the configuration loads no client.
 """
@@ -26,14 +26,14 @@ from seamline.connectors.iceberg.places import place_of
 Text = Annotated[str, Field(min_length=1)]
 
 _NEEDED = {"sql": ("uri", "warehouse"), "rest": ("uri",)}
-"""The settings that each type of catalog needs."""
+"""The settings that each type of catalog requires."""
 DELTA = "delta"
 _STORES = {"s3": "s3", "gcs": "gs", "adls": "abfs"}
-"""The store that properties of a prefix are for."""
+"""The URL scheme of the store that a prefix of property names configures."""
 
 
 class Settings(BaseModel):
-    """A group of settings: frozen, and closed to what it does not declare."""
+    """A group of settings. It is frozen and rejects undeclared settings."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True
@@ -41,12 +41,12 @@ class Settings(BaseModel):
 
 
 def refused(problem: str, *path: str, value: str | None = None) -> ValidationError:
-    """The error that a validator raises for a value further down.
+    """Returns the error that a validator raises for a nested value.
 
     Args:
-        problem: What is wrong with it.
-        path: The keys that lead to it.
-        value: The value, where it helps to see it.
+        problem: What is wrong with the value.
+        path: The keys that lead to the value.
+        value: The value, where showing it helps.
     """
     error = PydanticCustomError("refused", "{problem}", {"problem": problem})
     return ValidationError.from_exception_data("", [{"type": error, "loc": path, "input": value}])
@@ -59,7 +59,7 @@ def _understood(location: str) -> str:
 
 
 def listed(locations: object) -> object:
-    """Takes a string too, as variables and flags are, with commas in between."""
+    """Splits a comma-separated string, the form of lists in variables and flags, into a tuple."""
     return tuple(locations.split(",")) if isinstance(locations, str) else locations
 
 
@@ -71,26 +71,26 @@ class CatalogConfig(Settings):
     """How to reach a catalog."""
 
     name: SkipJsonSchema[str] = Field(exclude=True)
-    """What the configuration and statements call it: its key there."""
+    """Its name in statements and in the configuration, where it is the key."""
     type: Text
     """PyIceberg's catalog type: `sql`, `rest`, `hive`, `glue`, …; or `delta` for the Delta tables
-    that are named under `tables`."""
+    listed under `tables`."""
     uri: str = ""
-    """Where it is; for those that have an address."""
+    """Address of the catalog, for types that have one."""
     warehouse: str = ""
-    """Where tables are put; a REST catalog may have names for its warehouses."""
+    """Where tables are stored; a REST catalog may have names for its warehouses."""
     properties: Mapping[str, str] = {}
     """Further PyIceberg properties."""
     spark: Mapping[str, str] = {}
-    """Further properties of the same catalog in Spark, without their prefix."""
+    """Further properties of this catalog in Spark, without their prefix."""
     locations: Locations = ()
-    """Where tables may lie besides the warehouse."""
+    """Locations outside the warehouse where tables may be stored."""
     reader_properties: Mapping[str, str] = {}
-    """Properties with keys for whoever reads tables through the gateway's Iceberg REST catalog and
-    asks for credentials: keys that can read, and no more."""
+    """Properties with keys for clients that read tables through the gateway's Iceberg REST catalog
+    and ask for credentials. Use keys that can only read."""
     data_locations: Locations = ()
-    """Where files of its tables may lie in addition to the table's own location: files that were
-    added where they lay, or are written elsewhere."""
+    """Locations outside a table's own location where its files may be stored: for files that were
+    added in place or are written elsewhere."""
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
@@ -101,18 +101,18 @@ class CatalogConfig(Settings):
 
     @property
     def is_delta(self) -> bool:
-        """Whether its tables are Delta tables, which the configuration names."""
+        """Whether its tables are Delta tables, which the configuration lists."""
         return self.type == DELTA
 
     @property
     def address(self) -> dict[str, str]:
-        """The properties that say where it is, common to PyIceberg and Spark."""
+        """The address properties, which PyIceberg and Spark have in common."""
         both = {"uri": self.uri, "warehouse": self.warehouse}
         return {name: value for name, value in both.items() if value}
 
     @property
     def stores(self) -> frozenset[str]:
-        """Schemes of the stores its tables lie in, as far as the configuration says so."""
+        """URL schemes of the stores that hold its tables, as far as the configuration tells."""
         places = map(place_of, (self.warehouse, *self.locations, *self.data_locations))
         named = {place.scheme for place in places if place is not None}
         prefixes = {name.partition(".")[0] for name in self.properties}
@@ -120,7 +120,7 @@ class CatalogConfig(Settings):
 
 
 def region_of(properties: Mapping[str, str]) -> str | None:
-    """The region of S3, which Amazon's library wants even of a server that has none."""
+    """Returns the S3 region; Amazon's library requires one even for servers that have none."""
     known = properties.get("s3.region") or properties.get("client.region")
     return known or ("us-east-1" if "s3.endpoint" in properties else None)
 
@@ -129,23 +129,23 @@ class SchemaRegistryConfig(Settings):
     """How to reach a schema registry that speaks Confluent's API."""
 
     url: str = ""
-    """Its address, with the path of that API where it has one."""
+    """Its address, including the path of that API if there is one."""
     username: str = ""
-    """User of HTTP's basic authentication; an API key."""
+    """User name for HTTP basic authentication, or an API key."""
     password: str = Field(default="", repr=False)
     """The password, or the key's secret."""
     token: str = Field(default="", repr=False)
-    """A bearer token, instead of them."""
+    """A bearer token, instead of a user name and password."""
     ca: str = ""
-    """File with the certificates that are trusted; those of the system without it."""
+    """File with the trusted certificates; by default, those of the system."""
     certificate: str = ""
     """File with the client's own certificate."""
     key: str = ""
-    """File with its private key."""
+    """File with the client certificate's private key."""
 
     @property
     def address(self) -> str:
-        """Its address, without what is nobody else's business in it."""
+        """Its address without the credentials in it and without trailing slashes."""
         return re.sub("(?<=://)[^/@]*@", "", self.url).rstrip("/")
 
 
@@ -153,19 +153,19 @@ class ClusterConfig(Settings):
     """How to reach a cluster."""
 
     name: SkipJsonSchema[str] = Field(exclude=True)
-    """What the configuration and table properties call it: its key there."""
+    """Its name in table properties and in the configuration, where it is the key."""
     bootstrap_servers: Text
     """host:port, comma-separated."""
     properties: Mapping[str, str] = {}
-    """Further librdkafka properties (security and the like), from the gateway's configuration
-    only."""
+    """Further librdkafka properties (such as security settings). They come only from the gateway's
+    configuration."""
     java_properties: Mapping[str, str] = {}
     """The same for Kafka's Java client, which Spark uses."""
     schema_registry: SchemaRegistryConfig = SchemaRegistryConfig()
     """Where the schemas of its records are registered."""
 
     def client_properties(self) -> dict[str, Any]:
-        """Properties every client of the cluster needs."""
+        """Returns the properties that every client of the cluster needs."""
         return {
             "bootstrap.servers": self.bootstrap_servers,
             "log_level": 0,

@@ -1,6 +1,6 @@
-"""The checks of a log that ask it once more.
+"""Consistency checks that query the log again.
 
-The decisions are in `seam.checks`; here the log is asked for what they need to know.
+`seam.checks` makes the decisions; this module queries the log for what they depend on.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from seamline.seam.offsets import Offsets
 
 
 def check_read(log: HotLog, read: LogRead, deadline: Deadline) -> None:
-    """After a read, before its first row is given: these were the records that were meant.
+    """Checks, after a read and before its first row is returned, that it read the right records.
 
     Args:
         log: The cluster.
         read: What was read.
-        deadline: The statement's.
+        deadline: The statement's deadline.
 
     Raises:
-        SeamlineError: TOPIC_RECREATED, LOG_TRIMMED or LOG_TRUNCATED: the rows prove nothing, and
-            fresh facts should be tried; KAFKA_UNAVAILABLE.
+        SeamlineError: TOPIC_RECREATED, LOG_TRIMMED or LOG_TRUNCATED: the rows cannot be trusted,
+            and the caller should retry with fresh facts; KAFKA_UNAVAILABLE.
     """
     if not read.ranges:
         return
@@ -37,17 +37,18 @@ def check_read(log: HotLog, read: LogRead, deadline: Deadline) -> None:
 
 @contextlib.contextmanager
 def checked(log: HotLog, read: LogRead, deadline: Deadline) -> Iterator[None]:
-    """Around a read, whose rows are given after it: `check_read` at its end, and when it fails.
+    """Wraps a read whose rows are returned afterwards, and runs `check_read` at its end.
 
-    A topic that was created again looks trimmed or truncated to who still reads the former one.
+    It also runs `check_read` when the block fails with LOG_TRIMMED or LOG_TRUNCATED: a recreated
+    topic looks trimmed or truncated to a reader of the former one.
 
     Args:
         log: The cluster.
-        read: What is read inside.
-        deadline: The statement's.
+        read: What the block reads.
+        deadline: The statement's deadline.
 
     Raises:
-        SeamlineError: as `check_read`, else what was raised inside.
+        SeamlineError: as `check_read`, else what the block raises.
     """
     try:
         yield
@@ -65,14 +66,16 @@ def check_not_truncated(
     epochs: Mapping[int, int],
     deadline: Deadline,
 ) -> None:
-    """The log must still hold what it held below some ends; costs nothing while no leader changes.
+    """Checks that the log still holds what it held below some ends.
+
+    This costs nothing while no leader changes.
 
     Args:
         log: The cluster.
         bounds: What the log holds now.
         ends: Exclusive ends of what was seen, per partition.
         epochs: The leader epochs at that time, where known.
-        deadline: The statement's.
+        deadline: The statement's deadline.
 
     Raises:
         SeamlineError: LOG_TRUNCATED; KAFKA_UNAVAILABLE.
@@ -86,13 +89,14 @@ def check_not_truncated(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Overtaken:
-    """What compaction may have done to a read of a table that is the newest record of each key.
+    """How compaction may have affected a read of a table that holds each key's newest record.
 
     Attributes:
-        replaced_below: Per partition an offset: what was gone when it was read, has been replaced
-            below that, if it has been replaced at all.
-        ends: Where the partitions end by now in which that may be past the end of the read.
-        end_epochs: Leader epochs by now, where known.
+        replaced_below: Per partition, an offset: a record that was already gone when it was read
+            has been replaced below this offset, if it has been replaced at all.
+        ends: The current ends of the partitions in which a replacement may be past the end of the
+            read.
+        end_epochs: The current leader epochs, where known.
     """
 
     replaced_below: Offsets
@@ -103,13 +107,13 @@ class Overtaken:
 def overtaken(
     log: HotLog, read: LogRead, partitions: Collection[int], deadline: Deadline
 ) -> Overtaken:
-    """Asks whether records that were gone when they were read may be replaced past a read's ends.
+    """Finds where records that were gone when read may have been replaced past the read's ends.
 
     Args:
         log: The cluster.
-        read: What was read, before this is asked.
-        partitions: Those of which something was gone.
-        deadline: The statement's.
+        read: What was read, before this call.
+        partitions: The partitions in which records were gone.
+        deadline: The statement's deadline.
 
     Raises:
         SeamlineError: as `check_read`.

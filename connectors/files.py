@@ -1,8 +1,9 @@
-"""Files on this machine: who reads them, locks between processes, and names for failed writes.
+"""Files on this machine: their permissions, locks between processes, and named write errors.
 
-What we keep for ourselves is for its owner's eyes only: results, tails, spilled rows and logs hold
-what one needs access to a table to see. Its folders are closed, whatever is in them and whoever
-wrote it. Data that others may read, such as a warehouse, follows the user's own umask.
+Files that Seamline keeps for itself are private to their owner: results, tails, spilled rows and
+logs hold data that takes access to a table to see. Their folders are closed to others, whatever
+they contain and whoever wrote it. Data that others may read, such as a warehouse, follows the
+user's own umask.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def make_folder(path: pathlib.Path) -> None:
-    """Makes a folder, and missing ones above it, for its owner alone.
+    """Creates a folder and any missing parents, private to their owner.
 
-    An existing one, which a user may have named, is left as it is.
+    An existing folder, which a user may have named, is left as it is.
 
     Raises:
-        OSError: when it cannot be made.
+        OSError: when it cannot be created.
     """
     if path.is_dir():
         return
     make_folder(path.parent)
     try:
-        path.mkdir(mode=0o700, exist_ok=True)  # others may make it at the same time
+        path.mkdir(mode=0o700, exist_ok=True)  # others may create it at the same time
     except FileExistsError:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
 
 
 def private_folder(path: pathlib.Path) -> None:
-    """Makes a folder with a name of ours for its owner alone, and closes an existing one.
+    """Creates a folder of our own, private to its owner, or makes an existing one of ours private.
 
     Raises:
-        OSError: when it cannot be made.
+        OSError: when it cannot be created.
     """
     make_folder(path)
     if path.stat().st_uid == os.geteuid():
@@ -49,9 +50,9 @@ def private_folder(path: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def private_files() -> Iterator[None]:
-    """Files that this process, or one it starts, makes in the block are for their owner alone.
+    """Makes the files that this process or its children create in the block private to their owner.
 
-    For commands that do one thing: it holds in all threads.
+    For commands that do one thing: it affects all threads.
     """
     before = os.umask(0o077)
     try:
@@ -62,11 +63,11 @@ def private_files() -> Iterator[None]:
 
 @contextlib.contextmanager
 def exclusive(path: pathlib.Path, waiting: Callable[[], None]) -> Iterator[int]:
-    """Holds the lock of that file; it is released with the block, or when the process ends.
+    """Holds the lock on a file until the block or the process ends.
 
     Args:
-        path: The lock's file; made when missing, never removed.
-        waiting: Called once when another process holds it and this one has to wait.
+        path: The lock file; created when missing, never removed.
+        waiting: Called once if another process holds the lock and this one has to wait.
 
     Yields:
         The lock's file descriptor. A child that inherits it holds the lock too, until it ends.
@@ -84,7 +85,7 @@ def exclusive(path: pathlib.Path, waiting: Callable[[], None]) -> Iterator[int]:
 def named_write_errors(
     directory: pathlib.Path, otherwise: ErrorCode, *, hint: str
 ) -> Iterator[None]:
-    """Names failures to write under a directory.
+    """Turns failures to write under a directory into named errors.
 
     Raises:
         SeamlineError: DISK_FULL, else the code and hint given.
@@ -99,10 +100,10 @@ def named_write_errors(
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether something could not be written for lack of space."""
+    """Whether a write failed for lack of space."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 def disk_full(directory: pathlib.Path, detail: str = "") -> SeamlineError:
-    """The error for a full disk; the detail continues its message."""
+    """Returns the error for a full disk; the detail continues its message."""
     return SeamlineError(DISK_FULL, f"no space left on the disk of {directory}{detail}")

@@ -1,4 +1,4 @@
-"""What every table format besides Iceberg shares: its tables are only read, and only by DuckDB."""
+"""What all table formats other than Iceberg share: read-only tables that only DuckDB reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from seamline.errors import NOT_SUPPORTED, SeamlineError
 
 
 def read_only(what: str) -> SeamlineError:
-    """The error of asking for what only Iceberg's tables, or Spark, can give."""
+    """Returns the error for a request that only Iceberg tables, or Spark, can serve."""
     return SeamlineError(
         NOT_SUPPORTED,
         f"{what}: Delta tables are only read, and only by DuckDB",

@@ -1,7 +1,7 @@
-"""Values with Arrow data in them as one piece of memory, which is read without copying the data.
+"""Packs values that contain Arrow data into one piece of memory, to be read without copying.
 
-Such a piece is what processes hand to each other. It begins with a table of its parts: the value,
-pickled, and the buffers it refers to, each at a multiple of 64 bytes, as Arrow wants them.
+Processes hand such pieces to each other. A piece begins with a table of its parts: the pickled
+value and the buffers it refers to. Each part starts at a multiple of 64 bytes, as Arrow wants.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _PADDING = bytes(_ALIGNMENT)
 def packed(
     value: Any, reduce: Mapping[type, Callable[[Any], Any]] | None = None
 ) -> list[memoryview]:
-    """A value in parts, which follow each other.
+    """Returns a packed value as consecutive parts.
 
     Args:
         value: The value.
-        reduce: How objects of some types are pickled, as for `copyreg`.
+        reduce: How to pickle objects of some types, as for `copyreg`.
     """
     buffers: list[pickle.PickleBuffer] = []
     sink = pa.BufferOutputStream()
@@ -44,9 +44,9 @@ def packed(
 
 
 def unpacked(piece: pa.Buffer) -> Any:
-    """The value of a piece; its data stays there.
+    """Returns the value of a piece; its data stays in the piece.
 
-    Only for what a process of ours has packed: what is pickled can run code.
+    Only for pieces that one of our own processes packed: unpickling can run code.
     """
     (count,) = struct.unpack_from("<Q", piece)
     sizes = struct.unpack_from(f"<{count}Q", piece, 8)

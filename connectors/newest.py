@@ -1,4 +1,4 @@
-"""The newest of an upsert table's decoded rows, in Arrow: faster than a window in SQL."""
+"""Finds the newest decoded rows of an upsert table, in Arrow: faster than a window in SQL."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from seamline.sql.predicates import Comparison, In, Predicate, Value, conjuncts
 
 
 def newest_rows(rows: pa.Table, newest: Newest) -> pa.Table:
-    """The newest row of each key, deletes included, in no particular order.
+    """Returns the newest row of each key, including deletes, in no particular order.
 
     Args:
-        rows: Decoded rows, with the columns that tell which is the newest.
-        newest: What tells which that is.
+        rows: Decoded rows, with the columns that determine which is the newest.
+        newest: How to determine the newest.
 
     Raises:
         SeamlineError: UPSERT_ORDER_UNKNOWN when a key has rows in several partitions, unless the
-            owner has given their word that none has.
+            owner has declared that none has.
     """
     return rows.take(pa.array(newest_places(rows, newest)))
 
 
 def without_deletes(newest: pa.Table) -> pa.Table:
-    """Those of the newest rows that are rows of the table, without the mark."""
+    """Returns the newest rows that are not deletes, without the column that marks deletes."""
     deleted = newest.column(DELETED)
     return newest.filter(pc.invert(deleted)).drop_columns([DELETED])
 
 
 def newest_places(rows: pa.Table, newest: Newest) -> np.ndarray:
-    """Where the rows of `newest_rows` are, ascending.
+    """Returns the positions of the rows of `newest_rows`, ascending.
 
     Args:
-        rows: Decoded rows, with the columns that tell which is the newest.
-        newest: What tells which that is.
+        rows: Decoded rows, with the columns that determine which is the newest.
+        newest: How to determine the newest.
 
     Raises:
         SeamlineError: UPSERT_ORDER_UNKNOWN.
     """
     first = rows.column(newest.key_names[0])
-    # what is of no row has no key
+    # an entry that is not a row has no key
     places = np.flatnonzero(first.is_valid().to_numpy()) if first.null_count else None
     keyed = rows if places is None else rows.take(pa.array(places))
     if not keyed.num_rows:
@@ -52,7 +52,7 @@ def newest_places(rows: pa.Table, newest: Newest) -> np.ndarray:
     offsets = keyed.column(newest.offset.name).to_numpy()
     order = np.argsort(offsets, kind="stable")
     last = np.empty(count, dtype=np.int64)
-    last[codes[order]] = order  # of what is assigned to one place, the last stays
+    last[codes[order]] = order  # for repeated indices, the last assignment stays
     if not newest.is_settled:
         partitions = keyed.column(newest.partition.name).to_numpy()
         if (partitions != partitions[last[codes]]).any():
@@ -62,12 +62,12 @@ def newest_places(rows: pa.Table, newest: Newest) -> np.ndarray:
 
 
 def of_keys(rows: pa.Table, predicate: Predicate | None, newest: Newest) -> pa.Table:
-    """The rows of the keys that a predicate asks for by their values; all, where it does not.
+    """Returns the rows whose keys match a predicate's key values; all rows if it names none.
 
     Args:
         rows: Decoded rows.
-        predicate: What is said of their keys.
-        newest: What their keys are.
+        predicate: The predicate; only its conditions on keys are used.
+        newest: The columns of the key.
     """
     for part in conjuncts(predicate):
         match part:
@@ -83,7 +83,7 @@ def of_keys(rows: pa.Table, predicate: Predicate | None, newest: Newest) -> pa.T
 
 
 def _codes(rows: pa.Table, names: tuple[str, ...]) -> tuple[np.ndarray, int]:
-    """A number for each row, the same for equal keys, and how many numbers there are."""
+    """Returns a number for each row, equal for equal keys, and how many numbers there are."""
     codes, count = _encoded(rows.column(names[0]).combine_chunks())
     for name in names[1:]:
         more, size = _encoded(rows.column(name).combine_chunks())

@@ -27,24 +27,24 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 """Names and values of the headers of one record."""
 
 NOT_TEXT = "\ufffd"
-"""Replaces bytes that are not UTF-8 in the name of a header, as in Kafka's Java client."""
+"""Replaces bytes that are not UTF-8 in the name of a header, as Kafka's Java client does."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RawBatch:
-    """Records as the log holds them, in columns of equal length, ascending offsets per partition.
+    """Records as the log holds them, in columns of equal length; offsets ascend per partition.
 
     Attributes:
         partitions: Partition of each record.
         offsets: Offset of each record.
-        timestamps_ms: Record time in milliseconds since the epoch, any 64 bits; -1 where the
+        timestamps_ms: Record time in milliseconds since the epoch, any 64-bit number; -1 where the
             record has none.
         keys: Key bytes or None.
         values: Value bytes or None (a tombstone).
-        headers: Per record a list of (name, value) or None when it has none. Names that are not
-            UTF-8 have `NOT_TEXT` in them; how many of them there are, and the rest, may be lost.
-        timestamp_types: What each record's time is, in Kafka's numbers: -1 none, 0 when it was
-            created, 1 when the log got it; empty where the log does not say.
+        headers: Per record, a list of (name, value), or None when it has none. A name that is not
+            UTF-8 contains `NOT_TEXT`; the number of such names, and the rest, may be lost.
+        timestamp_types: The type of each record's time, as Kafka numbers it: -1 none, 0 creation
+            time, 1 log append time; empty where the log does not say.
     """
 
     partitions: Sequence[int]
@@ -68,13 +68,13 @@ class NewRecord(NamedTuple):
 
 
 class Deadline(Protocol):
-    """When a statement must have ended, and whether somebody canceled it."""
+    """The time limit of a statement, and whether the statement was canceled."""
 
     def check(self) -> None:
-        """Raises DEADLINE_EXCEEDED when the time is over, CANCELED when somebody canceled."""
+        """Raises DEADLINE_EXCEEDED if time is up, CANCELED if the statement was canceled."""
 
     def remaining_s(self) -> float:
-        """Seconds left; never negative."""
+        """Returns the seconds left; never negative."""
 
     def pause(self, seconds: float) -> None:
         """Waits, but not past the end of the statement."""
@@ -82,7 +82,7 @@ class Deadline(Protocol):
     def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
         """Calls `stop` when the deadline has passed or the statement was canceled.
 
-        It is called, from another thread, until it is unregistered, and must return soon.
+        It is called from another thread, repeatedly until it is unregistered. It must return soon.
 
         Returns:
             A function that unregisters it.
@@ -90,19 +90,19 @@ class Deadline(Protocol):
 
 
 class Compute(Protocol):
-    """Runs a computation of a statement, which is pure; `at_once` is one."""
+    """Runs a pure computation of a statement; `at_once` is one implementation."""
 
     def __call__(self, compute: Callable[[], T], deadline: Deadline) -> T:
-        """What the computation gives, or why the statement has ended."""
+        """Returns the computation's result, or raises the error that ended the statement."""
 
 
 def at_once(compute: Callable[[], T], deadline: Deadline) -> T:  # noqa: ARG001 - see `Compute`
-    """Runs a computation that nobody has to interrupt."""
+    """Runs a computation that never needs to be interrupted."""
     return compute()
 
 
 class NoDeadline:
-    """A deadline that never comes."""
+    """A deadline that never passes."""
 
     def check(self) -> None:
         """See `Deadline.check`."""
@@ -124,7 +124,7 @@ class HotLog(Protocol):
     """A Kafka cluster, or anything that keeps records by topic, partition and offset."""
 
     def topics(self, deadline: Deadline) -> list[str]:
-        """Names of the topics that are not internal to the log, sorted.
+        """Returns the names of the topics that are not internal to the log, sorted.
 
         Raises:
             SeamlineError: KAFKA_UNAVAILABLE.
@@ -133,7 +133,7 @@ class HotLog(Protocol):
     def bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
     ) -> dict[str, LogBounds]:
-        """What each topic's log holds now; ends are read before ids and starts.
+        """Returns what each topic's log holds now; ends are read before ids and starts.
 
         Raises:
             SeamlineError: TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE.
@@ -142,14 +142,14 @@ class HotLog(Protocol):
     def offsets_at(
         self, topic: str, topic_id: str, ends: Offsets, timestamp_ms: int, deadline: Deadline
     ) -> Offsets:
-        """Per partition the first offset whose record time is at or after a moment.
+        """Returns, per partition, the first offset whose record time is at or after a moment.
 
         Args:
             topic: Name of the topic.
-            topic_id: Its id, as the offsets of another topic of that name would mean nothing.
-            ends: The partitions asked about, and what answers for one without such a record.
+            topic_id: Its id, since the offsets of another topic of that name mean nothing.
+            ends: The partitions to look up, and the offset for one without such a record.
             timestamp_ms: The moment.
-            deadline: The statement's.
+            deadline: The statement's deadline.
 
         Raises:
             SeamlineError: TOPIC_RECREATED, TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE.
@@ -165,18 +165,18 @@ class HotLog(Protocol):
         epochs: Mapping[int, int] | None = None,
         max_records: int | None = None,
     ) -> Iterator[RawBatch]:
-        """The records of the ranges, each once, as far as the isolation shows them.
+        """Yields the records of the ranges that the isolation makes visible, each exactly once.
 
-        Ends by position, never by counting: markers, aborted and compacted records leave gaps.
+        Ends by position, never by count: markers, aborted and compacted records leave gaps.
 
         Args:
             topic: Name of the topic.
             ranges: What to read, at most one of each partition.
             isolation: `read_committed` or `read_uncommitted`.
-            deadline: The statement's.
-            epochs: Leader epoch under which the record below a range's start was seen: it shows
+            deadline: The statement's deadline.
+            epochs: Leader epoch under which the record below a range's start was seen. It shows
                 whether the log was truncated there since. An empty range with one is only checked.
-            max_records: Stops after so many.
+            max_records: Stops after this many.
 
         Raises:
             SeamlineError: LOG_TRIMMED when a start is no longer kept; LOG_TRUNCATED when the log
@@ -186,10 +186,10 @@ class HotLog(Protocol):
 
 @runtime_checkable
 class TellsCompaction(Protocol):
-    """A log that says what compaction does to its topics."""
+    """A log that tells how compaction affects its topics."""
 
     def is_compacted(self, topic: str, deadline: Deadline) -> bool:
-        """Whether records of a topic may go because newer ones have their keys.
+        """Whether records of a topic may be removed because newer ones have the same keys.
 
         Raises:
             SeamlineError: TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE, …
@@ -198,16 +198,16 @@ class TellsCompaction(Protocol):
     def untouched_from(
         self, topic: str, topic_id: str, ends: Offsets, deadline: Deadline
     ) -> Offsets:
-        """Per partition an offset that compaction has not come to yet.
+        """Returns, per partition, an offset that compaction has not reached yet.
 
-        No record at or past it has been removed, or is why another one was. 0 where the topic is
-        not compacted; a partition is absent where it cannot be told.
+        No record at or past it has been removed or has caused another to be removed. It is 0 if
+        the topic is not compacted; a partition is absent if its offset cannot be determined.
 
         Args:
             topic: Name of the topic.
             topic_id: Its id.
-            ends: The partitions asked about, and where they end.
-            deadline: The statement's.
+            ends: The partitions to look up, and where they end.
+            deadline: The statement's deadline.
 
         Raises:
             SeamlineError: TOPIC_RECREATED, TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE, …
@@ -216,13 +216,13 @@ class TellsCompaction(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Polled:
-    """What a subscription read in one go.
+    """What one poll of a subscription returns.
 
     Attributes:
         batches: The records, each batch of one partition.
-        positions: Per partition that got further, the first offset not read yet: whatever the
-            isolation shows below it has been given, markers and gaps passed over.
-        epochs: Leader epochs of the newest records, where the log gives them.
+        positions: Per partition that advanced, the first offset not read yet. All records below it
+            that the isolation makes visible have been returned; markers and gaps are skipped.
+        epochs: Leader epochs of the newest records, where the log reports them.
     """
 
     batches: tuple[RawBatch, ...]
@@ -231,18 +231,18 @@ class Polled:
 
 
 class Subscription(Protocol):
-    """An endless reading of a topic. For one thread at a time."""
+    """An endless read of a topic. For use by one thread at a time."""
 
     def poll(self, wait_s: float) -> Polled:
-        """What has come since the last call, waiting at most that long for the first of it.
+        """Returns what has arrived since the last call; waits at most `wait_s` for the first.
 
         Raises:
             SeamlineError: LOG_TRIMMED when a position is no longer kept, LOG_TRUNCATED,
-                TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE. The subscription is over.
+                TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE. Each of them ends the subscription.
         """
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the subscription."""
 
 
 class FollowableLog(HotLog, Protocol):
@@ -251,9 +251,9 @@ class FollowableLog(HotLog, Protocol):
     def follow(
         self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int]
     ) -> Subscription:
-        """A subscription to the partitions named, from those offsets on.
+        """Returns a subscription to the partitions of `starts`, from those offsets on.
 
-        It goes by the topic's name: whether that is still the same topic must be checked besides.
+        It identifies the topic by name: the caller must check that it is still the same topic.
         `epochs` are as for `HotLog.read`.
         """
 
@@ -267,24 +267,24 @@ class ColdTable(Protocol):
 
     @property
     def file_access(self) -> Any:
-        """What opens its files where an engine cannot: PyIceberg's `FileIO`; None if none does."""
+        """Opens files that an engine cannot open: PyIceberg's `FileIO`, or None without one."""
 
     def plan(self, snapshot_id: int | None, request: ScanRequest) -> ColdPlan:
-        """The files to read. Pruning may keep too many, never too few.
+        """Returns the files to read. Pruning may keep too many, never too few.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE, STORAGE_UNAVAILABLE, COLD_FILE_MISSING.
         """
 
     def inspect(self, plan: ColdPlan) -> ColdPlan:
-        """The plan with each file's own schema, as DuckDB needs it; says what it cannot read.
+        """Returns the plan with each file's own schema, for DuckDB, and what DuckDB cannot read.
 
         Raises:
             SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID, STORAGE_UNAVAILABLE.
         """
 
     def require_fit_for_spark(self, snapshot_id: int | None) -> None:
-        """Raises unless Spark, which follows the table's metadata by itself, can trust it.
+        """Raises unless the table's metadata, which Spark follows by itself, can be trusted.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED, PROPERTY_NOT_ALLOWED, SNAPSHOT_GONE,
@@ -292,24 +292,24 @@ class ColdTable(Protocol):
         """
 
     def require_single_writer(self, snapshot_id: int | None) -> None:
-        """Raises when somebody else adds records of the topic to a table that Seamline fills.
+        """Raises if another writer adds the topic's records to a table that Seamline fills.
 
         Raises:
             SeamlineError: SECOND_WRITER, SNAPSHOT_GONE, STORAGE_UNAVAILABLE, COLD_FILE_MISSING.
         """
 
     def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:
-        """Columns `path` and `position` (counted from 0) of the rows deleted from the plan's files.
+        """Returns `path` and `position` (from 0) of the rows deleted from the plan's files.
 
-        None when no file has deletes.
+        Returns None when no file has deletes.
         """
 
     def offsets_at(
         self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int
     ) -> Offsets:
-        """Per partition the first offset in a range whose record time lies between two moments.
+        """Returns, per partition, the first offset in a range with a time between two moments.
 
-        Both moments included. A partition without such a row in its range is absent.
+        The time is the record's; both moments are inclusive. Partitions without one are absent.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE, STORAGE_UNAVAILABLE, COLD_FILE_MISSING.
@@ -317,25 +317,25 @@ class ColdTable(Protocol):
 
 
 class Catalog(Protocol):
-    """An Iceberg catalog. Names are (namespace…, table), without the catalog's own."""
+    """An Iceberg catalog. Names are (namespace…, table), without the catalog's own name."""
 
     name: str
 
     def load(self, identifier: tuple[str, ...]) -> ColdTable:
-        """The table as it is now.
+        """Returns the table as it is now.
 
         Raises:
             SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
 
     def namespaces(self) -> list[tuple[str, ...]]:
-        """Every namespace, of every level, sorted."""
+        """Returns every namespace, at every level, sorted."""
 
     def has_namespace(self, namespace: tuple[str, ...]) -> bool:
-        """Whether there is such a namespace."""
+        """Whether the namespace exists."""
 
     def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """Identifiers of the tables of a namespace, sorted.
+        """Returns the identifiers of the tables of a namespace, sorted.
 
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND.
@@ -347,11 +347,11 @@ class View:
     """A view of a catalog.
 
     Attributes:
-        columns: Its columns, as they were when it was made.
-        texts: Its query by dialect.
-        catalog: What names in it leave out; None means the catalog that holds it.
-        namespace: The namespace that names in it leave out.
-        comment: What its owner says of it.
+        columns: Its columns, as they were when the view was created.
+        texts: Its query, by dialect.
+        catalog: The default catalog of names in it; None means the catalog that holds it.
+        namespace: The default namespace of names in it.
+        comment: Its owner's comment.
     """
 
     columns: tuple[Field, ...]
@@ -365,15 +365,15 @@ class Views(Protocol):
     """The views of a catalog, by (namespace…, view)."""
 
     def names(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """Those of a namespace, sorted."""
+        """Returns the names of the views in a namespace, sorted."""
 
     def find(self, identifier: tuple[str, ...]) -> View | None:
-        """One of them; None when there is none of that name."""
+        """Returns the view of that name, or None if there is none."""
 
 
 @runtime_checkable
 class HasViews(Protocol):
-    """A catalog that may hold views, too."""
+    """A catalog that may also hold views."""
 
     @property
     def view_store(self) -> Views:
@@ -381,19 +381,19 @@ class HasViews(Protocol):
 
 
 def views_of(catalog: object) -> Views | None:
-    """The views of a catalog that may hold some."""
+    """Returns the views of a catalog, or None if it cannot hold any."""
     return catalog.view_store if isinstance(catalog, HasViews) else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TailSource:
-    """A tail that has not been read: for an engine whose workers read the log themselves.
+    """A tail that has not been read, for an engine whose workers read the log themselves.
 
     Attributes:
         cluster: Name of the cluster.
         topic: Name of the topic.
         ranges: What to read.
-        isolation: What to read it under.
+        isolation: The isolation to read with.
         decoder: A `DecoderSpec`, opaque here.
     """
 
@@ -406,12 +406,12 @@ class TailSource:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TailFile:
-    """A Parquet file of decoded rows of one partition, in the order of their offsets.
+    """A Parquet file of decoded rows of one partition, in offset order.
 
     Attributes:
-        path: Where it lies, on this machine.
-        start: First offset to be read from it.
-        end_exclusive: Exclusive end of what is to be read.
+        path: Its path, on this machine.
+        start: First offset to read from it.
+        end_exclusive: Exclusive end of the offsets to read.
         whole: Whether these are all its rows.
     """
 
@@ -423,10 +423,10 @@ class TailFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SpilledTail:
-    """A decoded tail of which a part is in files.
+    """A decoded tail that is partly in files.
 
     Attributes:
-        rows: The part in memory, with the columns asked for.
+        rows: The part in memory, with the requested columns.
         files: The rest, with all columns.
     """
 
@@ -436,12 +436,12 @@ class SpilledTail:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FollowedTail:
-    """Which tail of a log that is followed here a scan reads: every record of it, and all cached.
+    """A tail that a scan reads in full from a followed log, with all of its records cached here.
 
     Attributes:
-        log: What is followed. Of one of these, equal offsets are the same records.
+        log: The followed log. In the same log, equal offsets are the same records.
         start: First offset of each partition.
-        end: Their exclusive ends.
+        end: Exclusive end of each partition.
     """
 
     log: object
@@ -451,28 +451,27 @@ class FollowedTail:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EngineScan:
-    """One relation of a query, with everything that is needed to read it exactly.
+    """One relation of a query, with everything needed to read it exactly.
 
     Attributes:
         scan_id: The relation's name in the query's tree.
         table: Full name of the table, catalog first.
         columns: The columns the query uses, as the schema of the seam declares them.
         snapshot_id: The cold snapshot.
-        stored: Columns of the schema that snapshot was written with.
-        cold: Its files, None without a cold side.
-        cold_end: When set, cold rows at or past these offsets, and of partitions that are not
-            among them, are left out.
-        cold_start: When set, only cold rows at or past these offsets are read, and of partitions
-            that are among them.
+        stored: Columns of the schema that the snapshot was written with.
+        cold: The snapshot's files; None without a cold side.
+        cold_end: When set, leaves out cold rows at or past these offsets, and those of partitions
+            that are not listed.
+        cold_start: When set, reads only cold rows that are at or past these offsets, and only of
+            partitions that are listed.
         deletes: `ColdTable.deleted_rows` of the plan.
-        file_access: What opens its files where the engine cannot: PyIceberg's `FileIO`, opaque
-            here.
-        tail: Key into the query's tails, None without a hot side.
-        rows: The rows themselves, for tables made of the gateway's own knowledge.
-        tail_predicate: Rows of the tail for which it is not true may be left out.
-        newest: What of its rows counts; None when all do.
-        places: The columns that say which record a row is, if the table has any.
-        followed: Which tail it reads, where what is found out about that may serve others.
+        file_access: Opens files that the engine cannot open: PyIceberg's `FileIO`, opaque here.
+        tail: Key into the query's tails; None without a hot side.
+        rows: The rows themselves, for tables that the gateway makes of its own knowledge.
+        tail_predicate: Tail rows for which it is not true may be left out.
+        newest: Which of its rows count; None when all do.
+        places: The columns that identify a row's record, if the table has any.
+        followed: The tail that it reads, if findings about that tail may be reused by other scans.
     """
 
     scan_id: str
@@ -493,13 +492,13 @@ class EngineScan:
     followed: FollowedTail | None = None
 
     def own_name(self, what: str) -> str:
-        """A name for something of the scan; no name in the query begins with the scan's id."""
+        """Returns a name for an object of the scan; no query name begins with the scan's id."""
         return f"{self.scan_id}_{what}"
 
     def tiers(self) -> tuple[EngineScan, EngineScan]:
-        """The cold and the hot side of a scan of which only the newest rows count.
+        """Returns the cold and the hot side of a scan in which only the newest rows count.
 
-        Each has the columns besides that tell which rows those are, and all of its rows.
+        Each has all of its rows, and the additional columns that determine the newest rows.
         """
         newest = self.newest
         assert newest is not None
@@ -522,9 +521,9 @@ class EngineQuery:
 
     Attributes:
         tree: The bound tree; its tables are scan ids.
-        schema: Arrow schema of the result; batches come back in it exactly.
+        schema: Arrow schema of the result; result batches have exactly this schema.
         scans: The relations.
-        tails: Decoded tails, or sources of tails to be read by the engine's workers, by key.
+        tails: Decoded tails, or sources of tails for the engine's workers to read, by key.
     """
 
     tree: Any
@@ -535,7 +534,7 @@ class EngineQuery:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResultStream:
-    """A result as it arrives: its schema, then batches, then whatever must be released."""
+    """A streamed result: its schema, its batches, and what releases its resources."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
@@ -551,7 +550,7 @@ class Engine(Protocol):
         """Starts the query.
 
         Raises:
-            SeamlineError: named after the cause; nothing else leaves an engine.
+            SeamlineError: named after the cause; an engine raises nothing else.
         """
 
 
@@ -559,10 +558,10 @@ class TierTable(Protocol):
     """A table that can be tiered into."""
 
     def load(self) -> TableState:
-        """The table as it is now."""
+        """Returns the table as it is now."""
 
     def require_single_writer(self, snapshot_id: int | None) -> None:
-        """See `ColdTable.require_single_writer`, for a snapshot of the table last loaded."""
+        """See `ColdTable.require_single_writer`; for a snapshot of the last loaded table."""
 
     def has_rows(self, batch: Batch, deadline: Deadline) -> bool:
         """Whether the batch holds at least one row to write."""
@@ -571,29 +570,29 @@ class TierTable(Protocol):
         """Writes the batch's rows and boundary in one commit.
 
         Raises:
-            SeamlineError: COMMIT_CONFLICT when another batch from the same boundary has landed;
+            SeamlineError: COMMIT_CONFLICT when another batch from the same boundary was committed;
                 SCHEMA_NOT_EVOLVED when records need other columns, and nothing was written.
         """
 
     def evolve(self, batch: Batch, deadline: Deadline) -> tuple[Change, ...]:
-        """Changes the columns to what records of the batch need, in commits of their own.
+        """Changes the columns to what the batch's records need, in separate commits.
 
         Returns:
-            What has been changed; nothing when the table's schema is not the batch's any more.
+            The changes; none when the table's schema is no longer the batch's.
 
         Raises:
             SeamlineError: SCHEMA_INCOMPATIBLE, COMMIT_CONFLICT, and what reading raises.
         """
 
     def commit_boundary(self, batch: Batch) -> None:
-        """Commits the boundary without rows, only on top of the batch's own snapshot.
+        """Commits the boundary without rows, on top of the batch's own snapshot only.
 
         Raises:
             SeamlineError: COMMIT_CONFLICT when the table has changed.
         """
 
     def keep(self, snapshot_id: int) -> None:
-        """Protects the newest snapshot with a boundary of its own from expiry."""
+        """Protects the newest snapshot that has its own boundary from expiry."""
 
     def take_back(self, snapshot_id: int, to: int) -> None:
-        """Moves the head of the table from a snapshot back to its parent, if it is still there."""
+        """Moves the table's head from a snapshot back to its parent, if it is still there."""

@@ -1,9 +1,9 @@
-"""Arrow batches in memory that processes share: written once, read where they lie by all of them.
+"""Arrow batches in memory shared between processes: written once, read in place by all of them.
 
-One sparse file without a name is mapped whole, by the process that writes for writing, by others
-for reading. A batch takes a range of its pages and gives them back to the system when nobody here
-refers to it any more. So whoever hands a batch to another process keeps it until that is done; what
-travels is only where it lies.
+One sparse file without a name is mapped as a whole: for writing by the process that writes, for
+reading by the others. A batch takes a range of its pages and returns them to the system when
+nothing in the writing process refers to it any more. So a process that hands a batch to another
+keeps it until the other is done with it; only its place is sent.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ PLACED_BYTES_MIN = 64 << 10
 """Smaller batches cost less to copy than to look up."""
 
 _SIZE_BYTES = 1 << 38
-"""Of addresses; memory is taken only by what is in use."""
+"""Size of the address range; only what is in use takes memory."""
 
 _SURPLUS_BYTES = 4096
-"""What buffers may hold besides their rows, without being copied."""
+"""How much buffers may hold besides their rows without being copied."""
 
 _MAPPED_MAX = 4096
-"""Batches that a reader keeps the outlines of."""
+"""How many batches a reader keeps the outlines of."""
 
 _Buffers: TypeAlias = tuple[int, ...]
 """Addresses of the buffers of an array; 0 where it has none."""
@@ -49,9 +49,9 @@ class Place:
     """Where a batch lies.
 
     Attributes:
-        number: Of all batches that were ever placed; a place is used again, a number is not.
+        number: Its number among all batches ever placed; places are reused, numbers are not.
         start: Where it begins, in bytes.
-        size_bytes: How long it is.
+        size_bytes: Its size.
     """
 
     number: int
@@ -61,13 +61,13 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlacedRows:
-    """A part of a batch that was placed.
+    """A part of a placed batch.
 
     Attributes:
-        place: The batch.
+        place: Where the batch lies.
         columns: Positions of the columns taken from it.
         offset: The first row.
-        length: How many rows.
+        length: The number of rows.
     """
 
     place: Place
@@ -77,7 +77,7 @@ class PlacedRows:
 
 
 class SharedMemory:
-    """The memory, as the process has it that writes. Safe to share between threads.
+    """The memory, as the writing process has it. Safe to share between threads.
 
     Attributes:
         fd: The file, for processes that are started with it.
@@ -98,7 +98,7 @@ class SharedMemory:
         self._columns: dict[_Buffers, tuple[Place, int, pa.DataType]] = {}
 
     def place(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same rows in shared memory; the batch itself where it is small or nothing is free."""
+        """Returns the rows in shared memory; the batch itself if it is small or nothing is free."""
         if batch.nbytes < PLACED_BYTES_MIN:
             return batch
         parts = joined.packed(compact(batch))
@@ -120,7 +120,7 @@ class SharedMemory:
         return placed
 
     def find(self, batch: pa.RecordBatch) -> PlacedRows | None:
-        """Where the rows of a batch lie, when it is a part of one batch that was placed."""
+        """Returns where the rows of a batch lie, or None if it is not part of one placed batch."""
         first: Place | None = None
         positions = []
         offsets = {column.offset for column in batch.columns}
@@ -136,7 +136,7 @@ class SharedMemory:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes that are in use."""
+        """Bytes in use."""
         with self._lock:
             self._settle()
             return self._size - sum(end - start for start, end in self._free)
@@ -154,7 +154,7 @@ class SharedMemory:
         return None
 
     def _settle(self) -> None:
-        """Joins what has been given back to what is free."""
+        """Merges the returned ranges into the free ranges."""
         while self._returned:
             start, end = self._returned.popleft()
             number = bisect.bisect(self._free, (start, end))
@@ -166,7 +166,7 @@ class SharedMemory:
             self._free.insert(number, (start, end))
 
     def _give_back(self, place: Place, keys: Sequence[_Buffers]) -> None:
-        """Called by the garbage collector, whatever runs: takes no lock."""
+        """Gives back a range. The garbage collector calls this at any time, so it takes no lock."""
         for key in keys:
             self._columns.pop(key, None)
         length = _whole_pages(place.size_bytes)
@@ -176,7 +176,7 @@ class SharedMemory:
 
 
 class _Owner:
-    """What the buffers of a placed batch keep alive; its pages are free when it goes."""
+    """Kept alive by the buffers of a placed batch; frees the batch's pages when it is collected."""
 
     def __init__(self, memory: SharedMemory, place: Place) -> None:
         self._memory = memory
@@ -200,7 +200,7 @@ class MappedMemory:
         self._batches: Cache[Place, pa.RecordBatch] = Cache(_MAPPED_MAX)
 
     def columns(self, found: PlacedRows) -> list[pa.Array]:
-        """The rows; valid as long as their owner keeps the batch."""
+        """Returns the rows as columns; valid as long as their owner keeps the batch."""
         place = found.place
         batch = self._batches.get_or_make(
             place,
@@ -216,12 +216,12 @@ class MappedMemory:
 
 @functools.cache
 def shared_memory() -> SharedMemory:
-    """The one memory that this process shares."""
+    """Returns the one memory that this process shares."""
     return SharedMemory()
 
 
 def _size_bytes() -> int:
-    """As much as files may have."""
+    """Returns `_SIZE_BYTES`, or the process's limit on the size of files if that is less."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     if not allowed:
         raise OSError(errno.EFBIG, "files may hold nothing")
@@ -236,10 +236,10 @@ def _unnamed_file() -> int:
 
 
 def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows without the rest of what they are a slice of."""
+    """Returns the same rows without the rest of the batch that they are a slice of."""
     if batch.get_total_buffer_size() <= 2 * batch.nbytes + _SURPLUS_BYTES:
         return batch
-    return pa.concat_batches([batch, batch.slice(0, 0)])  # of one alone, nothing would be copied
+    return pa.concat_batches([batch, batch.slice(0, 0)])  # one batch alone would not be copied
 
 
 def _buffers(array: pa.Array) -> _Buffers:

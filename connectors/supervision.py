@@ -1,13 +1,13 @@
-"""What runs in the background: started, reported and tried again in the same way.
+"""Background work: everything is started, reported and retried in the same way.
 
-    Loop      a step that is run again and again, until its owner ends it
-    start     work done once, in a thread of its own; `later` does so after a while, and
+    Loop      a step that is run repeatedly, until its owner ends it
+    start     work done once, in its own thread; `later` does so after a delay, and
               `interruptibly` waits for it
-    attempt   a part of such work, whose failure must not keep the rest from being done
+    attempt   a part of such work whose failure must not prevent the rest
 
-Whatever is raised there, by us or by any code below, affects nothing else. It gets a name, is
-logged and counted, and a loop continues after a pause that doubles with every failure in a row; a
-step that works ends the row. Metrics and health are computed from what is recorded here.
+An exception raised there, by our code or by any code below it, affects nothing else. It gets a
+name, is logged and counted. A loop continues after a pause, which doubles with every failure in a
+row until a step succeeds. Metrics and health are computed from what is recorded here.
 """
 
 from __future__ import annotations
@@ -38,42 +38,43 @@ class Backoff:
     """Pauses between tries.
 
     Attributes:
-        first_s: After the first failure.
-        max_s: The longest.
+        first_s: The pause after the first failure.
+        max_s: The longest pause.
     """
 
     first_s: float = 0.5
     max_s: float = 60.0
 
     def pause_s(self, failures: int) -> float:
-        """How long to wait after so many failures in a row."""
+        """Returns how long to wait after this many failures in a row."""
         doublings = min(max(0, failures - 1), _DOUBLINGS_MAX)
         return min(self.max_s, self.first_s * float(2**doublings))
 
 
 Step = Callable[[], float | None]
-"""One round; gives the seconds until the next, None when there is to be none."""
+"""One round; returns the seconds until the next, or None to end the loop."""
 
 AfterFailure = Callable[[SeamlineError, int], float | None]
-"""(why, failures in a row) → the seconds until the next try, None when there is to be none."""
+"""(error, failures in a row) → the seconds until the next try, or None to end the loop."""
 
 
 class Loop:
-    """A step, run again and again in a thread of its own.
+    """Runs a step repeatedly in its own thread.
 
     Args:
-        name: What metrics and logs call it; loops of one kind share it.
+        name: Its name in metrics and logs; loops of one kind share it.
         step: One round.
         backoff: Pauses after failures.
         after_failure: Chooses the pause instead, and may report the failure.
-        at_end: Done in the same thread after the last round.
+        at_end: Called in the same thread after the last round.
         delay_s: Seconds before the first round.
-        is_told: Whether `after_failure` reports failures, so that the log need not.
+        is_told: Whether `after_failure` reports failures, so that they need not be logged as
+            errors.
 
     Attributes:
-        error: Why the last step failed; None once one has worked.
-        failures_in_a_row: How many have since one worked.
-        last_success_at: When a step last worked, in seconds since the epoch; None before.
+        error: Why the last step failed; None once one has succeeded.
+        failures_in_a_row: How many steps have failed since one succeeded.
+        last_success_at: When a step last succeeded, in seconds since the epoch; None before.
         has_finished: Whether it has ended as intended.
     """
 
@@ -111,11 +112,11 @@ class Loop:
 
     @property
     def quiet_s(self) -> float:
-        """Seconds since a step last worked, or since it began."""
+        """Seconds since a step last succeeded, or since the loop began."""
         return time.monotonic() - self._well_at
 
     def stop(self) -> None:
-        """Lets the current step end, and no other begin."""
+        """Lets the current step finish and starts no other."""
         self._stopping.set()
 
     def join(self, seconds: float | None = None) -> None:
@@ -141,7 +142,7 @@ class Loop:
     def _round(self) -> float | None:
         try:
             pause_s = self._step()
-        except BaseException as error:  # noqa: BLE001 - what it promises
+        except BaseException as error:  # noqa: BLE001 - as promised
             self.failures_in_a_row += 1
             self.error = _report(self.name, error, self.error, is_told=self._is_told)
             return self._pause_s(self.error)
@@ -153,21 +154,21 @@ class Loop:
     def _pause_s(self, error: SeamlineError) -> float | None:
         try:
             return self._after_failure(error, self.failures_in_a_row)
-        except BaseException as own:  # noqa: BLE001 - who cannot be told must not end the loop
+        except BaseException as own:  # noqa: BLE001 - a failing callback must not end the loop
             _report(self.name, own)
             return self._backoff.pause_s(self.failures_in_a_row)
 
 
 def start(name: str, work: Callable[[], object]) -> bool:
-    """Does work once, in a thread of its own that nobody waits for; returns whether it began."""
+    """Does work once, in its own thread that nobody waits for; returns whether it started."""
     thread = threading.Thread(
         target=attempt, args=(name, work), name=f"seamline-{name}", daemon=True
     )
-    return attempt(name, thread.start)  # the system may give no more threads
+    return attempt(name, thread.start)  # the system may refuse another thread
 
 
 def later(seconds: float, name: str, work: Callable[[], object]) -> Callable[[], None]:
-    """Does work once, after a while.
+    """Does work once, after a delay.
 
     Returns:
         A function that cancels it.
@@ -179,20 +180,20 @@ def later(seconds: float, name: str, work: Callable[[], object]) -> Callable[[],
 
 
 def interruptibly(name: str, work: Callable[[], T]) -> T:
-    """Does work that must not be interrupted, and waits for it; Ctrl-C ends the waiting only.
+    """Does work that must not be interrupted, and waits for it; Ctrl-C ends only the wait.
 
     Returns:
-        What it gives.
+        What the work returns.
 
     Raises:
-        BaseException: what it raises.
+        BaseException: what the work raises.
     """
     outcome: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 
     def run() -> None:
         try:
             outcome.put((work(), None))
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             outcome.put((None, error))
 
     threading.Thread(target=run, name=f"seamline-{name}", daemon=True).start()
@@ -206,15 +207,15 @@ def attempt(name: str, work: Callable[[], object]) -> bool:
     """Does work here and now; returns whether it succeeded."""
     try:
         work()
-    except KeyboardInterrupt:  # which only the main thread gets, where it is no failure
+    except KeyboardInterrupt:  # only the main thread gets it, and there it is no failure
         raise
-    except BaseException as error:  # noqa: BLE001 - what it promises
+    except BaseException as error:  # noqa: BLE001 - as promised
         _report(name, error)
         return False
     return True
 
 
-# --- What became of them -------------------------------------------------------------------------
+# --- Outcomes ------------------------------------------------------------------------------------
 
 _lock = threading.Lock()
 _loops: list[Loop] = []
@@ -222,19 +223,19 @@ _failures: collections.Counter[tuple[str, str]] = collections.Counter()
 
 
 def loops() -> list[Loop]:
-    """The loops of this process that have not ended."""
+    """Returns the loops of this process that have not ended."""
     with _lock:
         return list(_loops)
 
 
 def failures() -> Mapping[tuple[str, str], int]:
-    """How often work has failed in this process, by its name and the error's name."""
+    """Returns how often work has failed in this process, by its name and the error's name."""
     with _lock:
         return dict(_failures)
 
 
 def quiet_seconds() -> Mapping[str, float]:
-    """Seconds since a loop of each name last worked: of the one that has been quiet the longest."""
+    """Returns, per loop name, the longest time in seconds since such a loop last succeeded."""
     quiet: dict[str, float] = {}
     for loop in loops():
         quiet[loop.name] = max(loop.quiet_s, quiet.get(loop.name, 0.0))
@@ -242,7 +243,7 @@ def quiet_seconds() -> Mapping[str, float]:
 
 
 def named(error: BaseException) -> SeamlineError:
-    """Our error for anything that is raised."""
+    """Returns our error for any exception."""
     if isinstance(error, SeamlineError):
         return error
     if is_full(error):
@@ -267,7 +268,7 @@ def _report(
         _failures[name, found.code.name] += 1
     is_known = before is not None and (before.code, before.message) == (found.code, found.message)
     is_verbose = found.code is INTERNAL_ERROR and _LOG.isEnabledFor(logging.INFO)
-    with contextlib.suppress(Exception):  # nor may a log that cannot be written stop anything
+    with contextlib.suppress(Exception):  # a log that cannot be written must not stop anything
         if is_known:
             _LOG.info("%s failed again: %s", name, found.code.name)
         else:

@@ -1,6 +1,6 @@
-"""The clusters and catalogs of a configuration, imported and connected when first used.
+"""The configured clusters and catalogs, imported and connected on first use.
 
-Clients of Kafka do not survive a fork: make `Connections` in the process that uses them.
+Kafka clients do not survive a fork: create `Connections` in the process that uses them.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ _EXTRA = "pip install 'seamline[gateway,delta]'"
 
 
 class Sources(Protocol):
-    """What statements read from: `Connections`, or anything that answers like it."""
+    """What statements read from: `Connections`, or anything with the same interface."""
 
     @property
     def config(self) -> Config:
-        """The configuration that names what there is."""
+        """The configuration, which names every cluster and catalog."""
 
     @property
     def rights(self) -> Rights:
-        """What whoever reads may do."""
+        """The rights of the caller."""
 
     def cold(self, name: str) -> Catalog:
-        """The catalog of that name, whatever format its tables have."""
+        """Returns the catalog of that name, whatever format its tables have."""
 
     def log(self, name: str) -> HotLog:
-        """The topics of the cluster of that name."""
+        """Returns the topics of the cluster of that name."""
 
 
 class Connections:
-    """Everything outside that the configuration names. Safe to share between threads.
+    """Clients of every external system in the configuration. Safe to share between threads.
 
     Attributes:
-        given: What whoever uses them may do; None for those of the gateway itself.
+        given: The rights of whoever uses these connections; None for the gateway's own.
     """
 
     given: Rights | None = None
@@ -68,14 +68,14 @@ class Connections:
         return self._config
 
     def given_to(self, rights: Rights) -> Connections:
-        """The same clients, for somebody with other rights."""
+        """Returns the same clients, for use with other rights."""
         other = copy.copy(self)
         other.given = rights
         return other
 
     @property
     def rights(self) -> Rights:
-        """What whoever uses them may do: everything, until they are given to somebody."""
+        """The rights of whoever uses these connections; unrestricted unless `given_to` set some."""
         from seamline.gateway.access.rights import OPERATOR
 
         return OPERATOR if self.given is None else self.given
@@ -89,7 +89,7 @@ class Connections:
         return self.delta(name) if self._catalog_config(name).is_delta else self.catalog(name)
 
     def delta(self, name: str) -> DeltaCatalog:
-        """The catalog of Delta tables of that name.
+        """Returns the catalog of Delta tables of that name.
 
         Raises:
             SeamlineError: CATALOG_NOT_FOUND, MISSING_EXTRA.
@@ -105,10 +105,10 @@ class Connections:
         return self._once(self._deltas, name, lambda: DeltaCatalog(config, tables, self.log))
 
     def catalog(self, name: str) -> IcebergCatalog:
-        """The Iceberg catalog of that name, for whoever needs more than to read.
+        """Returns the Iceberg catalog of that name, for callers that do more than read.
 
         Raises:
-            SeamlineError: CATALOG_NOT_FOUND; NOT_SUPPORTED for one of another format.
+            SeamlineError: CATALOG_NOT_FOUND; NOT_SUPPORTED for a catalog of another format.
         """
         from seamline.connectors.iceberg.catalog import IcebergCatalog
 
@@ -125,7 +125,7 @@ class Connections:
         return config
 
     def cluster(self, name: str) -> Cluster:
-        """The clients of the cluster of that name.
+        """Returns the clients of the cluster of that name.
 
         Raises:
             SeamlineError: INVALID_CONFIG when the configuration does not name it.
@@ -142,7 +142,7 @@ class Connections:
         return self._once(self._clusters, name, lambda: Cluster(config))
 
     def log(self, name: str) -> KafkaLog:
-        """The topics of the cluster of that name.
+        """Returns the topics of the cluster of that name.
 
         Raises:
             SeamlineError: INVALID_CONFIG when the configuration does not name it.

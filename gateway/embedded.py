@@ -1,13 +1,13 @@
 """A gateway inside another program, for that program alone: what `--embedded` runs.
 
-It is the gateway, with the configuration that a gateway here would have, so that statements, errors
-and receipts are the same. It listens on loopback, on a port that nobody is told, and answers nobody
-but the holder of a token that is made here; whoever asks is the user whom this process belongs to,
-with the rights that the rules give to that name. Tokens of receipts are those of the gateway that
-is configured, so that one answers what the other has said.
+It is the same gateway, with the configuration that a gateway on this machine would have, so that
+statements, errors and receipts are the same. It listens on loopback, on a port that is not
+announced, and accepts only the access token that is created here. Requests run as the user who owns
+this process, with the rights that the rules give to that name. Receipts are signed with the secret
+of the configured gateway, so that each of the two accepts the other's tokens.
 
-Results and spilled rows are in a folder of their own below the state directory, which goes with the
-process; what was left by one that was killed is removed by the next.
+Results and spilled rows are kept in a separate folder below the state directory, which is removed
+when the process ends. The folder of a process that was killed is removed by the next one.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _LOCK = "lock"
 
 
 class EmbeddedGateway:
-    """One gateway, from its making until `close`.
+    """An embedded gateway, which runs from its construction until `close`.
 
     Args:
-        config_file: The configuration's file; where `seamline serve` looks for it otherwise.
-        follows: Whether tails are kept between statements, which pays where several are run.
+        config_file: The configuration file; by default the one that `seamline serve` would find.
+        follows: Whether to keep tails between statements, which pays off when several are run.
 
     Attributes:
         url: Its address.
-        token: The access token that it takes.
-        place: The file of its configuration.
+        token: The access token that it accepts.
+        place: The path of its configuration file.
 
     Raises:
         SeamlineError: INVALID_CONFIG, DISK_FULL, MISSING_EXTRA.
@@ -75,12 +75,12 @@ class EmbeddedGateway:
             self._parts = parts.pop_all()
 
     def close(self) -> None:
-        """Cancels what runs, and removes what it kept."""
+        """Cancels running statements and removes everything that was kept."""
         self._parts.close()
 
 
 class _SilentHandler(WSGIRequestHandler):
-    """Answers without a line for each request."""
+    """Handles requests without logging a line for each."""
 
     protocol_version = "HTTP/1.1"
 
@@ -89,7 +89,7 @@ class _SilentHandler(WSGIRequestHandler):
 
 
 def _private(config: Config, folder: pathlib.Path, token: str, *, follows: bool) -> Config:
-    """The configuration, for one user who is there already."""
+    """Returns the configuration, for the current user alone."""
     digest = hashlib.sha256(token.encode()).hexdigest()
     own = AccessToken(name=getpass.getuser(), sha256=digest)
     auth = AuthConfig(tokens=(own,), groups=config.auth.groups, rules=config.auth.rules)
@@ -110,7 +110,7 @@ def _private(config: Config, folder: pathlib.Path, token: str, *, follows: bool)
 
 @contextlib.contextmanager
 def _folder(state: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A folder of this process's own; those of processes that are gone are removed."""
+    """Provides a folder for this process, and removes those of processes that are gone."""
     with named_state_errors(state):
         above = state / _FOLDER
         private_folder(above)
@@ -128,9 +128,10 @@ def _folder(state: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def _remove_abandoned(folder: pathlib.Path) -> None:
-    """Removes a folder whose process does not hold its lock any more.
+    """Removes a folder whose process no longer holds its lock.
 
-    One without a lock is of a process that is only starting, or what a worker made as it ended.
+    A folder without a lock belongs to a process that is just starting, or was made by a worker as
+    it ended.
     """
     try:
         with (folder / _LOCK).open("rb") as lock:

@@ -1,7 +1,7 @@
-"""The memory of the gateway's own process: what is freed goes back to the system.
+"""The memory of the gateway's own process: freed memory is returned to the system.
 
-Decoded rows, results and the trees of statements come and go by megabytes, in more than a hundred
-threads. Left to themselves, the allocators keep what was once needed in each of them.
+Decoded rows, results and statement trees come and go by the megabyte, in more than a hundred
+threads. Left to themselves, the allocators keep whatever each of the threads once needed.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ import pyarrow as pa
 
 _YOUNG_MAX = 50_000
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
-"""Names of malloc.h."""
+"""Constants of malloc.h."""
 _RETURNED_BYTES = 2 << 20
-"""Pieces of memory from this size on are returned to the system as soon as they are freed."""
+"""Blocks of at least this size are returned to the system as soon as they are freed."""
 _HEAPS_MAX = 4
 
 
 def settle_memory() -> None:
     """Sets up garbage collection and memory for followers.
 
-    Ten thousand messages at a time are freed by reference counts. To the garbage collector they
-    look like objects that stay: every few polls it would walk everything the process holds. And
-    decoded rows come and go by megabytes, which Arrow's own allocators keep but the system's
-    returns; `ARROW_DEFAULT_MEMORY_POOL` decides when it is set. The system's returns what is large
-    only as long as it is not told that the large is common, and keeps a heap for each of many
-    threads: both are bounded, where it is the GNU one.
+    Followers free ten thousand messages at a time by reference counting. To the garbage collector,
+    these look like objects that stay: every few polls it would walk everything the process holds.
+
+    Decoded rows come and go by the megabyte. Arrow's own allocators keep that memory, while the
+    system's allocator returns it, unless `ARROW_DEFAULT_MEMORY_POOL` chooses another. The GNU
+    allocator stops returning large blocks once they become common, and keeps a heap for each of
+    many threads: where it is the system's allocator, both are bounded here.
     """
     if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
         pa.set_memory_pool(pa.system_memory_pool())
@@ -43,6 +44,6 @@ def settle_memory() -> None:
 
 
 def give_back_memory() -> None:
-    """Returns to the system what the GNU allocator holds and nobody uses."""
+    """Returns the GNU allocator's unused memory to the system."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)

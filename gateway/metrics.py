@@ -1,7 +1,7 @@
-"""Metrics for Prometheus: each process's own registry, and the metrics of background work.
+"""Metrics for Prometheus: a registry for each process, and the metrics of background work.
 
-Other modules register what they count, or a collector that computes its metrics when they are
-asked for. Times of creation are left out: they would double the number of series and say little.
+Other modules register counters, or a collector that computes its metrics on each scrape. Creation
+times are left out: they would double the number of series and say little.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 def new_registry() -> CollectorRegistry:
-    """A registry with the metrics of background work; others are registered with it."""
+    """Returns a registry with the metrics of background work; others can be registered with it."""
     registry = CollectorRegistry()
     registry.register(_Background())
     return registry
 
 
 def text_of(registry: CollectorRegistry) -> str:
-    """All metrics of a registry, in Prometheus' text format."""
+    """Returns all metrics of a registry, in Prometheus' text format."""
     return generate_latest(registry).decode()
 
 
 class _Background(Collector):
-    """What runs in the background of this process."""
+    """Metrics of this process's background work."""
 
     def collect(self) -> Iterator[Metric]:
         failures = CounterMetricFamily(

@@ -1,7 +1,7 @@
-"""Processes that outlive the one that started them, and are still never confused with others.
+"""Processes that outlive the one that started them, and are never mistaken for others.
 
-A process is identified by its id and the time it started, so that an id which the system has since
-given to another process does not match, and no stranger is ever signalled.
+A process is identified by its id and its start time. An id that the system has since given to
+another process does not match, so no unrelated process is ever signalled.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """One process, for ever.
+    """The identity of one process, for good.
 
     Attributes:
-        pid: Its id, which the system may give to another process later.
+        pid: Its id, which the system may later give to another process.
         started: When it started, in a form that can only be compared for equality.
     """
 
@@ -36,13 +36,13 @@ class ProcessIdentity:
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """The process that has this id now; None when there is none."""
+    """Returns the process that has this id now; None when there is none."""
     seen = _look(pid)
     return None if seen is None else ProcessIdentity(pid, seen.started)
 
 
 def is_running(process: ProcessIdentity) -> bool:
-    """Whether that very process still runs. A child of ours that has ended is reaped."""
+    """Whether that very process still runs. Reaps it if it is an ended child of ours."""
     seen = _look(process.pid)
     if seen is None or seen.started != process.started:
         return False
@@ -56,12 +56,12 @@ def is_running(process: ProcessIdentity) -> bool:
 def spawn_detached(
     command: list[str], log: pathlib.Path, inherited: Sequence[int] = ()
 ) -> ProcessIdentity:
-    """Starts a process in a session of its own, which no Ctrl-C of ours reaches.
+    """Starts a process in a session of its own, which our Ctrl-C does not reach.
 
     Args:
         command: An absolute path and its arguments.
         log: File that its output is appended to.
-        inherited: Open file descriptors it gets too, such as one that holds a lock.
+        inherited: Open file descriptors that it inherits, such as one that holds a lock.
     """
     for descriptor in inherited:
         os.set_inheritable(descriptor, True)
@@ -84,9 +84,9 @@ def spawn_detached(
 
 
 def stop(process: ProcessIdentity, grace_s: float) -> bool:
-    """Asks the process to end, and ends it when it has not after the grace period.
+    """Asks the process to end, and kills it if it has not ended after the grace period.
 
-    An exception that interrupts the waiting, such as a second Ctrl-C, ends it at once.
+    An exception that interrupts the wait, such as a second Ctrl-C, kills it at once.
 
     Returns:
         Whether it is gone.
@@ -147,15 +147,16 @@ def _look(pid: int) -> _Seen | None:
 
 
 def _look_in_proc(pid: int) -> _Seen | None:
-    """Ticks since boot, and which boot: ticks alone may repeat after a reboot."""
+    """Uses ticks since boot and the id of the boot: ticks alone may repeat after a reboot."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    state, *fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+    state, *fields = stat.rpartition(")")[2].split()  # the name before it may contain anything
     threads, ticks = int(fields[16]), fields[18]
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    # While other threads still end, files stay open and locks held although the first is a zombie.
+    # While other threads are still ending, files stay open and locks stay held, although the first
+    # thread is already a zombie.
     return _Seen(started=f"{boot}/{ticks}", has_ended=state in "ZX" and threads <= 1)
 
 

@@ -1,4 +1,4 @@
-"""Spark as the gateway wires it: a remote one, or a local one started when needed."""
+"""The Spark of a gateway: a remote one, or a local one that is started when needed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _PACKAGES = "spark.jars.packages"
 
 
 def spark_engine(config: Config, compute: Compute = at_once) -> SparkEngine | None:
-    """The engine, None when Spark's client is not installed.
+    """Returns the engine; None when Spark's client is not installed.
 
     Args:
         config: The configuration.
-        compute: Runs what is pure.
+        compute: Runs pure computations.
     """
     if importlib.util.find_spec("pyspark") is None:
         return None
@@ -53,7 +53,7 @@ def spark_engine(config: Config, compute: Compute = at_once) -> SparkEngine | No
 
 
 def settings(config: Config) -> SparkSettings:
-    """How a Spark is started here.
+    """Returns the settings of a Spark that is started here.
 
     Raises:
         SeamlineError: JARS_UNAVAILABLE, JAVA_NOT_FOUND, JAVA_UNSUPPORTED.
@@ -78,7 +78,7 @@ def settings(config: Config) -> SparkSettings:
 
 
 def _with(ours: Iterable[str], configured: str) -> str:
-    """What Spark is to fetch: what is configured, and of ours what that has no version of."""
+    """Returns the configured packages, and those of ours that they have no version of."""
     theirs = [one.strip() for one in configured.split(",") if one.strip()]
     versioned = {one.rpartition(":")[0] for one in theirs}
     return ",".join([*theirs, *(one for one in ours if one.rpartition(":")[0] not in versioned)])

@@ -1,6 +1,7 @@
-"""The composition root: what one gateway is made of, and what each part is given.
+"""The composition root: what a gateway is made of, and what each part is given.
 
-The only module that knows every part. Parts are closed in the reverse order of their making.
+This is the only module that knows every part. Parts are closed in the reverse order of their
+creation.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ from seamline.seam.seam import Seam
 
 _SWEEP_S = 5.0
 _PRINCIPALS_MAX = 1024
-"""Principals for whom the parts of a statement's way are kept."""
+"""The number of principals whose `Answers` are kept."""
 _YOUNG = 1
 
 
@@ -78,8 +79,8 @@ class Gateway:
 
     Args:
         config: The configuration.
-        clock: Seconds since the epoch, for what other engines are given.
-        connections: What it reads from; made of the configuration unless given.
+        clock: Returns seconds since the epoch, for what other engines are served.
+        connections: What it reads from; made from the configuration unless given.
     """
 
     def __init__(
@@ -134,16 +135,16 @@ class Gateway:
         self._look_after_statements()
 
     def app(self) -> flask.Flask:
-        """Its HTTP application."""
+        """Returns its HTTP application."""
         return create_app(
             self.config, self.service, self.seams, self.iceberg, self.metrics_text, self._audit
         )
 
     def serve_flight(self) -> str | None:
-        """Serves Arrow Flight SQL until the gateway is closed, where it is configured.
+        """Serves Arrow Flight SQL, if it is configured, until the gateway is closed.
 
         Returns:
-            Its address.
+            Its address; None when it is not configured.
 
         Raises:
             SeamlineError: PORT_TAKEN, INVALID_CONFIG.
@@ -163,11 +164,11 @@ class Gateway:
         return self._closing(FlightServer(config, routes)).address
 
     def metrics_text(self) -> str:
-        """Every metric, as `/metrics` gives it."""
+        """Returns every metric, as `/metrics` serves them."""
         return text_of(self._registry)
 
     def close(self) -> None:
-        """Cancels what runs, waits for it, and closes everything."""
+        """Cancels running statements, waits for them, and closes everything."""
         self._parts.close()
 
     def _engines(self) -> dict[str, Engine]:
@@ -220,7 +221,7 @@ class Gateway:
         return Service(self.config.shared(), self._answer, metrics, rights_of, self._audit)
 
     def _answer(self, statement: Statement) -> None:
-        """Answers a statement with what its caller may use."""
+        """Answers a statement with the rights of its caller."""
         rights = self.access.rights_of(statement.caller)
         self._answers.get_or_make(rights, lambda: self._answers_of(rights)).run(statement)
 
@@ -256,7 +257,7 @@ class Gateway:
         self.service.statement(statement_id, caller, Action.KILL).cancel()
 
     def _virtual_seam(self, table_uuid: str, snapshot_id: int) -> Seam | None:
-        """The seam of a virtual snapshot that was given out."""
+        """Returns the seam of a virtual snapshot that was handed out; None if it is not known."""
         found = self.iceberg.catalog.tables.snapshots.find(table_uuid, snapshot_id)
         return None if found is None else found.seam
 

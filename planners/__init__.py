@@ -1,1 +1,1 @@
-"""From a bound query and facts to a physical plan. Pure: no I/O, no clock."""
+"""Turns a bound query and table facts into a physical plan. Pure: no I/O, no clock."""

@@ -1,4 +1,4 @@
-"""A bound query and the facts of its tables as a logical plan, before any rule."""
+"""Builds the initial logical plan from a bound query and table facts, before any rule runs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from seamline.sql.qualify import BoundQuery
 
 
 def bind(query: BoundQuery, tables: Sequence[TableFacts]) -> LogicalPlan:
-    """Gives every scan its table; a fresh scan reads its whole tail.
+    """Returns a plan that pairs every scan with its table; each scan reads its whole tail.
 
     Args:
         query: The query.
-        tables: The table of each scan, in the order of the query's own list.
+        tables: The facts of each scan's table, in the order of `query.scans`.
     """
     scans = tuple(
         Scan(

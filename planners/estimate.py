@@ -1,4 +1,4 @@
-"""How much a plan would read, from facts alone: files planned, offsets in the tail."""
+"""Estimates how much a plan would read, from facts alone: files planned, offsets in the tail."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from collections.abc import Mapping
 from seamline.planners.logical import LogicalPlan, Scan
 
 BYTES_PER_TAIL_RECORD = 300
-"""The assumed size of a record of the log that has not been read yet."""
+"""The assumed size of a log record that has not been read yet."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Estimate:
-    """Rows and bytes to read; tail rows are offsets, so never fewer than there are records.
+    """Rows and bytes to read.
+
+    Tail rows are counted in offsets, so the estimate is never below the number of records.
 
     Attributes:
-        cold_rows: Rows of the files planned.
-        cold_bytes: Bytes of those files.
-        hot_rows: Offsets of the tails, each table's counted once however often it is scanned.
-        hot_rows_cached: How many of these the gateway has in its cache.
-        hot_fits_cache: Whether every tail that is not whole in the cache would fit there.
+        cold_rows: Rows in the planned files.
+        cold_bytes: Bytes in the planned files.
+        hot_rows: Offsets in the tails. A table counts once, however often it is scanned.
+        hot_rows_cached: How many of those offsets are in the gateway's cache.
+        hot_fits_cache: Whether every tail that is not fully cached would fit in the cache.
     """
 
     cold_rows: int
@@ -36,10 +38,10 @@ class Estimate:
 
 
 def estimate(plan: LogicalPlan) -> Estimate:
-    """What the plan reads.
+    """Estimates what the plan reads.
 
     Args:
-        plan: The plan after the rules.
+        plan: The plan, after the rules have run.
     """
     tails: dict[tuple[str, ...], dict[int, tuple[int, int]]] = {}
     facts = {scan.seam.key: scan.facts for scan in plan.scans}
@@ -57,7 +59,7 @@ def estimate(plan: LogicalPlan) -> Estimate:
 
 
 def cached_of(ranges: Mapping[int, tuple[int, int]], cached: Mapping[int, int]) -> int:
-    """How many offsets of some ranges (start and end by partition) lie below cached ends."""
+    """Returns how many offsets of `ranges` (partition to start and end) lie below cached ends."""
     return sum(
         max(0, min(end, cached.get(partition, 0)) - start)
         for partition, (start, end) in ranges.items()
@@ -65,7 +67,7 @@ def cached_of(ranges: Mapping[int, tuple[int, int]], cached: Mapping[int, int]) 
 
 
 def merge_ranges(merged: dict[int, tuple[int, int]], scan: Scan) -> None:
-    """Widens `merged` (partition to start and end) by what the scan reads."""
+    """Widens `merged` (partition to start and end) to include what the scan reads."""
     for r in scan.hot_ranges:
         start, end = merged.get(r.partition, (r.start, r.end_exclusive))
         merged[r.partition] = (min(start, r.start), max(end, r.end_exclusive))

@@ -1,6 +1,6 @@
-"""A physical plan as a picture in text: the seam of each table, what was pruned, and the engine.
+"""Renders a physical plan as text: the seam of each table, what was pruned, and the engine.
 
-A partition is drawn as a bar: what the snapshot holds, the boundary, what is read of the log.
+Each partition is drawn as a bar: the snapshot's part, the boundary, and the part read from the log.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _BAR_WIDTH = 24
 
 
 def explain(plan: PhysicalPlan, *, verbose: bool = False) -> list[str]:
-    """The picture, line by line.
+    """Returns the rendered plan, line by line.
 
     Args:
         plan: The plan.
-        verbose: Whether the bound query is shown, too.
+        verbose: Whether to include the bound query.
     """
     lines = [f"Engine: {plan.route.engine} ({plan.route.reason})", _output(plan)]
     seen: dict[tuple[str, ...], None] = {}
@@ -42,7 +42,7 @@ def explain(plan: PhysicalPlan, *, verbose: bool = False) -> list[str]:
 
 
 def explain_logical(plan: PhysicalPlan) -> list[str]:
-    """The tables, columns and conditions that a query asks for, whatever is read for it."""
+    """Returns the tables, columns and filters a query asks for, regardless of what is read."""
     lines = [_output(plan)]
     for scan in plan.logical.scans:
         lines += ["", *_asked(scan)]
@@ -50,7 +50,7 @@ def explain_logical(plan: PhysicalPlan) -> list[str]:
 
 
 def explain_json(plan: PhysicalPlan) -> dict[str, Any]:
-    """The plan as JSON."""
+    """Returns the plan as a JSON-ready dict."""
     estimate = plan.estimate
     return {
         "engine": plan.route.engine,
@@ -66,7 +66,7 @@ def explain_json(plan: PhysicalPlan) -> dict[str, Any]:
 
 
 def explain_io(plan: PhysicalPlan) -> dict[str, Any]:
-    """The tables that a query reads, with the columns and conditions on them."""
+    """Returns the tables a query reads, with their columns and filters."""
     return {
         "inputTableColumnInfos": [
             {
@@ -214,7 +214,7 @@ def _seam(seam: Seam, scan: Scan) -> Iterator[str]:
 
 
 def _bar(boundary: int, end: int) -> str:
-    """The snapshot's part, the boundary, and the tail, to scale."""
+    """Draws the snapshot's part, the boundary and the tail, to scale."""
     if end <= 0:
         return "│".ljust(_BAR_WIDTH + 1)
     cold = min(_BAR_WIDTH, round(_BAR_WIDTH * boundary / end))

@@ -16,17 +16,17 @@ from seamline.sql.predicates import Or, Predicate
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TailRead:
-    """One reading of a table's tail, shared by every scan of that table.
+    """One read of a table's tail, shared by every scan of that table.
 
     Attributes:
         seam: The seam of the table.
-        ranges: What any scan needs, within the seam's tail.
-        decoder: What makes rows of the records.
+        ranges: The union of what the scans need, within the seam's tail.
+        decoder: How the records are decoded into rows.
         columns: Names of the columns to keep.
-        predicate: Rows for which it is not true may be left out; None keeps all.
-        present: Whether the seam is the table's present one.
-        known_at: A moment on the monotonic clock before the table was loaded.
-        asked_at: A moment before the log was asked for the ends; None when it was not.
+        predicate: Rows for which this is not true may be dropped; None keeps all rows.
+        present: Whether the seam is the table's current one.
+        known_at: A moment before the table was loaded, on the monotonic clock.
+        asked_at: A moment before the log was asked for its ends; None if it was not asked.
     """
 
     seam: Seam
@@ -40,17 +40,17 @@ class TailRead:
 
     @property
     def offsets(self) -> int:
-        """Offsets to read; records are at most as many."""
+        """Offsets to read; there are at most as many records."""
         return sum(len(r) for r in self.ranges)
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is every record of the seam's tail."""
+        """Whether it covers every record of the seam's tail."""
         return self.predicate is None and self.ranges == self.seam.hot_ranges
 
     @property
     def epochs(self) -> Offsets:
-        """The epochs known of where ranges start: those that start at the boundary itself."""
+        """The known leader epochs at the starts of ranges that start exactly at the boundary."""
         known, boundary = self.seam.epochs, self.seam.boundary
         return Offsets(
             {
@@ -63,13 +63,13 @@ class TailRead:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PhysicalPlan:
-    """What is read, where it is computed, and why there.
+    """What is read, which engine runs it, and why.
 
     Attributes:
-        logical: The plan after the rules.
-        tails: Tail readings by the key of their seam; tables without a hot side are absent.
-        estimate: How much that is.
-        route: The engine and the reason.
+        logical: The logical plan, after the rules have run.
+        tails: Tail reads by seam key; tables without a hot side are absent.
+        estimate: How much the plan reads.
+        route: The engine, and the reason it was chosen.
     """
 
     logical: LogicalPlan
@@ -79,9 +79,9 @@ class PhysicalPlan:
 
     @property
     def seams(self) -> tuple[Seam, ...]:
-        """Each seam once, in the order of the statement.
+        """Each seam once, in statement order.
 
-        A table that is also read without its tail has its whole seam here.
+        If a table is read both with and without its tail, this has the seam with the tail.
         """
         found: dict[SeamKey, Seam] = {}
         for scan in self.logical.scans:
@@ -92,7 +92,7 @@ class PhysicalPlan:
 
 
 def physical_plan(plan: LogicalPlan, estimate: Estimate, route: Route) -> PhysicalPlan:
-    """Puts the parts together; scans of one seam share one reading of its tail."""
+    """Assembles the physical plan; scans of the same seam share one read of its tail."""
     tables: dict[SeamKey, list[Scan]] = {}
     for scan in plan.scans:
         if scan.facts.reads_hot:

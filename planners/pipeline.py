@@ -1,10 +1,10 @@
-"""The pipeline: what scans ask for, the facts of that, then RULES, estimate, route and plan.
+"""The planning pipeline: bind, ASKS, fact lookup, RULES, estimate, route, physical plan.
 
     BoundQuery + tables → bind → ASKS → (files and moments are looked up) → RULES → estimate
         → route → PhysicalPlan
 
-Every rule is a pure function from plan to plan, in a file of its own name, and runs once. Those of
-ASKS come before the facts of a scan, because these are asked for with what it may leave out.
+Every rule is a pure function from plan to plan, lives in a module of the same name, and runs once.
+The ASKS rules run before a scan's facts are looked up, because the lookup uses their predicates.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ RULES: tuple[Rule, ...] = (prune_tail_by_position, prune_tail_by_time, prune_tai
 
 
 def apply(rules: Sequence[Rule], plan: LogicalPlan) -> LogicalPlan:
-    """The plan after some rules."""
+    """Returns the plan after applying the rules in order."""
     for rule in rules:
         plan = rule(plan)
     return plan
 
 
 def asked(query: BoundQuery, tables: Sequence[TableFacts]) -> LogicalPlan:
-    """What each scan of a query asks for, still without the facts of that.
+    """Returns what each scan of a query asks for, before its files and moments are looked up.
 
     Args:
         query: The query.
-        tables: The table of each scan, in the order of the query's own list.
+        tables: The facts of each scan's table, in the order of `query.scans`.
     """
     return apply(ASKS, bind(query, tables))
 
 
 def plan(asked_for: LogicalPlan, *, engine: str, limits: Limits) -> PhysicalPlan:
-    """The physical plan.
+    """Returns the physical plan.
 
     Args:
-        asked_for: What scans ask for, with the files and moments of that.
-        engine: What the request asks for.
-        limits: What is large.
+        asked_for: What the scans ask for, with the files and moments found for it.
+        engine: The engine the request asks for.
+        limits: The size limits for routing.
 
     Raises:
         SeamlineError: see `route`.

@@ -1,4 +1,4 @@
-"""Which engine runs a plan, and why."""
+"""Chooses the engine that runs a plan, and gives the reason."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ENGINES = (AUTO, DUCKDB, SPARK)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """From which size on a read is large.
+    """Size limits above which a read is large.
 
     Attributes:
-        duckdb_cold_bytes_max: Files larger than this together go to Spark.
+        duckdb_cold_bytes_max: Reads whose files exceed this total size go to Spark.
         duckdb_tail_rows_max: A longer tail goes to Spark, whose executors read it themselves.
-        spark: Whether there is a Spark to go to.
+        spark: Whether Spark is available.
     """
 
     duckdb_cold_bytes_max: int
@@ -32,11 +32,11 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Route:
-    """The engine, and the reason as EXPLAIN and the receipt give it.
+    """The engine, and the reason for it as shown by EXPLAIN and the receipt.
 
     Attributes:
         engine: `duckdb` or `spark`.
-        reason: Why.
+        reason: Why this engine was chosen.
         reads_log: Whether the engine's workers read every tail from the log themselves.
     """
 
@@ -49,14 +49,15 @@ def route(asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: 
     """Chooses the engine.
 
     Args:
-        asked: What the request asks for: `auto`, `duckdb` or `spark`.
-        estimate: What the plan reads.
+        asked: The engine the request asks for: `auto`, `duckdb` or `spark`.
+        estimate: How much the plan reads.
         cold: Files by scan id.
-        limits: What is large.
+        limits: The size limits.
 
     Raises:
-        SeamlineError: when the engine asked for cannot read the plan exactly, or the only one that
-            can is not there.
+        SeamlineError: when the requested engine cannot read the plan exactly, or the only engine
+            that can is not available. TAIL_TOO_LARGE when the tail is too long for DuckDB, does not
+            fit in the cache, and Spark was not an option.
     """
     unsupported = next((p.unsupported for p in cold.values() if p.unsupported), None)
     only_duckdb = next((p.only_duckdb for p in cold.values() if p.only_duckdb), None)
@@ -99,12 +100,12 @@ def route(asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: 
 
 
 def may_run_on_duckdb(asked: str, cold_bytes: int, limits: Limits) -> bool:
-    """Whether a plan of files so large may be DuckDB's, which needs the files' own schemas.
+    """Whether a plan with files of this size may run on DuckDB, which needs the files' own schemas.
 
     Args:
-        asked: What the request asks for.
-        cold_bytes: Size of the files.
-        limits: What is large.
+        asked: The engine the request asks for.
+        cold_bytes: Total size of the files.
+        limits: The size limits.
     """
     if asked != AUTO or not limits.spark:
         return asked != SPARK
@@ -112,7 +113,7 @@ def may_run_on_duckdb(asked: str, cold_bytes: int, limits: Limits) -> bool:
 
 
 def _neither(only_duckdb: str, unsupported: str | None) -> SeamlineError:
-    """The error of files that the engine asked for, or any one, cannot read."""
+    """Returns the error for files that the requested engine, or every engine, cannot read."""
     if unsupported is None:
         return SeamlineError(
             NOT_SUPPORTED,

@@ -1,7 +1,7 @@
-"""Narrowing the tail of a scan: which offsets of a partition can hold rows that a predicate keeps.
+"""Narrows a scan's tail to the offsets that can hold rows a predicate keeps.
 
-The answer is one half-open interval a partition, never too small. A rule supplies what a single
-comparison says of a partition; how comparisons combine is the same for all of them and lives here.
+The result is one half-open interval per partition, and it is never too small. Each rule supplies
+the interval for a single comparison. How comparisons combine is common to all rules and lives here.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ EVERYTHING: Interval = (0, 2**63)
 NOTHING: Interval = (0, 0)
 
 Narrower = Callable[[Scan, Leaf, int], Interval]
-"""(scan, comparison, partition) to the offsets that may satisfy it; EVERYTHING when it says
-nothing."""
+"""Maps (scan, comparison, partition) to the offsets that may satisfy the comparison.
+
+EVERYTHING if the comparison does not restrict the offsets.
+"""
 
 
 def narrow(plan: LogicalPlan, narrower: Narrower, rule: str) -> LogicalPlan:
-    """The plan with every tail cut to what the predicates allow by that rule."""
+    """Returns the plan with every tail cut to the offsets the predicates allow under that rule."""
     return dataclasses.replace(
         plan, scans=tuple(_narrow_scan(scan, narrower, rule) for scan in plan.scans)
     )

@@ -1,1 +1,1 @@
-"""The heart: where a table's snapshot ends and its log begins, as pure functions of facts."""
+"""The core: where a table's snapshot ends and its log begins, as pure functions of facts."""

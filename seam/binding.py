@@ -1,4 +1,4 @@
-"""What makes an Iceberg table a unified one: its properties name the topic behind it."""
+"""The binding of an Iceberg table to a topic: table properties that make it a unified table."""
 
 from __future__ import annotations
 
@@ -23,56 +23,60 @@ PROPERTY_PREFIX = "seamline."
 
 
 MODES = ("append", "upsert", "changelog")
-"""What a record is to its table: a row of its own, the newest state of its key, or a change of that
-in an envelope."""
+"""What a record means to its table.
+
+`append`: a row of its own. `upsert`: the newest state of its key. `changelog`: a change to that
+state, wrapped in an envelope.
+"""
 POLICIES = ("fail", "null", "skip")
-"""What a bad record may become."""
+"""The ways to handle a bad record."""
 AUTO, MANUAL = "auto", "manual"
 EVOLUTIONS = (AUTO, MANUAL)
-"""Who changes the columns when records have another schema: tiering, or the owner alone."""
+"""Who changes the columns when records have a different schema: tiering, or only the owner."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicBinding:
-    """The topic behind a unified table, as its properties say; they are the only record of it.
+    """The topic behind a unified table, as given by the table's properties, its only record.
 
     Attributes:
         cluster: Name of the cluster in the configuration (`seamline.cluster`).
         topic: Name of the topic (`seamline.topic`).
         format: How values are encoded (`seamline.format`).
         mode: `append`, where every record is a row; `upsert`, where the table is the newest record
-            of each key; or `changelog`, where records say how rows changed (`seamline.mode`).
-        on_error: What a bad record becomes: `fail`, `null` or `skip` (`seamline.on-error`).
-        isolation: What the log is read under (`seamline.isolation`).
+            of each key; or `changelog`, where records describe how rows changed (`seamline.mode`).
+        on_error: How bad records are handled: `fail`, `null` or `skip` (`seamline.on-error`).
+        isolation: The isolation level the log is read under (`seamline.isolation`).
         key: Column that the record key repeats, if any (`seamline.key`).
-        key_format: How keys are encoded: `string`, `json`, `int32`, `int64`, `bytes` or a format of
-            values (`seamline.key-format`).
-        columns_from: Which columns do not come from the value's field of their name, but from the
-            part of the record that an entry `column = source` says (`seamline.columns-from`).
-        value_schema: The schema of all values, where they do not say which one of a registry they
-            have (`seamline.value-schema`).
+        key_format: How keys are encoded: `string`, `json`, `int32`, `int64`, `bytes` or a value
+            format (`seamline.key-format`).
+        columns_from: Entries `column = source` for columns that come from another part of the
+            record than the value's field of the same name (`seamline.columns-from`).
+        value_schema: The schema of all values, if the values do not themselves name a schema in a
+            registry (`seamline.value-schema`).
         key_schema: The same for keys (`seamline.key-schema`).
-        spellings: Ways to write values that are taken besides (`seamline.spellings`).
-        csv_separator: What stands between the fields of CSV (`seamline.csv-separator`).
-        csv_quote: What its fields are quoted with (`seamline.csv-quote`).
-        key_partitioner: The owner's word that every record lies in the partition this function
-            of its key gives: `murmur2` or `crc32`; None when nothing is known
+        spellings: Additional spellings of values that are accepted (`seamline.spellings`).
+        csv_separator: Field separator for CSV (`seamline.csv-separator`).
+        csv_quote: Quote character for CSV (`seamline.csv-quote`).
+        key_partitioner: The hash function that, as the owner vouches, maps every record's key to
+            its partition: `murmur2` or `crc32`; None if nothing is known
             (`seamline.key-partitioner`).
-        key_partitions: How many partitions the topic had when that word was given, or when an
-            upsert table was made (`seamline.key-partitions`).
-        primary_key: The columns that are the key of an upsert table, as a JSON array
-            (`seamline.primary-key`); no other table has any.
-        envelope: What the changes of a change log are wrapped in (`seamline.envelope`).
+        key_partitions: The topic's partition count when the owner vouched for the partitioner, or
+            when an upsert table was created (`seamline.key-partitions`).
+        primary_key: The key columns of an upsert table, as a JSON array (`seamline.primary-key`);
+            other tables have none.
+        envelope: The envelope that wraps the changes of a change log (`seamline.envelope`).
         evolution: Whether tiering changes the columns when records have a newer schema: `auto`, or
-            `manual`, as where it is not set (`seamline.evolution`).
-        tombstones: `bad` where a record without a value is a bad one, since the writer of an
+            `manual`, which is also the default (`seamline.evolution`).
+        tombstones: `bad` if a record without a value counts as bad, because the writer of an
             adopted table leaves such records out (`seamline.tombstones`).
-        boundary_provider: Who says how far a snapshot has the log, where another writer copies the
-            topic into the table; None where Seamline does (`seamline.boundary-provider`). Its
-            options are properties that begin with `seamline.boundary-`, too.
-        topic_id: Kafka's id of the topic when the table was adopted, as its own writer records
-            none (`seamline.topic-id`).
-        cluster_id: The same of the cluster (`seamline.cluster-id`).
+        boundary_provider: If another writer copies the topic into the table, the provider that
+            tells how much of the log each snapshot holds; None if Seamline does the copying
+            (`seamline.boundary-provider`). Properties that begin with `seamline.boundary-` are the
+            provider's options.
+        topic_id: Kafka's id of the topic when the table was adopted, because the table's own writer
+            does not record it (`seamline.topic-id`).
+        cluster_id: The same for the cluster (`seamline.cluster-id`).
     """
 
     cluster: str
@@ -111,11 +115,11 @@ class TopicBinding:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> TopicBinding | None:
-        """The binding of a table, None when the table is a plain one.
+        """Returns the binding of a table; None if it is a plain Iceberg table.
 
         Raises:
-            SeamlineError: INVALID_TABLE_DEFINITION for a value that has no meaning; a table of
-                another mode, or read under another isolation, would be read wrongly.
+            SeamlineError: INVALID_TABLE_DEFINITION for a meaningless value, since reading a table
+                in another mode or under another isolation level would give wrong rows.
         """
         own = {
             name.removeprefix(PROPERTY_PREFIX).replace("-", "_"): value
@@ -162,7 +166,7 @@ class TopicBinding:
 
     @property
     def encoding(self) -> Encoding:
-        """How records are encoded, and where columns come from."""
+        """The encoding of the records, including where columns come from."""
         return Encoding(
             self.format,
             self.key_format,
@@ -174,7 +178,7 @@ class TopicBinding:
 
     @property
     def options(self) -> dict[str, str]:
-        """Options of formats that are set."""
+        """The format options that are set."""
         every = {
             "spellings": ",".join(sorted(self.spellings)),
             "csv_separator": self.csv_separator,
@@ -185,25 +189,25 @@ class TopicBinding:
 
     @property
     def schemas(self) -> dict[str, str]:
-        """The schemas of the parts whose schema the table names itself."""
+        """The schemas that the table itself specifies, by part of the record."""
         both = {VALUE: self.value_schema, KEY: self.key_schema}
         return {part: text for part, text in both.items() if text is not None}
 
     def to_properties(self) -> dict[str, str]:
-        """The properties that say this; what is None or empty is left out."""
+        """Returns the binding as table properties; None and empty values are left out."""
         return {
             PROPERTY_PREFIX + name.replace("_", "-"): _text(name, value)
             for name, value in self.settings().items()
         }
 
     def settings(self) -> dict[str, Any]:
-        """What is set, by name."""
+        """Returns the settings that are set, by name."""
         every = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: value for name, value in every.items() if value not in (None, (), "")}
 
     @property
     def key_encoding(self) -> Encoding:
-        """Where the columns of the primary key are in a tombstone, which has a record key alone."""
+        """The encoding that finds the primary key in a tombstone, which has only a record key."""
         said = self.encoding
         sources = []
         for name in self.primary_key:

@@ -1,11 +1,11 @@
 """The boundary of a snapshot: its own, or that of its nearest ancestor that has one.
 
-The summary property `seamline.boundary` is one JSON value, written in every tiering commit.
-Commits that do not carry it (compaction, deletes, schema changes, foreign appends) inherit it, and
-a rollback takes it back with the data, because only ancestry decides.
+The summary property `seamline.boundary` is a JSON value written in every tiering commit. Commits
+that do not carry it (compaction, deletes, schema changes, foreign appends) inherit it. A rollback
+also rolls back the boundary, because only ancestry decides.
 
-Where another writer copies the topic into the table, its boundary provider says the same in the
-writer's terms, and nobody else needs to know who wrote a snapshot.
+If another writer copies the topic into the table, a boundary provider derives the boundary from
+what that writer records. No other code needs to know who wrote a snapshot.
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ from seamline.sql import columns
 
 SUMMARY_KEY = "seamline.boundary"
 TAG = "seamline-boundary"
-"""Tag on the newest snapshot with a boundary of its own, so that no expiry drops it."""
+"""Tag on the newest snapshot with its own boundary, so that snapshot expiry never drops it."""
 
 _VERSION = 1
 REWRITE = "replace"
-"""Operation of a commit that rewrites rows into other files and changes none."""
+"""Operation of a commit that rewrites rows into other files without changing them."""
 
 EXACT, DERIVED, HINT = "exact", "derived", "hint"
-"""How far a boundary can be trusted: written with the rows; computed from the rows of the snapshot,
-which holds if their writer commits without gaps; or no more than a sign."""
+"""How far a boundary can be trusted.
+
+`exact`: written together with the rows. `derived`: computed from the rows of the snapshot, and
+correct if their writer commits without gaps. `hint`: no more than an indication.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Boundary:
-    """How far a snapshot holds the log: `next` is `B`, and every range is half-open.
+    """How much of the log a snapshot holds: `next` is `B`, and every range is half-open.
 
     Guarantee: for each partition p in `next`, the snapshot holds exactly the records that
     `isolation` shows below `next[p]` of the log `topic_id` (from where the table began), and none
@@ -50,27 +53,27 @@ class Boundary:
     Attributes:
         snapshot_id: The snapshot that carries it; a descendant inherits it.
         cluster_id: Kafka's id of the cluster.
-        topic: Name of the topic when it was written.
+        topic: Name of the topic when the boundary was written.
         topic_id: Kafka's id of the topic.
-        isolation: What tiering read under; a stitched read must use the same.
+        isolation: The isolation level tiering used; a stitched read must use the same.
         start: Where the batch of this commit began.
         next: First offset not in the snapshot.
-        max_timestamp_ms: Greatest record time seen per partition, milliseconds; absent if none.
+        max_timestamp_ms: Greatest record timestamp per partition, in milliseconds; absent if none.
         skipped: Bad records left out under the policy `skip`, since the table began.
         schema_id: Schema the rows of this commit were decoded with.
-        format: How they were decoded, the text of an `Encoding`; empty when no rows were.
-        on_error: What became of the bad ones among them.
-        decoded_from: The offset from which on all rows have been decoded so, per partition.
-        epochs: Leader epoch each partition had when `next` was chosen, where the log gives it: a
-            log that has lost records below `next` and grown again has a later one there.
+        format: How the rows were decoded: the text of an `Encoding`; empty if there were no rows.
+        on_error: How the bad records among them were handled.
+        decoded_from: Per partition, the offset from which all rows have been decoded this way.
+        epochs: Leader epoch of each partition when `next` was chosen, if the log reports it. A log
+            that lost records below `next` and grew again has a later epoch there.
         base_id: The snapshot the batch of this commit started from; None for the first.
-        foreign_change_id: The newest snapshot up to `base_id` in which somebody else changed
-            rows; None when nobody has. Two snapshots with the same one hold the same rows of the
-            log below a common offset.
-        taken_id: The newest snapshot of another writer, before Seamline went on with the table;
-            None where it never did.
-        handed_to: The provider of the writer who goes on from here; empty where Seamline does.
-        provider: Who said so; empty for Seamline itself.
+        foreign_change_id: The newest snapshot up to `base_id` in which another writer changed
+            rows; None if there is none. Two snapshots with the same id hold the same log rows
+            below a common offset.
+        taken_id: The newest snapshot of another writer before Seamline took over the table; None
+            if it never did.
+        handed_to: The provider of the writer that continues from here; empty if Seamline does.
+        provider: The provider that reported this boundary; empty for Seamline itself.
         trust: `exact`, `derived` or `hint`.
     """
 
@@ -97,21 +100,21 @@ class Boundary:
 
 
 class BoundaryProvider(Protocol):
-    """Says what the snapshots of another writer hold of the log.
+    """Determines how much of the log the snapshots of another writer hold.
 
-    A snapshot never changes, so an answer is kept for ever where the snapshot alone decides.
+    A snapshot never changes, so an answer that depends only on the snapshot is cached forever.
     """
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name users know it by."""
 
     @property
     def start(self) -> Offsets:
-        """Where its writer has begun, if that is not where the log does."""
+        """Where its writer began, if that is not the start of the log."""
 
     def boundary(self, state: TableState, snapshot: Snapshot) -> Boundary | None:
-        """The boundary at a snapshot; None where it says nothing, and inherits its parent's.
+        """Returns the boundary at a snapshot; None if the snapshot inherits its parent's.
 
         Raises:
             SeamlineError: BOUNDARY_INVALID, BOUNDARY_MISSING, BOUNDARY_NOT_TRUSTED,
@@ -119,11 +122,11 @@ class BoundaryProvider(Protocol):
         """
 
     def wrote(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot only adds records of the log, by the hand of that writer."""
+        """Whether that writer made the snapshot, and it only adds records of the log."""
 
 
 def encode(boundary: Boundary) -> str:
-    """The summary value of a boundary. The snapshot id is not part of it: it is not known yet."""
+    """Returns the summary value of a boundary, without the snapshot id, which is not known yet."""
     body: dict[str, Any] = {
         "v": _VERSION,
         "cluster_id": boundary.cluster_id,
@@ -156,10 +159,10 @@ def encode(boundary: Boundary) -> str:
 
 
 def decode(snapshot: Snapshot) -> Boundary | None:
-    """The boundary a snapshot itself carries, None when it carries none.
+    """Returns the boundary a snapshot itself carries; None if it carries none.
 
     Raises:
-        SeamlineError: BOUNDARY_INVALID when it carries one that cannot be understood.
+        SeamlineError: BOUNDARY_INVALID when the boundary cannot be understood.
     """
     text = snapshot.summary.get(SUMMARY_KEY)
     return None if text is None else _decoded(snapshot.snapshot_id, text)
@@ -167,7 +170,7 @@ def decode(snapshot: Snapshot) -> Boundary | None:
 
 @functools.lru_cache(maxsize=1024)
 def _decoded(snapshot_id: int, text: str) -> Boundary:
-    """A snapshot never changes, and a statement asks for its boundary several times."""
+    """Decodes a boundary; cached, as snapshots never change and a statement asks several times."""
     try:
         body = json.loads(text)
         if body["v"] != _VERSION:
@@ -204,7 +207,7 @@ def _decoded(snapshot_id: int, text: str) -> Boundary:
 
 
 def own_of(state: TableState, snapshot_id: int | None) -> Boundary | None:
-    """The boundary of the newest of our own commits in a snapshot's line.
+    """Returns the boundary of Seamline's newest own commit among a snapshot and its ancestors.
 
     Raises:
         SeamlineError: BOUNDARY_INVALID.
@@ -213,14 +216,14 @@ def own_of(state: TableState, snapshot_id: int | None) -> Boundary | None:
 
 
 def boundary_of(state: TableState, snapshot_id: int | None) -> Boundary:
-    """The boundary that holds at `snapshot_id`: its own, or that of its nearest ancestor with one.
+    """Returns the boundary at `snapshot_id`: its own, or that of its nearest ancestor with one.
 
-    Of a table that has changed hands each writer speaks of his own snapshots only: who fills it now
-    says nothing of what another has added.
+    In a table that changed hands, each writer accounts only for its own snapshots. The current
+    writer says nothing about rows that another writer added.
 
     Raises:
-        SeamlineError: BOUNDARY_MISSING when ancestry ends, or has expired, before one is found, or
-            when rows were added by a writer who does not fill the table now.
+        SeamlineError: BOUNDARY_MISSING when the ancestry ends, or has expired, before a boundary is
+            found, or when rows were added by a writer that no longer fills the table.
     """
     if state.provider is not None and _is_filled_by(state, state.provider, snapshot_id):
         for snapshot in state.ancestors(snapshot_id):
@@ -243,7 +246,7 @@ def boundary_of(state: TableState, snapshot_id: int | None) -> Boundary:
 
 
 def _missing(state: TableState, snapshot_id: int | None) -> SeamlineError:
-    """The error of a snapshot that no boundary leads to."""
+    """Returns the error for a snapshot that has no boundary in its ancestry."""
     why, hint = "it has no snapshot yet", None
     for seen in state.ancestors(snapshot_id):
         why = (
@@ -260,12 +263,12 @@ def _missing(state: TableState, snapshot_id: int | None) -> SeamlineError:
 
 
 def _is_filled_by(state: TableState, provider: BoundaryProvider, snapshot_id: int | None) -> bool:
-    """Whether a snapshot was committed since the writer that a provider speaks of fills the table.
+    """Whether a snapshot was committed after the provider's writer started filling the table.
 
-    He fills it from where it was handed over to him, on the line that leads to the head.
+    That writer fills it from the handover onwards, on the line of snapshots that leads to the head.
     """
     if not provider.start:
-        return True  # it was always his
+        return True  # this writer has always filled it
     is_there = is_ours = False
     for snapshot in state.ancestors(state.current_snapshot_id):
         is_there |= snapshot.snapshot_id == snapshot_id
@@ -277,16 +280,17 @@ def _is_filled_by(state: TableState, provider: BoundaryProvider, snapshot_id: in
 
 
 def _is_added_to(state: TableState, since: int, snapshot_id: int | None) -> bool:
-    """Whether anything but a rewrite was committed after a snapshot, up to another."""
+    """Whether anything but a rewrite was committed after `since`, up to `snapshot_id`."""
     newer = itertools.takewhile(lambda s: s.snapshot_id != since, state.ancestors(snapshot_id))
     return any(snapshot.operation != REWRITE for snapshot in newer)
 
 
 def renewed(state: TableState) -> Boundary | None:
-    """The boundary that a commit on top of the head repeats; None when the head carries its own.
+    """Returns the boundary a commit on top of the head must repeat; None if the head has its own.
 
-    What another writer says of his table is not repeated. The commits between a head without one
-    and its boundary are anybody's, and may expire: then ancestry no longer leads there.
+    A boundary reported by another writer's provider is not repeated. Anyone may have made the
+    commits between the head and the snapshot with its boundary. They may expire, and then the
+    ancestry no longer leads to the boundary.
 
     Raises:
         SeamlineError: BOUNDARY_MISSING, BOUNDARY_INVALID.
@@ -305,9 +309,9 @@ def renewed(state: TableState) -> Boundary | None:
 
 
 def check_columns(state: TableState) -> None:
-    """The columns that say which record a row is must be the ones the table began with.
+    """Checks that the columns that identify a row's record are the ones the table began with.
 
-    Of a table that another writer fills they are what its owner says.
+    If another writer fills the table, its owner defines these columns and nothing is checked.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
@@ -333,10 +337,10 @@ def check_columns(state: TableState) -> None:
 
 
 def foreign_change(state: TableState, snapshot_id: int | None) -> int | None:
-    """The newest snapshot, up to `snapshot_id`, in which somebody else changed rows; or None.
+    """Returns the newest snapshot up to `snapshot_id` in which someone else changed rows, or None.
 
-    Tiering only adds records of the log, and a rewrite changes no row. Where a part of the line
-    has expired unseen, the commit after it stands for whatever may have happened in it.
+    Tiering only adds records of the log, and a rewrite changes no row. If part of the ancestry has
+    expired unseen, the commit after it stands for whatever may have happened in that part.
     """
     if state.provider is not None:
         return _change_by_another(state, state.provider, snapshot_id)
@@ -352,7 +356,7 @@ def foreign_change(state: TableState, snapshot_id: int | None) -> int | None:
 def _change_by_another(
     state: TableState, provider: BoundaryProvider, snapshot_id: int | None
 ) -> int | None:
-    """The same for a table that another writer fills: his own appends change nothing."""
+    """Like `foreign_change`, for a table another writer fills; its own appends are not changes."""
     oldest = None
     for snapshot in state.ancestors(snapshot_id):
         if oldest is None:
@@ -366,7 +370,7 @@ def _change_by_another(
 
 
 def _change_while_written(state: TableState, carrier: Snapshot, boundary: Boundary) -> int | None:
-    """A change that landed between the snapshot a batch started from and the batch's commit."""
+    """Returns a change that landed between the batch's base snapshot and its commit, or None."""
     between = carrier.parent_id
     while between != boundary.base_id:
         snapshot = state.snapshots.get(between) if between is not None else None
@@ -384,8 +388,8 @@ class ColdSide:
 
     Attributes:
         snapshot_id: The snapshot.
-        boundary: The boundary at it.
-        foreign_change_id: See `Boundary.foreign_change_id`, at it.
+        boundary: The boundary at this snapshot.
+        foreign_change_id: See `Boundary.foreign_change_id`; the value at this snapshot.
     """
 
     snapshot_id: int
@@ -394,7 +398,7 @@ class ColdSide:
 
 
 def cold_side(state: TableState, snapshot_id: int | None) -> ColdSide:
-    """A snapshot with the boundary at it.
+    """Returns a snapshot together with its boundary.
 
     Raises:
         SeamlineError: BOUNDARY_MISSING, BOUNDARY_INVALID.
@@ -405,9 +409,9 @@ def cold_side(state: TableState, snapshot_id: int | None) -> ColdSide:
 
 
 def kept_side(state: TableState, snapshot_id: int | None) -> ColdSide | None:
-    """A snapshot with the boundary at it; None once it, or what it inherits that from, has expired.
+    """Returns a snapshot with its boundary; None once it or the boundary's source has expired.
 
-    A tag or branch keeps one snapshot, not those before it.
+    A tag or branch keeps one snapshot, but not its ancestors.
 
     Raises:
         SeamlineError: BOUNDARY_INVALID.

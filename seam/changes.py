@@ -1,13 +1,13 @@
-"""Changes: the part of a seam that an earlier one of the same table does not have.
+"""Changes: the part of a seam that an earlier seam of the same table does not have.
 
-Records of a log are added and never changed, so what lies between two seams is, per partition, the
-offsets from the end of the earlier one to the end of the later one. Those below the boundary are
-rows of the snapshot, which keep their offsets; the others are in the log. As multisets of rows,
+Records of a log are added and never changed. So the difference between two seams is, per partition,
+the offsets from the end of the earlier seam to the end of the later one. Those below the boundary
+are rows of the snapshot, which keep their offsets; the others are in the log. As multisets of rows,
 whatever is tiered in between:
 
     rows(later) - rows(earlier) = rows(between(later, earlier))
 
-That holds as long as nobody but the pipeline has changed rows; anything else is refused. Pure.
+This holds as long as only the pipeline has changed rows; anything else is refused. Pure.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from seamline.seam.table import TableState
 from seamline.sql.predicates import And, Comparison, Or, Predicate
 
 _PARTITIONS_SAID_MAX = 64
-"""Of more partitions a predicate says only the least offset."""
+"""With more partitions than this, a predicate tests only the smallest start offset."""
 
 
 def between(later: Seam, earlier: Seam | None, *, offsets_max: int | None = None) -> Seam:
-    """The seam whose rows are those of a later seam that an earlier one does not have.
+    """Returns the seam of the rows that a later seam has and an earlier one does not.
 
     Args:
-        later: Where the changes end. Both are of one table, and of the log that is there now.
-        earlier: Where they begin; None for the first record there is.
-        offsets_max: They end earlier, after so many offsets.
+        later: Where the changes end. Both seams are of the same table and of the current log.
+        earlier: Where the changes begin; None for the first record there is.
+        offsets_max: Ends the changes earlier, after this many offsets.
 
     Raises:
-        SeamlineError: INVALID_TOKEN when the earlier one is of a snapshot alone, HISTORY_CHANGED
-            when somebody else has changed rows in between, INVALID_ARGUMENT when it is the later
-            one.
+        SeamlineError: INVALID_TOKEN when the earlier seam is of a snapshot alone, HISTORY_CHANGED
+            when another writer changed rows in between, INVALID_ARGUMENT when `earlier` is in fact
+            the later of the two.
     """
     starts: Mapping[int, int] = {}
     if earlier is not None:
@@ -61,12 +61,12 @@ def between(later: Seam, earlier: Seam | None, *, offsets_max: int | None = None
 
 
 def logged(changes: Seam, bounds: LogBounds) -> Seam:
-    """Changes of an upsert table, every record of them from the log.
+    """Returns the changes of an upsert table, with every record read from the log.
 
-    A snapshot has no more what was replaced or deleted, so the log must have it.
+    A snapshot no longer has rows that were replaced or deleted, so the log must still hold them.
 
     Args:
-        changes: What lies between two seams.
+        changes: The changes between two seams.
         bounds: What the log holds.
 
     Raises:
@@ -79,15 +79,16 @@ def logged(changes: Seam, bounds: LogBounds) -> Seam:
 
 
 def as_known_now(state: TableState, earlier: Seam, *later: Seam) -> Seam:
-    """An earlier seam, with the newest change of others called as a later one calls it.
+    """Returns an earlier seam whose `foreign_change_id` identifies the change as a later one does.
 
-    A change that has expired has another name than it had before: the commit after it stands for
-    whatever may have happened. Of a snapshot that is kept, both names are known.
+    A change whose snapshot has expired is identified by another id than before: that of the next
+    commit, which stands for whatever may have happened. As long as the earlier seam's snapshot is
+    kept, both ids are known.
 
     Args:
         state: The table's metadata now.
         earlier: The earlier seam.
-        later: The later one: as its token has it, and as it is now.
+        later: The later seam: as its token has it, and as it is now.
     """
     own = kept_side(state, earlier.snapshot_id)
     known = {earlier.foreign_change_id, own.foreign_change_id if own else earlier.foreign_change_id}
@@ -97,7 +98,7 @@ def as_known_now(state: TableState, earlier: Seam, *later: Seam) -> Seam:
 
 
 def _check_rows(later: Seam, earlier: Seam) -> None:
-    """What an earlier seam has below its end must be what a later one has there."""
+    """Checks that below the earlier seam's end, the later seam has the same rows."""
     if not earlier.topic_id:
         raise SeamlineError(
             INVALID_TOKEN,
@@ -114,7 +115,7 @@ def _check_rows(later: Seam, earlier: Seam) -> None:
 
 
 def _first(changes: Seam, since: Offsets, offsets_max: int) -> Seam:
-    """The first changes, a fair share of each partition; at least one offset, if there is any."""
+    """Returns the first changes: a fair share of each partition, and at least one offset if any."""
     waiting = {partition: end - since[partition] for partition, end in changes.end.items()}
     total = sum(waiting.values())
     if total <= offsets_max:
@@ -134,9 +135,9 @@ def _first(changes: Seam, since: Offsets, offsets_max: int) -> Seam:
 
 
 def cold_predicate(seam: Seam, places: Places | None) -> Predicate | None:
-    """What every row of the snapshot fulfils that belongs to the changes; None for whole seams.
+    """Returns a predicate that every snapshot row among the changes meets; None for whole seams.
 
-    Nothing is said of places that lie inside of another column.
+    Also None if the partition or the offset is a field nested inside another column.
     """
     if seam.since is None or places is None or places.names is None:
         return None

@@ -1,12 +1,12 @@
-"""Every check that a log or a table is the one that is meant, and still holds what was seen of it.
+"""Checks that a log or table is the intended one and still holds what was seen of it.
 
-Every read goes by names and offsets, and both may mean something else a moment later: a
-topic or a table is created again under its name, retention trims the start of a log, an unclean
-election loses its end and other records take their place, a table is rolled back. Planners,
-readers, followers, the pipeline and virtual snapshots ask here, and nowhere else.
+Every read relies on names and offsets, and the meaning of both may change a moment later. A topic
+or table is created again under the same name. Retention trims the start of a log. An unclean
+leader election loses its end, and other records take their place. A table is rolled back. Planners,
+readers, followers, the pipeline and virtual snapshots all use these checks and no others.
 
-A check returns the error that it found, or None. Its caller raises that with `require`, or says
-what it means to the reader: that a token has expired, that a session's history has changed.
+A check returns the error it found, or None. Its caller raises the error with `require`, or
+translates it for the reader: a token has expired, or a session's history has changed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from seamline.seam.table import TableState
 
 
 def require(*found: SeamlineError | None) -> None:
-    """Raises the first error there is.
+    """Raises the first of the given errors, if there is one.
 
     Raises:
-        SeamlineError: that one.
+        SeamlineError: the first error found.
     """
     for error in found:
         if error is not None:
@@ -42,7 +42,7 @@ def require(*found: SeamlineError | None) -> None:
 
 
 def history_changed(found: SeamlineError | None) -> SeamlineError | None:
-    """What was found, as an error for a client that has read before."""
+    """Converts an error into HISTORY_CHANGED, for a client that has read before."""
     return found and SeamlineError(HISTORY_CHANGED, found.message, details=found.details)
 
 
@@ -50,7 +50,7 @@ def history_changed(found: SeamlineError | None) -> SeamlineError | None:
 
 
 def recreated(topic: str, topic_id: str, expected_id: str) -> SeamlineError | None:
-    """Whether a topic is not the one that is meant, but another of its name."""
+    """Returns an error if a topic is not the expected one, but another with the same name."""
     if topic_id == expected_id:
         return None
     return SeamlineError(
@@ -62,11 +62,11 @@ def recreated(topic: str, topic_id: str, expected_id: str) -> SeamlineError | No
 
 
 def trimmed(bounds: LogBounds, starts: Mapping[int, int]) -> SeamlineError | None:
-    """Whether a log no longer holds the offsets from the given starts on.
+    """Returns an error if a log no longer holds the offsets from the given starts onwards.
 
     Args:
         bounds: What the log holds.
-        starts: Per partition the first offset that is needed.
+        starts: The first offset needed, per partition.
     """
     for partition, start in starts.items():
         kept_from = bounds.start.get(partition, 0)
@@ -84,11 +84,11 @@ def trimmed(bounds: LogBounds, starts: Mapping[int, int]) -> SeamlineError | Non
 
 
 def truncated(bounds: LogBounds, ends: Mapping[int, int]) -> SeamlineError | None:
-    """Whether a log ends before offsets that it has held.
+    """Returns an error if a log ends before offsets that it held earlier.
 
     Args:
         bounds: What the log holds.
-        ends: Per partition an exclusive end that it had.
+        ends: An exclusive end that the log had earlier, per partition.
     """
     return shortened(bounds.topic, bounds.high_watermark, ends)
 
@@ -96,12 +96,12 @@ def truncated(bounds: LogBounds, ends: Mapping[int, int]) -> SeamlineError | Non
 def shortened(
     topic: str, found: Mapping[int, int], ends: Mapping[int, int]
 ) -> SeamlineError | None:
-    """Whether ends of a log lie before those of the same kind that it had earlier.
+    """Returns an error if ends of a log lie before earlier ends of the same kind.
 
     Args:
         topic: Name of the topic.
-        found: The ends; a partition that is not among them has nothing left.
-        ends: The earlier ones.
+        found: The current ends; a partition that is missing here has nothing left.
+        ends: The earlier ends.
     """
     for partition, end in ends.items():
         if found.get(partition, 0) < end:
@@ -124,11 +124,11 @@ def shortened(
 def doubtful(
     bounds: LogBounds, ends: Mapping[int, int], epochs: Mapping[int, int]
 ) -> tuple[OffsetRange, ...]:
-    """Ends below which other records may lie by now, as empty ranges to ask the log about.
+    """Returns ends below which records may have been replaced, as empty ranges to check in the log.
 
-    An unclean election loses the end of a log, and once it has grown again offsets alone do not
-    show that. A leader's epoch does: where it has changed, the log knows where each epoch ended.
-    What has been trimmed away can no longer be checked, and passes.
+    An unclean election loses the end of a log. Once the log has grown again, offsets alone do not
+    reveal the loss, but the leader epoch does: if it has changed, the log knows where each epoch
+    ended. Whatever has been trimmed away can no longer be checked, and passes.
 
     Args:
         bounds: What the log holds now.
@@ -149,7 +149,7 @@ def doubtful(
 
 
 def dropped(state: TableState, table_uuid: str) -> SeamlineError | None:
-    """Whether a table is not the one that is meant, but another of its name."""
+    """Returns an error if a table is not the expected one, but another with the same name."""
     if state.uuid == table_uuid:
         return None
     return SeamlineError(
@@ -161,7 +161,7 @@ def dropped(state: TableState, table_uuid: str) -> SeamlineError | None:
 
 
 def tiered_elsewhere(state: TableState) -> SeamlineError | None:
-    """Whether another writer copies the topic into a table, so that nobody else may."""
+    """Returns an error if another writer copies the topic into the table: only one writer may."""
     if state.provider is None:
         return None
     return SeamlineError(
@@ -172,9 +172,9 @@ def tiered_elsewhere(state: TableState) -> SeamlineError | None:
 
 
 def outrun(state: TableState, snapshot_id: int | None) -> SeamlineError | None:
-    """Whether a batch of ours has landed in a table that was handed over while it was written.
+    """Returns an error if a Seamline batch landed in a table that was handed over meanwhile.
 
-    Its rows are those that the other writer begins with.
+    The other writer begins with the same rows as that batch.
     """
     since: set[int] = set()
     batches: list[Boundary] = []
@@ -202,15 +202,16 @@ def outrun(state: TableState, snapshot_id: int | None) -> SeamlineError | None:
 
 
 def moved_back(boundary: Mapping[int, int], earlier: Mapping[int, int]) -> bool:
-    """Whether a boundary lies before an earlier one of its table in any partition."""
+    """Whether a boundary lies before an earlier one of the same table in any partition."""
     return any(boundary.get(partition, 0) < offset for partition, offset in earlier.items())
 
 
 def rolled_back(state: TableState, seam: Seam, earlier: Seam) -> SeamlineError | None:
-    """Whether a seam is on another line of snapshots than an earlier one of its table.
+    """Returns an error if a seam is on a different line of snapshots than an earlier one.
 
-    Where a part of the line has expired, what others changed on it must be what it was: whether a
-    later change builds on an earlier one, or replaced it, can no longer be known.
+    If part of the line has expired, the earlier seam's foreign change (if any) must still be the
+    newest one or still be on the line. Otherwise it can no longer be known whether a later change
+    builds on it or replaced it.
     """
     if earlier.snapshot_id is None or seam.snapshot_id == earlier.snapshot_id:
         return None
@@ -240,14 +241,14 @@ def rolled_back(state: TableState, seam: Seam, earlier: Seam) -> SeamlineError |
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LogRead:
-    """What was read of a log, and what it was taken for.
+    """What was read from a log, and the state the log was assumed to be in.
 
     Attributes:
         topic: Name of the topic.
-        topic_id: The id that it must have.
-        isolation: What it was read under.
-        ranges: What was read.
-        end: Exclusive ends the log was found to have before, per partition.
+        topic_id: The id that the topic must have.
+        isolation: The isolation level it was read under.
+        ranges: The ranges that were read.
+        end: Exclusive ends the log was found to have before the read, per partition.
         end_epochs: Leader epochs at that time, where known.
     """
 
@@ -260,14 +261,14 @@ class LogRead:
 
     @classmethod
     def of(cls, seam: Seam, ranges: Sequence[OffsetRange]) -> LogRead:
-        """A read of ranges of a seam's tail."""
+        """Describes a read of ranges of a seam's tail."""
         return cls(
             seam.topic, seam.topic_id, seam.isolation, tuple(ranges), seam.end, seam.end_epochs
         )
 
     @classmethod
     def within(cls, bounds: LogBounds, ranges: Sequence[OffsetRange]) -> LogRead:
-        """A read of ranges that lie within what the log was found to hold."""
+        """Describes a read of ranges that lie within what the log was found to hold."""
         return cls(
             bounds.topic,
             bounds.topic_id,
@@ -289,10 +290,11 @@ class LogRead:
 
 
 def spoiled(bounds: LogBounds, read: LogRead) -> SeamlineError | None:
-    """Whether a read proves nothing, by what the log holds after it; `doubtful` is asked besides.
+    """Returns an error if a read cannot be trusted, judging by what the log holds afterwards.
 
-    The topic is still the same, so it was the same all the time. The log still starts no later than
-    the read did, so nothing was trimmed away under it. Its end is what it was or has grown.
+    If the topic is still the same, it was the same all the time. If the log still starts no later
+    than the read did, nothing was trimmed away during the read. The log's end must be unchanged or
+    have grown. Callers must check `doubtful` as well.
     """
     return (
         recreated(read.topic, bounds.topic_id, read.topic_id)

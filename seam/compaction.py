@@ -1,13 +1,13 @@
-"""Compacted logs: when the records that were read of one hold the newest record of every key.
+"""Compacted logs: when the records read from one include the newest record of every key.
 
-Compaction removes a record once a newer one has its key, and that one was below the log's end by
-then. So whatever was gone from a range when it was read has been replaced below any end that is
-asked for later: reading up to there finds what has replaced it, as long as nothing has gone of
-that part in turn. A range that was read without gaps has lost nothing. Gaps alone prove no loss, as
-markers and aborted records leave them, too.
+Compaction removes a record once a newer record has its key, and by then the newer one is below the
+log's end. So whatever was missing from a range when it was read has a replacement below any end
+requested later. Reading up to that end finds the replacement, as long as nothing of that part has
+been removed in turn. A range read without gaps has lost nothing. Gaps alone do not prove a loss,
+because transaction markers and aborted records leave gaps, too.
 
-A batch of the pipeline need not be looked at. What it lacks has been replaced below any end that is
-asked for after its commit, and statements read its snapshot with no earlier ends. Pure.
+Batches of the pipeline need no check. What a batch lacks has a replacement below any end requested
+after its commit, and no statement reads the batch's snapshot with an earlier end. Pure.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Seen:
 
     Attributes:
         range: The range.
-        bits: One bit an offset, eight of them a byte.
+        bits: One bit per offset, packed eight to a byte.
     """
 
     range: OffsetRange
     bits: np.ndarray
 
     def within(self, start: int, end: int) -> np.ndarray:
-        """Whether there was a record at each of some offsets of the range."""
+        """Returns, for each offset from `start` to `end` in the range, whether it had a record."""
         there = np.unpackbits(self.bits, count=len(self.range)).view(np.bool_)
         first = self.range.start
         found: np.ndarray = there[max(0, start - first) : max(0, end - first)]
@@ -42,14 +42,14 @@ class Seen:
 
     @property
     def is_whole(self) -> bool:
-        """Whether there was one at every offset, so that nothing can have gone."""
+        """Whether every offset had a record, so that nothing can be missing."""
         return bool(self.within(self.range.start, self.range.end_exclusive).all())
 
     def continues(self, earlier: Seen) -> bool:
-        """Whether nothing has gone since an earlier reading, nor of what has come since.
+        """Whether nothing has been removed since an earlier read, including from what came since.
 
         Args:
-            earlier: What was there when it was read before.
+            earlier: What was there at the earlier read.
         """
         start, end = self.range.start, earlier.range.end_exclusive
         if earlier.range.start > start or end > self.range.end_exclusive:
@@ -59,11 +59,11 @@ class Seen:
 
 
 def conflict(topic: str, ends: Mapping[int, int]) -> SeamlineError:
-    """What a read fails with that may have lost a record to compaction meanwhile.
+    """Returns the error for a read that may have lost a record to compaction in the meantime.
 
     Args:
         topic: Name of the topic.
-        ends: Where the partitions end by now of which it may have.
+        ends: Current ends of the affected partitions.
     """
     where = ", ".join(f"{partition} (which ends at {end})" for partition, end in ends.items())
     return SeamlineError(

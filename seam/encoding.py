@@ -1,7 +1,8 @@
-"""How the records of a topic are encoded, and which part of them each column of a table comes from.
+"""How a topic's records are encoded, and which part of a record each column comes from.
 
-One canonical text says all of it. Seams, tokens and boundaries pin that text, so a change of any
-part of it is noticed. Where records are plain values of one format it is the format's name alone.
+One canonical text describes all of it. Seams, tokens and boundaries pin that text, so a change to
+any part of it is noticed. If records are plain values of one format, the text is just the format's
+name.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ VALUE = "value"
 KEY = "key"
 HEADER = "header"
 LOG_PARTS = ("headers", "partition", "offset", "timestamp", "timestamp_type", "topic")
-"""What the log itself knows of a record: it cannot be bad, and cannot be written."""
+"""What the log itself knows about a record; these parts cannot be bad and cannot be written."""
 
 _SOURCES = (
     "value, value.<field>, key, key.<field>, header.<name>, headers, partition, offset, timestamp, "
@@ -39,7 +40,7 @@ class Source:
 
     Attributes:
         part: `value`, `key`, `header`, or one of `LOG_PARTS`.
-        path: Names of the fields that lead to it, inside of a value or key; the header's name.
+        path: For a value or key, the field names that lead to it; for a header, its name.
     """
 
     part: str
@@ -51,11 +52,11 @@ class Source:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ColumnSource:
-    """Where a column, or a field inside of a row column, comes from.
+    """Where a column, or a field inside a row column, comes from.
 
     Attributes:
-        column: The column's name, and those of the fields that lead further.
-        source: What it holds.
+        column: The column's name, followed by the names of the fields that lead further.
+        source: The part of the record it holds.
     """
 
     column: Path
@@ -67,16 +68,16 @@ class ColumnSource:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Encoding:
-    """How records are encoded. Its text is canonical, and `parse` reads it again.
+    """How records are encoded. Its text form is canonical, and `parse` reads it back.
 
     Attributes:
         value: Format of the values.
         key: Format of the keys.
-        sources: Where columns come from; those that are not named are the value's fields of their
-            names.
-        envelope: What the values are wrapped in that say how a row has changed; empty for rows.
-        schemas: For each part whose schema the table names itself, the digest of that.
-        options: Options of formats, by name.
+        sources: Where columns come from; a column that is not listed comes from the value's field
+            of the same name.
+        envelope: The envelope that wraps values describing row changes; empty if values are rows.
+        schemas: The schema digest of each part whose schema the table itself specifies.
+        options: Format options, by name.
     """
 
     value: str = "json"
@@ -101,26 +102,26 @@ class Encoding:
         return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
 
     def source_of(self, column: Path) -> Source | None:
-        """Where a column comes from, when that is said."""
+        """Returns where a column comes from, if `sources` lists it."""
         return next((s.source for s in self.sources if s.column == column), None)
 
     def names(self, column: str) -> bool:
-        """Whether it says of a column, or of a field inside of it, where it comes from."""
+        """Whether `sources` lists a column, or a field inside it."""
         return any(entry.column[0] == column for entry in self.sources)
 
     def columns_of(self, source: Source) -> list[Path]:
-        """The columns that come from a part of the record."""
+        """Returns the columns that come from a part of the record."""
         return [entry.column for entry in self.sources if entry.source == source]
 
 
 def digest(schema: str) -> str:
-    """What stands for the text of a schema where the text itself would be too long."""
+    """Returns a digest that stands for a schema where its text would be too long."""
     return hashlib.sha256(schema.encode()).hexdigest()[:16]
 
 
 @functools.lru_cache(maxsize=256)
 def parse(text: str) -> Encoding:
-    """The encoding that a canonical text says.
+    """Returns the encoding that a canonical text describes.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
@@ -152,9 +153,10 @@ _PLAIN = re.compile(r"[\w$-]+")
 
 
 def parse_sources(texts: Iterable[str]) -> tuple[ColumnSource, ...]:
-    """The entries of `columns_from`: each text is `column path = source`, or several with commas.
+    """Parses the entries of `columns_from`: each text is `column path = source`, or several.
 
-    Names with other characters than letters, digits, `_`, `$` and `-` are in double quotes.
+    Commas separate the entries of a text. Names with characters other than letters, digits, `_`,
+    `$` and `-` are in double quotes.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
@@ -210,7 +212,7 @@ def _written(name: str) -> str:
 
 
 def spelt_as(sources: Sequence[ColumnSource], columns: Sequence[Field]) -> tuple[ColumnSource, ...]:
-    """The sources with the names of columns as the table spells them.
+    """Returns the sources with column names spelled as in the table.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION for a column that the table does not have.
@@ -221,7 +223,7 @@ def spelt_as(sources: Sequence[ColumnSource], columns: Sequence[Field]) -> tuple
 
 
 def _spelt(entry: ColumnSource, path: Path, fields: Sequence[Field]) -> Path:
-    from seamline.sql.types import Row  # the help of a command does not wait for types
+    from seamline.sql.types import Row  # not at the top: a command's --help need not load types
 
     found = Row(tuple(fields)).field(path[0])
     inner = found.type.fields if found is not None and isinstance(found.type, Row) else ()

@@ -1,11 +1,16 @@
-"""Schema evolution: what a table's columns must become for records of another schema.
+"""Schema evolution: how a table's columns must change for records of another schema.
 
-Pure. A field that no column knows is a new column, nullable; a type that holds more makes its
-column wider, as far as Iceberg lets it; a field that says what it was called before renames its
-column, or the column is known by that name, too, where records of that time are still to come. A
-field that is gone leaves its column, with nulls. Nothing is ever taken away, and a
-column never goes back to a name it has had, so that records of old and new schemas, in any order,
-come to one table. What no column can hold besides what is there is an error by name.
+Pure. The rules are:
+
+- A field without a matching column becomes a new, nullable column.
+- A wider type widens its column, as far as Iceberg allows.
+- A field that declares a former name renames the column of that name. If the column already has the
+  new name, it keeps the former one as an alias, for older records that are still to come.
+- A field that is gone leaves its column in place, with nulls.
+
+Nothing is ever removed, and a column never returns to a name it has had. So records of old and new
+schemas, in any order, end up in the same table. If no column can hold both the existing and the new
+values, the result is a named error.
 """
 
 from __future__ import annotations
@@ -32,20 +37,20 @@ from seamline.sql.types import (
 )
 
 ELEMENT, MAP_VALUE = "element", "value"
-"""What Iceberg calls the inside of an array and of a map, in the path of a field."""
+"""Iceberg's names for the inside of an array and of a map, in the path of a field."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Watch:
-    """What becomes of records whose schema the table does not fit yet.
+    """How to handle records whose schema the table does not fit yet.
 
-    Without one nobody looks.
+    Without a watch, nothing compares the schemas.
 
     Attributes:
-        is_tiering: Whether rows are written, so that every field needs its column. Who reads shows
-            the table's present schema, and needs that its types hold the values.
+        is_tiering: Whether rows are written, so that every field needs a column. A reader shows the
+            table's current schema, and only needs types that hold the values.
         dropped: The columns that the owner has dropped.
-        fixed: The columns that other settings of the table call by their names.
+        fixed: The columns that other settings of the table refer to by name.
     """
 
     is_tiering: bool = False
@@ -55,10 +60,10 @@ class Watch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A new column, or a field inside of one.
+    """A new column, or a new field inside one.
 
     Attributes:
-        path: What leads to it, itself included.
+        path: The path to it, including its own name.
         type: Its type.
     """
 
@@ -71,7 +76,7 @@ class AddColumn:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WidenColumn:
-    """A type that holds all that a column has, and more."""
+    """A wider type for a column: it holds all existing values, and more."""
 
     path: Path
     was: Type
@@ -83,7 +88,7 @@ class WidenColumn:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """Another name of a column, or of a field inside of one."""
+    """A new name for a column, or for a field inside one."""
 
     path: Path
     name: str
@@ -94,11 +99,11 @@ class RenameColumn:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KnowColumn:
-    """Further names by which records may call a column, or a field inside of one.
+    """Aliases that records may use for a column, or for a field inside one.
 
     Attributes:
-        path: What leads to it.
-        names: They, the newest first.
+        path: The path to it.
+        names: The aliases, newest first.
     """
 
     path: Path
@@ -110,12 +115,12 @@ class KnowColumn:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rules:
-    """What holds at every depth.
+    """Rules that apply at every nesting level.
 
     Attributes:
-        encoding: Which spellings are taken.
+        encoding: Determines which spellings are accepted.
         dropped: The columns that the owner has dropped.
-        is_tiering: Whether every field needs a column, of its own name.
+        is_tiering: Whether every field needs a column of its own name.
     """
 
     encoding: Encoding
@@ -134,19 +139,19 @@ def changes(
     row: Path = (),
     watch: Watch = Watch(is_tiering=True),
 ) -> tuple[Change, ...]:
-    """What a table's columns must become, so that records of a schema fit them.
+    """Returns how a table's columns must change so that records of a schema fit them.
 
-    Who only reads needs no new columns, and no other names: types that hold the values.
+    A reader needs no new columns and no renames, only types that hold the values.
 
-    Paths are the table's, with the names it has before any of the changes.
+    Paths are the table's paths, with the names from before the changes.
 
     Args:
         columns: The table's columns.
-        record: What the schema's values are; fields that no column can hold have a type that is
-            `Unsupported`, and the names they had before are their aliases.
-        encoding: Which columns come from somewhere of their own.
-        row: What leads to the fields that are columns by name, where values wrap a row.
-        watch: Who asks.
+        record: The type of the schema's values. Fields that no column can hold have an
+            `Unsupported` type, and the former names of fields are their aliases.
+        encoding: Tells which columns have a source of their own.
+        row: If the values wrap a row, the path to the fields that match columns by name.
+        watch: Whether rows are tiered or only read, and which columns were dropped or are fixed.
 
     Raises:
         SeamlineError: SCHEMA_INCOMPATIBLE.
@@ -159,7 +164,7 @@ def changes(
     for column in own:
         source = encoding.source_of((column.name,))
         if encoding.names(column.name):
-            taken.add(column.name)  # the owner has said what it is, whatever else is called so
+            taken.add(column.name)  # the owner has set its source; a field of that name is not it
         if source is not None and source.part == VALUE:
             if source.path[: len(row)] == row and len(source.path) > len(row):
                 taken.add(source.path[len(row)])
@@ -182,9 +187,9 @@ def changes(
 
 
 def dropped_columns(state: TableState) -> tuple[Path, ...]:
-    """The columns that a table has had and has no more, by the names they had then.
+    """Returns the columns that a table no longer has, under the names they had.
 
-    What leads to them is called as it is now.
+    Fields on the path to them that still exist have their current names.
     """
     now = {path[-1].field_id: path[-1].name for path in _every(Row(state.schema.columns), ())}
     gone = {
@@ -197,7 +202,7 @@ def dropped_columns(state: TableState) -> tuple[Path, ...]:
 
 
 def _every(type_: Type, path: tuple[Field, ...]) -> Iterator[tuple[Field, ...]]:
-    """Every field in a type, with those that lead to it."""
+    """Yields the path to every field in a type, as the fields from the outermost inwards."""
     match type_:
         case Row(fields):
             for field in fields:
@@ -210,7 +215,7 @@ def _every(type_: Type, path: tuple[Field, ...]) -> Iterator[tuple[Field, ...]]:
 
 
 def _at(type_: Type | None, path: Path) -> Type | None:
-    """What a path leads to; None where it leads nowhere."""
+    """Returns the type at a path; None if there is nothing at it."""
     for name in path:
         members = type_.fields if isinstance(type_, Row) else ()
         found = matched([Field(name, types.UNKNOWN)], {m.name: m.aliases for m in members})
@@ -230,15 +235,15 @@ def _of_row(
     taken: Collection[str] = (),
     reserved: Collection[str] = (),
 ) -> Iterator[Change]:
-    """What the fields of a row must become.
+    """Yields how the fields of a row must change.
 
     Args:
-        path: What leads to the row.
+        path: The path to the row.
         columns: Its fields in the table.
-        record: Those in the schema.
-        rules: What holds at every depth.
-        taken: Fields of the schema that have their column elsewhere.
-        reserved: Further names that no new field may have.
+        record: Its fields in the schema.
+        rules: The rules that apply at every nesting level.
+        taken: Fields of the schema whose column is elsewhere.
+        reserved: Additional names that no new field may have.
     """
     members = {member.name: member for member in record.fields}
     which = matched(columns, {name: member.aliases for name, member in members.items()})
@@ -274,7 +279,7 @@ def _of_row(
 
 
 def _known_by(path: Path, member: Field, used: set[str]) -> Iterator[KnowColumn]:
-    """The names that a field had, and that none else of the row has or had; they are used then."""
+    """Yields a field's former names that nothing else in the row has or had; marks them used."""
     free = tuple(name for name in dict.fromkeys(member.aliases) if name not in used)
     used.update(free)
     if free:
@@ -282,11 +287,11 @@ def _known_by(path: Path, member: Field, used: set[str]) -> Iterator[KnowColumn]
 
 
 def former_names(path: Path, type_: Type) -> Iterator[KnowColumn]:
-    """The names that fields inside of a type had before.
+    """Yields the former names of fields inside a type.
 
     Args:
-        path: What leads to it.
-        type_: The type, of a schema; what no column holds is left out.
+        path: The path to the type.
+        type_: The type in the schema; fields that no column can hold are left out.
     """
     match type_:
         case Row(fields):
@@ -302,14 +307,14 @@ def former_names(path: Path, type_: Type) -> Iterator[KnowColumn]:
 
 
 def matched(columns: Sequence[Field], members: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Which field of a record each column is: by its name, by one it had, by one the field had.
+    """Matches columns to fields of a record: by name, by the column's aliases, by the field's.
 
     Args:
         columns: The columns.
-        members: The names that each field of the record had before, by its name.
+        members: The former names of each field of the record, by field name.
 
     Returns:
-        Names of fields by those of columns; columns that find none are absent.
+        Field names by column name; columns without a match are absent.
     """
     found: dict[str, str] = {}
     for column in columns:
@@ -329,7 +334,7 @@ def matched(columns: Sequence[Field], members: Mapping[str, Sequence[str]]) -> d
 
 
 def _require_free(path: Path, columns: Sequence[Field], reserved: Collection[str]) -> None:
-    """A name must be one that no other field of the row has, or has had."""
+    """Checks that no other field of the row has, or has had, the last name of the path."""
     name = path[-1]
     for column in columns:
         if name.lower() == column.name.lower():
@@ -342,7 +347,7 @@ def _require_free(path: Path, columns: Sequence[Field], reserved: Collection[str
 
 
 def _storable(path: Path, type_: Type) -> Type | None:
-    """The type of a new column, without what none holds; None where nothing is left."""
+    """Returns a new column's type, without parts no column can hold; None if nothing is left."""
     match type_:
         case Unsupported():
             return None
@@ -379,9 +384,9 @@ def _of_type(path: Path, column: Type, member: Type, rules: _Rules) -> Iterator[
 
 
 def _wider(path: Path, column: Type, member: Type, encoding: Encoding) -> Type | None:
-    """The type that holds what a column and a field hold; None where the column's does already.
+    """Returns a type that holds what a column and a field hold; None if the column's type does.
 
-    It does, too, where whether it holds a value depends on the value.
+    Also None if it depends on the value whether the column's type can hold it.
     """
     match column, member:
         case (types.INTEGER, types.BIGINT) | (types.REAL, types.DOUBLE):
@@ -403,7 +408,7 @@ _WHOLE = frozenset({types.INTEGER, types.BIGINT})
 
 
 def _may_hold(column: Type, member: Type, encoding: Encoding) -> bool:
-    """Whether the decoder takes values of a field into a column, some of them at least."""
+    """Whether the decoder accepts at least some of a field's values for a column."""
     spellings = dict(encoding.options).get("spellings", "")
     match column, member:
         case (Unsupported(), _) | (_, Unsupported()):

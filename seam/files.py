@@ -1,4 +1,4 @@
-"""What a scan of a snapshot reads: the files, and the deletes that apply to them."""
+"""What a scan of a snapshot reads: data files, and the deletes that apply to them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pyarrow as pa
 from seamline.sql.predicates import Predicate
 
 POSITION = "file_row_number"
-"""DuckDB's name for the position of a row in its file; it has no other for it."""
+"""DuckDB's name for the position of a row in its file; DuckDB offers no other name for it."""
 FILE = "file_index"
-"""DuckDB's name for the number of a row's file among those that are read together."""
+"""DuckDB's name for the index of a row's file among the files read together."""
 FIELD_ID = b"PARQUET:field_id"
-"""Where Parquet files keep the ids of their fields."""
+"""The metadata key under which Parquet files keep the ids of their fields."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScanRequest:
-    """What a scan asks of a tier: which columns, and which rows at least.
+    """What a scan requests from a tier: its columns, and the rows it must at least return.
 
     Attributes:
         schema_id: The version of the table's schema that the names belong to.
         columns: Names of the columns that are used.
-        predicate: Rows for which it is not true may be left out.
+        predicate: Rows for which this is not true may be left out.
     """
 
     schema_id: int
@@ -34,7 +34,7 @@ class ScanRequest:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """A file that says which rows of data files are gone.
+    """A file that lists deleted rows of data files.
 
     Attributes:
         path: Location.
@@ -63,7 +63,7 @@ class DataFile:
     partition: tuple[tuple[int, Any], ...] = ()
     """Identity-partition values by source field id, for files that do not store the column."""
     physical: pa.Schema | None = dataclasses.field(default=None, compare=False)
-    """Schema the file itself has, with field ids in its metadata, once `inspect` has read it."""
+    """The file's own schema, with field ids in its metadata, once `inspect` has read it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,13 +71,13 @@ class ColdPlan:
     """The files a scan of one snapshot must read.
 
     Attributes:
-        snapshot_id: The snapshot, None for a table without one.
-        files: What is left after pruning.
+        snapshot_id: The snapshot; None for a table without one.
+        files: The files left after pruning.
         total_files: How many files the snapshot has.
-        total_rows: Records in those files, deletes not subtracted.
+        total_rows: Records in all files of the snapshot, deletes not subtracted.
         unsupported: Why only Spark can read it exactly; None when DuckDB can.
         only_duckdb: Why only DuckDB can read it; None when Spark can.
-        wanted: Ids of the columns that are asked for.
+        wanted: Ids of the requested columns.
     """
 
     snapshot_id: int | None
@@ -100,6 +100,6 @@ class ColdPlan:
 
 
 def field_id(field: pa.Field) -> int | None:
-    """Iceberg's id of a field of a file, None when it has none."""
+    """Returns the Iceberg id of a field of a file; None if it has none."""
     metadata = field.metadata or {}
     return int(metadata[FIELD_ID]) if FIELD_ID in metadata else None

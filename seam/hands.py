@@ -1,7 +1,8 @@
-"""A table changes hands: the boundary at which one writer ends and the other begins.
+"""Handing a table over: the boundary at which one writer ends and the other begins.
 
-It is committed only if the head of the table is still the snapshot it was made for. From then on it
-tells whose a commit is: one that says otherwise is an error by name. Pure.
+The boundary is committed only if the head of the table is still the snapshot it was made for. From
+then on it determines which writer owns a commit; a commit that contradicts it is a named error.
+Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from seamline.seam.table import TableState
 
 
 def taken_over(state: TableState, bounds: LogBounds) -> Boundary:
-    """The boundary at which Seamline goes on with a table that another writer has filled.
+    """Returns the boundary at which Seamline takes over a table that another writer has filled.
 
     Args:
         state: The table, with that writer's provider.
@@ -47,12 +48,12 @@ def taken_over(state: TableState, bounds: LogBounds) -> Boundary:
 
 
 def handed_over(state: TableState, bounds: LogBounds, provider: str) -> Boundary:
-    """The boundary at which another writer goes on with a table that Seamline has filled.
+    """Returns the boundary at which another writer takes over a table that Seamline has filled.
 
     Args:
         state: The table.
         bounds: What the log holds.
-        provider: Says from then on how far the table is.
+        provider: The boundary provider that is responsible for the table from then on.
 
     Raises:
         SeamlineError: TOPIC_RECREATED; BOUNDARY_MISSING, ….

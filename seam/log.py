@@ -22,9 +22,9 @@ class LogBounds:
         cluster_id: Kafka's id of the cluster.
         start: First offset still kept, per partition.
         end: Exclusive stable end under `isolation`: last stable offset or high watermark.
-        high_watermark: Exclusive end of what is replicated, transactions still open included.
+        high_watermark: Exclusive end of what is replicated, including open transactions.
         isolation: `read_committed` or `read_uncommitted`.
-        leader_epochs: Leader epoch of each partition at `end`, where the log gives it.
+        leader_epochs: Leader epoch of each partition at `end`, if the log reports it.
     """
 
     topic: str
@@ -38,7 +38,7 @@ class LogBounds:
 
     @property
     def pending(self) -> int:
-        """Offsets between the stable end and the high watermark: held back by open transactions."""
+        """Offsets between the stable end and the high watermark, held back by open transactions."""
         return sum(self.high_watermark.get(p, end) - end for p, end in self.end.items())
 
 

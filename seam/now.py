@@ -1,7 +1,7 @@
-"""The seam of now: the newest snapshot, and the log from its boundary to its end.
+"""The current seam: the newest snapshot, and the log from its boundary to its end.
 
-Pure, and fails closed: where the two tiers cannot be proven to meet without a hole or an overlap,
-the answer is a named error, never fewer or more rows.
+Pure, and fails closed: if the two tiers cannot be proven to meet without a gap or an overlap, the
+answer is a named error, never fewer or more rows.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def pin(
         cold: The snapshot to read.
         bounds: What the log holds, under the boundary's isolation.
         cluster: Name of the cluster in the configuration.
-        bounds_are_newer: Whether `bounds` were read after `state`. Ends are read first, so a
-            boundary past the log's end may only mean that a commit landed in between; read again
-            afterwards, it means that the log has lost records.
+        bounds_are_newer: Whether `bounds` were read after `state`. Normally the ends are read
+            first, so a boundary past the log's end may just mean that a commit landed in between.
+            If the ends were read again afterwards, it means that the log has lost records.
 
     Returns:
-        The seam, or None when the bounds are too old to tell and must be read again.
+        The seam, or None if the bounds are too old to decide and must be read again.
 
     Raises:
         SeamlineError: TOPIC_RECREATED, LOG_TRIMMED or LOG_TRUNCATED.
@@ -75,11 +75,11 @@ def pin(
 
 
 def invisible(bounds: LogBounds, wanted: Mapping[int, int]) -> str | None:
-    """Why the log does not show every partition up to a wanted exclusive end yet; None if it does.
+    """Returns why the log is not yet readable up to every wanted end; None if it is.
 
     Args:
         bounds: What the log holds.
-        wanted: Exclusive ends that must be readable.
+        wanted: Exclusive ends that must be readable, per partition.
     """
     for partition, stop in wanted.items():
         end = bounds.end.get(partition)

@@ -1,4 +1,4 @@
-"""Offsets of a log: one for each partition, and half-open ranges of them."""
+"""Log offsets: one per partition, and half-open ranges of them."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class Offsets(Mapping[int, int]):
         return f"Offsets({self._by_partition})"
 
     def replace(self, changes: Mapping[int, int]) -> Offsets:
-        """These offsets with some set or added."""
+        """Returns a copy with some offsets set or added."""
         return Offsets({**self._by_partition, **changes})
 
     def raised(self, others: Mapping[int, int]) -> Offsets:
-        """The greater offset of each partition that either has."""
+        """Returns the greater offset of each partition that appears in either."""
         return self.replace({p: max(o, self.get(p, 0)) for p, o in others.items()})
 
     def to_json(self) -> dict[str, int]:
-        """Partitions as decimal strings, the only keys JSON has."""
+        """Returns a dict whose keys are partitions as decimal strings, as JSON keys are strings."""
         return {str(partition): offset for partition, offset in self._by_partition.items()}
 
     @classmethod
@@ -55,13 +55,13 @@ class Offsets(Mapping[int, int]):
         """The inverse of `to_json`.
 
         Raises:
-            ValueError: when a key or a value is not a whole number.
+            ValueError: when a key or a value is not an integer.
         """
         return cls({int(p): _whole(offset) for p, offset in body.items()})
 
 
 def _whole(offset: Any) -> int:
-    """JSON's 1.5, true and "7" are no offsets, though Python makes integers of them."""
+    """Returns an offset from JSON; rejects 1.5, true and "7", which `int()` would accept."""
     if type(offset) is not int:
         raise ValueError(f"{offset!r} is not a whole number")
     return offset

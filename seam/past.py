@@ -1,6 +1,6 @@
-"""The past of a table: which snapshot a statement means, and the seam of a past moment.
+"""Time travel: which snapshot a table version refers to, and the seam at a past moment.
 
-Pure: everything is in the table's metadata, and in what the log says of the moment.
+Pure: everything comes from the table's metadata and from what the log reports for the moment.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from seamline.sql.qualify import TableVersion
 
 
 def version_of(state: TableState, version: TableVersion | None) -> tuple[int | None, int | None]:
-    """The snapshot a version means, and its schema: None for the present one.
+    """Returns the snapshot a version refers to, and its schema id: None for the current schema.
 
     Raises:
-        SeamlineError: TABLE_NOT_FOUND when there is none, or no longer one.
+        SeamlineError: TABLE_NOT_FOUND when there is no such snapshot, or no longer.
     """
     if version is None:
         return state.current_snapshot_id, None
@@ -61,7 +61,7 @@ def _version_id(state: TableState, version: TableVersion) -> int:
 
 
 def milliseconds(moment: datetime.datetime) -> int:
-    """A moment as logs and tables count time: whole milliseconds since the epoch, rounded down."""
+    """Returns whole milliseconds since the epoch, rounded down, as logs and tables count time."""
     return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)
 
 
@@ -69,10 +69,10 @@ _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 
 def snapshot_at(state: TableState, moment: datetime.datetime) -> int:
-    """The snapshot that was the head of the table at a moment.
+    """Returns the snapshot that was the head of the table at a moment.
 
     Raises:
-        SeamlineError: TABLE_NOT_FOUND when no known one is that old.
+        SeamlineError: TABLE_NOT_FOUND when no known snapshot is that old.
     """
     moment_ms = milliseconds(moment)
     earlier = [s for at_ms, s in state.snapshot_log if at_ms <= moment_ms]
@@ -98,16 +98,16 @@ def travel(
 
     Args:
         state: The table's metadata now.
-        sides: The snapshot that was the table's at the moment, then those that may stand in for
-            it when the log no longer reaches back to it.
-        ends_then: Per partition the first offset that does not belong to the moment.
+        sides: The snapshot that was the table's head at the moment, followed by those that may
+            stand in for it when the log no longer reaches back to it.
+        ends_then: The first offset past the moment, per partition.
         bounds: What the log holds now.
         cluster: Name of the cluster in the configuration.
-        as_of: The moment, as the statement gives it.
+        as_of: The moment, as written in the statement.
 
     Raises:
-        SeamlineError: LOG_TRIMMED when neither the log nor a later snapshot holds what came
-            between the snapshot of the moment and the moment.
+        SeamlineError: TOPIC_RECREATED; LOG_TRIMMED when neither the log nor a later snapshot holds
+            what arrived between the moment's snapshot and the moment itself.
     """
     own = sides[0]
     require(recreated(bounds.topic, bounds.topic_id, own.boundary.topic_id))

@@ -1,4 +1,4 @@
-"""What makes rows of records: their format, the columns, and what becomes of a bad one."""
+"""How records become rows: their format, the columns, and the handling of bad records."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ from seamline.sql.types import Field, Row, arrow_field
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DecoderSpec:
-    """How the records of a topic become rows of a table; travels to Spark's workers.
+    """How the records of a topic become rows of a table; it is sent to Spark's workers.
 
     Attributes:
         topic: Name of the topic.
-        format: How they are encoded, and which parts of them columns come from: the text of an
-            `Encoding`.
+        format: How the records are encoded and which parts of them columns come from: the text of
+            an `Encoding`.
         on_error: One of `POLICIES`.
-        columns: The table's columns in order, metadata columns included, with their ids; those of
-            an upsert table end with the mark of what is deleted.
-        primary_key: Of an upsert table, the columns that are its key.
-        key_encoding: Where these are in a tombstone: the text of an `Encoding`.
-        texts: The schemas that `format` has the digests of, by these.
-        watch: What becomes of records whose schema the columns do not fit yet; None where nobody
-            looks.
-        keys_are_placed: Whether the owner has given their word where each key lies, of several
-            partitions.
-        hidden: How many of the last ones the table does not have: the mark, and partition and
-            offset where it has no columns of these names, as a tail is cut by offsets.
+        columns: The table's columns in order, with their ids, including metadata columns. Those of
+            an upsert table end with the deletion marker.
+        primary_key: The key columns of an upsert table.
+        key_encoding: Where the key columns are in a tombstone: the text of an `Encoding`.
+        texts: Schema texts by digest, for the digests in `format`.
+        watch: How to handle records whose schema the columns do not fit yet; None if nothing
+            compares the schemas.
+        keys_are_placed: Whether the owner vouches for the partition of each key, in a topic of
+            several partitions.
+        hidden: How many of the last columns the table itself does not have: the deletion marker,
+            and partition and offset unless the table has columns of these names. They are needed
+            because a tail is cut by offsets.
     """
 
     topic: str
@@ -65,25 +66,25 @@ class DecoderSpec:
 
     @property
     def encoding(self) -> Encoding:
-        """What `format` says."""
+        """The encoding that `format` describes."""
         return parse(self.format)
 
     @property
     def key_columns(self) -> tuple[Field, ...]:
-        """The columns of the primary key, in its order."""
+        """The columns of the primary key, in key order."""
         known = {column.name: column for column in self.columns}
         return tuple(known[name] for name in self.primary_key)
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """Schema of decoded batches: every column, in table order."""
+        """The schema of decoded batches: every column, in table order."""
         return pa.schema([arrow_field(column) for column in self.columns])
 
     def schema_of(self, part: str) -> str | None:
-        """The schema of all keys, or values, where the table names it.
+        """Returns the schema of all keys, or of all values, if the table specifies it.
 
         Raises:
-            SeamlineError: TOKEN_EXPIRED when the table names another one by now.
+            SeamlineError: TOKEN_EXPIRED when the table specifies a different one by now.
         """
         both = (*self.encoding.schemas, *parse(self.key_encoding).schemas)
         wanted = dict(both).get(part)
@@ -104,16 +105,16 @@ class DecoderSpec:
         format_: str | None = None,
         on_error: str | None = None,
     ) -> DecoderSpec:
-        """How the records of a table's topic become rows of one of its schemas.
+        """Returns how the records of a table's topic become rows of one of the table's schemas.
 
         Args:
             binding: The topic.
             columns: The schema's columns.
-            format_: What a seam has pinned; what holds now without it.
-            on_error: The same of it.
+            format_: The format a seam has pinned; the current one by default.
+            on_error: The policy a seam has pinned; the current one by default.
 
         Raises:
-            SeamlineError: NOT_SUPPORTED for columns that no record fills.
+            SeamlineError: NOT_SUPPORTED for columns that records cannot fill.
         """
         _require_decodable(columns)
         known = {column.name for column in columns}
@@ -135,7 +136,7 @@ class DecoderSpec:
         )
 
     def tiering(self, state: TableState) -> DecoderSpec:
-        """The same for rows that are written: what their schemas have must have its column."""
+        """Returns the spec for tiering, where every field of a record's schema needs its column."""
         if self.watch is None:
             return self
         watch = dataclasses.replace(self.watch, is_tiering=True, dropped=dropped_columns(state))
@@ -143,12 +144,12 @@ class DecoderSpec:
 
     @property
     def stored(self) -> tuple[Field, ...]:
-        """The columns that are the table's own."""
+        """The table's own columns, without the hidden ones."""
         return self.columns[: len(self.columns) - self.hidden]
 
     @property
     def places(self) -> Places | None:
-        """The table's columns that say which record a row is, if it has any."""
+        """The columns that identify a row's log record, if the table has any."""
         return Places.of(self.encoding, self.stored)
 
 
@@ -161,13 +162,13 @@ _OWN = {"partition": names.PARTITION, "offset": names.OFFSET, "timestamp": names
 
 
 def column_of(part: str, encoding: Encoding, columns: Sequence[Field]) -> Path | None:
-    """The column of a table that holds the `partition`, `offset` or `timestamp` of each record.
+    """Finds the column that holds the `partition`, `offset` or `timestamp` of each record.
 
-    What `columns_from` says goes before the own metadata columns. It may be a field inside of a row
-    column.
+    `columns_from` takes precedence over the table's own metadata columns. The column may be a field
+    inside a row column.
 
     Returns:
-        The names that lead to it; None when the table has no such column.
+        The path of names to it; None if the table has no such column.
     """
     for path in encoding.columns_of(Source(part)):
         if any(column.name == path[0] for column in columns):
@@ -178,11 +179,11 @@ def column_of(part: str, encoding: Encoding, columns: Sequence[Field]) -> Path |
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Places:
-    """The columns that say which record of the log a row is.
+    """The columns that identify the log record behind a row.
 
     Attributes:
-        partition: The fields that lead to the partition: a column, and what lies inside of it.
-        offset: Those that lead to the offset.
+        partition: The path of fields to the partition: a column, then any fields inside it.
+        offset: The path of fields to the offset.
     """
 
     partition: tuple[Field, ...]
@@ -190,21 +191,21 @@ class Places:
 
     @classmethod
     def of(cls, encoding: Encoding, columns: Sequence[Field]) -> Places | None:
-        """Those of a table, which may have none."""
+        """Returns the places of a table; None if it has no such columns."""
         partition = fields_to("partition", encoding, columns)
         offset = fields_to("offset", encoding, columns)
         return None if partition is None or offset is None else cls(partition, offset)
 
     @property
     def names(self) -> tuple[str, str] | None:
-        """The names of both, where neither lies inside of another column."""
+        """The names of both columns; None if either is nested inside another column."""
         if len(self.partition) > 1 or len(self.offset) > 1:
             return None
         return self.partition[0].name, self.offset[0].name
 
 
 def fields_to(part: str, encoding: Encoding, columns: Sequence[Field]) -> tuple[Field, ...] | None:
-    """The fields that lead to the column with a part of each record; see `column_of`."""
+    """Returns the path of fields to the column with a part of each record; see `column_of`."""
     path = column_of(part, encoding, columns)
     found: list[Field] = []
     inside = columns

@@ -1,6 +1,6 @@
-"""An earlier seam, asked for again by its token, and sessions that must not fall behind theirs.
+"""Repeats an earlier seam by its token, and keeps sessions from falling behind their seams.
 
-Pure, and fails closed: what can no longer be shown to be the same rows is refused.
+Pure, and fails closed: if the rows can no longer be shown to be the same, the read is refused.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from seamline.seam.table import TableState
 
 
 def of_table(seams: Sequence[Seam], state: TableState) -> tuple[Seam, ...]:
-    """Those of the seams that are of a table: by the table's id, whatever it was called then.
+    """Returns the seams of a table, matched by the table's id, whatever its name was then.
 
-    Those with its name and another id are of a table that was dropped: they come last, so that a
-    check says so.
+    Seams with the same name but another id belong to a dropped table. They come last, so that a
+    check reports it.
     """
     name = [part.lower() for part in state.name]
     of_id = [seam for seam in seams if seam.table_uuid == state.uuid]
@@ -35,12 +35,12 @@ def of_table(seams: Sequence[Seam], state: TableState) -> tuple[Seam, ...]:
 
 
 def of_topic(seams: Sequence[Seam], name: tuple[str, ...]) -> tuple[Seam, ...]:
-    """Those of the seams that are of a topic without a table."""
+    """Returns the seams of a topic without a table."""
     return tuple(seam for seam in seams if not seam.table_uuid and seam.table == name)
 
 
 def repeat_cold(state: TableState, earlier: Seam) -> Seam:
-    """Pins a table to the snapshot that it had then.
+    """Pins a table to the snapshot of an earlier seam.
 
     Raises:
         SeamlineError: HISTORY_CHANGED, TOKEN_EXPIRED.
@@ -54,7 +54,7 @@ def repeat_cold(state: TableState, earlier: Seam) -> Seam:
 
 
 def repeat_topic(name: tuple[str, ...], earlier: Seam, bounds: LogBounds, *, cluster: str) -> Seam:
-    """Pins a topic without a table to the offsets that it had then.
+    """Pins a topic without a table to the offsets of an earlier seam.
 
     Raises:
         SeamlineError: HISTORY_CHANGED, TOKEN_EXPIRED.
@@ -66,7 +66,7 @@ def repeat_topic(name: tuple[str, ...], earlier: Seam, bounds: LogBounds, *, clu
 
 
 def check_kept(bounds: LogBounds, starts: Mapping[int, int]) -> None:
-    """The log must still hold what a token stands for, from these offsets on.
+    """Checks that the log still holds what a token stands for, from these offsets onwards.
 
     Raises:
         SeamlineError: TOKEN_EXPIRED.
@@ -84,7 +84,7 @@ def repeat(
     *,
     cluster: str,
 ) -> Seam:
-    """Pins a table to an earlier seam of it.
+    """Pins a table to one of its earlier seams.
 
     Args:
         state: The table's metadata now.
@@ -95,8 +95,9 @@ def repeat(
         cluster: Name of the cluster in the configuration.
 
     Raises:
-        SeamlineError: HISTORY_CHANGED when table or topic are no longer the same, TOKEN_EXPIRED
-            when rows the seam stands for are no longer kept; INVALID_TOKEN without a log.
+        SeamlineError: HISTORY_CHANGED when the table or topic is no longer the same, TOKEN_EXPIRED
+            when rows the seam stands for are no longer kept; INVALID_TOKEN when the seam has no
+            log.
     """
     if not earlier.topic_id:
         message = f"the token is of the snapshot of {state.display_name} alone"
@@ -125,7 +126,7 @@ def repeat(
 
 
 def _decoded_otherwise(side: ColdSide, earlier: Seam) -> bool:
-    """Whether a snapshot may hold other rows for a tail than the tail had when it was read."""
+    """Whether a snapshot may hold different rows for a tail than those read from the tail."""
     held = side.boundary
     tiered = {
         r.partition: r.start for r in earlier.hot_ranges if r.start < held.next.get(r.partition, 0)
@@ -137,7 +138,7 @@ def _decoded_otherwise(side: ColdSide, earlier: Seam) -> bool:
 
 
 def missing_between(side: ColdSide, end: Offsets, bounds: LogBounds) -> SeamlineError | None:
-    """Whether rows between a snapshot and an end are no longer in the log."""
+    """Returns an error if rows between a snapshot and an end are no longer in the log."""
     held = side.boundary.next
     starts = {p: held.get(p, 0) for p, stop in end.items() if held.get(p, 0) < stop}
     return trimmed(bounds, starts)
@@ -153,9 +154,9 @@ def seam_up_to(
     schema_id: int,
     as_of: str = "",
 ) -> Seam:
-    """The seam that ends at the given end, whatever the snapshot holds past that."""
+    """Returns the seam that ends at the given end, whatever the snapshot holds past it."""
     held = side.boundary.next
-    everything = Offsets({**dict.fromkeys(held, 0), **end})  # of a partition added since, nothing
+    everything = Offsets({**dict.fromkeys(held, 0), **end})  # nothing of partitions added since
     past = any(offset > everything[partition] for partition, offset in held.items())
     return Seam(
         table=state.name,
@@ -181,7 +182,7 @@ def seam_up_to(
 
 
 def check_same_history(state: TableState, earlier: Seam, bounds: LogBounds) -> None:
-    """Table and topic must be the ones an earlier seam is of; for a snapshot alone, the table.
+    """Checks that table and topic are those of an earlier seam; without a log, only the table.
 
     Raises:
         SeamlineError: HISTORY_CHANGED.
@@ -192,7 +193,7 @@ def check_same_history(state: TableState, earlier: Seam, bounds: LogBounds) -> N
 
 
 def check_same_log(earlier: Seam, bounds: LogBounds) -> None:
-    """The topic must be the one an earlier seam is of, and still hold what was read of it.
+    """Checks that the topic is that of an earlier seam, and has not lost what was read from it.
 
     Raises:
         SeamlineError: HISTORY_CHANGED.

@@ -1,12 +1,12 @@
 """The seam: where a read stops taking the cold snapshot and starts taking the log.
 
-A `Seam` is frozen. Its guarantee: for every partition p, the rows of the snapshot are the records
-of [table start, boundary[p]) and the hot read takes [boundary[p], end[p]); together every committed
-record below `end` once. One seam per table per statement, for both engines.
+A `Seam` is frozen. Its guarantee: for every partition p, the snapshot's rows are the records of
+[table start, boundary[p]), and the hot read takes [boundary[p], end[p]). Together they are every
+committed record below `end`, exactly once. Both engines use one seam per table per statement.
 
-It is one value in all its uses. What a statement reads, what its token repeats, what a session
-must not fall behind, what a virtual snapshot holds, what a receipt shows and what Spark's executors
-are given is a seam, or the part of it that is needed there.
+The same value serves every purpose. What a statement reads, what its token repeats, what a session
+must not fall behind, what a virtual snapshot holds, what a receipt shows, and what Spark's
+executors are given: each is a seam, or the part of one that is needed there.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ SeamKey: TypeAlias = tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seam:
-    """What one statement reads of one table, exactly.
+    """Exactly what one statement reads of one table.
 
     Attributes:
         table: Full name of the table, catalog first.
-        table_uuid: Iceberg's id of it.
-        snapshot_id: The cold snapshot; None when there is no cold side.
+        table_uuid: Iceberg's id of the table.
+        snapshot_id: The cold snapshot; None without a cold side.
         schema_id: Schema both tiers are read with.
-        cluster: Name of the cluster in the configuration; empty when there is no hot side.
+        cluster: Name of the cluster in the configuration; empty without a hot side.
         topic: Name of the topic.
-        topic_id: Kafka's id of it.
-        isolation: What the log is read under.
-        format: How its records are decoded: the text of an `Encoding`.
-        on_error: What becomes of bad records.
+        topic_id: Kafka's id of the topic.
+        isolation: The isolation level the log is read under.
+        format: How the log's records are decoded: the text of an `Encoding`.
+        on_error: How bad records are handled.
         boundary: `B`: first offset not in the snapshot, per partition of the log or the table.
-        end: `E`: exclusive end of the statement's reading, at least `boundary`.
+        end: `E`: exclusive end of what the statement reads, at least `boundary`.
         pending: Offsets past `end` that open transactions hold back.
-        cold_end: When set, cold rows at or past these offsets do not belong to the seam: a later
-            snapshot stands in for the one the seam was made with.
+        cold_end: If set, cold rows at or past these offsets do not belong to the seam, because a
+            later snapshot stands in for the one the seam was made with.
         skipped: Bad records the snapshot leaves out under the policy `skip`.
         epochs: Leader epochs the log had at `boundary`, where known.
-        end_epochs: Those it had at `end`.
-        foreign_change_id: See `Boundary.foreign_change_id`, at the snapshot.
-        sequence_number: How late the snapshot was committed, among those of the table.
-        as_of: The moment of this table's past that the statement names, as written; empty for now.
-        provider: Who said where `boundary` is; empty for Seamline itself.
-        trust: How far that can be trusted; see `boundary.EXACT`.
-        since: When set, only records at or past these offsets are read: the changes since an
-            earlier seam. It has every partition of `end`.
-        is_logged: Whether all of it is read from the log, what is in the snapshot as well: the
-            changes of an upsert table, whose snapshot no longer has what was replaced.
+        end_epochs: Leader epochs the log had at `end`, where known.
+        foreign_change_id: See `Boundary.foreign_change_id`; the value at the snapshot.
+        sequence_number: The snapshot's place in the order of the table's commits.
+        as_of: The past moment the statement names for this table, as written; empty for now.
+        provider: The provider that reported `boundary`; empty for Seamline itself.
+        trust: How far the boundary can be trusted; see `boundary.EXACT`.
+        since: If set, only records at or past these offsets are read: the changes since an earlier
+            seam. It has every partition of `end`.
+        is_logged: Whether everything is read from the log, including what is in the snapshot. This
+            is so for changes of an upsert table, whose snapshot no longer has replaced rows.
     """
 
     table: tuple[str, ...]
@@ -83,37 +83,37 @@ class Seam:
 
     @property
     def identity(self) -> str:
-        """What it is a seam of, whatever a statement calls it: a table's id, or a topic's name."""
+        """Identifies what it is a seam of, under any name: a table's id, or a topic's name."""
         return self.table_uuid or ".".join(self.table)
 
     @property
     def key(self) -> SeamKey:
-        """Unique among a statement's seams: a table has one for each part of it asked for."""
+        """Unique among a statement's seams: a table has one for each part that is requested."""
         whole = (self.identity, *(part.lower() for part in self.table), self.as_of)
         return whole if self.since is None else (*whole, f"{self.since} to {self.end}")
 
     @property
     def whole(self) -> Seam:
-        """All that is below its end, whatever part of that is read."""
+        """The seam of everything below the end, whichever part of that this one reads."""
         if self.since is None:
             return self
         return dataclasses.replace(self, since=None, is_logged=False)
 
     @property
     def begins(self) -> Offsets:
-        """The first offsets that only the log holds, of what is read."""
+        """Where the read of the log begins, per partition."""
         if self.since is None:
             return self.boundary
         return self.since if self.is_logged else self.boundary.raised(self.since)
 
     @property
     def is_hot(self) -> bool:
-        """Whether everything that is read is in the log, since changes begin past the boundary."""
+        """Whether it is a seam of changes that are all read from the log."""
         return self.since is not None and self.begins == self.since
 
     @property
     def hot_ranges(self) -> tuple[OffsetRange, ...]:
-        """The tail: half-open ranges that only the log holds, empty ones left out."""
+        """The tail: half-open ranges to read from the log, without empty ones."""
         begins = self.begins
         return tuple(
             OffsetRange(partition, begins[partition], end)
@@ -123,11 +123,11 @@ class Seam:
 
     @property
     def hot_offsets(self) -> int:
-        """Offsets in the tail; rows are at most as many."""
+        """Offsets in the tail; there are at most as many rows."""
         return sum(len(r) for r in self.hot_ranges)
 
     def decoded_by(self, format_: str, on_error: str) -> Seam:
-        """The same offsets, decoded in a certain way."""
+        """Returns the same seam with the given decoding."""
         return dataclasses.replace(self, format=format_, on_error=on_error)
 
     @property
@@ -139,7 +139,7 @@ class Seam:
         return f"{name} as of {self.as_of}" if self.as_of else name
 
     def to_json(self) -> dict[str, Any]:
-        """All of it; partitions are decimal strings, the only keys JSON has."""
+        """Returns all fields; partitions are decimal strings, as JSON keys are strings."""
         return {
             field.name: _to_json(getattr(self, field.name)) for field in dataclasses.fields(self)
         }
@@ -174,7 +174,7 @@ def _to_json(value: Any) -> Any:
 
 
 def hot_only(name: tuple[str, ...], bounds: LogBounds, *, cluster: str, schema_id: int = 0) -> Seam:
-    """The seam of a topic without a table: everything the log holds is the tail."""
+    """Returns the seam of a topic without a table: everything the log holds is the tail."""
     return Seam(
         table=name,
         table_uuid="",
@@ -194,7 +194,7 @@ def hot_only(name: tuple[str, ...], bounds: LogBounds, *, cluster: str, schema_i
 def cold_only(
     state: TableState, snapshot_id: int | None, *, schema_id: int | None = None, as_of: str = ""
 ) -> Seam:
-    """The seam of an Iceberg table without a topic: the snapshot is everything."""
+    """Returns the seam of an Iceberg table without a topic: the snapshot is everything."""
     return Seam(
         table=state.name,
         table_uuid=state.uuid,

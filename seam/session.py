@@ -1,8 +1,8 @@
-"""What a session has seen: of each table, and of each topic without one, the furthest seam.
+"""What a session has seen: the furthest seam of each table, and of each topic without a table.
 
-What two have seen together is the union, by maximum: of each log the greater ends, of each table
-the later snapshot. Merging is commutative, associative and idempotent, so threads, connections and
-gateways may pass on what they know in any order, and nothing that was seen is forgotten.
+Merging takes the maximum: the greater ends of each log, the later snapshot of each table. It is
+commutative, associative and idempotent, so threads, connections and gateways may pass on what they
+know in any order, and nothing that was seen is forgotten.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from seamline.seam.seam import Seam
 
 
 def merge(seams: Iterable[Seam]) -> tuple[Seam, ...]:
-    """One seam of each table and log, in an order that depends on nothing else.
+    """Merges seams into one per table and log, in an order that depends only on these.
 
-    Logs of one table that are not the same topic stay apart: the next reader must learn that the
-    topic was created again. A read of the snapshot alone says nothing of the log, and takes
-    nothing away from what is known.
+    Seams of one table whose logs are different topics stay separate: the next reader must learn
+    that the topic was created again. A read of the snapshot alone says nothing about the log and
+    takes nothing away from what is known.
     """
     furthest: dict[tuple[str, str], Seam] = {}
     for seam in seams:
@@ -35,7 +35,7 @@ def merge(seams: Iterable[Seam]) -> tuple[Seam, ...]:
 
 
 def _further(one: Seam, other: Seam) -> Seam:
-    """What two seams of a table and a log have seen together."""
+    """Returns what two seams of the same table and log have seen together."""
     later = max(one, other, key=_age)
     ends = {p: max(_end(one, p), _end(other, p)) for p in (*one.end, *other.end)}
     return dataclasses.replace(
@@ -47,7 +47,7 @@ def _further(one: Seam, other: Seam) -> Seam:
 
 
 def _age(seam: Seam) -> tuple[object, ...]:
-    """Orders a table's snapshots, by all of this, so that the later of two is always the same."""
+    """Sort key for a table's seams: a total order, so the later of two is always the same one."""
     return (
         seam.sequence_number,
         sum(seam.boundary.values()),
@@ -60,5 +60,5 @@ def _age(seam: Seam) -> tuple[object, ...]:
 
 
 def _end(seam: Seam, partition: int) -> tuple[int, int]:
-    """An end, and the leader's epoch there; of equal ends the later epoch is the one to know."""
+    """Returns an end and its leader epoch; among equal ends, the later epoch is the one to keep."""
     return seam.end.get(partition, 0), seam.end_epochs.get(partition, -1)

@@ -1,4 +1,4 @@
-"""The state of a cold table: its snapshots, schemas and references, as its metadata says them."""
+"""The state of a cold table: its snapshots, schemas and references, as given in its metadata."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class TableState:
         current_schema_id: The schema new statements see.
         snapshots: The snapshots that have not expired, by id.
         refs: Branches and tags; `main` is the table's own line.
-        current_snapshot_id: Head of `main`, None before the first commit.
+        current_snapshot_id: Head of `main`; None before the first commit.
         snapshot_log: (timestamp_ms, snapshot_id) each time the head of `main` changed, oldest
             first.
-        location: Where the table's files lie.
+        location: Location of the table's files.
         metadata_location: The file this state was read from; changes with every commit.
         format_version: 1, 2 or 3.
-        provider: Says how far each snapshot has the log, where another writer copies the topic
-            into the table; None where Seamline does, whose snapshots say it themselves.
+        provider: If another writer copies the topic into the table, tells how much of the log each
+            snapshot holds; None if Seamline does, whose snapshots carry this themselves.
     """
 
     name: tuple[str, ...]
@@ -86,18 +86,18 @@ class TableState:
     )
 
     def ancestors(self, snapshot_id: int | None) -> Iterator[Snapshot]:
-        """The snapshot and its parents, newest first, as far back as they have not expired."""
+        """Yields the snapshot and its ancestors, newest first, until one has expired."""
         while snapshot_id is not None and (snapshot := self.snapshots.get(snapshot_id)):
             yield snapshot
             snapshot_id = snapshot.parent_id
 
     def sequence_number(self, snapshot_id: int | None) -> int:
-        """How late a snapshot was committed among those of the table; 0 where that is unknown."""
+        """Returns a snapshot's place in the order of the table's commits; 0 if unknown."""
         snapshot = self.snapshots.get(snapshot_id) if snapshot_id is not None else None
         return snapshot.sequence_number if snapshot is not None else 0
 
     def schema_of(self, snapshot_id: int) -> TableSchema:
-        """The schema a snapshot was written with.
+        """Returns the schema a snapshot was written with.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE when the table no longer has the snapshot.

@@ -1,4 +1,4 @@
-"""Tiering's decisions: which batch continues a table, and whether one that landed may stand."""
+"""Tiering decisions: which batch continues a table, and whether a committed batch may stand."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from seamline.seam.table import Snapshot, TableState
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Batch:
-    """One step's work.
+    """The work of one tiering step.
 
     Attributes:
         binding: The topic behind the table.
         snapshot_id: The snapshot whose boundary it starts at.
         schema_id: Schema its rows are decoded with.
-        ranges: What it reads; partitions without new offsets are absent.
+        ranges: The ranges it reads; partitions without new offsets are absent.
         boundary: The boundary that its commit writes.
-        base_epochs: Leader epochs the log had when the boundary it starts at was chosen.
+        base_epochs: Leader epochs the log had when the starting boundary was chosen.
     """
 
     binding: TopicBinding
@@ -37,21 +37,21 @@ class Batch:
 
     @property
     def batch_id(self) -> int:
-        """`_kafka_batch` of its rows: the sum of the start offsets.
+        """The `_kafka_batch` value of its rows: the sum of the start offsets.
 
-        It grows with every batch that holds a row, so no row of an earlier batch reaches it, and a
-        second batch from the same boundary has the same one.
+        It grows with every batch that holds a row, so every row of an earlier batch has a smaller
+        value. A second batch from the same boundary has the same value.
         """
         return sum(self.boundary.start.values())
 
     @property
     def offsets(self) -> int:
-        """Offsets it covers; records are at most as many."""
+        """Offsets it covers; there are at most as many records."""
         return sum(len(r) for r in self.ranges)
 
 
 class Outcome(enum.Enum):
-    """What a step did."""
+    """The outcome of a step."""
 
     IDLE = "idle"
     ROWS = "rows"
@@ -64,12 +64,12 @@ class Step:
     """The report of one step.
 
     Attributes:
-        outcome: Nothing to do, rows committed, progress without rows, or columns changed, which the
+        outcome: Nothing to do, rows committed, progress without rows, or columns changed as the
             next batch needs.
         offsets: Offsets the step covered.
         lag: Offsets between the table's boundary and the log's end, after the step.
         boundary: The table's boundary after the step.
-        changes: What has been changed of the columns.
+        changes: The changes made to the columns.
     """
 
     outcome: Outcome
@@ -87,14 +87,15 @@ def next_batch(
     *,
     records_max: int,
 ) -> Batch | None:
-    """The batch that continues a table, None when there is nothing new.
+    """Returns the batch that continues a table; None when there is nothing new.
 
     Args:
         state: The table's metadata.
         binding: The topic behind it.
         before: The boundary at its current snapshot.
         bounds: What the log holds, under the boundary's isolation.
-        records_max: Offsets it covers at most, shared among partitions by what each has waiting.
+        records_max: Most offsets to cover, shared among partitions in proportion to what each has
+            waiting.
 
     Raises:
         SeamlineError: TOPIC_RECREATED, LOG_TRIMMED, LOG_TRUNCATED.
@@ -140,24 +141,24 @@ def next_batch(
 
 
 def _shares(waiting: dict[int, int], total: int, records_max: int) -> dict[int, int]:
-    """How many offsets to take of each partition: all, or a fair share of the most allowed."""
+    """Returns how many offsets to take from each partition: all, or a fair share of the maximum."""
     if total <= records_max:
         return waiting
     return {p: min(n, -(-n * records_max // total)) for p, n in waiting.items()}
 
 
 def lag(boundary: Boundary, bounds: LogBounds) -> int:
-    """Offsets between a boundary and the log's end."""
+    """Returns the number of offsets between a boundary and the log's end."""
     return sum(max(0, end - boundary.next.get(p, 0)) for p, end in bounds.end.items())
 
 
 def misplaced(after: TableState, batch: Batch, bounds: LogBounds) -> SeamlineError | None:
-    """Why a batch that has landed may not stand: it is not what its boundary says.
+    """Returns an error if a committed batch may not stand, as it is not what its boundary says.
 
     Args:
         after: The table with the batch's commit as its newest boundary.
         batch: The batch.
-        bounds: What the log holds, read after the batch was.
+        bounds: What the log holds, read after the batch.
     """
     landed = boundary_of(after, after.current_snapshot_id)
     snapshot = after.snapshots[landed.snapshot_id]
@@ -181,16 +182,16 @@ def misplaced(after: TableState, batch: Batch, bounds: LogBounds) -> SeamlineErr
 
 
 def _boundary_before(state: TableState, snapshot: Snapshot) -> Boundary | None:
-    """The boundary below a commit; None when what carried it has expired since."""
+    """Returns the boundary before a commit; None if the snapshot that carried it has expired."""
     found = kept_side(state, snapshot.parent_id)
     return found.boundary if found is not None else None
 
 
 def _discontinued(state: TableState, previous: Boundary, landed: Boundary) -> SeamlineError | None:
-    """Whether a batch does not continue what it landed on.
+    """Returns an error if a batch does not continue the boundary it landed on.
 
-    A batch lands on another boundary than the one it started from only after progress without
-    rows, since no row then shows that the offsets were passed already.
+    A batch lands on a boundary other than the one it started from only after progress without rows,
+    because then no row shows that the offsets were already passed.
     """
     if moved_back(previous.next, landed.start):
         return SeamlineError(

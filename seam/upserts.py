@@ -1,13 +1,13 @@
-"""Upsert tables: what of two tiers is the newest record of each key, and when that is not known.
+"""Upsert tables: the newest record of each key across both tiers, and when it is not known.
 
 Within a partition the greater offset is newer. A snapshot of an upsert table holds the newest
-record of each key below its boundary, and nothing of a key whose newest record there is a delete.
-Every record of the tail has a greater offset than the snapshot's row of its key, so
+record of each key below its boundary, and nothing for a key whose newest record there is a delete.
+Every record of the tail has a greater offset than the snapshot's row for its key, so
 
     rows(table) = rows(snapshot) without the keys of the tail  ∪  newest(tail) without deletes
 
-as long as a key has all its records in one partition. Where that is not certain the readers check
-it, key by key, and fail. Pure.
+as long as all records of a key are in one partition. If that is not certain, readers check it key
+by key, and fail if it does not hold. Pure.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from seamline.sql.types import Field
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Newest:
-    """Of rows with the same key only the newest counts, and none of them if that is a delete.
+    """Selects the newest row of each key, and no row if the newest one is a delete.
 
     Attributes:
         key: The columns of the key.
-        partition: The column that says a row's partition.
-        offset: The column that says its offset.
-        is_settled: Whether the owner has given their word that a key is in one partition only;
-            else readers check that.
+        partition: The column with a row's partition.
+        offset: The column with a row's offset.
+        is_settled: Whether each key is known to be in one partition only, because the owner vouches
+            for it or the topic has a single partition; otherwise readers check it.
     """
 
     key: tuple[Field, ...]
@@ -42,7 +42,7 @@ class Newest:
 
     @classmethod
     def of(cls, binding: TopicBinding, decoder: DecoderSpec) -> Newest | None:
-        """What counts of the rows of a table's two tiers; None when all do."""
+        """Returns how to select the newest rows across a table's two tiers; None if all count."""
         if not binding.is_upsert:
             return None
         known = {column.name: column for column in decoder.columns}
@@ -57,7 +57,7 @@ class Newest:
 
     @property
     def moved_key(self) -> str:
-        """What a reader fails with who finds a key in two partitions, the error's name first."""
+        """The error text for a key found in two partitions; it starts with the error's name."""
         return (
             f"{UPSERT_ORDER_UNKNOWN.name}: a key ({', '.join(self.key_names)}) has records in "
             "several partitions"
@@ -65,7 +65,7 @@ class Newest:
 
 
 def check_partitions(binding: TopicBinding, count: int) -> None:
-    """A topic must have as many partitions as when an upsert table of it was made.
+    """Checks that a topic has as many partitions as when its upsert table was created.
 
     Raises:
         SeamlineError: UPSERT_ORDER_UNKNOWN.
@@ -79,10 +79,10 @@ def check_partitions(binding: TopicBinding, count: int) -> None:
 
 
 def over(predicate: Predicate | None, wanted: Collection[str]) -> Predicate | None:
-    """What a predicate says of some columns alone; None when that is nothing.
+    """Returns the weakening of a predicate to some columns; None if nothing is left.
 
-    Every row for which the predicate is true fulfils it, and whether a row does depends on these
-    columns only: with the columns of a key, all records of a key do, or none.
+    Every row that satisfies the predicate also satisfies the result, which depends only on these
+    columns. For the columns of a key, either all records of a key satisfy it or none.
     """
     match predicate:
         case And(parts):

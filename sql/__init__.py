@@ -1,4 +1,4 @@
-"""What a statement means: parse, qualify, types, predicates, functions, render.
+"""SQL semantics: parsing, name resolution, types, predicates, functions and rendering.
 
 Pure: nothing here does I/O.
 """

@@ -1,7 +1,7 @@
-"""The node that stands for a call with settled meaning in a bound tree.
+"""The tree node for a resolved call in a bound tree.
 
-After binding, every function, operator with two readings, cast and constructor is a `Call`: its
-overload says how each engine computes it, and its arguments already have the types it takes.
+After binding, every function, ambiguous operator, cast and constructor is a `Call`. Its overload
+says how each engine computes it, and its arguments already have the types it takes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class CallSpec:
         overload: Meaning and templates.
         parameters: Types of the arguments.
         returns: Type of the result.
-        constant: The value of a literal, as Python holds it; None for everything else.
+        constant: The value of a literal as a Python object; None for everything else.
     """
 
     overload: Overload
@@ -37,17 +37,17 @@ class CallSpec:
 
 
 VOLATILE = frozenset({"random", "rand", "uuid"})
-"""Functions that give another value each time."""
+"""Functions that return a different value on every call."""
 
 
 COMPUTED_COUNT = "$count"
-"""How many rows `lag`, `lead` or `nth_value` count by where that is not written out."""
+"""Overload name of a row count of `lag`, `lead` or `nth_value` that is not a literal."""
 
 
 class Call(exp.Expression, exp.Func):
     """A call: `expressions` are its arguments, `spec` its `CallSpec`.
 
-    `distinct` and `order` are of aggregates alone.
+    Only aggregates have `distinct` and `order`.
     """
 
     arg_types = {"expressions": False, "spec": True, "distinct": False, "order": False}  # noqa: RUF012
@@ -55,17 +55,17 @@ class Call(exp.Expression, exp.Func):
 
     @property
     def spec(self) -> CallSpec:
-        """Meaning and types."""
+        """The meaning and types of the call."""
         spec: CallSpec = self.args["spec"]
         return spec
 
 
 class BoundLambda(exp.Expression):
-    """An argument `(x, y) -> body`: `expressions` are names nothing else has, `this` the body."""
+    """A lambda argument `(x, y) -> body`: `expressions` are unique names, `this` is the body."""
 
     arg_types = {"this": True, "expressions": True}  # noqa: RUF012
 
 
 def call(spec: CallSpec, arguments: Sequence[exp.Expr], **options: Any) -> Call:
-    """A `Call` node."""
+    """Returns a `Call` node."""
     return Call(expressions=list(arguments), spec=spec, **options)

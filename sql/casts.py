@@ -1,8 +1,8 @@
-"""CAST and TRY_CAST: which conversions there are, and how each engine is told to do them.
+"""CAST and TRY_CAST: the supported conversions, and their SQL for each engine.
 
-Trino's rules, where the engines' own casts are looser or round otherwise: text must be exactly a
-number, a date or a timestamp; a double becomes an integer by rounding half away from zero. What
-cannot be made the same on both engines is refused.
+Conversions follow Trino's rules where the engines' own casts are looser or round differently. Text
+must be exactly a number, a date or a timestamp; a double becomes an integer by rounding half away
+from zero. A conversion that cannot be made the same on both engines is refused.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _UUID = "[0-9a-fA-F]{{8}}(-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}}"
 
 
 def overload(source: Type, target: Type, *, safe: bool) -> Overload:
-    """The conversion from one type to another, as a function of one argument.
+    """Returns the conversion from one type to another as a function of one argument.
 
     Args:
         source: Type of the value.
-        target: Type wanted.
-        safe: Whether a value that cannot be converted gives null (TRY_CAST).
+        target: Type to convert to.
+        safe: Whether a value that cannot be converted becomes null (TRY_CAST).
 
     Raises:
         SeamlineError: TYPE_MISMATCH when Trino has no such cast, NOT_SUPPORTED when the engines
-            differ in it.
+            disagree on it.
     """
     duckdb: Template
     spark: Template
@@ -72,7 +72,7 @@ def overload(source: Type, target: Type, *, safe: bool) -> Overload:
 
 
 def _kernel(source: Type, target: Type, *, safe: bool) -> Kernel | None:
-    """What both engines run, where their own casts give something else."""
+    """Returns the kernel that both engines run where their own casts give another result."""
     if source == target or source == types.UNKNOWN:
         return None
     if target == types.JSON and json_casts.can_be_json(source):
@@ -122,7 +122,7 @@ def _templates(source: Type, target: Type, *, safe: bool) -> tuple[Template, Tem
 
 
 def _time_of_day(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template]:
-    """To and from a time; on Spark microseconds since midnight."""
+    """Returns casts to and from a time, which Spark holds as microseconds since midnight."""
     match source, target:
         case Time(digits), Time(wanted):
             return ("{0}", "{0}") if wanted >= digits else _rounded_time("{0}", "{0}", wanted)
@@ -162,7 +162,7 @@ def _rounded_time(duckdb: str, spark: str, digits: int) -> tuple[str, str]:
 
 
 def _from_zone(source: Timestamp, target: Type, *, safe: bool) -> tuple[Template, Template]:
-    """An instant by what clocks show in its zone."""
+    """Returns casts that convert an instant by its local time in its zone."""
     if isinstance(target, Timestamp) and target.zoned:
         return _time(source, target, safe=safe)
     local = Timestamp(source.precision, zoned=False)
@@ -193,7 +193,7 @@ def _time(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template
 
 
 def _fewer_digits(duckdb: str, spark: str, digits: int) -> tuple[str, str]:
-    """Rounds to the nearest moment of so many digits of a second, up from the middle."""
+    """Returns casts that round to `digits` fractional digits of a second, ties upwards."""
     unit = 10 ** (6 - digits)
     micros = f"(unix_micros(CAST({spark} AS TIMESTAMP)) + {unit // 2})"
     return (
@@ -208,9 +208,10 @@ def _plain(*, safe: bool) -> tuple[str, str]:
 
 
 def _nested(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template] | None:
-    """Containers convert when what is inside does by a plain cast, field names unchanged.
+    """Returns casts between containers; None when the types are not containers of one shape.
 
-    The elements of an array may convert in any way.
+    A plain cast serves where the contents convert by plain casts and field names do not change.
+    Otherwise rows convert field by field, and arrays, unless `safe`, element by element.
     """
     match source, target:
         case Array(one), Array(other):
@@ -237,7 +238,7 @@ def _names(type_: Type) -> list[str]:
 
 
 def _renames(source: Type, target: Type) -> bool:
-    """Whether a row inside of them has other names, which a plain cast would look for."""
+    """Whether field names of a row differ at any level, which a plain cast would match by name."""
     if source != types.UNKNOWN and _names(source) != _names(target):
         return True
     pairs = zip(types.children(source), types.children(target), strict=False)
@@ -245,7 +246,7 @@ def _renames(source: Type, target: Type) -> bool:
 
 
 def _of_fields(source: Row, target: Row, *, safe: bool) -> tuple[Template, Template]:
-    """A row's fields by their place, each by itself."""
+    """Returns casts that convert a row's fields one by one, matched by position."""
 
     def of(engine: str) -> Template:
         def render(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
@@ -263,7 +264,7 @@ def _of_fields(source: Row, target: Row, *, safe: bool) -> tuple[Template, Templ
 
 
 def _of_elements(source: Type, target: Type) -> tuple[Template, Template]:
-    """An array's elements, each by itself."""
+    """Returns casts that convert an array's elements one by one."""
     duckdb, spark = _templates(source, target, safe=False)
 
     def of(engine: str, template: Template, form: str) -> Template:
@@ -293,7 +294,7 @@ def _binary(source: Type, target: Type) -> tuple[Template, Template]:
 
 
 def _char(source: Type, target: Type) -> tuple[Template, Template]:
-    """Text filled up or cut; as the longest it is what is in front of the spaces."""
+    """Returns casts that pad or truncate text; the longest char drops trailing spaces instead."""
     if source != types.VARCHAR and not isinstance(source, Char):
         raise SeamlineError(
             TYPE_MISMATCH, f"{source} cannot be cast to {target}", hint="Cast it to varchar first."
@@ -314,7 +315,7 @@ def _number(source: Type, target: Type, *, safe: bool) -> tuple[Template, Templa
     cast = "TRY_CAST" if safe else "CAST"
     if source in types.FLOATS and isinstance(target, Decimal):
         return _float_to_decimal(target, safe=safe)
-    if source == types.DOUBLE and target == types.REAL:  # what is too large becomes infinite
+    if source == types.DOUBLE and target == types.REAL:  # values out of range become infinite
         infinite = "CAST(sign({0}) * CAST('Infinity' AS DOUBLE) AS {type})"
         return (
             f"(CASE WHEN {{0}} IS NOT NULL THEN coalesce(TRY_CAST({{0}} AS {{type}}), {infinite})"
@@ -337,13 +338,13 @@ def _number(source: Type, target: Type, *, safe: bool) -> tuple[Template, Templa
 
 
 def _or_invalid(tried: str, target: Type) -> str:
-    """Spark's conversion, whose failure is that of a cast: its own is one of arithmetic."""
+    """Wraps Spark's conversion so that it fails as a cast; Spark's own failure is arithmetic."""
     message = f"'INVALID_CAST: a number is not a value of type {target}'"
     return f"(CASE WHEN {{0}} IS NULL THEN NULL ELSE coalesce({tried}, raise_error({message})) END)"
 
 
 def _float_to_decimal(target: Decimal, *, safe: bool) -> tuple[Template, Template]:
-    """By the digits that a floating number is written with, half away from zero."""
+    """Returns casts that round the float's decimal text half away from zero."""
     duckdb = "TRY_CAST(CAST({0} AS VARCHAR) AS {type})"
     spark = "TRY_CAST(CAST({0} AS STRING) AS {type})"
     if safe:
@@ -357,7 +358,7 @@ def _float_to_decimal(target: Decimal, *, safe: bool) -> tuple[Template, Templat
 
 def _to_text(source: Type) -> tuple[Template, Template]:
     if isinstance(source, Decimal) and source.precision == source.scale:
-        # DuckDB leaves the zero before the point out where the type has no digit for it
+        # DuckDB omits the zero before the point where the type has no digit for it
         return (
             r"regexp_replace(CAST({0} AS VARCHAR), '^(-?)\.', '\10.')",
             "CAST({0} AS STRING)",
@@ -369,7 +370,7 @@ def _to_text(source: Type) -> tuple[Template, Template]:
     if isinstance(source, Interval):
         return intervals.templates(source)
     if isinstance(source, Timestamp):
-        digits = source.precision + 1 if source.precision else 0  # with the point
+        digits = source.precision + 1 if source.precision else 0  # including the point
         moment = "CAST({0} AS TIMESTAMP)" if source.zoned else "{0}"
         duckdb = f"substr(strftime({moment}, '%Y-%m-%d %H:%M:%S.%f'), 1, {19 + digits})"
         spark = f"substr(date_format({{0}}, 'yyyy-MM-dd HH:mm:ss.SSSSSS'), 1, {19 + digits})"
@@ -410,7 +411,7 @@ def _from_text(target: Type, *, safe: bool) -> tuple[Template, Template]:
 def _matching(
     pattern: str, target: Type, *, safe: bool, convert: tuple[str, str] | None = None
 ) -> tuple[Template, Template]:
-    """Converts text of exactly that form; anything else is null or an error."""
+    """Returns casts of text that matches the pattern exactly; other text is null or an error."""
     duckdb, spark = convert or _plain(safe=safe)
     failure = f"is not a value of type {target}"
     duckdb_else = f"error('INVALID_CAST: ''' || {{0}} || ''' {failure}')"

@@ -1,7 +1,7 @@
-"""`TABLE(changes(table => 't', from_token => '…', to_token => '…'))`: what has arrived in between.
+"""`TABLE(changes(table => 't', from_token => '…', to_token => '…'))`: rows that arrived in between.
 
-The one table function. Its arguments are constants, by name or in this order; `to_token` and
-`offsets_max` may be left out.
+This is the only table function. Its arguments are constants, given by name or in this order;
+`to_token` and `offsets_max` are optional.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from seamline.sql.places import location_of, placed
 
 NAME = "changes"
 BEGINNING = "beginning"
-"""What stands for the token of a read before the first record."""
+"""Stands for the token of a read before the first record."""
 USAGE = "TABLE(changes(table => 't', from_token => '…' [, to_token => '…'] [, offsets_max => n]))"
 _ARGUMENTS = {"table": True, "from_token": True, "to_token": False, "offsets_max": False}
-"""The arguments in order, and which of them are needed."""
+"""The arguments in order, and whether each is required."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changes:
-    """The part of a table that is asked for.
+    """The requested changes of a table.
 
     Attributes:
         table: The parts of the table's name.
-        from_token: The read after which it begins; `beginning` for everything.
-        to_token: The read with which it ends; None for now.
-        offsets_max: It ends earlier, after so many offsets.
+        from_token: The read after which the changes begin; `beginning` for everything.
+        to_token: The read with which they end; None for now.
+        offsets_max: The number of offsets after which they end earlier, if given.
     """
 
     table: tuple[str, ...]
@@ -46,21 +46,21 @@ class Changes:
 
 
 def name_of(table: exp.Table) -> tuple[str, ...]:
-    """The parts of the name of the table that a place in FROM reads.
+    """Returns the parts of the name of the table that a FROM item reads.
 
     Raises:
-        SeamlineError: as `changes_of`; SYNTAX_ERROR for what is not a name.
+        SeamlineError: As `changes_of`; SYNTAX_ERROR when it is not a name.
     """
     changes = changes_of(table)
     return parse.table_name(table) if changes is None else changes.table
 
 
 def changes_of(table: exp.Table) -> Changes | None:
-    """The changes that a place in FROM asks for; None when it names a table.
+    """Returns the changes that a FROM item requests, or None when it names a table.
 
     Raises:
-        SeamlineError: NOT_SUPPORTED for a function without TABLE, FUNCTION_NOT_FOUND for another
-            one, INVALID_ARGUMENT for arguments that it does not take, SYNTAX_ERROR.
+        SeamlineError: NOT_SUPPORTED for a function without TABLE, FUNCTION_NOT_FOUND for any other
+            table function, INVALID_ARGUMENT for arguments that it does not take, SYNTAX_ERROR.
     """
     call = table.this
     if not isinstance(call, exp.Func):
@@ -108,7 +108,7 @@ def _changes(call: exp.Anonymous) -> Changes:
 
 
 def _named(call: exp.Anonymous) -> Iterator[tuple[str, exp.Expr]]:
-    """The arguments with their names; one without has that of its place."""
+    """Yields each argument with its name; an unnamed argument is named by its position."""
     if len(call.expressions) > len(_ARGUMENTS):
         raise _wrong("there are too many arguments", call)
     for place, node in zip(_ARGUMENTS, call.expressions, strict=False):

@@ -1,4 +1,4 @@
-"""Which types convert to which implicitly, as in Trino.
+"""Implicit type conversions, as in Trino.
 
 Every implicit conversion that a statement relies on becomes an explicit cast in its tree, so that
 neither engine applies rules of its own.
@@ -20,7 +20,7 @@ _INTEGER_DIGITS: dict[Type, int] = {
 
 
 def as_decimal(type_: Type) -> Decimal | None:
-    """The decimal that holds every value of an exact numeric type."""
+    """Returns the decimal that holds every value of an exact numeric type, or None."""
     if isinstance(type_, Decimal):
         return type_
     digits = _INTEGER_DIGITS.get(type_)
@@ -28,7 +28,7 @@ def as_decimal(type_: Type) -> Decimal | None:
 
 
 def common_type(left: Type, right: Type) -> Type | None:
-    """The type both sides of a comparison, set operation or CASE take; None when there is none."""
+    """Returns the common type of both sides of a comparison, set operation or CASE, or None."""
     if isinstance(left, Timestamp) and isinstance(right, Timestamp):
         return _common_moment(left, right)
     if left == right or right == types.UNKNOWN:
@@ -66,11 +66,11 @@ def _common_moment(left: Timestamp, right: Timestamp) -> Timestamp:
 
 
 SEVERAL_ZONES = "several"
-"""The zone of instants of different zones; their fields cannot be read."""
+"""The zone of values that mix instants of different zones; their fields cannot be read."""
 
 
 def common_type_of(all_types: Sequence[Type]) -> Type | None:
-    """The common type of several; None when there is none."""
+    """Returns the common type of all types, or None when there is none."""
     result: Type | None = types.UNKNOWN
     for type_ in all_types:
         result = None if result is None else common_type(result, type_)
@@ -78,14 +78,14 @@ def common_type_of(all_types: Sequence[Type]) -> Type | None:
 
 
 def can_coerce(source: Type, target: Type) -> bool:
-    """Whether a value of `source` may stand where `target` is wanted."""
+    """Whether a value of type `source` may be used where `target` is expected."""
     if isinstance(source, Char) and target == types.VARCHAR:
         return True
     return common_type(source, target) == target
 
 
 def _common_row(left: Sequence[Field], right: Sequence[Field]) -> Row | None:
-    """Fields by their place; one that is called differently has no name of its own."""
+    """Matches fields by position; a field with two different names becomes nameless."""
     found = []
     for place, (one, other) in enumerate(zip(left, right, strict=True)):
         common = common_type(one.type, other.type)

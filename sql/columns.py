@@ -1,6 +1,7 @@
-"""The metadata columns of a unified table: where each row came from in the log.
+"""The metadata columns of a unified table: where in the log each row came from.
 
-Real columns of the Iceberg table and of the tail alike, hidden from `SELECT *` and usable by name.
+They are real columns of both the Iceberg table and the tail. `SELECT *` hides them, and statements
+can use them by name.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ METADATA_FIELDS: tuple[Field, ...] = (
     Field(ERROR, VARCHAR),
     Field(BATCH, BIGINT),
 )
-"""In the order they stand in a table, after its own columns.
+"""The metadata columns in table order, after the table's own columns.
 
 `_kafka_error` is the reason a bad record became a row of nulls (policy `null`). `_kafka_batch`
-names the tiering batch that wrote the row, the sum of its start offsets, and is null while a row
-is hot.
+identifies the tiering batch that wrote the row by the sum of its start offsets; it is null while
+the row is hot.
 """
 
 TOPIC_FIELDS: tuple[Field, ...] = (
     Field("value", VARBINARY),
     *(field for field in METADATA_FIELDS if field.name != BATCH),
 )
-"""Columns of a topic that has no table: its values are not decoded."""
+"""Columns of a topic without a table; its values are not decoded."""
 
 METADATA_TYPES = {field.name: field.type for field in METADATA_FIELDS}
 
@@ -53,10 +54,10 @@ METADATA_NAMES = frozenset(field.name for field in METADATA_FIELDS)
 
 DELETED = "_kafka_deleted"
 DELETED_FIELD = Field(DELETED, BOOLEAN)
-"""Of a decoded record of an upsert table: whether it removes its key. No column of any table."""
+"""Whether a decoded record of an upsert table deletes its key; not a column of any table."""
 
 POSITION_NAMES = (PARTITION, OFFSET, TIMESTAMP, BATCH)
-"""Those that say which record a row is and which batch brought it; a table must keep them."""
+"""Columns that identify a row's record and the batch that wrote it; a table must keep them."""
 
 RESERVED_PREFIX = "_kafka_"
 RESERVED_BY_ICEBERG = frozenset(
@@ -70,4 +71,4 @@ RESERVED_BY_ICEBERG = frozenset(
         "_last_updated_sequence_number",
     }
 )
-"""A table with such a column cannot be compacted."""
+"""Column names that Iceberg reserves; a table with such a column cannot be compacted."""

@@ -1,10 +1,11 @@
-"""A comparison of a column with a constant, said exactly in the column's own type.
+"""Comparisons of a column with a constant, expressed exactly in the column's own type.
 
-An engine compares both sides in their common type. A predicate holds values of its column's type
-alone, so a constant that is none gives way to its nearest neighbour (`whole > 2.5` is `whole > 2`),
-or decides the comparison by itself (`whole = 2.5` holds for no row). Where neither can be said
-exactly, nothing is said. What is said is true where the comparison is true and false where it is
-false, so it may be negated; of a null, where the comparison is neither, it is never true.
+An engine compares both sides in their common type. A predicate holds only values of its column's
+type. So a constant of another type is replaced by its nearest neighbour (`whole > 2.5` becomes
+`whole > 2`), or decides the comparison by itself (`whole = 2.5` holds for no row). Where neither
+can be exact, there is no predicate. A predicate is true where the comparison is true and false
+where it is false, so it may be negated. For a null, where the comparison is neither, the predicate
+is never true.
 """
 
 from __future__ import annotations
@@ -23,12 +24,11 @@ from seamline.sql.types import Decimal, Timestamp, Type, Varbinary
 _TIMES = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ)
 
 _FLOAT_DIGITS: Mapping[Type, tuple[int, int]] = {types.DOUBLE: (15, 22), types.REAL: (6, 10)}
-"""Digits of an exact number, and digits after its point, up to which every engine makes the same
-floating number of it."""
+"""Digit count and scale up to which every engine converts an exact number to the same float."""
 
 
 def widens(source: Type, target: Type) -> bool:
-    """Whether a cast from one type to the other keeps every value and their order."""
+    """Whether a cast from one type to the other preserves every value and the order of values."""
     if _is_time(source) and _is_time(target):
         return _rank(source) <= _rank(target)
     one, other = coercion.as_decimal(source), coercion.as_decimal(target)
@@ -42,12 +42,12 @@ def _is_time(type_: Type) -> bool:
 
 
 def _rank(type_: Type) -> tuple[int, int]:
-    """Dates before timestamps before instants, few digits of a second before many."""
+    """Ranks dates before timestamps before instants, and lower precisions before higher ones."""
     return (1 + type_.zoned, type_.precision) if isinstance(type_, Timestamp) else (0, 0)
 
 
 def comparison(column: str, type_: Type, operator: str, value: Value) -> Predicate | None:
-    """What `column operator value` says of a column of that type; None if nothing exact."""
+    """Returns `column operator value` in terms of the column's type, or None if not exact."""
     found = _nearest(value, type_)
     if found is None:
         return None
@@ -66,7 +66,7 @@ def comparison(column: str, type_: Type, operator: str, value: Value) -> Predica
 
 
 def membership(column: str, type_: Type, values: Iterable[Value]) -> Predicate | None:
-    """What `column IN (values)` says of a column of that type; None if nothing exact."""
+    """Returns `column IN (values)` in terms of the column's type, or None if not exact."""
     kept = []
     for value in values:
         found = _nearest(value, type_)
@@ -78,7 +78,7 @@ def membership(column: str, type_: Type, values: Iterable[Value]) -> Predicate |
 
 
 def converted(value: Value, type_: Type) -> Value | None:
-    """A constant cast to a type; None when that changes it, or engines may differ in it."""
+    """Returns a constant cast to a type; None when that changes it, or engines may disagree."""
     if type_ in _FLOAT_DIGITS and not isinstance(value, float):
         return _floating(value, type_)
     found = _nearest(value, type_)
@@ -89,8 +89,8 @@ class _Nearest(NamedTuple):
     """Where a constant lies among the values of a type.
 
     Attributes:
-        below: The greatest of them that is not above it, None when all are.
-        is_exact: Whether that one is the constant itself.
+        below: The greatest value that is not above the constant; None when all values are above.
+        is_exact: Whether `below` is the constant itself.
     """
 
     below: Value | None
@@ -98,7 +98,7 @@ class _Nearest(NamedTuple):
 
 
 def _nearest(value: Value, type_: Type) -> _Nearest | None:
-    """Where the constant lies; None when values of the type are not compared with its like."""
+    """Returns where the constant lies; None when the type does not compare with such constants."""
     match type_, value:
         case types.BOOLEAN, bool():
             return _Nearest(value, is_exact=True)
@@ -127,7 +127,7 @@ def _nearest_integer(value: int | decimal.Decimal, bits: int) -> _Nearest:
 
 
 def _nearest_decimal(value: int | decimal.Decimal, precision: int, scale: int) -> _Nearest:
-    # whole numbers throughout: Python's decimals round to the digits of their context
+    # uses whole numbers throughout: Python's decimals round to the precision of their context
     numerator, denominator = value.as_integer_ratio()
     unscaled, rest = divmod(numerator * 10**scale, denominator)
     limit = 10**precision

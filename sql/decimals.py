@@ -1,9 +1,10 @@
 """Decimal arithmetic by Trino's rules, exact on both engines.
 
-Neither engine divides by them: DuckDB makes decimals doubles, Spark rounds twice. So quotients are
-computed from whole numbers. A value of scale s is taken as that many units of 10^-s; the quotient's
-units are a long division of those, its remainder rounds half away from zero. Numbers of 38 digits
-are as much as an engine holds: what needs more is NUMERIC_OVERFLOW, never something near it.
+Neither engine follows these rules in division: DuckDB converts decimals to doubles, and Spark
+rounds twice. So quotients are computed from whole numbers. A value of scale s is taken as a whole
+number of units of 10^-s. A long division of these gives the quotient's units, and its remainder
+rounds half away from zero. An engine holds at most 38 digits: a result that needs more is
+NUMERIC_OVERFLOW, never an approximation.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from seamline.sql.templates import DUCKDB, Template, bound, field_of, row_of
 from seamline.sql.types import MAX_DECIMAL_PRECISION, Decimal, Type
 
 _HALF = 19
-"""As many digits as one division in Spark gives, and half of what a number can have."""
+"""Digits that one division in Spark yields, and half of the digits that a number can have."""
 _LONG = 18
-"""Digits that surely fit into a bigint."""
+"""Digits that always fit into a bigint."""
 
 
 def decimal_of(type_: Type) -> Decimal:
-    """The decimal that holds every value of an exact numeric type."""
+    """Returns the decimal that holds every value of an exact numeric type."""
     found = coercion.as_decimal(type_)
     assert found is not None
     return found
@@ -34,7 +35,7 @@ def decimal_of(type_: Type) -> Decimal:
 
 
 def sum_type(arguments: Sequence[Type]) -> Type:
-    """Of `a + b` and `a - b`."""
+    """Returns the type of `a + b` and `a - b`."""
     one, other = map(decimal_of, arguments)
     scale = max(one.scale, other.scale)
     whole = max(one.precision - one.scale, other.precision - other.scale)
@@ -42,7 +43,7 @@ def sum_type(arguments: Sequence[Type]) -> Type:
 
 
 def product_type(arguments: Sequence[Type]) -> Type:
-    """Of `a * b`.
+    """Returns the type of `a * b`.
 
     Raises:
         SeamlineError: NOT_SUPPORTED when it has too many digits after the point.
@@ -59,7 +60,7 @@ def product_type(arguments: Sequence[Type]) -> Type:
 
 
 def quotient_type(arguments: Sequence[Type]) -> Type:
-    """Of `a / b`."""
+    """Returns the type of `a / b`."""
     one, other = map(decimal_of, arguments)
     precision = one.precision + other.scale + max(other.scale - one.scale, 0)
     scale = max(one.scale, other.scale)
@@ -67,7 +68,7 @@ def quotient_type(arguments: Sequence[Type]) -> Type:
 
 
 def remainder_type(arguments: Sequence[Type]) -> Type:
-    """Of `a % b`."""
+    """Returns the type of `a % b`."""
     one, other = map(decimal_of, arguments)
     scale = max(one.scale, other.scale)
     whole = min(one.precision - one.scale, other.precision - other.scale)
@@ -75,25 +76,25 @@ def remainder_type(arguments: Sequence[Type]) -> Type:
 
 
 def truncated_type(arguments: Sequence[Type]) -> Type:
-    """Of `truncate(a)`."""
+    """Returns the type of `truncate(a)`."""
     type_ = decimal_of(arguments[0])
     return Decimal(max(1, type_.precision - type_.scale), 0)
 
 
 def total_type(arguments: Sequence[Type]) -> Type:
-    """Of `sum(a)`."""
+    """Returns the type of `sum(a)`."""
     return Decimal(MAX_DECIMAL_PRECISION, decimal_of(arguments[0]).scale)
 
 
 def whole_type(arguments: Sequence[Type]) -> Type:
-    """Of `round(a)`, `ceil(a)` and `floor(a)`."""
+    """Returns the type of `round(a)`, `ceil(a)` and `floor(a)`."""
     type_ = decimal_of(arguments[0])
     carry = 1 if type_.scale else 0
     return Decimal(min(MAX_DECIMAL_PRECISION, max(1, type_.precision - type_.scale + carry)), 0)
 
 
 def rounded_type(arguments: Sequence[Type]) -> Type:
-    """Of `round(a, n)`."""
+    """Returns the type of `round(a, n)`."""
     type_ = decimal_of(arguments[0])
     return Decimal(min(MAX_DECIMAL_PRECISION, type_.precision + 1), type_.scale)
 
@@ -102,7 +103,10 @@ def rounded_type(arguments: Sequence[Type]) -> Type:
 
 
 def arithmetic(operator: str, engine: str) -> Template:
-    """`+`, `-` or `*`; sums are computed in the result's type, so that both engines agree on it."""
+    """Returns the template of `+`, `-` or `*`.
+
+    Sums are computed in the result's type, so that both engines agree on them.
+    """
     name = types.to_duckdb if engine == DUCKDB else types.to_spark
 
     def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
@@ -119,19 +123,22 @@ def arithmetic(operator: str, engine: str) -> Template:
 
 
 def _wide(precision: int, scale: int) -> str:
-    """A type that DuckDB does not multiply as bigints, which it does with two that fit into one."""
+    """Returns a type too wide for DuckDB to multiply as bigints, as it does two narrow ones."""
     return f"DECIMAL({max(precision, _LONG + 1)},{scale})"
 
 
 CHECKED_TOTAL = "(sum({distinct}{0}){over} + CAST(0 AS {type}))"
-"""DuckDB's sum may have 39 digits; its addition may not."""
+"""Checks a total in DuckDB, whose sum may have 39 digits but whose addition may not."""
 
 
 # --- Quotients -----------------------------------------------------------------------------------
 
 
 def quotient(engine: str) -> Template:
-    """`a / b`, rounded half away from zero; a divisor of zero fails by name."""
+    """Returns the template of `a / b`, rounded half away from zero.
+
+    A zero divisor fails with DIVISION_BY_ZERO.
+    """
     fail = "error" if engine == DUCKDB else "raise_error"
 
     def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
@@ -159,7 +166,7 @@ class _Division:
     def __init__(self, engine: str, one: Decimal, other: Decimal, result: Decimal) -> None:
         self._engine = engine
         self._one, self._other, self._result = one, other, result
-        self._shift = result.scale + other.scale - one.scale  # digits still wanted after units
+        self._shift = result.scale + other.scale - one.scale  # digits to compute beyond the units
         self._first = min(self._shift, MAX_DECIMAL_PRECISION - one.precision)
         self._digits = one.precision + self._first
         self._is_small = max(self._digits, other.precision) <= _LONG and self._first == self._shift
@@ -169,7 +176,7 @@ class _Division:
             self._type = "HUGEINT" if engine == DUCKDB else "DECIMAL(38,0)"
 
     def of(self, one: str, other: str) -> str:
-        """The quotient of two values that are not null, the second not zero."""
+        """Returns the quotient of two non-null values, the second of which is not zero."""
         dividend, divisor = self._units(one, self._one), self._units(other, self._other)
         if self._first:
             dividend = f"({dividend} * {self._power(self._first)})"
@@ -187,11 +194,11 @@ class _Division:
 
     @property
     def _divides_at_once(self) -> bool:
-        """Whether one division has no more digits than the engine gives one."""
+        """Whether one division needs no more digits than the engine yields at once."""
         return self._engine == DUCKDB or self._is_small or self._digits <= _HALF
 
     def _units(self, text: str, type_: Decimal) -> str:
-        """A decimal as so many units of its last digit."""
+        """Converts a decimal to a whole number of units of its last digit."""
         if type_.scale == 0:
             return f"CAST({text} AS {self._type})"
         if type_.precision + type_.scale + 1 <= MAX_DECIMAL_PRECISION:
@@ -201,7 +208,7 @@ class _Division:
         return f"CAST(replace(CAST({text} AS {name}), '.', '') AS {self._type})"
 
     def _decimal(self, text: str) -> str:
-        """So many units as a decimal of the quotient's type."""
+        """Converts a whole number of units to a decimal of the quotient's type."""
         precision, scale = self._result.precision, self._result.scale
         whole = f"CAST({text} AS DECIMAL(38,0))"
         if scale:
@@ -219,7 +226,7 @@ class _Division:
         return f"CAST((({one} - {one} % {other}) / {other}) AS {self._type})"
 
     def _first_state(self, one: str, other: str) -> str:
-        """Quotient `q`, remainder `r` and divisor `b`; where need be, of one half at a time."""
+        """Returns quotient `q`, remainder `r` and divisor `b`, computed in two halves if needed."""
         if self._divides_at_once:
             return self._row(q=self._whole(one, other), r=f"({one} % {other})", b=other)
         half = self._power(_HALF)
@@ -230,10 +237,10 @@ class _Division:
         return self._next_state(state, _HALF, "v1", self._of("v1", "z"))
 
     def _next_state(self, state: str, digits: int, name: str, more: str = "0") -> str:
-        """The state after so many more digits of the dividend."""
+        """Returns the state after `digits` more digits of the dividend."""
         power = self._power(digits)
         quotient, rest, divisor = (self._of(name, field) for field in "qrb")
-        # both engines run out of digits alike: after 38
+        # both engines run out of digits at the same point: after 38
         fed = f"CAST(CAST(({rest} * {power} + {more}) AS DECIMAL(38,0)) AS {self._type})"
         return bound(
             self._engine,
@@ -250,20 +257,23 @@ class _Division:
         return field_of(self._engine, name, field)
 
     def _row(self, **fields: str) -> str:
-        """Whole numbers under names, of one type whatever they were computed from."""
+        """Returns a row of named whole numbers, all cast to one type."""
         typed = {name: f"CAST({value} AS {self._type})" for name, value in fields.items()}
         return row_of(self._engine, typed)
 
 
 def _rounded(whole: str, rest: str, divisor: str) -> str:
-    """A quotient half away from zero, from its whole part and its remainder."""
+    """Rounds a quotient half away from zero, given its whole part and its remainder."""
     away = f"(CASE WHEN ({rest} < 0) = ({divisor} < 0) THEN 1 ELSE -1 END)"
     half = f"abs({rest}) >= abs({divisor}) - abs({rest})"
     return f"({whole} + (CASE WHEN {half} THEN {away} ELSE 0 END))"
 
 
 def remainder(engine: str) -> Template:
-    """`a % b`, with the sign of a; a divisor of zero fails by name."""
+    """Returns the template of `a % b`, whose result has the sign of a.
+
+    A zero divisor fails with DIVISION_BY_ZERO.
+    """
     fail = "error" if engine == DUCKDB else "raise_error"
 
     def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
@@ -285,13 +295,13 @@ def remainder(engine: str) -> Template:
 
 
 def _units_of(text: str, type_: Decimal, scale: int) -> str:
-    """A decimal in DuckDB as so many units of 10^-scale."""
+    """Converts a DuckDB decimal to a whole number of units of 10^-scale."""
     digits = f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"
     return f"({digits} * CAST({10 ** (scale - type_.scale)} AS HUGEINT))"
 
 
 def _of_units(text: str, type_: Decimal) -> str:
-    """The inverse of `_units_of`."""
+    """Converts units back to a decimal: the inverse of `_units_of`."""
     whole = f"CAST({text} AS DECIMAL(38,0))"
     if type_.scale:
         unit = f"0.{'1'.rjust(type_.scale, '0')}"
@@ -303,7 +313,7 @@ def _of_units(text: str, type_: Decimal) -> str:
 
 
 def rounded(engine: str) -> Template:
-    """`round(a, n)`: as many digits as before, those past the n-th are zeros."""
+    """Returns the template of `round(a, n)`: the scale is kept, digits past the n-th are zeros."""
 
     def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
         text, places = args
@@ -312,14 +322,14 @@ def rounded(engine: str) -> Template:
         wide = f"CAST({text} AS {name})"
 
         def to(places: int) -> str:
-            """Further in front than one place before the type's first digit, all is zero."""
+            """Rounds to a place; to zero if it is more than one before the type's first digit."""
             if places >= type_.scale:
                 return wide
             if type_.precision - type_.scale + places < 0:
                 return f"CAST(0 AS {name})"
             if places == type_.scale - type_.precision and returns == type_:
                 return _rounded_to_none(wide, type_, name)
-            # a sum of 38 digits is checked, what `round` gives is not
+            # a sum of 38 digits is checked for overflow, the result of `round` is not
             return f"CAST((round({wide}, {places}) + CAST(0 AS {name})) AS {name})"
 
         written = _WHOLE_NUMBER.fullmatch(places)
@@ -336,7 +346,7 @@ def rounded(engine: str) -> Template:
 
 
 def _rounded_to_none(value: str, type_: Decimal, name: str) -> str:
-    """Zero, or what has a digit more than any type: that overflows, by name."""
+    """Returns zero, or a named overflow where the result has one digit more than any type."""
     before = type_.precision - type_.scale
     most = f"CAST('{'9' * before}.{'9' * type_.scale}' AS {name})"
     half = f"CAST('{decimal.Decimal(5).scaleb(before - 1):f}' AS {name})"
@@ -348,7 +358,7 @@ def _rounded_to_none(value: str, type_: Decimal, name: str) -> str:
 
 
 def truncated(engine: str) -> Template:
-    """`truncate(a)`: without the digits after the point."""
+    """Returns the template of `truncate(a)`, which drops the digits after the point."""
 
     def render(args: Sequence[str], _: Sequence[Type], returns: Type) -> str:
         function = "trunc({0})"

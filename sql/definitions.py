@@ -1,4 +1,4 @@
-"""The definition of a table: its columns and properties, as CREATE and ALTER TABLE write them."""
+"""Table definitions: columns and properties, as written in CREATE and ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from seamline.sql.words import one_statement, tokenize
 
 
 def create_table(sql: str, tokens: list[Token]) -> CreateTable | CreateTableAs:
-    """CREATE TABLE name (columns) WITH (properties), or CREATE TABLE name AS query.
+    """Parses CREATE TABLE name (columns) WITH (properties), or CREATE TABLE name AS query.
 
     Raises:
         SeamlineError: SYNTAX_ERROR, STATEMENT_NOT_ALLOWED, NOT_SUPPORTED, INVALID_ARGUMENT.
@@ -47,7 +47,7 @@ def create_table(sql: str, tokens: list[Token]) -> CreateTable | CreateTableAs:
 
 
 def _start_of_query(tokens: list[Token]) -> int | None:
-    """The word after AS, outside of brackets."""
+    """Returns the index of the token after AS outside of parentheses, or None."""
     depth = 0
     for place, token in enumerate(tokens[:-1]):
         depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
@@ -79,7 +79,7 @@ def _table(sql: str, tokens: list[Token]) -> CreateTable:
 
 
 def parse_columns(text: str) -> tuple[tuple[str, exp.DataType, bool], ...]:
-    """Column definitions as they stand between the brackets of CREATE TABLE.
+    """Parses column definitions as written between the parentheses of CREATE TABLE.
 
     Raises:
         SeamlineError: SYNTAX_ERROR, NOT_SUPPORTED.
@@ -89,7 +89,7 @@ def parse_columns(text: str) -> tuple[tuple[str, exp.DataType, bool], ...]:
 
 
 def table_name(table: exp.Expr) -> tuple[str, ...]:
-    """The parts of a table's name as written, at most three.
+    """Returns the parts of a table's name as written, at most three.
 
     Raises:
         SeamlineError: SYNTAX_ERROR when it is not a plain name.

@@ -1,6 +1,6 @@
-"""The grammars statements are read by: ours, and those of others, which are translated into it.
+"""The grammars that read statements: our own, and other dialects that are translated into it.
 
-Every one of them keeps the place of a `?` in the text, because a tree has an order of its own.
+Each grammar records the position of a `?` in the text, because a tree has an order of its own.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from seamline.errors import (
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 
 FROM_ZERO = "$from_zero"
-"""What is put around a subscript that a translated statement counts from 0."""
+"""Wraps a subscript that a translated statement counts from 0."""
 TEXT = "$text"
-"""What is put around text that a translated statement may compare with a date or a number."""
+"""Wraps text that a translated statement may compare with a date or a number."""
 DAYS = "$days"
-"""What is put around what a translated statement may add to a date, as so many days."""
+"""Wraps an operand that a translated statement may add to a date as a number of days."""
 CAST = "cast"
-"""What is noted of a conversion that is written as a call, not as a literal behind its type."""
+"""Metadata key of a conversion written as CAST rather than as a literal after its type."""
 _STRICT = frozenset({"trino", "presto", "athena"})
 _IN_DAYS = frozenset({"duckdb", "postgres", "redshift", "snowflake", "materialize", "risingwave"})
 _PLUS_DAYS = frozenset({"spark", "spark2", "databricks", "hive", "bigquery"})
-"""Where a date minus a date is so many days, and where only whole numbers are taken for days."""
+"""Dialects where date minus date is in days; this set takes only whole numbers for days."""
 
 
 class SqlJson(exp.Expression, exp.Func):
     """JSON_EXISTS, JSON_VALUE or JSON_QUERY: `this` is the text, `path` the path.
 
-    What ON EMPTY and ON ERROR say is in `empty` and `error`: words in small letters, or a default.
+    `empty` and `error` hold the ON EMPTY and ON ERROR clauses: lower-case words, or a default.
     """
 
     arg_types = {  # noqa: RUF012 - sqlglot's way of declaring a node
@@ -62,12 +62,12 @@ class SqlJson(exp.Expression, exp.Func):
 
     @property
     def name_of_function(self) -> str:
-        """Which of them it is."""
+        """The name of the JSON function."""
         return str(self.args["function"])
 
 
 class SqlJsonMade(exp.Expression, exp.Func):
-    """JSON_OBJECT or JSON_ARRAY: `expressions` are what it holds, each a `SqlJsonMember`."""
+    """JSON_OBJECT or JSON_ARRAY: `expressions` are its members, each a `SqlJsonMember`."""
 
     arg_types = {  # noqa: RUF012 - sqlglot's way of declaring a node
         "expressions": False,
@@ -80,18 +80,21 @@ class SqlJsonMade(exp.Expression, exp.Func):
 
     @property
     def name_of_function(self) -> str:
-        """Which of them it is."""
+        """The name of the JSON function."""
         return str(self.args["function"])
 
 
 class SqlJsonMember(exp.Expression):
-    """A value in JSON that is made, its key in an object, and whether it is text that is JSON."""
+    """A member of constructed JSON: its value, its key in an object, and if it is JSON text."""
 
     arg_types = {"this": True, "key": False, "format": False}  # noqa: RUF012
 
 
 _OF_SEVERAL_MEANINGS = frozenset({"FIXED", "INT8", "NUMBER"})
-"""Types of others that sqlglot takes for one of Trino's: 8 bits or bytes, with a scale or not."""
+"""Type names of other dialects that sqlglot maps to Trino's types, although they are ambiguous.
+
+They stand for 8 bits or 8 bytes, or for a number with or without a scale.
+"""
 
 _DEPTH = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 _AFTER_ROWS = frozenset(
@@ -100,11 +103,13 @@ _AFTER_ROWS = frozenset(
         *(TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH),
     }
 )
-"""What goes on behind rows where they are a query, not a source."""
+"""Tokens that follow VALUES when its rows are a query, not a source."""
 
 STEPS_MAX = 200_000
-"""Steps from word to word that a parser may take, besides those for each word: a bit more than one
-where it reads no word twice."""
+"""Token steps that a parser may take in addition to its allowance per token.
+
+A parser that reads no token twice takes slightly more than one step per token.
+"""
 _STEPS_OF_WORD = 10
 
 _SQL_JSON_MADE = ("JSON_OBJECT", "JSON_ARRAY")
@@ -120,7 +125,7 @@ _INSTEAD = ("NULL", "ERROR", "EMPTY ARRAY", "EMPTY OBJECT", "TRUE", "FALSE", "UN
 
 
 def _parse_sql_json(parser: Any, name: str) -> SqlJson:
-    """What stands in the brackets of one of them."""
+    """Parses the arguments of JSON_EXISTS, JSON_VALUE or JSON_QUERY."""
     match = parser._match_text_seq  # noqa: SLF001 - how sqlglot's parsers are extended
     node = SqlJson(this=parser._parse_bitwise(), function=name)  # noqa: SLF001
     match("FORMAT", "JSON")
@@ -146,7 +151,7 @@ def _parse_sql_json(parser: Any, name: str) -> SqlJson:
 
 
 def _parse_sql_json_made(parser: Any, name: str) -> SqlJsonMade:
-    """What stands in the brackets of one of them."""
+    """Parses the arguments of JSON_OBJECT or JSON_ARRAY."""
     match = parser._match_text_seq  # noqa: SLF001 - how sqlglot's parsers are extended
     node = SqlJsonMade(function=name)
     while not parser._match_set((TokenType.R_PAREN,), advance=False):  # noqa: SLF001
@@ -176,7 +181,7 @@ def _parse_member(parser: Any, *, has_key: bool) -> SqlJsonMember:
 
 
 def _parse_made_options(parser: Any, node: SqlJsonMade) -> bool:
-    """What follows the members; whether there was anything."""
+    """Parses the clauses that follow the members; returns whether there were any."""
     match, start = parser._match_text_seq, parser._index  # noqa: SLF001
     for nulls in ("NULL", "ABSENT"):
         if match(nulls, "ON", "NULL"):
@@ -199,7 +204,7 @@ def _parse_instead(parser: Any) -> str | exp.Expr | None:
 
 
 class _PlacedPlaceholders:
-    """A parser of sqlglot's whose `?` know where they stand; a tree keeps an order of its own."""
+    """A sqlglot parser that records where each `?` stands, as a tree has an order of its own."""
 
     def _parse_placeholder(self) -> exp.Expr | None:
         first: Token | None = self._curr  # type: ignore[attr-defined]
@@ -217,7 +222,7 @@ class SeamlineDialect(Trino):
     PREFER_COLUMNS_TO_ALIASES_IN_HAVING_AND_QUALIFY = True
 
     class Tokenizer(Trino.Tokenizer):
-        """Trino's tokenizer, without statements that swallow their text unread."""
+        """Trino's tokenizer, without the statements that swallow their text unparsed."""
 
         COMMANDS = set()  # noqa: RUF012 - sqlglot's way of configuring a tokenizer
         KEYWORDS = {  # noqa: RUF012
@@ -229,8 +234,8 @@ class SeamlineDialect(Trino):
     class Parser(_PlacedPlaceholders, Trino.Parser):  # type: ignore[valid-type, misc]
         """Trino's parser without its table of functions.
 
-        It tries one reading of some words after the other, and in the brackets of each again: of a
-        row in a row in a row that would be very many, so its steps are counted.
+        The parser tries alternative readings of some tokens one after the other, and again inside
+        the parentheses of each. Nested rows would multiply these attempts, so steps are counted.
 
         Raises:
             SeamlineError: STATEMENT_TOO_LARGE.
@@ -254,12 +259,12 @@ class SeamlineDialect(Trino):
         _steps = 0
 
         def reset(self) -> None:
-            """Begins anew."""
+            """Resets the parser and its step count."""
             super().reset()
             self._steps = 0
 
         def _parse_derived_table_values(self, allow_value_synonym: bool = False) -> Any:
-            """Rows in brackets, unless a query goes on behind them."""
+            """Parses VALUES in parentheses as a source, unless it continues as a query."""
             if self._match_pair(TokenType.L_PAREN, TokenType.VALUES, advance=False):
                 depth = 0
                 for place in range(self._index + 1, len(self._tokens)):
@@ -272,7 +277,7 @@ class SeamlineDialect(Trino):
             return super()._parse_derived_table_values(allow_value_synonym)
 
         def _parse_cast(self, strict: bool, safe: bool | None = None) -> exp.Expr:
-            """CAST, which sqlglot takes for the same as a literal behind its type."""
+            """Parses and marks CAST, which sqlglot does not tell from a literal after its type."""
             found: exp.Expr = super()._parse_cast(strict, safe)
             found.meta[CAST] = True
             return found
@@ -292,12 +297,12 @@ class SeamlineDialect(Trino):
 
 
 def translate(sql: str, dialect: str) -> tuple[str, int]:
-    """A query of another dialect in ours, as far as sqlglot can translate it.
+    """Translates a query from another dialect into ours, as far as sqlglot can.
 
-    Each `?` has become a name that `numbered_by_name` reads.
+    Each `?` becomes a name that `numbered_by_name` reads.
 
     Returns:
-        The text, and how many `?` there were.
+        The text, and the number of `?` in the original.
 
     Raises:
         SeamlineError: SYNTAX_ERROR, MULTIPLE_STATEMENTS, STATEMENT_NOT_ALLOWED, INVALID_ARGUMENT,
@@ -317,7 +322,7 @@ def translate(sql: str, dialect: str) -> tuple[str, int]:
 
 
 def reader_of(dialect: str) -> sqlglot.Dialect:
-    """The dialect of that name.
+    """Returns the dialect of that name.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -350,7 +355,7 @@ def _parse_foreign(sql: str, reader: sqlglot.Dialect) -> exp.Query:
 
 
 def _mark_subscripts(tree: exp.Expr, offset: int) -> None:
-    """Marks what counts from 0: sqlglot moves literals alone, and the keys of maps with them."""
+    """Marks subscripts that count from 0: sqlglot shifts only literals, even the keys of maps."""
     for bracket in tree.find_all(exp.Bracket):
         counts_from = bracket.args.get("offset", offset)
         is_element = not bracket.args.get("json_access") and bracket.find(exp.Slice) is None
@@ -363,14 +368,14 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, 
 
 
 def _mark_texts(tree: exp.Expr) -> None:
-    """Marks text in comparisons, which other dialects take for a date if the other side is one."""
+    """Marks text in comparisons, which other dialects read as a date if the other side is one."""
     for literal in list(tree.find_all(exp.Literal)):
         if literal.is_string and isinstance(literal.parent, _COMPARISONS):
             literal.replace(exp.Anonymous(this=TEXT, expressions=[literal.copy()]))
 
 
 def _mark_days(tree: exp.Expr, *, numbers_only: bool) -> None:
-    """Marks what is added or subtracted, which may be days."""
+    """Marks operands of additions and subtractions that may be numbers of days."""
     for node in list(tree.find_all(exp.Add, exp.Sub)):
         is_number = isinstance(node.expression, exp.Literal)
         if is_number or not (numbers_only or isinstance(node.expression, exp.Interval)):
@@ -379,7 +384,7 @@ def _mark_days(tree: exp.Expr, *, numbers_only: bool) -> None:
 
 @functools.cache
 def _placing(parser: type[Any]) -> type[Any]:
-    """The parser of a dialect, with `?` that know where they stand."""
+    """Returns the parser of a dialect, extended to record where each `?` stands."""
 
     class Placing(_PlacedPlaceholders, parser):  # type: ignore[misc]
         pass
@@ -391,7 +396,7 @@ def _placing(parser: type[Any]) -> type[Any]:
 
 
 def number_placeholders(tree: exp.Expr) -> int:
-    """Gives each `?` its number in the text; returns how many there are."""
+    """Numbers each `?` by its order in the text; returns how many there are."""
     found = [node for node in tree.find_all(exp.Placeholder) if not node.this]
     numbers = {start: i for i, start in enumerate(sorted({node.meta["start"] for node in found}))}
     for node in found:
@@ -400,7 +405,7 @@ def number_placeholders(tree: exp.Expr) -> int:
 
 
 def _named_by_number(tree: exp.Expr) -> None:
-    """Gives each `?` a name, so that it keeps its number in text of another order."""
+    """Names each `?` by its number, so that it keeps the number in text of another order."""
     for node in tree.find_all(exp.Placeholder):
         if node.this:
             raise mixed_placeholders()
@@ -408,7 +413,7 @@ def _named_by_number(tree: exp.Expr) -> None:
 
 
 def numbered_by_name(tree: exp.Expr) -> None:
-    """The inverse of `_named_by_number`."""
+    """Restores numbers from names: the inverse of `_named_by_number`."""
     for node in tree.find_all(exp.Placeholder):
         node.meta["number"] = int(node.name[1:])
         node.set("this", None)
@@ -418,12 +423,12 @@ def numbered_by_name(tree: exp.Expr) -> None:
 
 
 def mixed_placeholders() -> SeamlineError:
-    """The error for placeholders with and without names in one statement."""
+    """Returns the error for named and unnamed placeholders in one statement."""
     return SeamlineError(INVALID_PARAMETERS, "the statement mixes ? and :name placeholders")
 
 
 def syntax_error(error: ParseError) -> SeamlineError:
-    """What a parser of sqlglot's stumbled over, and where."""
+    """Returns the error that says what a sqlglot parser rejected, and where."""
     details = error.errors[0] if error.errors else {}
     line, column = details.get("line"), details.get("col")
     near = (details.get("highlight") or "").strip()
@@ -439,5 +444,5 @@ def syntax_error(error: ParseError) -> SeamlineError:
 
 
 def first_line(text: str) -> str:
-    """The first line of a message, without colours."""
+    """Returns the first line of a message, without colour codes."""
     return re.sub(r"\x1b\[[0-9;]*m", "", text).strip().split("\n", maxsplit=1)[0]

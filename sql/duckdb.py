@@ -1,11 +1,11 @@
-"""What DuckDB is told differently: a bound tree in a form in which DuckDB can answer it.
+"""Rewrites a bound tree into a form that DuckDB can evaluate.
 
-In a lambda DuckDB finds no column of a query further out, and many of our templates put an argument
-into one. Such a subquery is given those columns as a source of its own.
+Inside a lambda, DuckDB cannot resolve columns of outer queries, and many of our templates put an
+argument into a lambda. Such a subquery gets those columns as a source of its own.
 
-DuckDB joins what a subquery gives for each row around it, and where aggregates in it find no rows,
-it has nulls for what stands beside them. LEFT JOIN LATERAL has an outer join inside instead, and a
-value that is taken from a query in FROM depends on a column of that.
+DuckDB evaluates a correlated subquery as a join with the rows around it. Where aggregates in the
+subquery find no rows, the values beside them become null. So the outer join of LEFT JOIN LATERAL
+moves inside it, and a value that is taken from a query in FROM depends on a column of that query.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from seamline.sql.calls import Call
 
 
 def bring_columns_near(tree: exp.Expr, has_lambda: Callable[[Call], bool]) -> None:
-    """Makes columns of queries further out the query's own, where a lambda reads them.
+    """Copies columns of outer queries into the query itself where a lambda reads them.
 
     Args:
-        tree: A bound tree, which is changed.
-        has_lambda: Whether a call is written with a lambda.
+        tree: A bound tree, changed in place.
+        has_lambda: Whether the SQL of a call contains a lambda.
     """
     further: dict[int, list[exp.Column]] = {}
     selects: dict[int, tuple[exp.Select, set[str]]] = {}
@@ -39,10 +39,10 @@ def bring_columns_near(tree: exp.Expr, has_lambda: Callable[[Call], bool]) -> No
 
 
 def keep_rows_of_aggregates(tree: exp.Expr) -> None:
-    """Has subqueries keep the row that their aggregates make of no rows.
+    """Makes subqueries keep the row that their aggregates return for no rows.
 
     Args:
-        tree: A bound tree, which is changed.
+        tree: A bound tree, changed in place.
     """
     for join in list(tree.find_all(exp.Join)):
         if (join.side or "").upper() == "LEFT" and isinstance(join.this, exp.Lateral):
@@ -60,7 +60,7 @@ _SOURCES = (exp.Table, exp.Subquery, exp.Values, exp.Unnest, exp.Lateral)
 
 
 def _kept(query: exp.Expr) -> exp.Select:
-    """A query whose rows are joined to one that is always there."""
+    """Wraps a query so that its rows are left-joined to a row that always exists."""
     one = exp.Subquery(this=exp.select(exp.Literal.number(1)), alias=_alias("_one"))
     found = exp.Subquery(this=query, alias=_alias("_kept"))
     all_of = exp.Column(this=exp.Star(), table=exp.to_identifier("_kept"))
@@ -70,7 +70,7 @@ def _kept(query: exp.Expr) -> exp.Select:
 
 
 def _use_a_column(query: exp.Select) -> None:
-    """Makes a value depend on a query in FROM that reads around both, if it uses nothing of it."""
+    """Makes a value depend on a correlated query in FROM if it uses no column of FROM."""
     sources = _sources_of(query)
     own = _names_of(sources)
     value = query.expressions[0]
@@ -101,7 +101,7 @@ def _bring_near(select: exp.Select, columns: list[exp.Column], alias: str) -> No
 
 
 def _sources_of(select: exp.Select) -> list[exp.Expr]:
-    """What the query itself reads."""
+    """Returns the sources in the FROM clause of the query itself."""
     parts = [select.args.get("from_"), *(select.args.get("joins") or ())]
     return [part.this for part in parts if part is not None]
 
@@ -120,7 +120,7 @@ def _calls_around(column: exp.Expr, select: exp.Select) -> list[Call]:
 
 
 def _add_in_front(select: exp.Select, source: exp.Subquery) -> None:
-    """The source in front of all others, or behind them where an outer join would lose it."""
+    """Adds the source before all others, or after them where an outer join would lose it."""
     before, joins = select.args.get("from_"), select.args.get("joins") or []
     if before is None:
         select.set("from_", exp.From(this=source))

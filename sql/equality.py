@@ -1,6 +1,6 @@
-"""Whether two values are equal, as SQL means it: maybe, where a null inside of them decides.
+"""SQL equality of two values: unknown where a nested null decides.
 
-The engines' own `=` takes two nulls in arrays and rows for equal, and NaN for itself.
+The engines' own `=` treats two nulls in arrays and rows as equal, and NaN as equal to itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from seamline.sql.types import Array, Row, Type
 
 
 def template(engine: str) -> Template:
-    """A template of two arguments of one type: true, false or null."""
+    """Returns a template that compares two arguments of one type: true, false or null."""
 
     def render(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
         one, other = args
@@ -23,14 +23,14 @@ def template(engine: str) -> Template:
 
 
 def equal(engine: str, type_: Type, one: str, other: str, depth: int = 0) -> str:
-    """Their equality in an engine's SQL.
+    """Returns the SQL that tests two values for equality on an engine.
 
     Args:
         engine: `duckdb` or `spark`.
-        type_: Type of both.
-        one: The first, written so that it can be repeated.
-        other: The second, likewise.
-        depth: How many lambdas are around it.
+        type_: Type of both values.
+        one: The SQL of the first value, safe to repeat.
+        other: The SQL of the second value, likewise.
+        depth: The number of enclosing lambdas.
     """
     match type_:
         case Array(element):
@@ -55,7 +55,7 @@ def equal(engine: str, type_: Type, one: str, other: str, depth: int = 0) -> str
 
 
 def _duckdb_arrays(element: Type, one: str, other: str, depth: int) -> str:
-    """By the least of their elements' answers: 0 for false, 1 for null, 2 for true."""
+    """Compares arrays by the least of their elements' results: 0 false, 1 null, 2 true."""
     i = f"i{depth}"
     test = equal(DUCKDB, element, f"{one}[{i}]", f"{other}[{i}]", depth + 1)
     answers = (

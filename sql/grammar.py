@@ -1,4 +1,4 @@
-"""The statements that have a grammar of keywords: SHOW, DESCRIBE, SET SESSION, USE and the like.
+"""Statements with a keyword grammar: SHOW, DESCRIBE, SET SESSION, USE and the like.
 
 They are the same whatever dialect a request's queries are written in.
 """
@@ -42,7 +42,7 @@ from seamline.sql.words import Words
 
 
 def read(words: Words) -> Statement | None:
-    """The statement, if it is one of these.
+    """Parses the statement if it is one of these; returns None otherwise.
 
     Raises:
         SeamlineError: SYNTAX_ERROR, STATEMENT_NOT_ALLOWED.
@@ -137,7 +137,7 @@ _SHOWN = {
     "columns": True,
     "stats": False,
 }
-"""What can be shown, and whether FROM may say of what."""
+"""The objects that SHOW accepts, and whether FROM may narrow them down."""
 
 
 # --- The session ---------------------------------------------------------------------------------
@@ -443,4 +443,4 @@ _READERS: Mapping[str, Callable[[Words], Statement]] = {
     "ALTER TABLE": _alter_table,
     "DROP TABLE": _drop_table,
 }
-"""The first words of a statement, and what reads the rest; longer ones first."""
+"""The leading keywords of a statement and the reader of its rest; longer ones come first."""

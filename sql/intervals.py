@@ -1,4 +1,4 @@
-"""Intervals as text, as Trino writes them: `2 03:04:05.000`, `1-3`."""
+"""Intervals as text in Trino's format: `2 03:04:05.000`, `1-3`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from seamline.sql.types import Interval
 
 
 def text_of(value: int, unit: str) -> str:
-    """So many milliseconds or months."""
+    """Returns the text of an interval given in milliseconds or months."""
     sign, value = ("-" if value < 0 else ""), abs(value)
     if unit == types.INTERVAL_YEAR.unit:
         return f"{sign}{value // 12}-{value % 12}"
@@ -19,7 +19,7 @@ def text_of(value: int, unit: str) -> str:
 
 
 def templates(type_: Interval) -> tuple[str, str]:
-    """The text in DuckDB's and Spark's SQL."""
+    """Returns templates that compute the text in DuckDB's and Spark's SQL."""
     if type_ == types.INTERVAL_YEAR:
         parts = [_part(12, None, 1), "'-'", _part(1, 12, 1)]
     else:

@@ -1,4 +1,4 @@
-"""The nearest name there is to one that there is not, for the hint of an error."""
+"""Suggestions of existing names similar to an unknown one, for the hints of errors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _SHOWN_MAX = 3
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A question with the names most like it, nearest first; None when none is like it."""
+    """Returns a question with the most similar names, nearest first, or None if none is similar."""
     found = nearest(name, known)
     return f"Did you mean {' or '.join(found)}?" if found else None
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """The names most like it, nearest first, without regard to case."""
+    """Returns the most similar names, nearest first, ignoring case."""
     spelt = {other.lower(): other for other in sorted(known)}
     folded = name.lower()
     close = difflib.get_close_matches(folded, spelt, _SHOWN_MAX, _ALIKE_MIN)

@@ -1,7 +1,7 @@
-"""Parameters of a statement: Python values as literal nodes in place of placeholders.
+"""Statement parameters: placeholders are replaced by literal nodes made from Python values.
 
-Values never become text that is parsed again. `?` takes values in the order of the text, `:name` by
-name; a statement uses one of the two.
+Values never become text that is parsed again. `?` takes values in text order, `:name` by name; a
+statement uses one of the two.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seamline.sql.parse import Query, check_text
 
 
 def bind(query: Query, values: Sequence[Any] | Mapping[str, Any]) -> exp.Expr:
-    """The tree of a query with each placeholder replaced by a literal.
+    """Returns the tree of a query with each placeholder replaced by a literal.
 
     Raises:
         SeamlineError: INVALID_PARAMETERS when values and placeholders do not match one to one.
@@ -63,7 +63,7 @@ def _check_names(wanted: set[str], values: Mapping[str, Any], *, any_placeholder
 
 
 def literal(value: Any) -> exp.Expr:
-    """A Python value, or a constant expression, as a node.
+    """Converts a Python value or a constant expression to a node.
 
     Raises:
         SeamlineError: INVALID_PARAMETERS for a type without a literal.
@@ -139,11 +139,11 @@ def _cast(text: str, type_: str) -> exp.Expr:
 
 
 def from_json(body: Any) -> Any:
-    """A parameter as JSON carries it, as a Python value.
+    """Converts a parameter from its JSON form to a Python value.
 
-    JSON's own types are themselves; anything else is `{"type": "decimal", "value": "1.50"}`
-    with a type of date, time, timestamp, timestamp with time zone, decimal, varbinary (base64) or
-    uuid.
+    JSON's own types stand for themselves. Anything else is `{"type": "decimal", "value": "1.50"}`
+    with a type of date, time, timestamp, timestamp with time zone, decimal, double, varbinary
+    (base64) or uuid.
 
     Raises:
         SeamlineError: INVALID_PARAMETERS.

@@ -1,9 +1,9 @@
-"""Text to one statement of an allowed kind.
+"""Parses text into one statement of an allowed kind.
 
-Anything that is not one of the kinds below is refused by name; nothing is ever passed on as text.
-Length, brackets and tokens are bounded before a parser sees the statement. Functions stay calls by
-the name they were written with, so their meaning is decided in one place (`seamline.sql.functions`)
-and not by a parser's idea of them.
+Any other kind of statement is refused by name; nothing is ever passed on as text. Length, nesting
+and token count are bounded before a parser sees the statement. Functions stay calls under the name
+they were written with, so their meaning is decided in one place (`seamline.sql.functions`) and not
+by a parser.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ LENGTH_MAX = 200_000
 
 
 def parse(sql: str, *, dialect: str | None = None) -> Statement:
-    """The one statement in `sql`.
+    """Parses the single statement in `sql`.
 
     Args:
         sql: The text.
@@ -94,7 +94,7 @@ def parse(sql: str, *, dialect: str | None = None) -> Statement:
 
 
 def check_text(text: str, code: ErrorCode) -> None:
-    """No engine takes the character 0, or half of a surrogate pair, which UTF-8 cannot write.
+    """Refuses NUL and lone surrogates, which UTF-8 cannot encode: no engine accepts either.
 
     Raises:
         SeamlineError: `code`.
@@ -119,18 +119,18 @@ _OWN = re.compile(
     r"\s*(SHOW|DESCRIBE|DESC|SET|RESET|USE|PREPARE|EXECUTE|DEALLOCATE|START|COMMIT|ROLLBACK|CALL)\b",
     re.IGNORECASE,
 )
-"""How statements begin that are the same in every dialect."""
+"""Matches the beginning of statements that are the same in every dialect."""
 
 
 def _own(sql: str) -> Statement | None:
-    """A statement of our own grammar, which no dialect needs to be translated from."""
+    """Parses a statement that needs no translation from any dialect; None for any other."""
     return _statement(sql, one_statement(tokenize(sql))) if _OWN.match(sql) else None
 
 
 def _translated(sql: str, dialect: str) -> Query:
-    """A query of another dialect in ours.
+    """Translates a query of another dialect and parses it.
 
-    Nodes have no location: the text they were read from is not the one that was sent.
+    Nodes have no location, because they were parsed from text other than the one that was sent.
     """
     text, count = translate(sql, dialect)
     try:
@@ -185,7 +185,7 @@ def _statement(sql: str, tokens: list[Token]) -> Statement:
 
 
 def parse_expression(text: str) -> exp.Expr:
-    """One expression that reads no table of its own, without places.
+    """Parses one expression without subqueries; its nodes have no locations.
 
     Raises:
         SeamlineError: SYNTAX_ERROR, NOT_SUPPORTED.
@@ -211,7 +211,7 @@ _OF_PLAIN_SELECT = frozenset({"expressions", "kind"})
 
 
 def parse_name(text: str) -> tuple[str, ...]:
-    """The parts of a table's name as a statement writes it.
+    """Parses a table's name, as written in a statement, into its parts.
 
     Raises:
         SeamlineError: SYNTAX_ERROR.

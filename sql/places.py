@@ -1,4 +1,4 @@
-"""Where in a statement something stands, for errors."""
+"""Locations in the text of a statement, for errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seamline.errors import ErrorKind, Location, SeamlineError
 
 
 def location_of(node: exp.Expr) -> Location | None:
-    """Where a node begins: the leftmost of its names, literals and calls that know their place."""
+    """Returns where a node begins: at its leftmost name, literal or call with a known location."""
     places = [found.meta for found in node.walk() if "line" in found.meta]
     if not places:
         return None
@@ -20,21 +20,21 @@ def location_of(node: exp.Expr) -> Location | None:
 
 
 def location_at(text: str, index: int) -> Location:
-    """Where a character of a text stands."""
+    """Returns the location of a character in a text."""
     before = text[:index]
     return Location(before.count("\n") + 1, index - (before.rfind("\n") + 1) + 1)
 
 
 @contextlib.contextmanager
 def placed(node: exp.Expr | None) -> Iterator[None]:
-    """What is raised inside without a place of its own has this node's, as it is before."""
+    """Adds this node's location, taken on entry, to user errors raised inside without one."""
     with placed_at(location_of(node) if node is not None else None):
         yield
 
 
 @contextlib.contextmanager
 def placed_at(place: Location | None) -> Iterator[None]:
-    """What is wrong with a statement, and raised inside without a place, has this one."""
+    """Adds a location to user errors raised inside without one."""
     try:
         yield
     except SeamlineError as error:

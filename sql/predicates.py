@@ -1,9 +1,9 @@
-"""Predicates on the columns of one table: what a scan may use to leave rows out.
+"""Predicates on the columns of one table, which a scan may use to skip rows.
 
-A small language of its own, because tiers prune with it in different ways: Iceberg by partition
-and file statistics, the log by partition, offset, time and key. A predicate keeps a row when it is
-true; false and unknown both drop it. It is always an addition to the statement's own filter, so a
-tier may use as much of it as it can guarantee and ignore the rest.
+Predicates are a small language of their own because tiers prune with them in different ways:
+Iceberg by partition and file statistics, the log by partition, offset, time and key. A predicate
+keeps a row when it is true; false and unknown both drop it. It always comes in addition to the
+statement's own filter, so a tier may use as much of it as it can guarantee and ignore the rest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class In:
-    """`column IN (values)`; values hold no null."""
+    """`column IN (values)`; the values contain no null."""
 
     column: str
     values: tuple[Value, ...]
@@ -81,7 +81,7 @@ FALSE = Or(())
 
 
 def conjunction(*parts: Predicate | None) -> Predicate:
-    """All of them, nested conjunctions flattened; parts that are None say nothing."""
+    """Returns the conjunction of the parts, flattened and without parts that are None."""
     flat: list[Predicate] = []
     for part in parts:
         if part is not None:
@@ -91,7 +91,7 @@ def conjunction(*parts: Predicate | None) -> Predicate:
 
 
 def conjuncts(predicate: Predicate | None) -> Iterator[Predicate]:
-    """The parts that must all hold."""
+    """Yields the parts that must all hold."""
     if isinstance(predicate, And):
         yield from predicate.parts
     elif predicate is not None:
@@ -99,7 +99,7 @@ def conjuncts(predicate: Predicate | None) -> Iterator[Predicate]:
 
 
 def columns(predicate: Predicate | None) -> frozenset[str]:
-    """The columns it mentions."""
+    """Returns the columns that a predicate mentions."""
     match predicate:
         case None:
             return frozenset()
@@ -113,7 +113,7 @@ _NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 def negation(predicate: Predicate) -> Predicate | None:
-    """A predicate that is true where this one is false, None when there is none in the language."""
+    """Returns a predicate that is true where this one is false, or None if none is expressible."""
     match predicate:
         case Comparison(column, operator, value):
             return Comparison(column, _NEGATED[operator], value)
@@ -132,7 +132,7 @@ def negation(predicate: Predicate) -> Predicate | None:
 
 
 def describe(predicate: Predicate | None) -> str:
-    """The predicate as people write it, for EXPLAIN."""
+    """Returns the predicate as human-readable text, for EXPLAIN."""
     match predicate:
         case None | And(()):
             return "true"

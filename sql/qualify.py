@@ -1,9 +1,9 @@
-"""Names, types and functions of a query resolved against the tables it reads.
+"""Resolves the names, types and functions of a query against the tables it reads.
 
-`references` says which tables a parsed query names; whoever knows them supplies their columns as
-`Relation`s; `qualify` then gives a `BoundQuery`, in which every column belongs to a relation, every
-conversion is explicit and every function is one of the verified ones. Identifiers ignore case, as
-in Trino; the columns of the result keep the case they were declared or written with.
+`references` returns the tables that a parsed query names, and the caller supplies their columns as
+`Relation`s. `qualify` then returns a `BoundQuery`, in which every column belongs to a relation,
+every conversion is explicit and every function is a verified one. Identifiers ignore case, as in
+Trino; the columns of the result keep the case they were declared or written with.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class TableReference:
     """One place where a query names a table.
 
     Attributes:
-        name: The parts as written.
-        version: Time travel, if asked for.
-        changes: The part of the table, if only changes are asked for.
-        location: Where in the statement.
+        name: The parts of the name as written.
+        version: The version for time travel, if requested.
+        changes: The requested changes, if the query reads only changes.
+        location: The location in the statement.
     """
 
     name: tuple[str, ...]
@@ -68,9 +68,9 @@ class Relation:
 
     Attributes:
         columns: Every column, hidden ones included, as declared.
-        hidden: Names that `SELECT *` leaves out.
-        name: Its whole name, of which a statement may leave out the first parts.
-        restriction: What may be seen of it.
+        hidden: Names of columns that `SELECT *` leaves out.
+        name: The full name; a statement may leave out its leading parts.
+        restriction: The restriction on what may be seen of the relation.
     """
 
     columns: tuple[Field, ...]
@@ -81,12 +81,12 @@ class Relation:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BoundScan:
-    """One reference of a bound query.
+    """One table reference of a bound query.
 
     Attributes:
-        scan_id: Name of the relation in the bound tree, `scan_0`, `scan_1`, …; no name in the
-            statement begins with it.
-        reference: What the statement said.
+        scan_id: Name of the relation in the bound tree, `scan_0`, `scan_1`, …; no column of a
+            relation begins with its prefix.
+        reference: The reference in the statement.
         columns: The columns the query uses, as declared, in declared order.
     """
 
@@ -97,11 +97,11 @@ class BoundScan:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BoundQuery:
-    """A query whose every name, type and function is settled.
+    """A query whose names, types and functions are all resolved.
 
     Attributes:
         tree: The tree; tables are scans by id, columns are lower-case; never changed in place.
-        scans: The references, in the order of the text.
+        scans: The scans, in text order.
         output: Name and type of each column of the result.
     """
 
@@ -111,7 +111,7 @@ class BoundQuery:
 
 
 def references(tree: exp.Expr) -> list[TableReference]:
-    """The tables a query names, in the order of the text; common table expressions are not.
+    """Returns the tables a query names, in text order, without common table expressions.
 
     Raises:
         SeamlineError: NOT_SUPPORTED, SYNTAX_ERROR; as `changes_of` for a function.
@@ -131,12 +131,11 @@ def qualify(
     """Binds a query.
 
     Args:
-        tree: As parsed, parameters already filled in.
-        relations: What `references(tree)` stand for, in the same order.
-        now: The moment the statement was submitted, for CURRENT_TIMESTAMP and its kin; aware.
-        user: Who asks, for CURRENT_USER.
-        session: The catalog and the schema that names leave unsaid, for CURRENT_CATALOG and
-            CURRENT_SCHEMA.
+        tree: The parsed query, with parameters already filled in.
+        relations: The relations of `references(tree)`, in the same order.
+        now: The moment the statement was submitted, for CURRENT_TIMESTAMP and the like; aware.
+        user: The user who submitted it, for CURRENT_USER.
+        session: The default catalog and schema, for CURRENT_CATALOG and CURRENT_SCHEMA.
 
     Raises:
         SeamlineError: COLUMN_NOT_FOUND, COLUMN_AMBIGUOUS, TYPE_MISMATCH, FUNCTION_NOT_FOUND,
@@ -174,7 +173,7 @@ def qualify(
 
 
 def is_unnamed(name: str, place: int) -> bool:
-    """Whether a column of a result is called by its place alone, since it has no name."""
+    """Whether a result column is unnamed and so called by its position."""
     return name == _unnamed(place)
 
 
@@ -185,7 +184,7 @@ def _unnamed(place: int) -> str:
 def _source(
     scan_id: str, reference: TableReference, relation: Relation, fields: Mapping[str, Field]
 ) -> Source:
-    """What a statement may call the columns of a table: by any last parts of its whole name."""
+    """Returns the source of a table, whose columns any trailing parts of its name may qualify."""
     written, whole = (
         tuple(part.lower() for part in name) for name in (reference.name, relation.name)
     )
@@ -204,7 +203,7 @@ def _source(
 
 
 def _fields(relation: Relation) -> dict[str, Field]:
-    """The columns by the names they are called by; none of those that differ only in case."""
+    """Returns the columns by lower-case name, without those whose names differ only in case."""
     names = collections.Counter(field.name.lower() for field in relation.columns)
     fields = {field.name.lower(): field for field in relation.columns}
     return {name: field for name, field in fields.items() if names[name] == 1}
@@ -216,11 +215,11 @@ def _twins(relation: Relation, field: Field) -> tuple[str, ...]:
 
 
 def tables_of(tree: exp.Expr) -> list[exp.Table]:
-    """The table nodes that are not common table expressions, in the order of the text.
+    """Returns the table nodes that are not common table expressions, in text order.
 
     Raises:
-        SeamlineError: SYNTAX_ERROR for a name of too many parts in its place; as `changes_of` for
-            a function.
+        SeamlineError: SYNTAX_ERROR, with its location, for a name of too many parts; as
+            `changes_of` for a function.
     """
     tables = list(tree.find_all(exp.Table, bfs=False))
     for table in tables:
@@ -234,9 +233,9 @@ def _place(table: exp.Table) -> tuple[int, int]:
 
 
 def _is_cte(table: exp.Table) -> bool:
-    """Whether a WITH that reaches the table defines its name.
+    """Whether a WITH whose scope includes the table defines its name.
 
-    A common table expression sees only earlier ones, and with RECURSIVE itself.
+    A common table expression sees only earlier ones, and with RECURSIVE also itself.
     """
     if table.args.get("db") is not None:
         return False

@@ -1,4 +1,4 @@
-"""Words to the tree of a query, in which nothing is written."""
+"""Parses tokens into the tree of a query that writes nothing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from seamline.sql.statements import Query
 from seamline.sql.words import location_of
 
 QUERY_STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
-"""The words that a query begins with."""
+"""The keywords that a query may begin with."""
 
 
 def query_of(sql: str, tokens: list[Token]) -> Query:
-    """The query that these words are.
+    """Parses tokens into a query.
 
     Raises:
         SeamlineError: SYNTAX_ERROR, STATEMENT_NOT_ALLOWED.
@@ -53,7 +53,7 @@ def query_of(sql: str, tokens: list[Token]) -> Query:
     for values in list(tree.find_all(exp.Values)):
         if values is not tree:
             _make_query(values)
-        if isinstance(table := values.parent, exp.Table):  # sqlglot's way to hold what joins it
+        if isinstance(table := values.parent, exp.Table):  # sqlglot's way to hold its joins
             table.replace(values)
             for name in ("alias", "joins", "sample"):
                 values.set(name, table.args.get(name))
@@ -66,7 +66,7 @@ _WRITES = (exp.DDL, exp.DML, exp.Command, exp.Drop, exp.Into)
 
 
 def _make_query(values: exp.Values) -> None:
-    """Makes a query of rows that stand where one does, not in FROM."""
+    """Turns VALUES outside FROM into a query where the syntax calls for one."""
     parent, query = values.parent, _query(values.copy())
     match parent:
         case exp.In():
@@ -75,7 +75,7 @@ def _make_query(values: exp.Values) -> None:
         case exp.Subquery() | exp.Exists():
             values.replace(query)
         case exp.Anonymous() if (kind := _BEFORE_QUERIES.get(parent.name.upper())) is not None:
-            parent.replace(kind(this=query))  # sqlglot takes them for functions here
+            parent.replace(kind(this=query))  # sqlglot parses these words as functions here
 
 
 _BEFORE_QUERIES: Mapping[str, type[exp.Expr]] = {
@@ -87,7 +87,7 @@ _BEFORE_QUERIES: Mapping[str, type[exp.Expr]] = {
 
 
 def _query(values: exp.Values) -> exp.Select:
-    """Rows as a query, in the order and up to the limit that stand behind them."""
+    """Wraps VALUES in a query, which takes over its ORDER BY, LIMIT and OFFSET."""
     query = exp.select("*").from_(values)
     for clause in ("order", "limit", "offset"):
         query.set(clause, values.args.pop(clause, None))
@@ -96,7 +96,7 @@ def _query(values: exp.Values) -> exp.Select:
 
 
 def expressions_of(sql: str, tokens: list[Token]) -> Query:
-    """Expressions with commas between them, as a query of that one row.
+    """Parses comma-separated expressions as a query of one row.
 
     Raises:
         SeamlineError: SYNTAX_ERROR.
@@ -106,7 +106,7 @@ def expressions_of(sql: str, tokens: list[Token]) -> Query:
 
 
 def parse_tree(sql: str, tokens: Sequence[Token]) -> exp.Expr:
-    """The tree of one statement.
+    """Parses one statement into a tree.
 
     Raises:
         SeamlineError: SYNTAX_ERROR.

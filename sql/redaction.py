@@ -1,6 +1,6 @@
-"""The text of a statement without what its author wrote as values, for records of who asked what.
+"""Redaction of the values in a statement's text, for records of who asked what.
 
-Two statements that differ in literals, comments and blanks alone have the same such text.
+Statements that differ only in literals, comments and whitespace have the same redacted text.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ PLACE = "?"
 
 
 def redacted(sql: str, dialect: str | None = None) -> str | None:
-    """The text with a `?` for each string and number, without comments, blanks as one.
+    """Replaces each string and number by `?`, drops comments and collapses whitespace.
 
     Args:
-        sql: A statement, which need not be a correct one.
-        dialect: Another dialect that it is written in.
+        sql: A statement, which need not be valid.
+        dialect: The dialect it is written in, if not our own.
 
     Returns:
-        None when its words cannot be told apart, so that nothing of it is safe to show.
+        The redacted text; None when the statement cannot be tokenized, as no part of it is then
+        safe to show.
     """
     try:
         words = tokenize(sql) if dialect is None else _words(sql, dialect)

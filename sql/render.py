@@ -1,8 +1,8 @@
-"""A bound tree as the SQL of one engine.
+"""Renders a bound tree as the SQL of one engine.
 
 The text is generated from our tree, never taken from the user's. Everything whose meaning could
-differ is a `Call` with a template per engine; what is left (clauses, comparisons, boolean logic,
-joins) means the same in both, and sqlglot's generators write it.
+differ is a `Call` with a template per engine. The rest (clauses, comparisons, boolean logic, joins)
+means the same on both engines, and sqlglot's generators write it.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def _call(generator: Any, node: Call, over: str = "", nulls: str = "") -> str:
 
 
 def _may_lose_its_type(node: Call) -> bool:
-    """Whether DuckDB may take its result for a null without a type.
+    """Whether DuckDB may treat the call's result as an untyped null.
 
-    It does where an argument is a constant that is null, and then finds no function for what is
-    around the call, or another one.
+    It does so where an argument is a constant null. It then finds no function, or a different one,
+    for the expression around the call.
     """
     spec = node.spec
     if spec.overload.kind != "scalar" or spec.returns == types.UNKNOWN:
@@ -60,7 +60,7 @@ def _may_lose_its_type(node: Call) -> bool:
 
 
 def _may_be_constant_null(node: exp.Expr) -> bool:
-    """Whether it is computed of constants alone, and none that is written out."""
+    """Whether the node is computed only from constants and is not itself a literal."""
     while isinstance(node, exp.Paren):
         node = node.this
     if isinstance(node, exp.Literal | exp.Boolean | BoundLambda):
@@ -71,15 +71,15 @@ def _may_be_constant_null(node: exp.Expr) -> bool:
 
 
 LENGTH_MAX = 5_000_000
-"""Of a call as text; only subqueries that are repeated for Spark come near it."""
+"""Maximum length of a call's SQL; only subqueries that are repeated for Spark come near it."""
 WRITTEN_MAX = 20 * LENGTH_MAX
-"""Of all calls together, those in others counted again; many such subqueries come near it."""
+"""Maximum length of all calls, nested ones counted again; many such subqueries come near it."""
 
 
 def _is_plain(node: exp.Expr, engine: str) -> bool:
-    """Whether it may be repeated: a column or a literal; for Spark, what it cannot name.
+    """Whether an argument may be repeated: a column, a literal or, on Spark, one it cannot name.
 
-    Spark computes no subquery where it computes a value under a name.
+    Spark cannot compute a subquery where it computes a value under a name.
     """
     if engine == SPARK and node.find(exp.Query) is not None:
         return True
@@ -97,14 +97,14 @@ _PLAIN = (exp.Column, exp.Literal, exp.Null, exp.Boolean)
 
 
 def _argument(generator: Any, node: exp.Expr) -> str:
-    """An argument, in brackets unless nothing around it could bind tighter."""
+    """Renders an argument, in parentheses unless nothing around it could bind tighter."""
     text: str = generator.sql(node)
     plain = exp.Column | exp.Literal | Call | BoundLambda | exp.Paren | exp.Null | exp.Boolean
     return text if isinstance(node, plain) else f"({text})"
 
 
 def _over(generator: Any, node: exp.Expr) -> str:
-    """A call with FILTER, IGNORE NULLS or OVER: these go where the call's template wants them."""
+    """Renders a call with FILTER, IGNORE NULLS or OVER, each where the call's template puts it."""
     over = nulls = ""
     inner = node
     while not isinstance(inner, Call):
@@ -132,7 +132,7 @@ def _lambda(generator: Any, node: BoundLambda) -> str:
 
 
 class _Inline(exp.Expression):
-    """A relation written out in place: `this` is its SELECT, `alias` its name in the query."""
+    """A relation inlined as a subquery: `this` is its SELECT, `alias` its name in the query."""
 
     arg_types = {"this": True, "alias": True}  # noqa: RUF012
 
@@ -142,7 +142,7 @@ def _inline(generator: Any, node: _Inline) -> str:
 
 
 class _Opaque(exp.Expression):
-    """A column that DuckDB shall not recognise as one."""
+    """A column in a form that DuckDB does not recognise as a column."""
 
     arg_types = {"this": True}  # noqa: RUF012
 
@@ -152,9 +152,10 @@ def _opaque(generator: Any, node: _Opaque) -> str:
 
 
 def opaque(column: str) -> str:
-    """A column in a form that DuckDB does not recognise, so it gets no filters; nothing is copied.
+    """Wraps a column so that DuckDB does not recognise it and pushes no filters down to it.
 
     DuckDB pushes down not only a query's own filters, but also those that joins make at run time.
+    The wrapper copies nothing.
     """
     return f"struct_extract(struct_pack(v := {column}), 'v')"
 
@@ -193,7 +194,7 @@ class _SeamlineSpark(Spark):
 
 
 def _window(generator: Any, plain: Any, node: exp.Window) -> str:
-    """A window over a call is `_over`'s; what is left is its shell, or a named definition."""
+    """Renders a window over a call by `_over`, and a bare shell or a named definition as it is."""
     if isinstance(node.this, exp.Var | exp.Identifier):
         text: str = plain(node)
         return text
@@ -201,11 +202,11 @@ def _window(generator: Any, plain: Any, node: exp.Window) -> str:
 
 
 def to_duckdb(tree: exp.Expr, relations: Mapping[str, str] | None = None) -> str:
-    """The tree as DuckDB's SQL.
+    """Renders the tree as DuckDB's SQL.
 
     Args:
         tree: A bound tree.
-        relations: By scan id the SELECT that gives its rows, put in the place of its table.
+        relations: The SELECT that returns a scan's rows, by scan id; it replaces the scan's table.
     """
 
     def replace(node: exp.Expr) -> exp.Expr:
@@ -224,9 +225,9 @@ def _has_lambda(node: Call) -> bool:
 
 
 def _guard_limits(tree: exp.Expr) -> exp.Expr:
-    """Hides the columns of what a LIMIT chooses from the joins around it.
+    """Hides the columns of a limited query from the joins around it.
 
-    DuckDB pushes what a join looks for below the LIMIT, which then chooses other rows.
+    DuckDB pushes the filters of a join below the LIMIT, which then selects other rows.
     """
     limited = [node for node in tree.find_all(exp.Query) if _is_joined_and_limited(node)]
     for node in limited:
@@ -255,7 +256,7 @@ def _is_joined_and_limited(node: exp.Query) -> bool:
 
 
 def kernels(tree: exp.Expr, engine: str) -> dict[str, Use]:
-    """The kernels that the tree calls on an engine, by the names that its SQL has for them."""
+    """Returns the kernels that the tree calls on an engine, by their names in its SQL."""
     found: dict[str, Use] = {}
     for node in tree.find_all(Call):
         kernel = node.spec.overload.kernel
@@ -266,5 +267,5 @@ def kernels(tree: exp.Expr, engine: str) -> dict[str, Use]:
 
 
 def to_spark(tree: exp.Expr) -> str:
-    """The tree as Spark's SQL."""
+    """Renders the tree as Spark's SQL."""
     return for_spark(tree).sql(dialect=_SeamlineSpark, identify=True)

@@ -1,8 +1,8 @@
-"""What of a table somebody may see: some of its rows, and some columns only changed or not at all.
+"""Access restrictions on a table: row filters, column masks and denied columns.
 
 The expressions are the owner's, in the SQL of statements, over all columns of the table. A row for
-which the condition is not true is not there; a column that is denied does not exist; one with a
-mask has the mask's value, of the column's type. They hold wherever the table is named.
+which the condition is not true is left out. A denied column does not exist. A masked column has the
+mask's value, of the column's type. Restrictions apply wherever the table is named.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from sqlglot import exp
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Restriction:
-    """What of a table's rows and columns may be seen.
+    """The rows and columns of a table that may be seen.
 
     Attributes:
         condition: Rows for which it is not true are left out; None for all rows.
-        masks: What stands for columns, by their names in lower case.
-        denied: Names of columns that do not exist, in lower case.
+        masks: Expressions that replace columns, by lower-case column name.
+        denied: Lower-case names of columns that do not exist.
     """
 
     condition: exp.Expr | None = None
@@ -33,7 +33,7 @@ class Restriction:
 
     @property
     def hides_columns(self) -> bool:
-        """Whether the values of some column are not shown."""
+        """Whether the values of any column are masked or denied."""
         return bool(self.masks or self.denied)
 
 

@@ -1,8 +1,9 @@
-"""Slices of nested Arrow arrays, which libraries get wrong or refuse.
+"""Slices of nested Arrow arrays, which libraries mishandle or refuse.
 
-DuckDB 1.5 forgets where a slice begins in a row that is a field of a row, and gives the values of
-other rows. So these are copied when they are a slice; nothing else is. Arrow makes no list or map
-with nulls of offsets that are a slice, as we do and PySpark does; these are copied, too.
+DuckDB 1.5 loses the offset of a slice in a row that is a field of a row, and returns the values of
+other rows. So such rows are copied when they are sliced; nothing else is. We and PySpark build
+lists and maps from offsets. Arrow refuses to do so if there are nulls and the offsets are sliced,
+so these are copied, too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 
 def unsliced(table: pa.Table) -> pa.Table:
-    """The table without slices of rows in rows."""
+    """Returns the table without slices of rows nested in rows."""
     for place, column in enumerate(table.columns):
         if _is_row_of_rows(column.type) and any(map(_is_sliced, column.chunks)):
             chunks = [pa.concat_arrays([chunk]) for chunk in column.chunks]
@@ -23,7 +24,7 @@ def unsliced(table: pa.Table) -> pa.Table:
 
 
 def whole(table: pa.Table) -> pa.Table:
-    """The table with every list, map and row from its own beginning, as PySpark wants them."""
+    """Returns the table with every list, map and row starting at offset 0, as PySpark requires."""
     columns = [
         pa.chunked_array([pa.concat_arrays([c]) for c in column.chunks], column.type)
         if pa.types.is_nested(column.type)
@@ -45,14 +46,14 @@ def _is_sliced(array: pa.Array) -> bool:
 
 
 def list_like(array: pa.ListArray, items: pa.Array, wanted: pa.ListType) -> pa.ListArray:
-    """A list array of other items, one for each of `array.values`."""
+    """Returns a list array with other items, one for each of `array.values`."""
     return pa.ListArray.from_arrays(_offsets(array), items, type=wanted, mask=_nulls(array))
 
 
 def map_like(
     array: pa.MapArray, keys: pa.Array, items: pa.Array, wanted: pa.MapType
 ) -> pa.MapArray:
-    """A map array of other keys and items, one for each of `array.keys`."""
+    """Returns a map array with other keys and items, one for each of `array.keys`."""
     return pa.MapArray.from_arrays(_offsets(array), keys, items, type=wanted, mask=_nulls(array))
 
 

@@ -1,7 +1,8 @@
-"""What Spark is told differently: a bound tree in a form in which Spark gives the same answer.
+"""Rewrites a bound tree into a form for which Spark gives the same answer.
 
-Only where its own answer would be another, or an error: nulls in IN with a subquery, a grand total
-of no rows, functions over windows without an order, LIKE without ESCAPE, FILTER with OVER.
+It changes only what Spark would answer differently or not at all: nulls in IN with a subquery, a
+grand total of no rows, functions over windows without an order, LIKE without ESCAPE, FILTER with
+OVER.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from seamline.sql.templates import SPARK
 
 
 def for_spark(tree: exp.Expr) -> exp.Expr:
-    """The tree in Spark's form; the one given is left as it is."""
+    """Returns a copy of the tree in Spark's form; the given tree is not changed."""
     tree = tree.copy()
     _refuse_kernels_in_lambdas(tree)
     _refuse_recursion(tree)
@@ -46,7 +47,7 @@ def for_spark(tree: exp.Expr) -> exp.Expr:
 
 
 def _refuse_kernels_in_lambdas(tree: exp.Expr) -> None:
-    """Raises NOT_SUPPORTED for what Spark's Python workers would have to compute in a lambda."""
+    """Raises NOT_SUPPORTED for kernels in lambdas: Spark's Python workers cannot run them there."""
     for function in tree.find_all(BoundLambda):
         for node in function.find_all(Call):
             kernel = node.spec.overload.kernel
@@ -60,7 +61,7 @@ def _refuse_kernels_in_lambdas(tree: exp.Expr) -> None:
 
 
 def _refuse_recursion(tree: exp.Expr) -> None:
-    """Raises NOT_SUPPORTED for WITH RECURSIVE, which Spark reads and does not run."""
+    """Raises NOT_SUPPORTED for WITH RECURSIVE, which Spark parses but does not run."""
     if any(with_.args.get("recursive") for with_ in tree.find_all(exp.With)):
         raise SeamlineError(
             NOT_SUPPORTED,
@@ -70,7 +71,7 @@ def _refuse_recursion(tree: exp.Expr) -> None:
 
 
 def _refuse_computed_counts(tree: exp.Expr) -> None:
-    """Raises NOT_SUPPORTED for lag(x, y) and its like: Spark counts by the same number always."""
+    """Raises NOT_SUPPORTED for lag(x, y) and the like: Spark takes only a constant row count."""
     for node in tree.find_all(Call):
         if node.spec.overload.name == COMPUTED_COUNT:
             raise SeamlineError(
@@ -81,7 +82,7 @@ def _refuse_computed_counts(tree: exp.Expr) -> None:
 
 
 def _balance(union: exp.Union) -> None:
-    """A long chain of UNION as a tree that is not deep: Spark goes down into it by recursion."""
+    """Turns a long chain of UNIONs into a shallow tree, because Spark descends it recursively."""
     if _continues(union.parent, union):
         return
     operands: list[exp.Expr] = []
@@ -109,7 +110,7 @@ _CHAIN_MAX = 30
 
 
 def _continues(above: exp.Expr | None, node: exp.Expr) -> bool:
-    """Whether a union is the first side of another that is like it."""
+    """Whether a union is the left side of another union of the same kind."""
     return (
         type(above) is exp.Union
         and type(node) is exp.Union
@@ -125,7 +126,7 @@ def _bracketed(node: exp.Expr) -> exp.Expr:
 
 
 class _Names:
-    """Names that no source of the tree has."""
+    """Generates names that no source of the tree has."""
 
     def __init__(self, tree: exp.Expr) -> None:
         taken = {alias.name for alias in tree.find_all(exp.TableAlias)}
@@ -133,7 +134,7 @@ class _Names:
         self._count = 0
 
     def new(self) -> str:
-        """Another one."""
+        """Returns the next name."""
         self._count += 1
         return f"{self._prefix}{self._count}"
 
@@ -156,7 +157,7 @@ _WRITTEN_OUT = frozenset({"$literal", "$constant", "$value", "$negate", "$array"
 
 
 def _is_computed(node: exp.Expr) -> bool:
-    """Whether it cannot go into VALUES, where Spark takes what cannot fail and needs no row."""
+    """Whether the node may fail or needs a row, which Spark does not accept in VALUES."""
     if not isinstance(node, Call):
         return True
     spec = node.spec
@@ -168,7 +169,7 @@ def _is_computed(node: exp.Expr) -> bool:
 
 
 def _as_query(values: exp.Values) -> exp.Subquery:
-    """The rows of VALUES computed one by one."""
+    """Turns VALUES into a union of one SELECT per row."""
     names = [column.name for column in values.args["alias"].args["columns"]]
     query: exp.Expr | None = None
     for row in values.expressions:
@@ -185,7 +186,7 @@ def _as_query(values: exp.Values) -> exp.Subquery:
 
 
 def _filter_inside(node: exp.Window) -> exp.Window:
-    """FILTER with OVER: rows that fail it are made null, which aggregates skip."""
+    """Replaces FILTER with OVER by nulls for the rows that fail it, which aggregates skip."""
     if not isinstance(node.this, exp.Filter):
         return node
     called, condition = node.this.this.copy(), node.this.expression.this
@@ -193,7 +194,7 @@ def _filter_inside(node: exp.Window) -> exp.Window:
     if not called.expressions:
         overload = resolve(called.spec.overload.name, [types.INTEGER]).overload
         called.set("spec", dataclasses.replace(called.spec, overload=overload))
-    if called.spec.overload.name == COLLECT:  # it keeps nulls
+    if called.spec.overload.name == COLLECT:  # the collection keeps nulls
         overload = dataclasses.replace(called.spec.overload, spark=COLLECT_IF)
         called.set("spec", dataclasses.replace(called.spec, overload=overload))
         called.append("expressions", condition.copy())
@@ -204,7 +205,7 @@ def _filter_inside(node: exp.Window) -> exp.Window:
 
 
 def _only_where(condition: exp.Expr, argument: exp.Expr) -> exp.Expr:
-    """An argument where the condition holds, null elsewhere; some must stay constants."""
+    """Makes an argument null where the condition fails; some arguments must stay constants."""
     if argument.arg_key == "expressions" and argument.index and not argument.find(exp.Column):
         return argument
     return exp.Case(ifs=[exp.If(this=condition.copy(), true=argument)])
@@ -214,7 +215,7 @@ def _only_where(condition: exp.Expr, argument: exp.Expr) -> exp.Expr:
 
 
 def _sort_collected(node: Call) -> None:
-    """An ordered collection: the values are collected with their keys, then sorted by them."""
+    """Rewrites an ordered collection to collect values with their keys, then sort by the keys."""
     keys = node.args["order"].expressions
     node.set("order", None)
     values = [*node.expressions, *(item.this for item in keys)]
@@ -247,10 +248,10 @@ def _compared(key: str, *, desc: bool, first: bool) -> str:
 
 
 def _by_range(frame: exp.WindowSpec) -> exp.WindowSpec:
-    """GROUPS counts groups of equal rows, which Spark cannot; RANGE without counting is the same.
+    """Replaces a GROUPS frame by RANGE, which means the same where no groups are counted.
 
     Raises:
-        SeamlineError: NOT_SUPPORTED.
+        SeamlineError: NOT_SUPPORTED when groups of equal rows are counted, which Spark cannot do.
     """
     if any(isinstance(frame.args.get(key), exp.Expr) for key in ("start", "end")):
         raise SeamlineError(
@@ -263,7 +264,7 @@ def _by_range(frame: exp.WindowSpec) -> exp.WindowSpec:
 
 
 def _ordered(node: exp.Window) -> exp.Window:
-    """A function of the place in a window needs an order: one in which all rows are alike."""
+    """Gives window functions that need an order, but have none, one in which all rows are equal."""
     function = node.this
     while isinstance(function, exp.IgnoreNulls | exp.RespectNulls):
         function = function.this
@@ -277,7 +278,7 @@ def _ordered(node: exp.Window) -> exp.Window:
 
 
 def _only_filters(node: exp.In) -> bool:
-    """Whether null and false are the same where it stands: both drop the row."""
+    """Whether null and false have the same effect at this node: both drop the row."""
     inner: exp.Expr = node
     if isinstance(node.parent, exp.Not) or (
         isinstance(node.parent, exp.Paren) and isinstance(node.parent.parent, exp.Not)
@@ -290,9 +291,9 @@ def _only_filters(node: exp.In) -> bool:
 
 
 def _tell_null_from_false(node: exp.In, names: _Names) -> None:
-    """`x IN (q)` as a value; Spark's own is false where it should be null.
+    """Rewrites `x IN (q)` as a value, which Spark computes as false where it should be null.
 
-    It is null when q has rows, none of them is x, and x or one of q is null.
+    It is null when q has rows, none of them equals x, and x or one of the rows is null.
     """
     value, query = node.this, node.args["query"].this
     if not _is_correlated(query):
@@ -324,17 +325,17 @@ def _tell_null_from_false(node: exp.In, names: _Names) -> None:
 
 
 def _is_correlated(query: exp.Expr) -> bool:
-    """Whether it reads columns of a query around it."""
+    """Whether the query reads columns of an enclosing query."""
     own = {alias.name for alias in query.find_all(exp.TableAlias)}
     return any(column.table and column.table not in own for column in query.find_all(exp.Column))
 
 
 def _as_cte(node: exp.Expr, query: exp.Expr, names: _Names) -> exp.Expr:
-    """Names the query in the one that holds the node, so that it is written once."""
+    """Moves the query into the WITH of the one around the node, so that it is written once."""
     name = names.new()
     query_around: exp.Expr | None = node.find_ancestor(exp.Select)
     while isinstance(query_around.parent if query_around else None, exp.SetOperation):
-        query_around = query_around.parent if query_around else None  # WITH stands in front of all
+        query_around = query_around.parent if query_around else None  # WITH comes before all parts
     assert query_around is not None
     cte = exp.CTE(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier(name)))
     with_ = query_around.args.get("with_")
@@ -360,7 +361,7 @@ def _number(value: int) -> exp.Expr:
 
 
 def _answer_grouping(select: exp.Select) -> None:
-    """grouping() of a query with one set of keys; Spark has it for several only."""
+    """Replaces grouping() by 0 in a query with one grouping set: Spark needs several for it."""
     group = select.args.get("group")
     if group is None or group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None:
         return
@@ -371,7 +372,7 @@ def _answer_grouping(select: exp.Select) -> None:
 
 
 def _groups_no_rows(group: exp.Group | None) -> bool:
-    """Whether one of its sets is empty: that set has a row even when there is none to group."""
+    """Whether one grouping set is empty: it has a row even when there are no rows to group."""
     return group is not None and all(map(_has_empty_set, group.expressions))
 
 
@@ -387,7 +388,7 @@ def _has_empty_set(item: exp.Expr) -> bool:
 
 
 def _total_of_no_rows(select: exp.Select, names: _Names) -> None:
-    """Groups in a subquery, joined to one row, so that no group at all becomes the grand total."""
+    """Groups in a subquery joined to one row, so that zero groups still yield the grand total."""
     alias = names.new()
     inside = exp.Select(expressions=[])
     for argument in ("from_", "joins", "where", "group"):
@@ -409,7 +410,7 @@ def _total_of_no_rows(select: exp.Select, names: _Names) -> None:
         if not isinstance(aggregate, Call) or aggregate.spec.overload.kind != "aggregate":
             return node
         if _is_of_window(node) or node.find_ancestor(exp.Query) is not select:
-            return node  # computed over groups, unlike what is in it, or over rows of its own
+            return node  # computed over groups, unlike its arguments, or over rows of its own query
         value = column_of(node)
         if aggregate.spec.overload.name == GROUPING:
             everything = _number((1 << len(aggregate.expressions)) - 1)
@@ -450,7 +451,7 @@ def _keys(items: Sequence[exp.Expr]) -> Iterator[exp.Expr]:
 
 
 def _is_of_window(node: exp.Expr) -> bool:
-    """Whether it is the function that OVER belongs to."""
+    """Whether the node is the function that OVER belongs to."""
     while isinstance(node.parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
         node = node.parent
     return isinstance(node.parent, exp.Window) and node.arg_key == "this"

@@ -1,7 +1,7 @@
-"""The kinds of statement: what a text is parsed into, as frozen values.
+"""The kinds of statement that text is parsed into, as frozen values.
 
-A name is a tuple of the parts that were written. `location` says where it stands, for errors; it
-takes no part in comparison.
+A name is a tuple of the parts as written. `location` is the place of the name, for errors; it takes
+no part in comparison.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Query:
 
     Attributes:
         tree: The syntax tree; never changed in place. The `meta["number"]` of a `Placeholder`
-            without a name is its place among those of the text, from 0.
+            without a name is its position among those of the text, from 0.
         token: The token of `… AT TOKEN '…'`, if there is one.
-        placeholders: How many `?` the text has.
+        placeholders: The number of `?` in the text.
     """
 
     tree: exp.Query
@@ -37,10 +37,10 @@ class Explain:
 
     Attributes:
         query: The query.
-        analyze: Whether it is also run.
+        analyze: Whether the query is also run.
         type: `DISTRIBUTED`, `LOGICAL`, `VALIDATE` or `IO`.
         format: `TEXT` or `JSON`.
-        verbose: Whether also the engine's own text is shown.
+        verbose: Whether the engine's own text is also shown.
     """
 
     query: Query
@@ -56,10 +56,10 @@ class CreateTable:
 
     Attributes:
         name: As written, one to three parts.
-        columns: (name, type, required) in order; none means that they are to be inferred.
-        properties: The WITH clause; arrays of strings as tuples.
-        if_not_exists: Whether an existing table is no error.
-        location: Where the name stands.
+        columns: (name, type, required) in order; empty when they are to be inferred.
+        properties: The properties of the WITH clause; arrays become tuples.
+        if_not_exists: Whether to accept an existing table without an error.
+        location: The location of the name.
     """
 
     name: tuple[str, ...]
@@ -80,7 +80,7 @@ class DropTable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CreateSchema:
-    """CREATE SCHEMA [IF NOT EXISTS] name; of one or two parts."""
+    """CREATE SCHEMA [IF NOT EXISTS] name; the name has one or two parts."""
 
     name: tuple[str, ...]
     if_not_exists: bool = False
@@ -89,7 +89,7 @@ class CreateSchema:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DropSchema:
-    """DROP SCHEMA [IF EXISTS] name; of one or two parts."""
+    """DROP SCHEMA [IF EXISTS] name; the name has one or two parts."""
 
     name: tuple[str, ...]
     if_exists: bool = False
@@ -98,15 +98,15 @@ class DropSchema:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Show:
-    """SHOW of something that there is; DESCRIBE is SHOW COLUMNS.
+    """SHOW; DESCRIBE is SHOW COLUMNS.
 
     Attributes:
         what: One of `catalogs`, `schemas`, `tables`, `columns`, `functions`, `session`, `stats`,
             `create table`, `create view`.
-        name: What comes after FROM, IN, FOR or the keyword; as many parts as were written.
+        name: The name after FROM, IN, FOR or the keyword; as many parts as were written.
         like: The pattern of LIKE.
         escape: The character of ESCAPE.
-        location: Where the name stands.
+        location: The location of the name.
     """
 
     what: str
@@ -135,7 +135,7 @@ class Use:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prepare:
-    """PREPARE name FROM statement; the statement as text."""
+    """PREPARE name FROM statement; `text` is the statement as written."""
 
     name: str
     text: str
@@ -147,10 +147,10 @@ class Execute:
     """EXECUTE name, or EXECUTE IMMEDIATE 'statement', each with USING values.
 
     Attributes:
-        name: The prepared statement's; empty with a text.
+        name: The name of the prepared statement; empty when there is a text.
         text: The statement of EXECUTE IMMEDIATE.
-        values: The values of USING, in brackets.
-        location: Where the name stands.
+        values: The values of USING, as a query of one row.
+        location: The location of the name or of the text.
     """
 
     name: str
@@ -184,9 +184,9 @@ class CreateView:
         name: As written, one to three parts.
         query: The query.
         text: The query as text.
-        replace: Whether it may take the place of another view.
-        comment: What its owner says of it.
-        location: Where the name stands.
+        replace: Whether it may replace an existing view.
+        comment: The owner's comment on it.
+        location: The location of the name.
     """
 
     name: tuple[str, ...]
@@ -208,7 +208,7 @@ class DropView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Comment:
-    """COMMENT ON TABLE, VIEW or COLUMN name IS '…'; the text is None for NULL."""
+    """COMMENT ON TABLE, VIEW or COLUMN name IS '…'; `text` is None for NULL."""
 
     what: str
     name: tuple[str, ...]
@@ -245,14 +245,14 @@ class RenameColumn:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetProperties:
-    """SET PROPERTIES: pairs of name and value."""
+    """SET PROPERTIES, as pairs of name and value."""
 
     properties: tuple[tuple[str, str], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AlterTable:
-    """ALTER TABLE [IF EXISTS] name, and what is changed of it."""
+    """ALTER TABLE [IF EXISTS] name, with the requested change."""
 
     name: tuple[str, ...]
     change: AddColumn | DropColumn | RenameColumn | SetProperties
@@ -267,7 +267,7 @@ class CreateTableAs:
     Attributes:
         table: The table; its columns are those of the query.
         query: The query.
-        with_data: Whether its rows are written.
+        with_data: Whether the query's rows are written.
     """
 
     table: CreateTable
@@ -276,7 +276,7 @@ class CreateTableAs:
 
     @property
     def location(self) -> Location | None:
-        """Where the name stands."""
+        """The location of the name."""
         return self.table.location
 
 
@@ -286,9 +286,9 @@ class Insert:
 
     Attributes:
         name: As written, one to three parts.
-        columns: The columns that the query's are for; none means all.
+        columns: The target columns of the query's columns; empty means all.
         query: The query.
-        location: Where the name stands.
+        location: The location of the name.
     """
 
     name: tuple[str, ...]
@@ -349,11 +349,11 @@ WRITES = (
     DropView,
     Insert,
 )
-"""The statements that change something, and not only of the session."""
+"""The statements that change more than the session."""
 
 
 def update_type(statement: Statement) -> str | None:
-    """The keywords of a statement that changes something; None for one that is asked for rows."""
+    """Returns the keywords of a statement that changes something; None if it asks for rows."""
     match statement:
         case SetSession(value=None):
             return "RESET SESSION"

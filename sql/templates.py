@@ -1,12 +1,12 @@
-"""Templates: a call as the SQL of one engine.
+"""Templates that render a call as the SQL of one engine.
 
-In a template `{0}` is the first argument, `{args}` all of them, `{type}` the result's type in that
-engine; `{distinct}`, `{order}`, `{over}` and `{nulls}` mark the places of what an aggregate may
-have.
+In a template `{0}` is the first argument, `{args}` all arguments, and `{type}` the result's type in
+that engine. `{distinct}`, `{order}`, `{over}` and `{nulls}` mark where an aggregate's clauses go.
 
-A template may mention an argument more than once. One that is itself a computation is then
-computed once, under a name, so that the text grows with the number of nested calls and no faster.
-«…» is around what may be computed so, where that is not everything, as in an aggregate.
+A template may mention an argument more than once. An argument that is itself a computation is then
+computed once, under a name, so that the text grows only linearly with the number of nested calls.
+«…» encloses the part in which this is possible where that is not the whole template, as in an
+aggregate.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def rendered(
     nulls: str = "",
     order: str = "",
 ) -> str:
-    """A call in an engine's SQL.
+    """Renders a call in an engine's SQL.
 
     Args:
         template: The overload's template for the engine.
@@ -49,10 +49,10 @@ def rendered(
         engine: `duckdb` or `spark`.
         plain: Which arguments may be repeated: columns and literals.
         lambdas: Which arguments are lambdas; a template mentions each of them once.
-        distinct: DISTINCT of an aggregate, with a space behind.
-        over: FILTER and OVER of an aggregate or window function, with a space in front.
-        nulls: IGNORE NULLS or RESPECT NULLS, with a space in front.
-        order: ORDER BY of an aggregate, with a space in front.
+        distinct: DISTINCT of an aggregate, with a trailing space.
+        over: FILTER and OVER of an aggregate or window function, with a leading space.
+        nulls: IGNORE NULLS or RESPECT NULLS, with a leading space.
+        order: ORDER BY of an aggregate, with a leading space.
     """
     names = {"distinct": distinct, "over": over, "nulls": nulls, "order": order}
     if isinstance(template, str) and "{type}" in template:
@@ -88,7 +88,7 @@ def rendered(
 
 
 def _is_repeated(mark: str, text: str) -> bool:
-    """Whether an argument is computed more than once: mentioned again, or inside of a lambda."""
+    """Whether an argument is computed more than once: mentioned again, or inside a lambda."""
     return text.count(mark) > 1 or _is_in_lambda(text[: max(text.find(mark), 0)])
 
 
@@ -96,7 +96,7 @@ _LAMBDA_OR_BRACKET = re.compile(r"->|lambda |[(\[{]|[)\]}]")
 
 
 def _is_in_lambda(before: str) -> bool:
-    """Whether what comes after is in the body of a lambda: the bracket around it is still open."""
+    """Whether the text that follows is in a lambda's body: the bracket around it is still open."""
     depth, lambdas = 0, list[int]()
     for match in _LAMBDA_OR_BRACKET.finditer(before):
         if match[0] in "([{":
@@ -110,7 +110,7 @@ def _is_in_lambda(before: str) -> bool:
 
 
 def _parts(template: Template) -> tuple[str, Template, str]:
-    """What is before, in and after «…»; without these, everything counts as in them."""
+    """Returns what is before, in and after «…»; without these marks, everything is inside."""
     if callable(template) or "«" not in template:
         return "", template, ""
     before, _, rest = template.partition("«")
@@ -121,13 +121,13 @@ def _parts(template: Template) -> tuple[str, Template, str]:
 def bound(
     engine: str, values: Sequence[str], body: Callable[[Sequence[str]], str], *, name: str = "v"
 ) -> str:
-    """An expression over values that are computed once.
+    """Returns an expression over values that are each computed once.
 
     Args:
         engine: `duckdb` or `spark`.
         values: The values in its SQL.
-        body: Makes the expression of the values' names.
-        name: What one value is called, or the row of several.
+        body: Builds the expression from the values' names.
+        name: The name of a single value, or of the row of several.
     """
     fields = [f"a{place}" for place in range(len(values))]
     if len(values) == 1:
@@ -141,7 +141,7 @@ def bound(
 
 
 def row_of(engine: str, fields: Mapping[str, str]) -> str:
-    """Values under names."""
+    """Returns a row of named values."""
     if engine == DUCKDB:
         pairs = ", ".join(f"{_text(name)}: {value}" for name, value in fields.items())
         return f"{{{pairs}}}"
@@ -150,7 +150,7 @@ def row_of(engine: str, fields: Mapping[str, str]) -> str:
 
 
 def field_named(engine: str, row: str, name: str) -> str:
-    """A field of a row, whatever its name."""
+    """Returns a field of a row, whatever characters its name has."""
     if engine == DUCKDB:
         return f"struct_extract({row}, {_text(name)})"
     quoted = name.replace("`", "``")
@@ -166,5 +166,5 @@ def _spark_text(text: str) -> str:
 
 
 def field_of(engine: str, name: str, field: str) -> str:
-    """One of them; DuckDB would take a dot in HAVING for a column's."""
+    """Returns a field of a named row, with brackets on DuckDB: HAVING reads a dot as a column's."""
     return f"{name}['{field}']" if engine == DUCKDB else f"{name}.{field}"

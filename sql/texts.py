@@ -1,8 +1,8 @@
-"""Upper and lower case, letter by letter, alike on both engines.
+"""Upper and lower case, letter by letter and alike on both engines.
 
-Each letter has at most one counterpart, whatever is around it (Unicode's simple mapping, which is
-Trino's, too): `ß` has none, `Σ` is `σ` at the end of a word as well. Spark maps by context and to
-several letters, and knows letters that DuckDB does not; DuckDB makes `ß` a capital of its own.
+Each letter has at most one counterpart, whatever its context (Unicode's simple mapping, which Trino
+uses, too): `ß` has none, and `Σ` becomes `σ` also at the end of a word. Spark maps by context and
+to several letters, and knows letters that DuckDB does not; DuckDB maps `ß` to its capital form.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Mapping
 _NEWER = (
     "\u019b\u0264\u1c89\u1c8a\ua7cb-\ua7cd\ua7da-\ua7dc\U00010d50-\U00010d65\U00010d70-\U00010d85"
 )
-"""Letters with a counterpart only in Spark's Unicode."""
+"""Letters that have a counterpart only in Spark's version of Unicode."""
 _TO_SEVERAL = (
     "\u00df\u0149\u01f0\u0390\u03b0\u0587\u1e96-\u1e9a\u1f50\u1f52\u1f54\u1f56\u1f80-\u1faf"
     "\u1fb2-\u1fb4\u1fb6\u1fb7\u1fbc\u1fc2-\u1fc4\u1fc6\u1fc7\u1fcc\u1fd2\u1fd3\u1fd6\u1fd7"
     "\u1fe2-\u1fe4\u1fe6\u1fe7\u1ff2-\u1ff4\u1ff6\u1ff7\u1ffc\ufb00-\ufb06\ufb13-\ufb17"
 )
-"""Letters that Spark makes several upper-case ones."""
+"""Letters that Spark maps to several upper-case letters."""
 
 
 def _letters(start: int, end: int, distance: int) -> dict[str, str]:
@@ -37,7 +37,7 @@ _LOWER = {"\u03a3": "\u03c3", "\u0130": "i"}
 
 
 def _by_pieces(function: str, letters: str, mapping: Mapping[str, str]) -> str:
-    """Spark's function, but not for these letters: the mapping has their counterparts, if any."""
+    """Applies Spark's function except to these letters, whose counterparts the mapping holds."""
     own = f"translate(piece, '{''.join(mapping)}', '{''.join(mapping.values())}')"
     return (
         f"(CASE WHEN {{0}} RLIKE '[{letters}]' THEN array_join(transform("

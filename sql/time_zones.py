@@ -1,7 +1,7 @@
-"""Time zones: their names, and clocks in them on both engines.
+"""Time zones: their names, and local times in them on both engines.
 
-A zone is a region (`Europe/Berlin`) or an offset (`+05:30`). A local time that a change of clocks
-skips is read with the offset from before the change, one that occurs twice is its first occurrence.
+A zone is a region (`Europe/Berlin`) or an offset (`+05:30`). A local time that a clock change skips
+is read with the offset from before the change. One that occurs twice means its first occurrence.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _OFFSET_MAX = 14 * 60
 
 @functools.lru_cache(maxsize=1024)
 def named(text: str) -> str:
-    """The zone of that name, as it is called here.
+    """Returns the canonical name of a zone.
 
     Raises:
-        SeamlineError: INVALID_ARGUMENT when there is none.
+        SeamlineError: INVALID_ARGUMENT when there is no such zone.
     """
     if text.lower() in _NAMES_OF_UTC:
         return UTC
@@ -50,14 +50,14 @@ def _regions() -> dict[str, str]:
 
 
 def of_minutes(minutes: int) -> str:
-    """The zone of an offset."""
+    """Returns the zone of an offset in minutes."""
     sign = "-" if minutes < 0 else "+"
     hours, rest = divmod(abs(minutes), 60)
     return f"{sign}{hours:02}:{rest:02}" if minutes else UTC
 
 
 def offset_of(zone: str) -> int | None:
-    """The offset in minutes of a zone that is one; None for a region."""
+    """Returns the offset of a zone in minutes, or None for a region."""
     if zone == UTC:
         return 0
     if zone[0] not in "+-":
@@ -67,7 +67,7 @@ def offset_of(zone: str) -> int | None:
 
 
 def instant(local: datetime.datetime, zone: str) -> datetime.datetime:
-    """The instant at which clocks in the zone show that."""
+    """Returns the instant of a local time in the zone."""
     minutes = offset_of(zone)
     if minutes is not None:
         return local.replace(tzinfo=datetime.UTC) - datetime.timedelta(minutes=minutes)
@@ -78,7 +78,7 @@ def instant(local: datetime.datetime, zone: str) -> datetime.datetime:
 
 
 def local_time(zone: str) -> tuple[str, str]:
-    """What clocks in the zone show at the instant {0}: a timestamp without zone.
+    """Returns SQL for the local time in the zone at the instant {0}: a timestamp without zone.
 
     Raises:
         SeamlineError: NOT_SUPPORTED for instants of different zones.
@@ -99,17 +99,17 @@ def local_time(zone: str) -> tuple[str, str]:
 
 
 def instant_of(zone: str) -> tuple[str, str]:
-    """The instant at which clocks in the zone show the timestamp {0}."""
+    """Returns SQL for the instant of the local time {0} in the zone."""
     minutes = offset_of(zone)
     spark = f"to_utc_timestamp(CAST({{0}} AS TIMESTAMP), '{zone}')"
     if minutes is not None:
         return f"CAST(({{0}} - to_minutes({minutes})) AS TIMESTAMP WITH TIME ZONE)", spark
-    day_before = f"(timezone('{zone}', {{0}}) - to_days(1))"  # DuckDB's takes the last occurrence
+    day_before = f"(timezone('{zone}', {{0}}) - to_days(1))"  # DuckDB takes the last occurrence
     return _preferred(zone, day_before, f"timezone('{zone}', {{0}})"), spark
 
 
 def instant_near(zone: str) -> tuple[str, str]:
-    """As `instant_of`; of a time that occurs twice, the one with the offset of the instant {1}."""
+    """As `instant_of`, but a time that occurs twice takes the offset of the instant {1}."""
     duckdb, spark = instant_of(zone)
     if offset_of(zone) is not None:
         return duckdb, spark
@@ -125,7 +125,7 @@ def instant_near(zone: str) -> tuple[str, str]:
 
 
 def _preferred(zone: str, near: str, otherwise: str) -> str:
-    """The instant with the offset that the zone has at another, if clocks show {0} then."""
+    """Returns SQL for the instant of {0} with the offset at `near`; `otherwise` if none exists."""
     offset = f"(epoch_us(timezone('{zone}', {near})) - epoch_us({near}))"
     moved = f"make_timestamptz(epoch_us({{0}}) - {offset})"
     return f"(CASE WHEN timezone('{zone}', {moved}) = {{0}} THEN {moved} ELSE {otherwise} END)"

@@ -1,9 +1,9 @@
 """The types of the SQL language, and their names in Arrow, DuckDB, Spark and sqlglot.
 
-Trino's types, in microsecond precision: `timestamp` is timestamp(6). A timestamp with time zone is
-an instant; in which zone its fields are read belongs to its type, not to its value. Field ids of
-Iceberg ride along in nested types but take no part in comparison: two rows with equal fields are
-the same type wherever they are stored.
+The types are Trino's, with microsecond precision: `timestamp` is timestamp(6). A timestamp with
+time zone is an instant; the zone in which its fields are read belongs to its type, not to its
+value. Nested types carry Iceberg's field ids, which take no part in comparison: two rows with equal
+fields are the same type wherever they are stored.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ VARCHAR = _Simple("varchar", pa.string(), "VARCHAR", "STRING")
 DATE = _Simple("date", pa.date32(), "DATE", "DATE")
 UUID = _Simple("uuid", pa.string(), "VARCHAR", "STRING")
 UNKNOWN = _Simple("unknown", pa.null(), "INTEGER", "VOID")
-"""The type of a bare NULL: coerces to every other type."""
+"""The type of a bare NULL, which coerces to every other type."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Json(_Simple):
-    """Text that is JSON.
+    """JSON as text.
 
     Attributes:
         is_variant: Whether a table stores it as Iceberg's `variant`, which has no text of its own.
@@ -74,7 +74,7 @@ class Json(_Simple):
 
 JSON = Json("json", pa.string(), "VARCHAR", "STRING")
 VARIANT = dataclasses.replace(JSON, is_variant=True)
-"""JSON that a table stores in a form of its own."""
+"""JSON that a table stores as Iceberg's `variant`."""
 
 INTEGERS = (TINYINT, SMALLINT, INTEGER, BIGINT)
 FLOATS = (REAL, DOUBLE)
@@ -82,15 +82,15 @@ FLOATS = (REAL, DOUBLE)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timestamp(Type):
-    """A moment of a calendar and a clock, or, if it is zoned, an instant.
+    """A local date and time or, if zoned, an instant.
 
-    Columns have six digits of a second. CAST to fewer rounds to them; the value is then the same
-    as one of six digits that ends in zeros.
+    Columns have six fractional digits of a second. CAST to fewer digits rounds to them; the value
+    then equals one of six digits that ends in zeros.
 
     Attributes:
-        precision: Digits of a second.
+        precision: Fractional digits of a second.
         zoned: Whether it is an instant.
-        zone: In which time zone fields of an instant are read; instants of all zones compare.
+        zone: The time zone in which fields of an instant are read; instants of all zones compare.
         in_nanoseconds: Whether a table stores nine digits; values that need them cannot be read.
     """
 
@@ -108,7 +108,7 @@ class Timestamp(Type):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Time(Type):
-    """A time of day without zone; to how many digits of a second is nothing of its value."""
+    """A time of day without zone; its precision takes no part in comparison."""
 
     precision: int = dataclasses.field(default=6, compare=False)
 
@@ -123,7 +123,7 @@ TIMESTAMP_TZ = Timestamp(6, zoned=True)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Varbinary(Type):
-    """Bytes. `length` is set for Iceberg's `fixed(n)`; it does not change what SQL may do."""
+    """Bytes; `length` is set for Iceberg's `fixed(n)` and does not change what SQL may do."""
 
     length: int | None = dataclasses.field(default=None, compare=False)
 
@@ -136,7 +136,7 @@ VARBINARY = Varbinary()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Char(Type):
-    """Text filled up with spaces to `length`; the longest is kept without them, to compare by."""
+    """Text padded with spaces to `length`; the longest is kept unpadded, for comparisons."""
 
     length: int
 
@@ -202,12 +202,12 @@ class Field:
     Attributes:
         name: Its name in the table.
         type: Its type.
-        field_id: Iceberg's id of it.
+        field_id: Its Iceberg field id.
         required: Whether null is refused.
-        aliases: Names it also goes by in records (Iceberg's name mapping), newest first.
-        initial_default: What rows written before it existed hold, already a Python value.
-        write_default: What a record that leaves it out gets.
-        comment: What its owner says of it.
+        aliases: Its other names in records (Iceberg's name mapping), newest first.
+        initial_default: The value in rows written before it existed, as a Python value.
+        write_default: The value for a record that omits it.
+        comment: The owner's comment on it.
     """
 
     name: str
@@ -238,7 +238,7 @@ class Row(Type):
         return f"row({', '.join(f'{quote(f.name)} {f.type}' for f in self.fields)})"
 
     def field(self, name: str) -> Field | None:
-        """The field of that name, ignoring case; an exact match wins."""
+        """Returns the field of that name, ignoring case; an exact match wins."""
         for candidate in self.fields:
             if candidate.name == name:
                 return candidate
@@ -248,7 +248,7 @@ class Row(Type):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Interval(Type):
-    """A length of time: so many milliseconds, or so many months."""
+    """A length of time, in milliseconds or in months."""
 
     unit: str
 
@@ -282,22 +282,22 @@ class Unsupported(Type):
 
 
 def nameless(place: int) -> str:
-    """What a field of a row is called that was given no name, by its place from 0."""
+    """Returns the name of an unnamed row field, by its position from 0."""
     return f"field{place}"
 
 
 def anonymous_row(members: Sequence[Type]) -> Row:
-    """A row whose fields were given no names."""
+    """Returns a row type with unnamed fields."""
     return Row(tuple(Field(nameless(place), type_) for place, type_ in enumerate(members)))
 
 
 def is_numeric(type_: Type) -> bool:
-    """Whether arithmetic is defined on it."""
+    """Whether arithmetic is defined on the type."""
     return type_ in INTEGERS or type_ in FLOATS or isinstance(type_, Decimal)
 
 
 def children(type_: Type) -> Iterator[Type]:
-    """The types directly inside a nested type."""
+    """Yields the types directly inside a nested type."""
     match type_:
         case Array(element):
             yield element
@@ -315,12 +315,12 @@ PARTS_MAX = 20_000
 
 
 def _parts(*types: Type) -> int:
-    """How many types a type is made of that has these in it.
+    """Counts the types that make up a type with these members.
 
-    What is written shortly may be large: a row of two columns that are rows of two columns.
+    A short text may describe a large type: a row of two columns that are rows of two columns.
 
     Raises:
-        SeamlineError: STATEMENT_TOO_LARGE when there are too many to walk through all of them.
+        SeamlineError: STATEMENT_TOO_LARGE when there are too many to visit all of them.
     """
     found = 1
     for type_ in types:
@@ -335,30 +335,30 @@ def _parts(*types: Type) -> int:
 
 
 def contains(type_: Type, wanted: Type | type[Type]) -> bool:
-    """Whether `wanted` is the type or occurs anywhere inside it."""
+    """Whether the type is `wanted` or contains it at any depth."""
     here = isinstance(type_, wanted) if isinstance(wanted, type) else type_ == wanted
     return here or any(contains(child, wanted) for child in children(type_))
 
 
 def holds_variant(type_: Type) -> bool:
-    """Whether a table stores it, or something inside it, as a variant."""
+    """Whether a table stores the type, or a type inside it, as a variant."""
     is_variant = isinstance(type_, Json) and type_.is_variant
     return is_variant or any(map(holds_variant, children(type_)))
 
 
 def holds_nanoseconds(type_: Type) -> bool:
-    """Whether a table stores it, or something inside it, in nanoseconds."""
+    """Whether a table stores the type, or a type inside it, in nanoseconds."""
     is_fine = isinstance(type_, Timestamp) and type_.in_nanoseconds
     return is_fine or any(map(holds_nanoseconds, children(type_)))
 
 
 def quoted(name: str) -> str:
-    """The name as a delimited identifier of standard SQL."""
+    """Returns the name as a delimited identifier of standard SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quote(name: str) -> str:
-    """The name as an identifier, delimited only where it must be."""
+    """Returns the name as an identifier, delimited only where necessary."""
     return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else quoted(name)
 
 
@@ -366,7 +366,7 @@ def quote(name: str) -> str:
 
 
 def to_arrow(type_: Type) -> pa.DataType:
-    """The Arrow type that carries values of `type_` between all parts of Seamline.
+    """Returns the Arrow type that carries values of `type_` between all parts of Seamline.
 
     Iceberg's field ids are attached as Parquet field metadata where they are known.
     """
@@ -402,15 +402,15 @@ def to_arrow(type_: Type) -> pa.DataType:
 
 
 def arrow_field(field: Field) -> pa.Field:
-    """The Arrow field of a column or row field, with its Iceberg id."""
+    """Returns the Arrow field of a column or row field, with its Iceberg id."""
     return _arrow_field(field.name, field.type, field.field_id, field.required)
 
 
 def result_field(name: str, type_: Type) -> pa.Field:
-    """The Arrow field of a column of a result; intervals are text there.
+    """Returns the Arrow field of a result column; intervals become text.
 
     Raises:
-        SeamlineError: NOT_SUPPORTED for an interval inside of an array, a map or a row.
+        SeamlineError: NOT_SUPPORTED for an interval inside an array, a map or a row.
     """
     if isinstance(type_, Interval):
         return pa.field(name, pa.string(), metadata={INTERVAL_OF: type_.unit.encode()})
@@ -424,7 +424,7 @@ def result_field(name: str, type_: Type) -> pa.Field:
 
 
 INTERVAL_OF = b"seamline.interval"
-"""Metadata of a field that has intervals as text: their unit."""
+"""Metadata key for the unit of a field that holds intervals as text."""
 
 
 def _arrow_field(name: str, type_: Type, field_id: int, required: bool) -> pa.Field:
@@ -433,7 +433,7 @@ def _arrow_field(name: str, type_: Type, field_id: int, required: bool) -> pa.Fi
 
 
 def to_duckdb(type_: Type) -> str:
-    """The type's name in DuckDB's SQL."""
+    """Returns the type's name in DuckDB's SQL."""
     match type_:
         case _Simple():
             return type_.duckdb
@@ -460,7 +460,7 @@ def to_duckdb(type_: Type) -> str:
 
 
 def to_spark(type_: Type) -> str:
-    """The type's name in Spark's SQL."""
+    """Returns the type's name in Spark's SQL."""
     match type_:
         case _Simple():
             return type_.spark
@@ -486,7 +486,7 @@ def to_spark(type_: Type) -> str:
 
 
 def backquoted(name: str) -> str:
-    """The name as an identifier of Spark's SQL."""
+    """Returns the name as an identifier in Spark's SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -512,7 +512,7 @@ _FROM_SQLGLOT: dict[exp.DType, Type] = {
 
 
 def from_sqlglot(data_type: exp.DataType) -> Type:
-    """The type a type name in a statement stands for.
+    """Returns the type that a type name in a statement denotes.
 
     Raises:
         SeamlineError: NOT_SUPPORTED for a type, length or precision that both engines do not share.
@@ -546,10 +546,10 @@ def _char(length: int) -> Char:
 
 
 def decimal(precision: int, scale: int) -> Decimal:
-    """A decimal type, checked.
+    """Returns a decimal type after checking its precision and scale.
 
     Raises:
-        SeamlineError: INVALID_LITERAL when precision or scale lies outside what Iceberg stores.
+        SeamlineError: INVALID_LITERAL when precision or scale is outside what Iceberg stores.
     """
     if not 1 <= precision <= MAX_DECIMAL_PRECISION or not 0 <= scale <= precision:
         raise SeamlineError(
@@ -562,10 +562,10 @@ def decimal(precision: int, scale: int) -> Decimal:
 
 @functools.lru_cache(maxsize=1024)
 def parse(text: str) -> Type:
-    """A type from its Trino name, such as `row(a bigint, b array(varchar))`.
+    """Parses a Trino type name, such as `row(a bigint, b array(varchar))`.
 
     Raises:
-        SeamlineError: NOT_SUPPORTED when it is no type of ours.
+        SeamlineError: NOT_SUPPORTED when it is not one of our types.
     """
     try:
         data_type = exp.DataType.build(text, dialect="trino")
@@ -579,7 +579,7 @@ def _with_precision(simple: Type, data_type: exp.DataType) -> Type:
     if isinstance(simple, Timestamp) and len(numbers) == 1 and 0 <= numbers[0] <= 6:
         return Timestamp(numbers[0], simple.zoned)
     if simple == VARCHAR and len(numbers) == 1 and numbers[0] >= 0:
-        return simple  # what is longer is cut by CAST; no engine keeps the length of a column
+        return simple  # CAST truncates longer text; no engine keeps the length of a column
     if simple == TIME and len(numbers) == 1 and 0 <= numbers[0] <= 6:
         return Time(numbers[0])
     raise SeamlineError(
@@ -606,7 +606,7 @@ def _whole_number(argument: exp.Expr) -> int:
 
 
 def _row_field(place: int, argument: exp.Expr) -> Field:
-    """A field of a row type; one without a name has that of its place."""
+    """Parses a field of a row type; an unnamed field is named by its position."""
     if isinstance(argument, exp.ColumnDef) and isinstance(argument.kind, exp.DataType):
         return Field(argument.name, from_sqlglot(argument.kind))
     if isinstance(argument, exp.DataType):

@@ -1,6 +1,7 @@
-"""A statement as words: text to tokens, within bounds, and a reader for grammars of keywords.
+"""Splits a statement into bounded tokens, and provides a reader for keyword grammars.
 
-Brackets, operators in a row and tokens are bounded here, before any parser sees the statement.
+Bracket depth, operator chains and token count are bounded here, before any parser sees the
+statement.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from seamline.sql.places import location_at
 TOKENS_MAX = 50_000
 DEPTH_MAX = 60
 NUMBER_MAX = 1_000
-"""Characters of a number; Python reads no longer ones than some thousands."""
+"""Maximum number of characters in a number; Python parses no more than a few thousand."""
 CHAIN_MAX = 1_000
-"""Operators of one kind in a row, each of which makes a tree one level deeper."""
+"""Maximum number of operators of one kind in a row; each makes the tree one level deeper."""
 
 
 _NUMBER = re.compile(
@@ -39,9 +40,9 @@ _BASES = {"hex": 16, "octal": 8, "binary": 2}
 
 
 def _with_numbers(sql: str, tokens: list[Token]) -> list[Token]:
-    """Numbers in other bases, and with _ between their digits, as one token each."""
+    """Merges numbers in other bases, or with _ between their digits, into one token each."""
     found: list[Token] = []
-    end = -1  # of the last number
+    end = -1  # the end of the last number
     for token in tokens:
         if token.start <= end:
             continue
@@ -66,7 +67,7 @@ def _with_numbers(sql: str, tokens: list[Token]) -> list[Token]:
 
 
 def _check_numbers(tokens: Sequence[Token]) -> None:
-    """No number is longer than any that means something.
+    """Refuses numbers that are longer than any meaningful one.
 
     Raises:
         SeamlineError: INVALID_LITERAL.
@@ -82,7 +83,7 @@ def _check_numbers(tokens: Sequence[Token]) -> None:
 
 
 def tokenize(sql: str) -> list[Token]:
-    """The words of a text.
+    """Splits a text into tokens.
 
     Raises:
         SeamlineError: SYNTAX_ERROR, STATEMENT_TOO_LARGE, INVALID_LITERAL.
@@ -125,14 +126,14 @@ _BINDING = {
     **dict.fromkeys((TokenType.PLUS, TokenType.DASH, TokenType.DPIPE), 3),
     **dict.fromkeys((TokenType.STAR, TokenType.SLASH, TokenType.MOD), 4),
 }
-"""Operators by how tightly they bind: one ends the chains of those that bind tighter."""
+"""Operators by how tightly they bind; an operator ends the chains of those that bind tighter."""
 _PART = {TokenType.COMMA, TokenType.SELECT, TokenType.FROM, TokenType.WHERE, TokenType.ON,
          TokenType.HAVING, TokenType.WHEN, TokenType.THEN, TokenType.ELSE}  # fmt: skip
-"""What another expression begins after."""
+"""Tokens after which another expression begins."""
 
 
 def _check_chains(tokens: Sequence[Token]) -> None:
-    """Refuses at once what a parser would follow to the end of Python's stack.
+    """Refuses operator chains so long that a parser would exhaust Python's stack.
 
     Raises:
         SeamlineError: STATEMENT_TOO_LARGE.
@@ -170,13 +171,13 @@ _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType
 
 
 def _begin_of(error: TokenError, sql: str) -> int:
-    """The character at which the tokenizer says that what is not closed begins."""
+    """Returns the index at which the unclosed text begins, according to the tokenizer."""
     found = re.search(r"from \d+:(\d+)", str(error.__cause__))
     return int(found[1]) if found is not None else len(sql)
 
 
 def one_statement(tokens: list[Token]) -> list[Token]:
-    """The words of the only statement, without semicolons around it.
+    """Returns the tokens of the only statement, without semicolons around it.
 
     Raises:
         SeamlineError: SYNTAX_ERROR when there is none, MULTIPLE_STATEMENTS.
@@ -196,12 +197,12 @@ def one_statement(tokens: list[Token]) -> list[Token]:
 
 
 def location_of(token: Token) -> Location:
-    """Where a word begins."""
+    """Returns where a token begins."""
     return Location(token.line, max(1, token.col - (token.end - token.start)))
 
 
 class Words:
-    """Reads statements that have a grammar of keywords.
+    """Reads the tokens of statements that have a keyword grammar.
 
     Attributes:
         sql: The text.
@@ -213,23 +214,23 @@ class Words:
         self._at = 0
 
     def peek(self, ahead: int = 0) -> str:
-        """A word to come, in upper case; nothing at the end."""
+        """Returns an upcoming word in upper case, or '' at the end."""
         at = self._at + ahead
         return self._tokens[at].text.upper() if at < len(self._tokens) else ""
 
     def place(self, ahead: int = 0) -> Location | None:
-        """Where a word to come stands."""
+        """Returns the location of an upcoming word, or None at the end."""
         at = self._at + ahead
         return location_of(self._tokens[at]) if at < len(self._tokens) else None
 
     def take(self, *words: str) -> bool:
-        """Whether these keywords come next; then they are passed over."""
+        """Consumes these keywords if they come next; returns whether they did."""
         left, at = list(words), self._at
         while left:
             token = self._tokens[at] if at < len(self._tokens) else None
             if token is None or token.token_type in {TokenType.IDENTIFIER, TokenType.STRING}:
                 return False
-            own = token.text.upper().split()  # some words belong together, as in RESET SESSION
+            own = token.text.upper().split()  # some tokens hold several words, as RESET SESSION
             if own != left[: len(own)]:
                 return False
             left, at = left[len(own) :], at + 1
@@ -237,7 +238,7 @@ class Words:
         return True
 
     def require(self, word: str) -> None:
-        """Passes over a keyword.
+        """Consumes a keyword.
 
         Raises:
             SeamlineError: SYNTAX_ERROR when it does not come next.
@@ -246,21 +247,21 @@ class Words:
             raise self.unexpected(self._next(word), word)
 
     def name(self) -> tuple[str, ...]:
-        """A name of one or more parts."""
+        """Reads a name of one or more parts."""
         parts = [self.identifier()]
         while self.take("."):
             parts.append(self.identifier())
         return tuple(parts)
 
     def string(self) -> str:
-        """A text in quotes."""
+        """Reads a quoted string."""
         token = self._next("a string")
         if token.token_type != TokenType.STRING:
             raise self.unexpected(token)
         return token.text
 
     def constant(self) -> str:
-        """A text, a number or a truth, as text."""
+        """Reads a string, a number or a boolean, and returns it as text."""
         sign = "-" if self.take("-") else ""
         token = self._next("a value")
         if token.token_type == TokenType.NUMBER:
@@ -272,28 +273,28 @@ class Words:
         raise self.unexpected(token, "a text, a number, true or false")
 
     def rest(self) -> list[Token]:
-        """All words to come, passed over."""
+        """Consumes and returns all remaining tokens."""
         found = list(self._tokens[self._at :])
         self._at = len(self._tokens)
         return found
 
     def text(self) -> str:
-        """The text of all words to come, as written."""
+        """Returns the text of all remaining tokens as written, without consuming them."""
         if self._at >= len(self._tokens):
             return ""
         return self.sql[self._tokens[self._at].start : self._tokens[-1].end + 1]
 
     def end(self) -> None:
-        """Nothing more comes.
+        """Checks that no tokens remain.
 
         Raises:
-            SeamlineError: SYNTAX_ERROR when something does.
+            SeamlineError: SYNTAX_ERROR when one does.
         """
         if self._at < len(self._tokens):
             raise self.unexpected(self._tokens[self._at])
 
     def identifier(self) -> str:
-        """A name of one part."""
+        """Reads a name of one part."""
         token = self._next("a name")
         plain = re.fullmatch(r"[A-Za-z_$][\w$]*", token.text) is not None
         if token.token_type == TokenType.IDENTIFIER or (
@@ -303,18 +304,18 @@ class Words:
         raise self.unexpected(token)
 
     def unexpected(self, token: Token, wanted: str = "") -> SeamlineError:
-        """The error for a word that cannot stand there."""
+        """Returns the error for a token that is not allowed there."""
         hint = f"{wanted} is expected there." if wanted else None
         return SeamlineError(
             SYNTAX_ERROR, f"unexpected {token.text!r}", location=location_of(token), hint=hint
         )
 
     def unexpected_next(self, wanted: str) -> SeamlineError:
-        """The error for the next word, or for its absence."""
+        """Returns the error for the next token, or for its absence."""
         return self.unexpected(self._next(wanted), wanted)
 
     def missing(self, what: str) -> SeamlineError:
-        """The error for a statement that ends too early."""
+        """Returns the error for a statement that ends too early."""
         end = self._tokens[-1]
         return SeamlineError(
             SYNTAX_ERROR,

@@ -1,1 +1,1 @@
-"""Commands of `seamline` that need nothing but the client."""
+"""The `seamline` commands that need only the client."""

@@ -1,4 +1,4 @@
-"""`seamline completion`: what a shell runs so that Tab completes commands, options and values."""
+"""`seamline completion`: shell scripts with which Tab completes commands, options and values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from click.shell_completion import get_completion_class
 
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_SEAMLINE_COMPLETE"
-"""By which a shell asks, as Click has it."""
+"""The environment variable through which a shell asks Click for completions."""
 
 
 @click.command()

@@ -1,6 +1,6 @@
-"""`seamline freshness`: how far tiering has got with a table, partition by partition.
+"""`seamline freshness`: how far a table has been tiered, partition by partition.
 
-A statement always sees every record; what differs is how much of it is read from the log.
+A statement always sees every record; what varies is how much of them is read from the log.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def freshness(table: str, format_: str, **options: Any) -> None:
 
 
 def variant(table: str, kind: str) -> str:
-    """The name of a table about a table: `shop."bids$seam"` for `shop.bids`."""
+    """Returns the name of a metadata table: `shop."bids$seam"` for `shop.bids`."""
     found = _NAME.fullmatch(table)
     if found is None:
         raise click.BadParameter(f"{table} is not the name of a table")
@@ -51,7 +51,7 @@ def variant(table: str, kind: str) -> str:
 
 
 def _summary(connection: Connection, table: str) -> str:
-    """The same in a line, and how old the newest files are."""
+    """Returns a one-line summary, with the age of the newest snapshot."""
     cursor = connection.execute(f'SELECT sum("end"), sum(tail) FROM {variant(table, "seam")}')
     ((end, tail),) = cursor.fetchall()
     cursor = connection.execute(

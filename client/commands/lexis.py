@@ -1,7 +1,7 @@
-"""The words of SQL text, as far as a client must know them: where statements end.
+"""A minimal SQL tokenizer for clients: it finds where statements end.
 
-What is a statement is for the gateway to say; here a semicolon ends one, unless it stands in a
-string, a quoted name or a comment.
+Only the gateway decides what a valid statement is. Here a semicolon ends a statement, unless it is
+inside a string, a quoted name or a comment.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _DEFINES = frozenset({"alter", "call", "create", "drop", "use"})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of a text.
+    """A token of a text.
 
     Attributes:
-        kind: `comment`, `string`, `quoted`, `open` (a string, a quoted name or a comment without an
-            end), `number`, `word`, `space`, `end` or `other`.
-        text: The piece.
+        kind: `comment`, `string`, `quoted`, `open` (an unterminated string, quoted name or
+            comment), `number`, `word`, `space`, `end` or `other`.
+        text: The token's text.
         start: Where it begins.
     """
 
@@ -51,10 +51,10 @@ class Statement:
     """A statement of a script.
 
     Attributes:
-        text: From its first word to its last, without the semicolon.
-        number: Which one it is, from 1.
+        text: The text from its first token to its last, without the semicolon.
+        number: Its number in the script, from 1.
         line: The line of the script on which it begins, from 1.
-        column: The column there, from 1.
+        column: The column in that line, from 1.
         ended: Whether a semicolon ended it.
     """
 
@@ -65,35 +65,35 @@ class Statement:
     ended: bool = True
 
     def in_script(self, place: Location) -> Location:
-        """A place in the statement as one of the script."""
+        """Converts a position in the statement to a position in the script."""
         column = place.column + (self.column - 1 if place.line == 1 else 0)
         return Location(place.line + self.line - 1, column)
 
     @property
     def first_word(self) -> str:
-        """What it begins with, in lower case."""
+        """The first word of the statement, in lower case."""
         return next((t.text.lower() for t in tokens(self.text) if t.kind == "word"), "")
 
     @property
     def is_raw(self) -> bool:
-        """Whether its result is a text for people, in lines, and no table."""
+        """Whether its result is lines of text for people rather than a table."""
         return _RAW.match(self.text) is not None
 
     @property
     def defines(self) -> bool:
-        """Whether names may be others after it."""
+        """Whether it may change which names exist."""
         return self.first_word in _DEFINES
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """All pieces of a text; together they are the text."""
+    """Yields all tokens of a text; concatenated, they are the text."""
     for match in _TOKEN.finditer(text):
         assert match.lastgroup is not None
         yield Token(match.lastgroup, match[0], match.start())
 
 
 def statements(script: str) -> list[Statement]:
-    """The statements of a script, in order; nothing but comments is none."""
+    """Returns the statements of a script, in order; comments alone are not a statement."""
     found: list[Statement] = []
     start = end = None
     for token in [*tokens(script), Token("end", "", len(script))]:
@@ -111,6 +111,6 @@ def statements(script: str) -> list[Statement]:
 
 
 def is_complete(text: str) -> bool:
-    """Whether the last statement of a text was ended, or there is none."""
+    """Whether a semicolon ended the last statement of a text, or there is no statement."""
     found = statements(text)
     return not found or found[-1].ended

@@ -1,8 +1,8 @@
-"""Options by which commands reach a gateway, and what they mean.
+"""The command-line options for reaching a gateway, and what they mean.
 
-What is not said on the command line is what the variables say, as for `seamline.connect`, and then
-what the profile says (`seamline.commands.profiles`). A password has no option: command lines can be
-read by everybody on a machine.
+Anything not given on the command line comes from environment variables, as for `seamline.connect`,
+and then from the profile (`seamline.commands.profiles`). There is no option for a password, because
+everyone on a machine can read command lines.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OPTIONS = (
 
 
 def gateway_options(command: F) -> F:
-    """`--url`, and how one says who one is."""
+    """Adds `--url`, `--profile` and the options for credentials to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -66,31 +66,31 @@ _OF_OTHERS = ("url", "profile", "access_token", "user")
 
 
 def embedded_options(command: F) -> F:
-    """`--embedded`, and the configuration that such a gateway has."""
+    """Adds `--embedded`, and the option for the embedded gateway's configuration, to a command."""
     for option in reversed(_EMBEDDED_OPTIONS):
         command = option(command)
     return command
 
 
 def profile_of(options: dict[str, Any]) -> Profile:
-    """Takes the name of a profile out of the options, and finds it.
+    """Removes the profile's name from the options, and loads the profile.
 
     Raises:
         SeamlineError: INVALID_CONFIG.
     """
     named = options.pop("profile", None)
     if options.get("embedded"):
-        return Profile()  # which is for gateways elsewhere
+        return Profile()  # profiles are for gateways elsewhere
     return profiles.load(named, os.environ)
 
 
 def url_of(options: dict[str, Any], profile: Profile) -> str:
-    """Takes the address of the gateway out of the options."""
+    """Removes the gateway's address from the options, and returns it."""
     return options.pop("url") or profile.url or URL_DEFAULT
 
 
 def credentials_of(options: dict[str, Any], profile: Profile) -> Credentials:
-    """Takes what the options say of credentials out of all that were given."""
+    """Removes the credentials from the options and returns them; may prompt for a password."""
     names = ("access_token", "user", "ca", "certificate", "key")
     given = Credentials(**{name: options.pop(name) for name in names})
     found = given.or_of(os.environ).or_else(profile.credentials())
@@ -101,15 +101,15 @@ def credentials_of(options: dict[str, Any], profile: Profile) -> Credentials:
 
 
 def connect(options: dict[str, Any], profile: Profile, *, follows: bool = False) -> Connection:
-    """Takes all that says to which gateway, and as whom, out of the options, and connects.
+    """Removes the options that choose the gateway and the credentials, and connects.
 
     Args:
-        options: What was given on the command line.
-        profile: What the profile says.
+        options: The options given on the command line.
+        profile: The profile.
         follows: Whether an embedded gateway keeps tails between statements.
 
     Raises:
-        Error: what keeps an embedded gateway from starting.
+        Error: whatever keeps an embedded gateway from starting.
     """
     if options.pop("embedded", False):
         return _embedded(options, follows=follows)

@@ -1,8 +1,8 @@
-"""Results written down, in every format there is, for people and for programs.
+"""Writes results in every supported format, for people and for programs.
 
 table, vertical, markdown          for people: see `seamline.commands.pictures`
-csv, tsv, json, ndjson             for programs: the texts of `seamline.dbapi.texts`
-parquet, arrow (an IPC stream)     binary: with the types; never on a terminal
+csv, tsv, json, ndjson             for programs: values as in `seamline.dbapi.texts`
+parquet, arrow (an IPC stream)     binary: keep the types; never on a terminal
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Writer = Callable[[Result, Sink, Look], None]
 
 
 def write_csv(result: Result, sink: Sink, look: Look, *, header: bool = True) -> None:
-    """RFC 4180; a null is an empty cell without quotes."""
+    """Writes CSV as in RFC 4180; a null is an empty cell without quotes."""
     _write_separated(result, sink, look, separator=",", end="\r\n", header=header)
 
 
 def write_tsv(result: Result, sink: Sink, look: Look) -> None:
-    """As CSV, with tabs for commas and plain line feeds."""
+    """Writes TSV: like CSV, with tabs instead of commas, and plain line feeds."""
     _write_separated(result, sink, look, separator="\t", end="\n", header=True)
 
 
@@ -45,13 +45,13 @@ def _write_separated(
 
 
 def write_ndjson(result: Result, sink: Sink, _: Look) -> None:
-    """One JSON object a line."""
+    """Writes one JSON object per line."""
     for record in _records(result):
         sink.write(record + "\n")
 
 
 def write_json(result: Result, sink: Sink, _: Look) -> None:
-    """An array of JSON objects, one a line."""
+    """Writes an array of JSON objects, one per line."""
     separator = "["
     for record in _records(result):
         sink.write(f"{separator}\n{record}")
@@ -74,7 +74,7 @@ def _records(result: Result) -> Iterator[str]:
 
 
 def write_parquet(result: Result, sink: BinaryIO) -> None:
-    """A Parquet file."""
+    """Writes a Parquet file."""
     reader = result.fetch_record_batch()
     import pyarrow.parquet as pq
 
@@ -84,7 +84,7 @@ def write_parquet(result: Result, sink: BinaryIO) -> None:
 
 
 def write_arrow(result: Result, sink: BinaryIO) -> None:
-    """An Arrow IPC stream."""
+    """Writes an Arrow IPC stream."""
     reader = result.fetch_record_batch()
     import pyarrow.ipc
 
@@ -102,29 +102,29 @@ WRITERS: Mapping[str, Writer] = {
     "ndjson": write_ndjson,
     "markdown": pictures.write_markdown,
 }
-"""Formats of text."""
+"""The text formats."""
 BINARY_WRITERS: Mapping[str, Callable[[Result, BinaryIO], None]] = {
     "parquet": write_parquet,
     "arrow": write_arrow,
 }
 FORMATS = (*WRITERS, *BINARY_WRITERS)
 FOR_PEOPLE = frozenset({"table", "vertical"})
-"""Formats in which a text such as a plan is shown as it is."""
+"""Formats that show a text result, such as a plan, unchanged."""
 
 
 def write(result: Result, format_: str, sink: Any, look: Look, *, raw: bool = False) -> None:
-    """Writes a result; nothing for a statement that has none.
+    """Writes a result; writes nothing for a statement without one.
 
     Args:
         result: The result.
         format_: One of `FORMATS`.
         sink: Takes bytes for a binary format, else text.
         look: How text looks.
-        raw: Whether the result is a text for people, which needs no table.
+        raw: Whether the result is text for people, which needs no table.
 
     Raises:
-        InterfaceError: MISSING_EXTRA without pyarrow for a binary format; INVALID_ARGUMENT for what
-            the format cannot hold.
+        InterfaceError: MISSING_EXTRA for a binary format without pyarrow; INVALID_ARGUMENT for a
+            result that the format cannot hold.
     """
     if result.description is None:
         return
@@ -138,10 +138,10 @@ def write(result: Result, format_: str, sink: Any, look: Look, *, raw: bool = Fa
 
 @contextlib.contextmanager
 def opened(path: str | None, *, binary: bool) -> Iterator[IO[Any]]:
-    """Standard output, or a new file.
+    """Opens standard output, or a new file.
 
     Raises:
-        InterfaceError: INVALID_ARGUMENT when the file cannot be made.
+        InterfaceError: INVALID_ARGUMENT when the file cannot be created.
     """
     if path is None:
         sink: IO[Any] = sys.stdout.buffer if binary else sys.stdout

@@ -1,8 +1,8 @@
-"""Results as people look at them: a table, rows one below the other, Markdown, a plan as it is.
+"""Renders results for people: as a table, vertically, as Markdown, or a plan's text unchanged.
 
-On a terminal nothing is wider than it is. A table whose columns do not fit is narrowed, and cells
-that are cut end in `…`; where little of them would be left, rows are shown one below the other,
-whole. Nothing of a value can act on the terminal: what is not printable is a dot.
+On a terminal, no output is wider than the terminal. A table whose columns do not fit is narrowed,
+and cells that are cut end in `…`. If too little of them would be left, rows are shown vertically,
+in full. No value can control the terminal: unprintable characters are shown as dots.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ if TYPE_CHECKING:
 
 NULL = "∅"
 COLUMN_WIDTH_MIN = 12
-"""A column is not narrowed below this; rows are shown one below the other instead."""
+"""A column is not narrowed below this; rows are shown vertically instead."""
 _SAMPLE_ROWS = 1000
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 _NUMBERS = frozenset({"tinyint", "smallint", "integer", "bigint", "real", "double", "decimal"})
 
 
 class Result(Protocol):
-    """What a cursor has of a result."""
+    """The parts of a cursor that give access to a result."""
 
     @property
     def description(self) -> Sequence[tuple[Any, ...]] | None:
-        """Name, type and more of each column."""
+        """The name, type and further attributes of each column."""
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """The next rows."""
+        """Returns the next rows."""
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """The rows that are left."""
+        """Iterates over the remaining rows."""
 
     def fetch_record_batch(self) -> pa.RecordBatchReader:
-        """All rows as Arrow."""
+        """Returns all rows as Arrow."""
 
 
 class Sink(Protocol):
-    """What text can be written to."""
+    """Something that text can be written to."""
 
     def write(self, text: str, /) -> object:
-        """Takes more text."""
+        """Writes more text."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Look:
-    """How text is to look.
+    """How text output looks.
 
     Attributes:
-        null: Text of a null; None for what the format has.
-        width: Columns of the terminal; None where nothing need fit.
+        null: Text of a null; None for the format's default.
+        width: Columns of the terminal; None if there is no limit.
         colour: Whether escape sequences may be written.
     """
 
@@ -73,24 +73,24 @@ class Look:
 
     @property
     def null_text(self) -> str:
-        """Text of a null in what people look at."""
+        """Text of a null in formats for people."""
         return NULL if self.null is None else self.null
 
 
 def look_of_terminal(null: str | None = None) -> Look:
-    """How text looks on the terminal that this is."""
+    """Returns the look for the current terminal."""
     width = shutil.get_terminal_size().columns
     return Look(null, width, colour=not os.environ.get("NO_COLOR"))
 
 
 def columns_of(result: Result) -> tuple[list[str], list[str]]:
-    """Names and types of a result's columns."""
+    """Returns the names and the types of a result's columns."""
     described = result.description or ()
     return [str(column[0]) for column in described], [str(column[1]) for column in described]
 
 
 def cell_text(value: Any) -> str:
-    """A value that is not null as people read it."""
+    """Returns a non-null value in the form people read."""
     match value:
         case bytes():
             return "0x" + value.hex()
@@ -106,7 +106,7 @@ def cell_text(value: Any) -> str:
 
 
 def _readable(value: Any) -> Any:
-    """A nested value as JSON that has its leaves as people read them."""
+    """Returns a nested value for JSON, with its leaves in the form people read."""
     match value:
         case dict():
             return {
@@ -123,7 +123,7 @@ def _readable(value: Any) -> Any:
 
 
 def write_table(result: Result, sink: Sink, look: Look) -> None:
-    """A table with borders, or rows one below the other where a terminal is too narrow for it."""
+    """Writes a table with borders, or rows vertically if the terminal is too narrow for it."""
     names, types = columns_of(result)
     if not names:
         return
@@ -158,12 +158,12 @@ def write_table(result: Result, sink: Sink, look: Look) -> None:
 
 
 def _fitted(widths: list[int], width: int) -> list[int] | None:
-    """Widths of columns that fit, the widest narrowed first; None when they would be too narrow."""
+    """Returns column widths that fit, the widest narrowed first; None if they get too narrow."""
     room = width - (3 * len(widths) + 1)
     smallest = [min(found, COLUMN_WIDTH_MIN) for found in widths]
     if sum(smallest) > room:
         return None
-    low, high = COLUMN_WIDTH_MIN, max(widths)  # the widest that a column may be
+    low, high = COLUMN_WIDTH_MIN, max(widths)  # bounds for the greatest width of a column
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (
@@ -171,7 +171,7 @@ def _fitted(widths: list[int], width: int) -> list[int] | None:
         )
     left = room - sum(min(w, low) for w in widths)
     fitted = []
-    for found in widths:  # what is left over goes to the first that lack it
+    for found in widths:  # leftover space goes to the first narrowed columns
         more = 1 if found > low and left > 0 else 0
         left -= more
         fitted.append(min(found, low + more))
@@ -182,7 +182,7 @@ def _fitted(widths: list[int], width: int) -> list[int] | None:
 
 
 def write_vertical(result: Result, sink: Sink, look: Look) -> None:
-    """Each column on lines of its own, whole."""
+    """Writes each column on its own lines, in full."""
     names, _ = columns_of(result)
     if names:
         _write_rows_below(names, result, sink, look)
@@ -204,7 +204,7 @@ def _write_rows_below(
 
 
 def _lines_of(value: Any, look: Look, name_width: int) -> list[str]:
-    """A value in lines: its own, and cut where a terminal ends."""
+    """Splits a value into lines: at its own line breaks, and at the terminal's width."""
     if value is None:
         return [_dim_if_null(look.null_text, None, look)]
     lines = [_clean(line) for line in cell_text(value).split("\n")]
@@ -228,7 +228,7 @@ _MARKDOWN = str.maketrans({"\\": "\\\\", "|": "\\|", "\n": "<br>", "\r": "", "<"
 
 
 def write_markdown(result: Result, sink: Sink, look: Look) -> None:
-    """A table as GitHub's Markdown has it; numbers are on the right."""
+    """Writes a table in GitHub's Markdown; numbers are right-aligned."""
     names, types = columns_of(result)
     if not names:
         return
@@ -245,7 +245,7 @@ def write_markdown(result: Result, sink: Sink, look: Look) -> None:
 
 
 def write_raw(result: Result, sink: Sink, look: Look) -> None:
-    """The lines of a text, such as a plan; those that are too long go on further to the right."""
+    """Writes the lines of a text, such as a plan; long lines wrap with a further indent."""
     for row in result:
         for line in cell_text(row[0]).split("\n") if row[0] is not None else ():
             for piece in _wrapped(_clean(line), look.width):
@@ -284,7 +284,7 @@ def _clean(found: str) -> str:
 
 
 def width_of(found: str) -> int:
-    """Columns of a terminal that a text takes."""
+    """Returns the number of terminal columns that a text takes."""
     if found.isascii():
         return len(found)
     return sum(
@@ -294,7 +294,7 @@ def width_of(found: str) -> int:
 
 
 def _cut(found: str, room: int) -> str:
-    """As much of the beginning as fits, a character at least."""
+    """Returns the longest prefix that fits, but at least one character."""
     used = 0
     for position, character in enumerate(found):
         used += width_of(character)
@@ -304,7 +304,7 @@ def _cut(found: str, room: int) -> str:
 
 
 def _padded(found: str, width: int, to_right: bool) -> str:
-    """A clean text in so many columns; one that is cut ends in `…`."""
+    """Returns a clean text, padded or cut to a width; a cut text ends in `…`."""
     if width_of(found) > width:
         found = _cut(found, width - 1) + "…" if width > 1 else "…"
     gap = " " * (width - width_of(found))

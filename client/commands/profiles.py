@@ -1,6 +1,6 @@
-"""Profiles: gateways by name, in `config.toml` of the folder `seamline` of one's configuration.
+"""Profiles: named gateways, in `seamline/config.toml` of the user's configuration folder.
 
-    profile = "laptop"                     # the one that is meant when none is named
+    profile = "laptop"                     # the default profile
 
     [profiles.laptop]
     url = "http://127.0.0.1:8474"
@@ -12,8 +12,8 @@
     schema = "shop"
     format = "vertical"
 
-What a command line says comes first, then what variables say, then the profile. There is no place
-for a secret itself: a token is in a file of its own, or a command gives it.
+The command line takes precedence, then environment variables, then the profile. A profile never
+holds a secret itself: a token is in a separate file, or a command prints it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from seamline.errors import INVALID_CONFIG, SeamlineError
 
 PROFILE_VARIABLE = "SEAMLINE_PROFILE"
 TOKEN_S = 60.0
-"""How long the token that a command gave is taken for the one of the moment."""
+"""How long the token that a command printed is reused."""
 _COMMAND_S = 30.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """A gateway, and how one comes to it; None where nothing is said."""
+    """A gateway, and how to connect to it; None where the profile sets nothing."""
 
     url: str | None = None
     token_file: str | None = None
@@ -52,27 +52,27 @@ class Profile:
     format: str | None = None
 
     def credentials(self) -> Credentials:
-        """What it shows a gateway; a token is read when it is asked for."""
+        """Returns the credentials for the gateway; a token is read when it is needed."""
         token: Callable[[], str] | None = None
         if self.token_command is not None:
             token = _remembered(lambda: _from_command(self.token_command or ""))
         elif self.token_file is not None:
-            token = lambda: _from_file(self.token_file or "")  # noqa: E731 - the same in short
+            token = lambda: _from_file(self.token_file or "")  # noqa: E731 - shorter than a def
         files = [_expanded(file) for file in (self.ca, self.certificate, self.key)]
         return Credentials(token, self.user, None, *files)
 
 
 def file_of(environment: Mapping[str, str]) -> pathlib.Path:
-    """Where the profiles are."""
+    """Returns the path of the profiles file."""
     given = environment.get("XDG_CONFIG_HOME") or "~/.config"
     return pathlib.Path(given).expanduser() / "seamline" / "config.toml"
 
 
 def load(name: str | None, environment: Mapping[str, str]) -> Profile:
-    """A profile by its name, or the one that the file says is meant.
+    """Returns a profile by name, or else the one that the environment or the file selects.
 
     Raises:
-        SeamlineError: INVALID_CONFIG for a file that is wrong, or a profile that is not there.
+        SeamlineError: INVALID_CONFIG for an invalid file, or a profile that does not exist.
     """
     file = file_of(environment)
     try:
@@ -94,7 +94,7 @@ def load(name: str | None, environment: Mapping[str, str]) -> Profile:
 
 
 def names(environment: Mapping[str, str]) -> list[str]:
-    """The names of all profiles; none where the file cannot be read."""
+    """Returns the names of all profiles; empty if the file cannot be read."""
     try:
         found = tomllib.loads(file_of(environment).read_text(encoding="utf-8")).get("profiles", {})
     except (OSError, ValueError):
@@ -156,7 +156,7 @@ def _from_command(command: str | list[str]) -> str:
 
 
 def _remembered(make: Callable[[], str]) -> Callable[[], str]:
-    """The same text again for a while, so that not every request runs a command."""
+    """Caches the text for a while, so that not every request runs a command."""
     made, made_at = "", float("-inf")
 
     def token() -> str:

@@ -1,8 +1,8 @@
-"""`seamline query`: statements run on a gateway, their results on standard output.
+"""`seamline query`: runs statements on a gateway and writes their results to standard output.
 
-With no statement, on a terminal, it asks for one after another (`seamline.shell`); `seamline` alone
-does the same. Statements of a file, of `--execute` or of standard input are run in one session, in
-order; the first that fails ends it.
+Without a statement, on a terminal, it starts a prompt (`seamline.shell`); `seamline` alone does the
+same. Statements from a file, from `--execute` or from standard input run in one session, in order;
+the first failure ends it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SOME = f"There are: {', '.join(FORMATS)}."
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Source:
-    """Statements to run, and what the script is called that they come from, if it has several."""
+    """Statements to run, and the name of their script if it has several."""
 
     name: str | None
     statements: tuple[Statement, ...]
@@ -72,7 +72,7 @@ def query(
 ) -> None:
     """Run STATEMENT on a gateway; `-` reads statements from standard input.
 
-    Without any, on a terminal, it asks for one after another.
+    Without any statement, on a terminal, it starts a prompt.
     """
     source = _source(statement, execute, file)
     profile = profile_of(options)
@@ -95,14 +95,14 @@ def query(
 
 
 def _where(connection: Connection) -> str:
-    """What answers, for whoever sits at the prompt."""
+    """Describes the gateway that answers, for the user at the prompt."""
     if isinstance(connection, EmbeddedConnection):
         return f"a gateway in this command, over {connection.place}"
     return connection.url
 
 
 def _source(statement: str | None, execute: Sequence[str], file: str | None) -> Source | None:
-    """What is to be run; None for what somebody at a terminal will say."""
+    """Returns the statements to run; None if the user will type them at a prompt."""
     if sum((statement is not None, bool(execute), file is not None)) > 1:
         raise click.UsageError("give either a statement, --execute or --file")
     if statement is not None and statement != _STDIN:
@@ -118,7 +118,7 @@ def _source(statement: str | None, execute: Sequence[str], file: str | None) -> 
 
 
 def _together(texts: Sequence[str]) -> tuple[Statement, ...]:
-    """The statements of several texts, one after another."""
+    """Returns the statements of several texts, one after another."""
     found = [each for text in texts for each in statements(text)]
     return tuple(dataclasses.replace(each, number=i) for i, each in enumerate(found, start=1))
 
@@ -145,7 +145,7 @@ def _refuse_what_does_not_fit(source: Source, form: str, options: dict[str, Any]
 def _run_all(
     connection: Connection, source: Source, form: str, null: str | None, options: dict[str, Any]
 ) -> None:
-    """Runs statements in order; the file for the results is made when there is one."""
+    """Runs statements in order; creates the output file only once the first one has run."""
     output, quiet = options["output"], options["quiet"]
     to_terminal = output is None and sys.stdout.isatty()
     look = look_of_terminal(null) if to_terminal else Look(null)
@@ -165,7 +165,7 @@ def _run_all(
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
-    """How every statement is run, as `Cursor.execute` takes it."""
+    """Returns the options of every statement, as `Cursor.execute` takes them."""
     return {
         "engine": options["engine"],
         "token": options["token"],

@@ -1,4 +1,4 @@
-"""A statement run for somebody who watches: progress, and the place of what is wrong with it."""
+"""Runs a statement interactively: shows its progress, and the position of an error in it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def run(
     """Runs a statement; Ctrl-C cancels it on the gateway.
 
     Args:
-        cursor: What it is run on.
+        cursor: The cursor to run it on.
         statement: The statement.
-        script: What the file is called that it comes from, if it does.
-        show_progress: Whether a line on the terminal says how far it is.
-        options: As `Cursor.execute` takes them.
+        script: Name of the script it comes from, if any.
+        show_progress: Whether to show its progress in a line on the terminal.
+        options: Further options of `Cursor.execute`.
 
     Raises:
-        Error: the gateway's named error, with its place shown in its notes.
+        Error: the gateway's named error, with its position shown in its notes.
     """
     progress = Progress() if show_progress else None
     try:
@@ -57,12 +57,12 @@ def run(
 
 
 def marked(sql: str, place: Location, line_shown: int | None = None) -> str:
-    """The line of a statement on which an error lies, and a caret under the place.
+    """Returns the line of a statement that has an error, with a caret under the position.
 
     Args:
         sql: The statement.
-        place: Where in it.
-        line_shown: The number that the line is shown with; its own without one.
+        place: The error's position in it.
+        line_shown: The line number to show; by default the line's own.
     """
     lines = sql.split("\n")
     line = lines[min(place.line, len(lines)) - 1].rstrip()
@@ -77,26 +77,26 @@ def marked(sql: str, place: Location, line_shown: int | None = None) -> str:
 
 
 class Progress:
-    """One line on the terminal that says how far a statement is, for as long as it runs."""
+    """A progress line on the terminal, for as long as a statement runs."""
 
     def __init__(self) -> None:
         self._is_shown = False
 
     def __call__(self, manifest: Mapping[str, Any]) -> None:
-        """Shows what the gateway says of it."""
+        """Shows the progress that the gateway reports."""
         width = shutil.get_terminal_size().columns - 1
         click.echo(_CLEAR + progress_line(manifest, width), err=True, nl=False)
         self._is_shown = True
 
     def clear(self) -> None:
-        """Takes the line away."""
+        """Removes the line."""
         if self._is_shown:
             click.echo(_CLEAR, err=True, nl=False)
             self._is_shown = False
 
 
 def progress_line(manifest: Mapping[str, Any], width: int = 1000) -> str:
-    """How far a statement is; what does not fit is left out, the least important first."""
+    """Returns a statement's progress; what does not fit is left out, least important first."""
     progress = manifest.get("progress") or {}
     parts = [f"{manifest['state'].lower()} {manifest['elapsed_s']:.1f} s", *_reads(progress)]
     kept = [*parts, "Ctrl-C cancels"]
@@ -106,7 +106,7 @@ def progress_line(manifest: Mapping[str, Any], width: int = 1000) -> str:
 
 
 def _reads(progress: Mapping[str, Any]) -> Iterator[str]:
-    """What it reads and has made, the most important first."""
+    """Yields what a statement reads and has produced, most important first."""
     if "engine" in progress:
         yield f"on {progress['engine']}"
     if progress.get("rows_produced"):
@@ -119,7 +119,7 @@ def _reads(progress: Mapping[str, Any]) -> Iterator[str]:
 
 
 def size(bytes_: int) -> str:
-    """A number of bytes as people read it."""
+    """Returns a number of bytes in human-readable form."""
     found = float(bytes_)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if found < 1024:
@@ -129,7 +129,7 @@ def size(bytes_: int) -> str:
 
 
 def receipt_line(cursor: Cursor) -> str:
-    """The receipt in one line."""
+    """Returns the receipt in one line."""
     if cursor.rowcount < 0:
         return "done"
     receipt = cursor.receipt

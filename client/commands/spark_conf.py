@@ -1,7 +1,7 @@
-"""`seamline spark-conf`: the Spark settings that make a gateway's live tables a catalog.
+"""`seamline spark-conf`: prints the Spark settings that make a gateway's live tables a catalog.
 
-Printed as lines of spark-defaults.conf or as options of spark-shell and spark-sql; `--check` asks
-the gateway first and says what is wrong.
+They are printed as lines of spark-defaults.conf, as options of spark-shell and spark-sql, or as
+JSON. `--check` asks the gateway first and says what is wrong.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def spark_conf(
     check: bool,
     **options: Any,
 ) -> None:
-    """Print the settings with which any Spark reads the live tables."""
+    """Print the settings that let any Spark read the live tables."""
     try:
         jar = packages(spark_version)
     except ValueError as error:
@@ -63,7 +63,7 @@ def spark_conf(
     if form == "shell" and (token or password):
         variable = TOKEN_VARIABLE if credentials.user is None else PASSWORD_VARIABLE
         click.echo(f"set {variable} first, as everybody can read command lines", err=True)
-        token = password = f"env:{variable}"  # Iceberg takes the variable's value
+        token = password = f"env:{variable}"  # Iceberg replaces this with the variable's value
     settings = {
         "spark.jars.packages": jar,
         "spark.sql.extensions": EXTENSIONS,
@@ -91,7 +91,7 @@ def _text(settings: dict[str, str], form: str) -> str:
 
 
 def _check(url: str, credentials: Credentials, planned: bool) -> None:
-    """Whether the gateway answers, and whether what it writes can be seen from here."""
+    """Reports whether the gateway answers, and whether this machine can read what it writes."""
     path = "/iceberg-plan" if planned else "/iceberg"
     found = Transport(url, credentials).json("GET", f"{path}/v1/config", None)
     defaults = found.get("defaults", {})

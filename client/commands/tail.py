@@ -1,8 +1,8 @@
-"""`seamline tail`: rows of a table as they arrive, until Ctrl-C.
+"""`seamline tail`: shows the rows of a table as they arrive, until Ctrl-C.
 
-Each batch is what has come since the one before, exactly: no row is lost or shown twice, whatever
-is tiered meanwhile and however often the gateway is restarted. After each comes a token, on
-standard error; given as `--from`, it continues there. A batch that Ctrl-C cut off comes again.
+Each batch is exactly what has arrived since the previous one: no row is lost or shown twice,
+whatever is tiered meanwhile and however often the gateway restarts. A token follows each batch, on
+standard error; given as `--from`, it continues there. A batch cut off by Ctrl-C is shown again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seamline.dbapi.cursor import Cursor
 from seamline.dbapi.errors import Error
 
 OFFSETS_MAX = 50_000
-"""A batch ends after so many offsets, so that a long history comes in pieces."""
+"""Maximum number of offsets in a batch, so that a long history comes in pieces."""
 _PAUSE_S_MIN = 0.2
 _PAUSE_S_MAX = 5.0
 BEGINNING, NOW = "beginning", "now"
@@ -84,9 +84,9 @@ def _token_of_now(connection: Connection, table: str) -> str:
 def _batches(
     connection: Connection, table: str, token: str, where: str | None, pause_s: float
 ) -> Iterator[Cursor]:
-    """A cursor over each batch, for ever; each begins where the one before has ended.
+    """Yields a cursor over each batch, forever; each begins where the previous one ended.
 
-    What may pass is waited for, once the first batch has come.
+    Once the first batch has arrived, retriable errors are retried.
     """
     condition = f" WHERE ({where}\n)" if where else ""
     sql = (
@@ -114,7 +114,7 @@ def _batches(
 
 
 def _offsets(cursor: Cursor) -> int:
-    """How many offsets a batch covers."""
+    """Returns how many offsets a batch covers."""
     (table,) = cursor.receipt["tables"]
     return sum(end - table["since"][partition] for partition, end in table["end"].items())
 

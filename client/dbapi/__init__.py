@@ -1,1 +1,1 @@
-"""The DB-API 2.0 client: connections, cursors, and how they speak to a gateway."""
+"""The DB-API 2.0 client: connections, cursors, and how they communicate with a gateway."""

@@ -1,4 +1,4 @@
-"""Connections: an address, a session's defaults, and cursors."""
+"""Connections: a gateway's address, the session's defaults, and cursors."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ class Connection:
 
     Attributes:
         url: Address of the gateway.
-        catalog: Catalog of names that leave it out.
-        schema: Schema of names that leave it out.
-        properties: The session's properties by name, as SET SESSION sets them.
-        prepared: The session's prepared statements by name, as PREPARE makes them.
+        catalog: Default catalog for names without one.
+        schema: Default schema for names without one.
+        properties: The session's properties by name, as set by SET SESSION.
+        prepared: The session's prepared statements by name, as made by PREPARE.
         last_token: What the connection has read so far; later statements never fall behind it.
-            Set it to None to start over, or to another connection's to continue from there; to keep
-            what it has read as well, give the other's to `execute(…, after=…)`.
+            Set it to None to start over, or to another connection's token to continue from there.
+            To keep what this connection has read as well, pass the other token to
+            `execute(…, after=…)` instead.
     """
 
     Warning = errors.Warning
@@ -73,7 +74,7 @@ class Connection:
 
     @property
     def engine(self) -> str:
-        """Engine of statements that do not ask for one: the session's property of that name."""
+        """Engine for statements that do not request one: the session's property `engine`."""
         return self.properties.get("engine", _AUTO)
 
     @engine.setter
@@ -81,7 +82,7 @@ class Connection:
         self.properties = _changed(self.properties, {"engine": None if engine == _AUTO else engine})
 
     def change(self, changes: Mapping[str, Any]) -> None:
-        """Takes over what a statement such as SET SESSION or USE has changed of the session."""
+        """Applies the changes that a statement such as SET SESSION or USE made to the session."""
         self.catalog = changes.get("catalog", self.catalog)
         self.schema = changes.get("schema", self.schema)
         self.properties = _changed(self.properties, changes.get("properties", {}))
@@ -93,7 +94,7 @@ class Connection:
         return self._closed
 
     def cursor(self) -> Cursor:
-        """A new cursor."""
+        """Returns a new cursor."""
         self._check_open()
         return Cursor(self, self._transport, self._seen)
 
@@ -102,7 +103,7 @@ class Connection:
         return self.cursor().execute(operation, parameters, **options)
 
     def again(self) -> Connection:
-        """Another connection to the same gateway, as the same user, with the same defaults."""
+        """Opens another connection to the same gateway, with the same user, catalog and schema."""
         return Connection(
             self.url, credentials=self._credentials, catalog=self.catalog, schema=self.schema
         )
@@ -116,7 +117,7 @@ class Connection:
         self._check_open()
 
     def rollback(self) -> None:
-        """Required by the DB-API; there is nothing to undo: a statement that ended has committed.
+        """Required by the DB-API; nothing is undone, as a statement that ended has committed.
 
         Raises:
             InterfaceError: when the connection is closed.
@@ -140,7 +141,7 @@ class Connection:
 
 
 def _changed(known: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """A new mapping, so that threads that read the old one are not disturbed."""
+    """Returns a new mapping with the changes, so threads that read the old one are unaffected."""
     both = {**known, **changes}
     return {name: text for name, text in both.items() if text is not None}
 
@@ -162,23 +163,24 @@ def connect(
     """Connects to a gateway.
 
     Args:
-        url: Its address; `SEAMLINE_URL` or `http://127.0.0.1:8474` when left out.
-        access_token: Bearer token, or a function that gives the one of the moment for each request;
-            `SEAMLINE_TOKEN` when left out, and no user is given.
-        user: User, instead of a token; `SEAMLINE_USER` when left out.
-        password: The user's password; `SEAMLINE_PASSWORD` when left out.
-        ca: File with the certificates to trust; `SEAMLINE_CA`, or else those of the system.
-        certificate: File with one's own certificate; `SEAMLINE_CERTIFICATE` when left out.
-        key: File with its key; `SEAMLINE_KEY` when left out.
-        catalog: Catalog of names that leave it out.
-        schema: Schema of names that leave it out.
-        engine: `auto`, `duckdb` or `spark`, for statements that do not ask for one.
-        embedded: Run a gateway in this process, until the connection is closed: over the
-            configuration that `seamline serve` would find, or over that of the file named here. It
-            needs `seamline[gateway]`.
+        url: Address of the gateway; defaults to `SEAMLINE_URL`, then `http://127.0.0.1:8474`.
+        access_token: Bearer token, or a function that returns the current token for each request;
+            defaults to `SEAMLINE_TOKEN` if no user is given.
+        user: User, instead of a token; defaults to `SEAMLINE_USER`.
+        password: The user's password; defaults to `SEAMLINE_PASSWORD`.
+        ca: File with the CA certificates to trust; defaults to `SEAMLINE_CA`, then to those of the
+            system.
+        certificate: File with the client certificate; defaults to `SEAMLINE_CERTIFICATE`.
+        key: File with the client certificate's key; defaults to `SEAMLINE_KEY`.
+        catalog: Default catalog for names without one.
+        schema: Default schema for names without one.
+        engine: `auto`, `duckdb` or `spark`, for statements that do not request one.
+        embedded: Run a gateway in this process until the connection is closed. True uses the
+            configuration that `seamline serve` would find; a string names the configuration file.
+            Needs `seamline[gateway]`.
 
     Raises:
-        InterfaceError: for an address beside `embedded`.
+        InterfaceError: when a URL is given together with `embedded`.
     """
     if embedded:
         from seamline.dbapi.embedded import EmbeddedConnection

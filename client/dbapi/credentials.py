@@ -1,4 +1,4 @@
-"""How a client says who it is, and whom it trusts to be the gateway."""
+"""How a client authenticates, and which gateway certificates it trusts: credentials and TLS."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from seamline.errors import INVALID_ARGUMENT, SeamlineError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client shows a gateway, and wants to be shown.
+    """How a client authenticates to a gateway, and which certificates it trusts.
 
     Attributes:
-        access_token: Bearer token, or a function that gives the one of the moment.
+        access_token: Bearer token, or a function that returns the current one.
         user: User, instead of a token.
         password: The user's password.
-        ca: File with the certificates that are trusted, in PEM; those of the system without it.
-        certificate: File with the client's own certificate, in PEM.
+        ca: PEM file with the trusted certificates; None for those of the system.
+        certificate: PEM file with the client's own certificate.
         key: File with its key; None when it is in the certificate's file.
     """
 
@@ -32,7 +32,7 @@ class Credentials:
     key: str | None = None
 
     def or_of(self, environment: Mapping[str, str]) -> Credentials:
-        """These, and what they leave open as variables have it: `SEAMLINE_TOKEN` and so on."""
+        """Returns these, with gaps filled from variables such as `SEAMLINE_TOKEN`."""
         found = {
             field.name: environment.get(f"SEAMLINE_{field.name.removeprefix('access_').upper()}")
             for field in dataclasses.fields(self)
@@ -42,7 +42,7 @@ class Credentials:
         return self.or_else(Credentials(**found))
 
     def or_else(self, others: Credentials) -> Credentials:
-        """These, and what they leave open as others have it; one proof of who asks is enough."""
+        """Returns these, with gaps filled from others; never adds a second form of login."""
         left = others
         if self.user is not None or self.access_token is not None:
             left = dataclasses.replace(others, access_token=None, user=None)
@@ -54,10 +54,11 @@ class Credentials:
         )
 
     def authorization(self) -> str | None:
-        """The Authorization header of the next request.
+        """Returns the Authorization header of the next request; None without credentials.
 
         Raises:
-            InterfaceError: for a token that no header can carry, or for two proofs at once.
+            ProgrammingError: for a token that no header can carry, for an invalid user name, or if
+                both a user and a token are given.
         """
         if self.user is not None:
             return self._basic(self.user)
@@ -75,7 +76,7 @@ class Credentials:
         return f"Bearer {token}"
 
     def given_token(self) -> str | None:
-        """The access token of the moment."""
+        """Returns the current access token."""
         return self.access_token() if callable(self.access_token) else self.access_token
 
     def _basic(self, user: str) -> str:
@@ -92,10 +93,10 @@ class Credentials:
         return "Basic " + base64.b64encode(f"{user}:{self.password or ''}".encode()).decode()
 
     def tls(self) -> ssl.SSLContext | None:
-        """What connections are made with; None where the usual will do.
+        """Returns the TLS context for connections; None if the default is sufficient.
 
         Raises:
-            InterfaceError: for a file that cannot be used.
+            ProgrammingError: for a file that cannot be used.
         """
         if self.ca is None and self.certificate is None:
             return None

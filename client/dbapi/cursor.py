@@ -1,6 +1,6 @@
-"""Cursors: statements executed, their rows fetched, as Python values or as Arrow.
+"""Cursors execute statements and fetch their rows, as Python values or as Arrow.
 
-The first fetch starts with the first chunk; later chunks are asked for when they are needed. Ctrl-C
+The first fetch starts with the first chunk; later chunks are requested when they are needed. Ctrl-C
 while waiting cancels the statement on the gateway.
 """
 
@@ -33,8 +33,8 @@ class Cursor:
     Attributes:
         arraysize: Rows `fetchmany` returns by default.
         description: Per column (name, type, None, None, None, None, None); None before a result,
-            and after a statement that has none, such as INSERT and DROP TABLE.
-        rowcount: Rows of the result, or rows written; -1 when there are neither.
+            and after a statement without one, such as INSERT and DROP TABLE.
+        rowcount: Rows in the result, or rows written; -1 when there are neither.
     """
 
     def __init__(self, connection: Connection, transport: Transport, seen: SeenTokens) -> None:
@@ -62,22 +62,22 @@ class Cursor:
 
     @property
     def receipt(self) -> dict[str, Any]:
-        """What the result reflects: seams, rows per tier, engine, token."""
+        """What the result reflects: seams, rows per tier, engine and token."""
         return dict(self._statement.manifest.get("receipt") or {})
 
     @property
     def token(self) -> str | None:
-        """Repeats this read when it is given to `execute`."""
+        """The token of this read; pass it to `execute` to read the same rows again."""
         return self._statement.manifest.get("token")
 
     @property
     def write_token(self) -> str | None:
-        """What another connection gives as `after` to see the rows that were inserted."""
+        """The token another connection passes as `after` to see the rows that were inserted."""
         return self._statement.manifest.get("write_token")
 
     @property
     def rownumber(self) -> int | None:
-        """Index of the row that is fetched next, from 0; None without a result."""
+        """Index of the next row to fetch, from 0; None without a result."""
         return None if self.description is None else self._rows_fetched
 
     @property
@@ -101,23 +101,23 @@ class Cursor:
         dialect: str | None = None,
         progress: Progress | None = None,
     ) -> Cursor:
-        """Runs a statement and waits until its result is there.
+        """Runs a statement and waits for its result.
 
         Args:
             operation: One statement; `?` or `:name` stand for parameters.
-            parameters: Their values.
+            parameters: The parameters' values.
             engine: `auto`, `duckdb` or `spark`.
-            token: A token of an earlier receipt: the same rows again.
+            token: A token from an earlier receipt, to read the same rows again.
             after: Tokens the result must not fall behind: of writes (`seamline.write_token`), or
                 other connections' `last_token`.
             freshness: `latest`, `bounded '500ms'` or `cached`.
             timeout: Seconds it may take.
             row_limit: Rows after which the result is cut off.
-            dialect: Another dialect it is written in.
+            dialect: SQL dialect of the statement, if it is another one.
             progress: Called with the manifest while it runs.
 
         Raises:
-            Error: the gateway's named error as the DB-API's exception.
+            Error: the gateway's named error as a DB-API exception.
         """
         self._check_open()
         self._release()
@@ -143,10 +143,10 @@ class Cursor:
             self._statement.run(body, progress)
         except Error as error:
             if error.code.name in _ENDS_A_SESSION:
-                self._seen.replace(seen)  # said once; the next statement starts over
+                self._seen.replace(seen)  # reported once; the next statement starts over
             raise
         session = self._statement.manifest.get("session")
-        if session:  # what reads no table says nothing of what was read
+        if session:  # a statement that reads no table adds nothing to what was read
             self._seen.replace(seen, session)
         self._connection.change(self._statement.manifest.get("changes") or {})
         self._take_result(self._statement.manifest)
@@ -165,10 +165,10 @@ class Cursor:
         self._rows = self._iterate_rows()
 
     def executemany(self, operation: str, seq_of_parameters: Iterable[Any]) -> Cursor:
-        """Runs a statement once for each set of parameters, each a transaction of its own.
+        """Runs a statement once for each set of parameters, each in its own transaction.
 
-        Afterwards `rowcount` says how many rows all of them have written. Of statements that have
-        results, the last one's can be fetched.
+        Afterwards `rowcount` is the total number of rows written. If the statements have results,
+        only the last one's can be fetched.
         """
         self._check_open()
         self._release()
@@ -189,17 +189,17 @@ class Cursor:
     # --- Rows ------------------------------------------------------------------------------------
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row, None at the end."""
+        """Returns the next row; None at the end."""
         self._check_result()
         return next(self._rows, None)
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """The next rows, at most `size`."""
+        """Returns the next rows, at most `size`."""
         self._check_result()
         return list(itertools.islice(self._rows, self.arraysize if size is None else size))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows that are left."""
+        """Returns all remaining rows."""
         self._check_result()
         return list(self._rows)
 
@@ -214,7 +214,7 @@ class Cursor:
     # --- Arrow ------------------------------------------------------------------------------------
 
     def fetch_record_batch(self) -> pa.RecordBatchReader:
-        """The result as a reader of Arrow batches, from its first row.
+        """Returns the result as a reader of Arrow batches, from its first row.
 
         Raises:
             InterfaceError: MISSING_EXTRA without pyarrow.
@@ -233,17 +233,17 @@ class Cursor:
         return arrow.RecordBatchReader.from_batches(reader.schema, batches())
 
     def fetch_arrow_table(self) -> pa.Table:
-        """The result as one Arrow table."""
+        """Returns the result as one Arrow table."""
         return self.fetch_record_batch().read_all()
 
     fetchall_arrow = fetch_arrow_table
     fetchallarrow = fetch_arrow_table
 
     def fetchmany_arrow(self, size: int | None = None) -> pa.Table:
-        """The next rows as an Arrow table, at most `size`; one without rows at the end.
+        """Returns the next rows as an Arrow table, at most `size`; an empty table at the end.
 
-        Tables begin with the first row, and go on where the last one ended. What was fetched in
-        other ways changes nothing of that.
+        The first table begins with the first row, and each table continues where the last one
+        ended. Rows fetched in other ways do not affect this.
         """
         self._check_result()
         if self._batches is None:
@@ -251,11 +251,11 @@ class Cursor:
         return self._batches.take(self.arraysize if size is None else size)
 
     def fetch_df(self) -> Any:
-        """The result as a pandas DataFrame."""
+        """Returns the result as a pandas DataFrame."""
         return self.fetch_arrow_table().to_pandas()
 
     def fetch_polars(self) -> Any:
-        """The result as a Polars DataFrame."""
+        """Returns the result as a Polars DataFrame."""
         if importlib.util.find_spec("polars") is None:
             raise _missing("polars", "pip install polars")
         import polars
@@ -263,7 +263,7 @@ class Cursor:
         return polars.from_arrow(self.fetch_arrow_table())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The result by Arrow's C stream interface."""
+        """Returns the result through Arrow's C stream interface."""
         return self.fetch_record_batch().__arrow_c_stream__(requested_schema)
 
     # --- The rest of the DB-API -------------------------------------------------------------------
@@ -289,7 +289,7 @@ class Cursor:
     # --- Chunks -----------------------------------------------------------------------------------
 
     def _iterate_rows(self) -> Iterator[tuple[Any, ...]]:
-        """The rows, counted as they are fetched."""
+        """Yields the rows, counting them as they are fetched."""
         for row in self._converted_rows():
             self._rows_fetched += 1
             yield row
@@ -329,10 +329,10 @@ class Cursor:
 
 
 class Batches:
-    """The rows of a result in tables of any size, one after the other.
+    """Splits the rows of a result into consecutive tables of any size.
 
     Args:
-        reader: Where they come from.
+        reader: The reader that the rows come from.
     """
 
     def __init__(self, reader: pa.RecordBatchReader) -> None:
@@ -340,7 +340,7 @@ class Batches:
         self._rest: pa.RecordBatch | None = None
 
     def take(self, size: int) -> pa.Table:
-        """The next rows, at most `size`."""
+        """Returns the next rows, at most `size`."""
         taken: list[pa.RecordBatch] = []
         while size > 0:
             batch = self._rest if self._rest is not None else next(self._reader, None)

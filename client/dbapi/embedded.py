@@ -1,6 +1,6 @@
-"""A connection to a gateway in this very process, which ends with the connection.
+"""A connection to a gateway in the same process: the gateway ends with the connection.
 
-The gateway's parts are loaded when one is wanted; the extra that has them may be missing.
+The gateway's packages are loaded on demand, as the extra that has them may not be installed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class EmbeddedConnection(Connection):
         place: The file of the gateway's configuration.
 
     Args:
-        config_file: That file; found as `seamline serve` finds it when it is None.
+        config_file: The configuration file; if None, it is located as by `seamline serve`.
         follows: Whether tails are kept between statements.
         options: As for `Connection`.
 
     Raises:
-        Error: INVALID_CONFIG, MISSING_EXTRA, and what else keeps a gateway from starting.
+        Error: INVALID_CONFIG, MISSING_EXTRA, and whatever else keeps a gateway from starting.
     """
 
     def __init__(self, config_file: str | None, *, follows: bool = True, **options: Any) -> None:
@@ -45,7 +45,7 @@ class EmbeddedConnection(Connection):
         super().__init__(self._gateway.url, credentials=Credentials(self._gateway.token), **options)
 
     def close(self) -> None:
-        """Closes the connection, and ends its gateway with all that runs on it."""
+        """Closes the connection, and stops its gateway with everything that runs on it."""
         if not self.closed:
             super().close()
             self._gateway.close()

@@ -1,6 +1,6 @@
 """The DB-API's exceptions, each carrying the gateway's named error.
 
-Which class a failure becomes is derived from its declaration in the one error table.
+The exception class of a failure is derived from its declaration in the one error table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Warning(Exception):  # noqa: A001, N818 - the DB-API's name
 
 
 class Error(SeamlineError):
-    """The root of what this client raises; has `code`, `message`, `hint` and `query_id`."""
+    """The base of all errors this client raises; has `code`, `message`, `hint` and `query_id`."""
 
 
 class InterfaceError(Error):
@@ -31,7 +31,7 @@ class InterfaceError(Error):
 
 
 class DatabaseError(Error):
-    """The gateway refused."""
+    """The gateway refused the request."""
 
 
 class DataError(DatabaseError):
@@ -55,7 +55,7 @@ class ProgrammingError(DatabaseError):
 
 
 class NotSupportedError(DatabaseError):
-    """The statement asks for something that is not offered."""
+    """The statement uses something that is not supported."""
 
 
 _DATA = frozenset(
@@ -77,7 +77,7 @@ _BY_KIND = {
 
 
 def class_of(error: SeamlineError) -> type[Error]:
-    """The DB-API's class for a named error."""
+    """Returns the DB-API exception class for a named error."""
     if error.code in _DATA:
         return DataError
     if error.code == NOT_SUPPORTED:
@@ -86,7 +86,7 @@ def class_of(error: SeamlineError) -> type[Error]:
 
 
 def as_client_error(error: SeamlineError) -> Error:
-    """A named error as the DB-API's exception."""
+    """Converts a named error into a DB-API exception."""
     if isinstance(error, Error):
         return error
     return class_of(error)(

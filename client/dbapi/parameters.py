@@ -1,4 +1,4 @@
-"""Parameters of a statement as JSON carries them to the gateway, which binds them."""
+"""Converts a statement's parameters to JSON for the gateway, which binds them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seamline.errors import INVALID_PARAMETERS
 
 
 def to_json(parameters: Sequence[Any] | Mapping[str, Any] | None) -> Any:
-    """A list or a dict of JSON values.
+    """Returns the parameters as a list or dict of JSON values.
 
     Raises:
         ProgrammingError: INVALID_PARAMETERS for a value that JSON cannot carry.
@@ -28,7 +28,7 @@ def to_json(parameters: Sequence[Any] | Mapping[str, Any] | None) -> Any:
 
 
 def value_to_json(value: Any) -> Any:
-    """One value; one that JSON has no type for becomes an object that names its type."""
+    """Converts one value; a value JSON has no type for becomes an object that names its type."""
     match value:
         case None | bool() | int() | str():
             return value

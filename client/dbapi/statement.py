@@ -1,7 +1,8 @@
-"""A statement on the gateway: submitted, waited for, canceled, its chunks fetched, released.
+"""A statement on the gateway: submits it, waits, cancels, fetches its chunks and releases it.
 
-The answer to submitting comes soon, finished or not: before it, nobody knows what to cancel. A
-cancel that comes earlier, from Ctrl-C or from another thread, is remembered and sent then.
+The response to the submission comes soon, whether the statement has finished or not: until then its
+id is unknown and it cannot be canceled. An earlier cancel, from Ctrl-C or from another thread, is
+remembered and sent then.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from seamline.dbapi.transport import Transport
 from seamline.errors import SeamlineError
 
 SUBMIT_WAIT_S = 0.2
-"""How long submitting waits for the result, which then comes with the answer."""
+"""How long a submission waits for the result, which then comes with the response."""
 WAIT_S = 20.0
 PROGRESS_S = 1.0
 _AHEAD = 2
-"""Chunks that are fetched while an earlier one is read: some megabytes each."""
+"""Chunks to fetch ahead while an earlier one is read; each is a few megabytes."""
 _PAUSE_S_MIN = 0.05
 _PAUSE_S_MAX = 1.0
 _UNDERWAY = frozenset({"PENDING", "RUNNING"})
@@ -37,7 +38,7 @@ class RemoteStatement:
     """One statement. It may be canceled from any thread.
 
     Attributes:
-        manifest: The gateway's last description of it; empty before its first answer.
+        manifest: The gateway's latest description of it; empty before its first response.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -48,7 +49,7 @@ class RemoteStatement:
 
     @property
     def statement_id(self) -> str | None:
-        """The gateway's id of it."""
+        """The gateway's id of the statement."""
         return self.manifest.get("statement_id")
 
     @property
@@ -56,14 +57,14 @@ class RemoteStatement:
         return f"{_PATH}/{self.statement_id}"
 
     def run(self, body: Mapping[str, Any], progress: Progress | None) -> None:
-        """Submits it and waits until it has ended; Ctrl-C while it waits cancels it.
+        """Submits the statement and waits until it has ended; Ctrl-C while waiting cancels it.
 
         Args:
             body: The request.
             progress: Called with the manifest while it runs.
 
         Raises:
-            Error: the gateway's named error as the DB-API's exception.
+            Error: the gateway's named error as a DB-API exception.
         """
         try:
             self._submit({**body, "wait_timeout": SUBMIT_WAIT_S})
@@ -73,7 +74,7 @@ class RemoteStatement:
             raise
 
     def cancel(self) -> None:
-        """Asks the gateway to end it; does nothing when it has ended."""
+        """Asks the gateway to end the statement; does nothing when it has ended."""
         with self._lock:
             self._cancel_asked = True
             if self.statement_id is None:
@@ -81,7 +82,7 @@ class RemoteStatement:
         self._transport.json("POST", f"{self._path}/cancel", {})
 
     def arrow_chunks(self) -> Iterator[bytes]:
-        """The chunks of its result as Arrow IPC streams, a few of them fetched ahead."""
+        """Yields the chunks of the result as Arrow IPC streams, fetching a few of them ahead."""
         count, inline = self.manifest["chunks"]["count"], self._inline("arrow")
         if inline is not None:
             yield base64.b64decode(inline)
@@ -99,7 +100,7 @@ class RemoteStatement:
                 yield waiting.popleft().result()
 
     def json_chunks(self) -> Iterator[list[list[Any]]]:
-        """The chunks of its result as rows of JSON values."""
+        """Yields the chunks of the result as rows of JSON values."""
         for index in range(self.manifest["chunks"]["count"]):
             rows = self._inline("data") if index == 0 else None
             if rows is None:
@@ -108,7 +109,7 @@ class RemoteStatement:
             yield rows
 
     def release(self) -> None:
-        """Tells the gateway that a result of which it still has chunks is no longer wanted."""
+        """Tells the gateway that a result is no longer needed, if the gateway still has chunks."""
         if self.statement_id and self.manifest.get("chunks", {}).get("count", 0) > 1:
             with contextlib.suppress(Error):  # a gateway that is gone has nothing to release
                 self._transport.json("DELETE", self._path)
@@ -117,7 +118,7 @@ class RemoteStatement:
         return (self.manifest.get("inline") or {}).get(form)
 
     def _submit(self, body: Mapping[str, Any]) -> None:
-        """Sends it on a thread of its own: Ctrl-C must not lose the answer that names it."""
+        """Submits on a separate thread, so that Ctrl-C cannot lose the response with the id."""
         failures: list[BaseException] = []
         answered = threading.Event()
 
@@ -128,14 +129,14 @@ class RemoteStatement:
                     self.manifest = answer
                 if self._cancel_asked:
                     self.cancel()
-            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
                 failures.append(error)
             finally:
                 answered.set()
 
         threading.Thread(target=send, name="seamline-submit", daemon=True).start()
         try:
-            answered.wait()  # not `join`, which takes a thread for ended once it was interrupted
+            answered.wait()  # not `join`, which treats a thread as ended after an interrupt
         except KeyboardInterrupt:
             answered.wait(PROGRESS_S)
             raise
@@ -152,7 +153,7 @@ class RemoteStatement:
             self.manifest = self._transport.json("GET", f"{self._path}?wait={wait_s}")
             came_early = time.monotonic() - asked_at < wait_s / 2
             if self.manifest["state"] in _UNDERWAY and came_early:
-                time.sleep(pause_s)  # too many wait there already
+                time.sleep(pause_s)  # an early answer means too many clients wait there already
                 pause_s = min(2 * pause_s, _PAUSE_S_MAX)
         if "error" in self.manifest:
             raise as_client_error(SeamlineError.from_json(self.manifest["error"]))

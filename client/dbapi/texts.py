@@ -1,17 +1,17 @@
-"""Values as programs read them: one text for each, wherever it is written.
+"""Values as programs read them: each value has one text, wherever it is written.
 
-What `seamline query` writes as CSV, TSV and JSON, and what the gateway gives as CSV:
+This is what `seamline query` writes as CSV, TSV and JSON, and what the gateway returns as CSV:
 
     boolean                  true, false
-    integers, real, double   the shortest digits that give it again; NaN, Infinity, -Infinity
+    integers, real, double   the shortest digits that round-trip; NaN, Infinity, -Infinity
     decimal                  every digit, without an exponent; a string in JSON
     varbinary                base64
     date, time, timestamp    ISO 8601 to the microsecond: 2024-02-29T01:02:03.123456
     … with time zone         in UTC: 2024-02-29T01:02:03.123456Z
-    array, map, row          JSON; keys of maps that are no text have their own text as keys
+    array, map, row          JSON; map keys that are not text are written as their text
 
-A null is an empty cell, or the text that was asked for; an empty text is quoted, and so is one that
-looks like the null.
+A null is an empty cell, or the requested text. An empty text is quoted, and so is a text that looks
+like the null.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 
 
 def json_value(value: Any) -> Any:
-    """A value as `json` writes it, exactly."""
+    """Converts a value, without loss, to one that the `json` module can write."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -38,13 +38,13 @@ def json_value(value: Any) -> Any:
                 key if isinstance(key, str) else text(key): json_value(item)
                 for key, item in value.items()
             }
-        case list() | tuple():  # a key of a map is a tuple where it has parts
+        case list() | tuple():  # nested map keys are tuples
             return [json_value(item) for item in value]
     return _scalar_text(value)
 
 
 def text(value: Any) -> str:
-    """A value that is not null as the text of a cell."""
+    """Returns a non-null value as the text of a cell."""
     match value:
         case str():
             return value
@@ -84,13 +84,13 @@ def _scalar_text(value: Any) -> str:
 def separated_line(
     cells: Iterable[Any], *, separator: str = ",", null: str = "", end: str = "\r\n"
 ) -> str:
-    """A line of CSV as RFC 4180 has it, or of TSV.
+    """Returns a line of CSV as in RFC 4180, or of TSV.
 
     Args:
         cells: The values of a row.
-        separator: Stands between two cells.
-        null: Stands for a null; a text that is the same is quoted.
-        end: Ends the line.
+        separator: The text between two cells.
+        null: The text for a null; a value with the same text is quoted.
+        end: The end of the line.
     """
     return separator.join(_cell(cell, separator, null) for cell in cells) + end
 

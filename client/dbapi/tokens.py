@@ -1,8 +1,8 @@
-"""Tokens of a client: what a connection has read, and what somebody has written.
+"""Client tokens: what a connection has read, and what a producer has written.
 
-Only a gateway can merge tokens, since it signs them. So a connection that several threads use
-keeps the tokens of all reads that ran at once, and sends them all: the token of the next read then
-stands for every one that was sent with it, and takes their place.
+Only a gateway can merge tokens, because it signs them. So a connection shared by several threads
+keeps the tokens of all concurrent reads, and sends them all. The token of the next read then stands
+for every token that was sent with it, and replaces them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 _SEPARATOR = ","
-"""Separates tokens in one string, as gateways take them; no token contains it."""
+"""Separates tokens in one string, as gateways accept them; no token contains it."""
 
 
 class SeenTokens:
@@ -25,7 +25,7 @@ class SeenTokens:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """The tokens that stand for it together; one, unless reads ran at once."""
+        """The tokens that together stand for it; a single one unless reads ran concurrently."""
         return self._tokens
 
     @property
@@ -34,14 +34,14 @@ class SeenTokens:
         return _SEPARATOR.join(self._tokens) or None
 
     def restart(self, text: str | None) -> None:
-        """Starts over, from what another connection has seen or from nothing."""
+        """Starts over, from what another connection has seen, or from nothing."""
         with self._lock:
             self._tokens = tuple(text.split(_SEPARATOR)) if text else ()
 
     def replace(self, sent: Sequence[str], *tokens: str) -> None:
-        """Takes the token of a read in the place of those that were sent with it.
+        """Replaces the tokens that were sent with a read by the token of that read.
 
-        Without one they are only dropped: the session cannot continue from there.
+        Without a new token they are just dropped, as the session cannot continue from them.
         """
         with self._lock:
             others = (known for known in self._tokens if known not in sent)
@@ -49,15 +49,15 @@ class SeenTokens:
 
 
 def write_token(offsets: Mapping[int, int], table: str | None = None) -> str:
-    """A token that makes a statement wait until it sees acknowledged records.
+    """Returns a token that makes a statement wait until it sees acknowledged records.
 
-    Give it to `execute(…, after=token)`. The statement answers once every named offset is readable,
-    which takes as long as an open transaction takes to commit; at its deadline it fails with
-    WRITE_NOT_VISIBLE and the cause.
+    Pass it to `execute(…, after=token)`. The statement returns once every named offset is readable.
+    That may take as long as an open transaction takes to commit. If the deadline passes first, the
+    statement fails with WRITE_NOT_VISIBLE and the cause.
 
     Args:
-        offsets: Partition to the greatest offset that was acknowledged in it.
-        table: The table the records belong to; may be left out when the statement reads only one.
+        offsets: The greatest acknowledged offset of each partition.
+        table: The table the records belong to; may be omitted when the statement reads only one.
     """
     body = {"table": table, "offsets": {str(p): int(offset) for p, offset in offsets.items()}}
     text = json.dumps(body, separators=(",", ":")).encode()

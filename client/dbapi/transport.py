@@ -1,7 +1,7 @@
 """HTTP to one gateway: JSON and Arrow bodies, failures as named errors, retries only where safe.
 
-A request is repeated when it never reached the gateway, or when it only reads. A submitted
-statement is never sent twice after it may have arrived.
+A request is retried if it never reached the gateway, or if it only reads or releases. A submitted
+statement is never sent again once it may have arrived.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Transport:
 
     Args:
         url: Address, such as `http://127.0.0.1:8474`.
-        credentials: Who asks, and whom they trust.
+        credentials: How the client authenticates, and which certificates it trusts.
     """
 
     def __init__(self, url: str, credentials: Credentials | None = None) -> None:
@@ -43,8 +43,8 @@ class Transport:
             )
         self._base = url.rstrip("/")
         self._credentials = credentials or Credentials()
-        self._credentials.authorization()  # one that cannot be sent is refused here
-        import urllib3  # not before there is a gateway to talk to: most commands have none
+        self._credentials.authorization()  # rejects credentials that cannot be sent
+        import urllib3  # only once there is a gateway to talk to: most commands have none
 
         self._pool = urllib3.PoolManager(
             maxsize=8,
@@ -53,7 +53,7 @@ class Transport:
         )
 
     def json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Sends a request and gives the JSON of its answer.
+        """Sends a request and returns the JSON of the response.
 
         Raises:
             Error: the gateway's named error, or OperationalError when it cannot be reached.
@@ -65,7 +65,7 @@ class Transport:
         return found
 
     def bytes(self, path: str) -> tuple[int, bytes, Mapping[str, str]]:
-        """Status, body and headers of a GET.
+        """Sends a GET request and returns the status, body and headers of the response.
 
         Raises:
             Error: as for `json`.
@@ -93,7 +93,7 @@ class Transport:
             redirect=0,
             backoff_factor=0.1,
             allowed_methods=None,
-            respect_retry_after_header=False,  # the named error is for whoever asked
+            respect_retry_after_header=False,  # the caller gets the named error instead
         )
         headers = {"User-Agent": f"seamline-python/{VERSION}"}
         authorization = self._credentials.authorization()

@@ -1,7 +1,7 @@
 """The DB-API's type objects and constructors.
 
-A type object equals every type of its kind as a cursor's `description` names it: the type of a
-column is SQL's name for it, so `column[1] == seamline.NUMBER` holds for `decimal(10,2)`. Types of
+A type object equals every type of its kind, as named in a cursor's `description`. The type of a
+column there is its SQL name, so `column[1] == seamline.NUMBER` holds for `decimal(10,2)`. Types of
 no kind (boolean, uuid, json, arrays, maps, rows, intervals) equal none of them.
 """
 
@@ -14,11 +14,11 @@ _PARAMETERS = re.compile(r"\s*\([^()]*\)")
 
 
 class TypeObject:
-    """Types that are of one kind.
+    """The types of one kind.
 
     Args:
-        name: What the DB-API calls the kind.
-        types: SQL's names of them, without length, precision and scale.
+        name: The DB-API's name for the kind.
+        types: SQL names of the types, without length, precision and scale.
     """
 
     def __init__(self, name: str, *types: str) -> None:
@@ -51,15 +51,15 @@ Binary = bytes
 
 
 def DateFromTicks(ticks: float) -> datetime.date:  # noqa: N802 - the DB-API's name
-    """The local date at a number of seconds since the epoch."""
+    """Returns the local date at a number of seconds since the epoch."""
     return TimestampFromTicks(ticks).date()
 
 
 def TimeFromTicks(ticks: float) -> datetime.time:  # noqa: N802 - the DB-API's name
-    """The local time of day at a number of seconds since the epoch."""
+    """Returns the local time of day at a number of seconds since the epoch."""
     return TimestampFromTicks(ticks).time()
 
 
 def TimestampFromTicks(ticks: float) -> datetime.datetime:  # noqa: N802 - the DB-API's name
-    """The local timestamp, without a zone, at a number of seconds since the epoch."""
+    """Returns the local timestamp, without a zone, at a number of seconds since the epoch."""
     return datetime.datetime.fromtimestamp(ticks)  # noqa: DTZ006 - the DB-API means local time

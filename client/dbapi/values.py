@@ -1,7 +1,7 @@
-"""Values as Python has them, from Arrow or from JSON.
+"""Converts result values from Arrow or JSON to Python objects.
 
-Decimal for decimal, aware datetimes for timestamps with time zone, bytes, UUID, lists for arrays,
-dicts for rows and maps.
+Results have Decimal for decimal, aware datetimes for timestamps with time zone, bytes, UUID, lists
+for arrays, and dicts for rows and maps.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Converter = Callable[[Any], Any]
 
 
 def json_converter(type_: str) -> Converter:
-    """How a JSON value of that type (by its SQL name) becomes Python's."""
+    """Returns the function that converts JSON values of a type (by SQL name) to Python values."""
     return _nested(type_, _JSON_LEAVES)
 
 
 def arrow_converter(type_: str) -> Callable[[pa.Array], list[Any]]:
-    """How a column of Arrow's becomes a list of Python's values of that type.
+    """Returns the function that converts an Arrow column of that type to a list of Python values.
 
-    Timestamps are made from their number here: Arrow would look the time zone up for each of them,
-    and a million of them would spend most of their time on that.
+    Timestamps are built from their integer values here. Arrow would look up the time zone for each
+    of them, and for a million timestamps that lookup would take most of the time.
     """
     convert = _nested(type_, _ARROW_LEAVES)
 
@@ -42,13 +42,13 @@ def arrow_converter(type_: str) -> Callable[[pa.Array], list[Any]]:
 
 
 def _with_moments_as_numbers(type_: pa.DataType) -> pa.DataType:
-    """An Arrow type with microseconds in the place of any timestamp in it."""
+    """Returns an Arrow type in which microsecond timestamps with time zone become integers."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(type_) and type_.tz is not None and type_.unit == "us":
         return pa.int64()
     if pa.types.is_null(type_):
-        return pa.bool_()  # a cast that leaves an array of nulls as it is loses all but one
+        return pa.bool_()  # casting an all-null array to its own type loses all nulls but one
     if pa.types.is_map(type_):
         return pa.map_(
             _with_moments_as_numbers(type_.key_type), _with_moments_as_numbers(type_.item_type)
@@ -74,14 +74,14 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def _moment(value: int | datetime.datetime) -> datetime.datetime:
-    """From microseconds since the epoch; Arrow's other units come as datetimes already."""
+    """Converts from microseconds since the epoch; Arrow's other units are already datetimes."""
     if isinstance(value, int):
         return _EPOCH + datetime.timedelta(0, 0, value)
     return value.astimezone(datetime.UTC)
 
 
 def _hashable(key: Any) -> Any:
-    """A key as a dictionary takes it: an array as a tuple, a row as the tuple of its values."""
+    """Returns a hashable key: an array becomes a tuple, and a row the tuple of its values."""
     if isinstance(key, list):
         return tuple(map(_hashable, key))
     if isinstance(key, dict):
@@ -147,7 +147,7 @@ _PRECISION = re.compile(r"\(\d+(,\s*\d+)?\)")
 
 
 def split_type(type_: str) -> tuple[str, Sequence[str]]:
-    """The bare name of a type, and the types or fields in its brackets."""
+    """Returns the bare name of a type, and the types or fields in its parentheses."""
     name, bracket, rest = type_.partition("(")
     if name in _NESTED and bracket:
         return name, _parts(rest[:-1])
@@ -155,7 +155,7 @@ def split_type(type_: str) -> tuple[str, Sequence[str]]:
 
 
 def _parts(text: str) -> list[str]:
-    """Splits at commas outside brackets and quotes."""
+    """Splits at commas outside parentheses and quotes."""
     parts, depth, quoted, current = [], 0, False, ""
     for character in text:
         if character == '"':
@@ -171,7 +171,7 @@ def _parts(text: str) -> list[str]:
 
 
 def row_field(text: str) -> tuple[str, str]:
-    """Name and type of a row's field, as the type has them."""
+    """Returns the name and type of a row field, as written in the row's type."""
     if text.startswith('"'):
         end = re.match(r'"((?:[^"]|"")*)"', text)
         assert end is not None

@@ -1,1 +1,1 @@
-"""Statements asked for one after another on a terminal, with completion and a history."""
+"""The interactive prompt: reads statements on a terminal, with completion and a history."""

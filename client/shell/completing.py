@@ -1,8 +1,8 @@
-"""What may come next at the prompt: keywords, tables, columns, functions, meta commands.
+"""Completion at the prompt: keywords, tables, columns, functions, meta commands.
 
-By the word before the cursor and what stands around it: after FROM come tables, after `name.` the
-columns of that table or the tables of that schema, elsewhere the columns of the tables that the
-statement names, functions and keywords. Nothing comes within strings and comments.
+Candidates depend on the word before the cursor and its context. After FROM they are tables; after
+`name.`, the columns of that table or the tables of that schema; elsewhere, the columns of the
+statement's tables, functions and keywords. Inside strings and comments there are none.
 """
 
 from __future__ import annotations
@@ -38,39 +38,39 @@ _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 
 
 class KnownNames(Protocol):
-    """Where names come from."""
+    """A source of known names."""
 
     def tables(self, schema: str = "") -> list[str]:
-        """Tables of a schema."""
+        """Returns the tables of a schema."""
 
     def schemas(self) -> list[str]:
-        """Schemas."""
+        """Returns the schemas."""
 
     def functions(self) -> list[str]:
-        """Functions."""
+        """Returns the functions."""
 
     def columns(self, table: str) -> list[str]:
-        """Columns of a table."""
+        """Returns the columns of a table."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
-    """Something that may come next, and what it is."""
+    """A completion candidate, and what kind of thing it is."""
 
     text: str
     kind: str
 
 
 def candidates(before: str, after: str, names: KnownNames) -> tuple[int, list[Candidate]]:
-    """What may come next.
+    """Returns the completion candidates at the cursor.
 
     Args:
-        before: What stands before the cursor.
-        after: What stands after it; a statement names its tables there, too.
-        names: Where names come from.
+        before: The text before the cursor.
+        after: The text after the cursor; a statement may name its tables there, too.
+        names: The source of known names.
 
     Returns:
-        How many characters before the cursor each of them replaces, and what there is.
+        How many characters before the cursor a candidate replaces, and the candidates.
     """
     if before.startswith(SIGN):
         return _after_sign(before, names)
@@ -114,7 +114,7 @@ def _after_sign(before: str, names: KnownNames) -> tuple[int, list[Candidate]]:
 
 
 def _members(owner: str, statement: str, names: KnownNames) -> Iterator[Candidate]:
-    """Columns of what is called so in the statement, tables of the schema that is called so."""
+    """Yields the columns of the statement's table with that name, else the schema's tables."""
     table = _tables_of(statement).get(owner.lower())
     if table is not None:
         yield from (Candidate(_quoted(column), "column") for column in names.columns(table))
@@ -138,7 +138,7 @@ def _anything(word: str, statement: str, names: KnownNames) -> Iterator[Candidat
 
 
 def _tables_of(statement: str) -> dict[str, str]:
-    """What a statement calls its tables, to their names."""
+    """Maps the names and aliases by which a statement refers to its tables to the full names."""
     found: dict[str, str] = {}
     for match in _NAMED.finditer(statement):
         name = match["name"]
@@ -155,6 +155,6 @@ def _beginning_with(word: str, found: list[Candidate]) -> list[Candidate]:
 
 
 def _quoted(name: str) -> str:
-    """A name as SQL has it, quoted where it must be."""
+    """Returns a name as written in SQL, quoted if necessary."""
     plain = _PLAIN.fullmatch(name) and name.upper() not in KEYWORDS
     return name if plain else '"' + name.replace('"', '""') + '"'

@@ -1,6 +1,6 @@
-r"""Meta commands: what is typed at the prompt with a backslash, and is no SQL.
+r"""Meta commands: input at the prompt that starts with a backslash and is not SQL.
 
-Those that ask the gateway do it in SQL, so that they see what statements of the session would see.
+Those that query the gateway do so in SQL, so they see what statements of the session would see.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Meta:
     """A meta command.
 
     Attributes:
-        takes: What may follow it.
-        help: What it does.
-        run: Does it, with what follows.
+        takes: Its argument, for the usage text.
+        help: Its help text.
+        run: Executes it with its argument.
     """
 
     takes: str
@@ -41,11 +41,11 @@ class Meta:
 
 
 def obey(session: Session, line: str) -> None:
-    """Does what a line says that begins with a backslash.
+    """Executes a line that begins with a backslash.
 
     Raises:
-        SeamlineError: what it fails with; INVALID_ARGUMENT for what is no meta command.
-        EOFError: the session is to end.
+        SeamlineError: the command's failure; INVALID_ARGUMENT for an unknown meta command.
+        EOFError: the session should end.
     """
     name, _, argument = line.removeprefix(SIGN).rstrip(";").partition(" ")
     if name not in META:
@@ -98,7 +98,7 @@ def _receipt(session: Session, _: str) -> None:
 
 
 def receipt_lines(receipt: dict[str, Any]) -> list[str]:
-    """A receipt in full: the engine and why, and the seam of each table."""
+    """Returns a receipt in full: the engine, the reason for it, and the seam of each table."""
     cold, hot = receipt["rows_cold"], receipt["rows_hot"]
     lines = [
         f"engine     {receipt['engine']} ({receipt['engine_reason']})",
@@ -122,7 +122,7 @@ def receipt_lines(receipt: dict[str, Any]) -> list[str]:
 
 
 def _bar(boundary: int, end: int) -> str:
-    """The seam: what the snapshot holds, the boundary, what is read of the log."""
+    """Draws a seam: the snapshot's part, the boundary, and the part read from the log."""
     filled = round(_BAR_WIDTH * boundary / end) if end else 0
     return "█" * filled + "│" + "░" * (_BAR_WIDTH - filled)
 
@@ -228,4 +228,4 @@ META = {
     "q": Meta("", "leave", _quit),
     "?": Meta("", "this list", _help),
 }
-"""By name."""
+"""The meta commands, by name."""

@@ -1,7 +1,7 @@
-"""The names that there are on a gateway, for completion: asked for when they are first needed.
+"""The names on a gateway, for completion: fetched when they are first needed.
 
-What was asked for is kept until `forget`, which is called when statements may have changed it. A
-gateway that does not answer has no names; it is asked again the next time.
+Fetched names are cached until `forget`, which is called when statements may have changed them. If
+the gateway does not answer there are no names, and it is asked again the next time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Names:
     """Names on a gateway. Safe to share between threads.
 
     Args:
-        connect: Makes a connection of their own, so that a session's is not disturbed.
+        connect: Opens a separate connection, so that the session's own is not disturbed.
     """
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
@@ -28,24 +28,24 @@ class Names:
         self._known: dict[str, list[str]] = {}
 
     def forget(self) -> None:
-        """Asks anew from now on."""
+        """Drops all cached names."""
         with self._lock:
             self._known = {}
 
     def tables(self, schema: str = "") -> list[str]:
-        """Tables and views of a schema, or of the session's."""
+        """Returns the tables and views of a schema; of the session's schema by default."""
         return self._asked(f"SHOW TABLES FROM {schema}" if schema else "SHOW TABLES")
 
     def schemas(self) -> list[str]:
-        """Schemas of the session's catalog."""
+        """Returns the schemas of the session's catalog."""
         return self._asked("SHOW SCHEMAS")
 
     def functions(self) -> list[str]:
-        """Functions, once each."""
+        """Returns the functions, each once."""
         return self._asked("SHOW FUNCTIONS")
 
     def columns(self, table: str) -> list[str]:
-        """Columns of a table; none when there is no such table."""
+        """Returns the columns of a table; empty if there is no such table."""
         return self._asked(f"DESCRIBE {table}")
 
     def _asked(self, sql: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""The prompt: a line editor over several lines, with colours, completion and a history.
+"""The prompt: a multi-line editor with colours, completion and a history.
 
-The one module that needs prompt_toolkit, which the extra `cli` installs. The history is a file that
-only its owner can read, below XDG_STATE_HOME.
+This is the only module that needs prompt_toolkit, which the extra `cli` installs. The history is a
+file under XDG_STATE_HOME that only its owner can read.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _STYLE = Style.from_dict(
 
 
 def converse(connection: Connection, state: State, where: str) -> None:
-    """Asks for statements until somebody leaves.
+    """Prompts for statements until the user leaves.
 
     Args:
-        connection: To the gateway.
-        state: What is set at first.
-        where: What is said of the gateway.
+        connection: The connection to the gateway.
+        state: The initial settings.
+        where: A description of the gateway, for the greeting.
 
     Raises:
-        Error: the gateway does not answer, or does not let one in.
+        Error: the gateway does not answer, or refuses access.
     """
     with connection.cursor() as cursor:
         cursor.execute("SHOW CATALOGS")
@@ -84,12 +84,12 @@ def converse(connection: Connection, state: State, where: str) -> None:
 
 
 def is_whole(text: str) -> bool:
-    """Whether Enter ends what was typed, rather than its line."""
+    """Whether Enter submits the input rather than starting a new line."""
     return text.lstrip().startswith(SIGN) or is_complete(text)
 
 
 def history_file(environment: Mapping[str, str]) -> pathlib.Path:
-    """The file of what was typed, made so that only its owner can read it."""
+    """Returns the history file, created so that only its owner can read it."""
     state = environment.get("XDG_STATE_HOME") or "~/.local/state"
     file = pathlib.Path(state).expanduser() / "seamline" / "history"
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -99,7 +99,7 @@ def history_file(environment: Mapping[str, str]) -> pathlib.Path:
 
 
 class SqlCompleter(Completer):
-    """What may come next, as the line editor wants it."""
+    """Adapts `candidates` to the line editor."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -118,16 +118,16 @@ class SqlCompleter(Completer):
 
 
 class SqlLexer(Lexer):
-    """The colours of SQL."""
+    """Highlights SQL."""
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
-        """The pieces of each line with their styles."""
+        """Returns a function from a line number to that line's pieces with their styles."""
         lines = coloured(document.text)
         return lambda number: lines[number] if number < len(lines) else []
 
 
 def coloured(text: str) -> list[StyleAndTextTuples]:
-    """The lines of a text, in pieces with their styles."""
+    """Returns the lines of a text, each as pieces with their styles."""
     if text.lstrip().startswith(SIGN):
         return [[("class:meta", line)] for line in text.split("\n")]
     lines: list[StyleAndTextTuples] = [[]]

@@ -1,4 +1,4 @@
-"""The screen: what is longer goes through the pager, what fits is written as it is."""
+"""The screen: output that fits is written directly, longer output goes through the pager."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from collections.abc import Mapping
 
 _PAGER_DEFAULT = "less"
 _LESS = "FRX"
-"""What `less` is to do where nobody has said: leave colours, and leave what fits on the screen."""
+"""Options for `less` if the user has set none: keep colours, and leave what fits on the screen."""
 
 
 def pager_of(environment: Mapping[str, str]) -> list[str] | None:
-    """The pager that is wanted and is there; None where PAGER is empty or names none."""
+    """Returns the wanted pager if it is installed; None if it is not, or if PAGER is empty."""
     words = shlex.split(environment.get("PAGER", _PAGER_DEFAULT))
     return words if words and shutil.which(words[0]) else None
 
 
 class Screen:
-    """Takes text; more lines than fit start the pager, which gets all of them.
+    """Collects text; once there are more lines than fit, the pager starts and gets all of them.
 
     Args:
-        pager: The command; None writes everything as it comes.
-        height: Lines that fit.
+        pager: The pager's command; None writes everything directly.
+        height: Number of lines that fit.
     """
 
     def __init__(self, pager: list[str] | None, height: int) -> None:
@@ -37,10 +37,10 @@ class Screen:
         self._process: subprocess.Popen[str] | None = None
 
     def write(self, text: str) -> None:
-        """Takes more text.
+        """Writes more text.
 
         Raises:
-            BrokenPipeError: nobody looks at the pager any longer.
+            BrokenPipeError: the user has closed the pager.
         """
         if self._pager is None:
             sys.stdout.write(text)
@@ -53,7 +53,7 @@ class Screen:
                 self._start(self._pager)
 
     def close(self) -> None:
-        """Writes what fits, or waits until somebody has left the pager."""
+        """Writes text that fits, or waits until the user has left the pager."""
         if self._process is None:
             sys.stdout.write("".join(self._held))
             sys.stdout.flush()
@@ -64,7 +64,7 @@ class Screen:
         while True:
             try:
                 self._process.wait()
-            except KeyboardInterrupt:  # is the pager's to hear
+            except KeyboardInterrupt:  # left to the pager to handle
                 continue
             return
 

@@ -1,7 +1,7 @@
-"""What is typed at the prompt, done: statements run and shown, meta commands obeyed.
+"""Executes what is typed at the prompt: runs statements, shows results, obeys meta commands.
 
-A failure is said and the session goes on. Ctrl-C cancels the statement on the gateway, or ends its
-output, and no more.
+A failure is reported, and the session continues. Ctrl-C only cancels the statement on the gateway,
+or ends its output.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Session:
     """A session at the prompt.
 
     Args:
-        connection: To the gateway.
-        state: What is set at first.
-        names_changed: Called when statements may have changed what names there are.
+        connection: The connection to the gateway.
+        state: The initial settings.
+        names_changed: Called when statements may have changed which names exist.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class Session:
         self._names_changed = names_changed
 
     def take(self, text: str) -> bool:
-        """Does what somebody has typed, and says what fails.
+        """Executes what the user has typed, and reports failures.
 
         Returns:
-            Whether all of it was done.
+            Whether all of it succeeded.
 
         Raises:
-            EOFError: the session is to end.
+            EOFError: the session should end.
         """
         try:
             if text.lstrip().startswith(meta.SIGN):
@@ -76,11 +76,11 @@ class Session:
 
         Args:
             statement: The statement.
-            script: The file that it comes from.
+            script: Name of the file it comes from, if any.
             pages: Whether a pager may be used.
 
         Raises:
-            SeamlineError: what it fails with.
+            SeamlineError: the statement's failure.
         """
         state, started = self.state, time.monotonic()
         state.last = statement
@@ -101,10 +101,10 @@ class Session:
             self._names_changed()
 
     def run_file(self, path: pathlib.Path) -> None:
-        """Does what a file says, until something fails.
+        """Executes a file until something fails.
 
         Raises:
-            SeamlineError: what fails, with its place in the file.
+            SeamlineError: the failure, with its position in the file.
         """
         try:
             lines = path.expanduser().read_text(encoding="utf-8").splitlines(keepends=True)
@@ -129,11 +129,11 @@ class Session:
                 pending = ""
 
     def say(self, line: str) -> None:
-        """Says something that is no result."""
+        """Prints a message that is not a result, to standard error."""
         click.echo(line, err=True)
 
     def print(self, line: str) -> None:
-        """Prints what was asked for."""
+        """Prints requested output, to standard output."""
         click.echo(line)
 
     def _show(self, cursor: Cursor, *, raw: bool, pages: bool) -> None:
@@ -142,7 +142,7 @@ class Session:
 
     @contextlib.contextmanager
     def _sink(self, pages: bool) -> Iterator[tuple[Sink, Look]]:
-        """Where a result goes, and how it looks there."""
+        """Yields where a result goes, and how it looks there."""
         state = self.state
         if state.output is not None:
             with _appended(state.output) as file:

@@ -1,4 +1,4 @@
-"""What somebody at the prompt has set, and what the last statement has left."""
+"""The state of a prompt: what the user has set, and what the last statement left behind."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from seamline.commands.lexis import Statement
 
 @dataclasses.dataclass
 class State:
-    """Settings of a session at the prompt.
+    """The state of a session at the prompt.
 
     Attributes:
         format: Format of results.
-        null: Text of a null; None for what the format has.
-        pages: Whether what is longer than the screen is shown in a pager.
-        options: How every statement is run, as `Cursor.execute` takes it.
+        null: Text of a null; None for the format's default.
+        pages: Whether results longer than the screen are shown in a pager.
+        options: Options for every statement, as `Cursor.execute` takes them.
         timing: Whether the time of each statement is shown.
-        output: File that results are added to, in the place of the screen.
-        token_next: Token that the next statement reads by, and no other.
+        output: File that results are appended to, instead of the screen.
+        token_next: Token for the next statement only.
         last: The last statement that was run.
         receipt: Its receipt.
         token: The last token of a read.

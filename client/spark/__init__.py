@@ -1,6 +1,6 @@
-"""For Spark: live tables as a catalog, and the data source that reads them in executors.
+"""Spark support: live tables as a catalog, and the data source that reads them in executors.
 
-The catalog is configuration only and needs no code of ours in Spark. The data source needs
+The catalog is only configuration and needs no Seamline code in Spark. The data source needs
 `seamline[gateway,spark]` on the driver and on every executor.
 """
 
@@ -16,13 +16,13 @@ __all__ = ["configuration", "configure_spark", "register"]
 
 
 def register(spark: Any) -> None:
-    """Makes `format("seamline")` known to a Spark session.
+    """Registers the data source `format("seamline")` with a Spark session.
 
     Args:
         spark: A Spark session, classic or Connect, 4.0 or newer.
 
     Raises:
-        SeamlineError: MISSING_EXTRA.
+        SeamlineError: MISSING_EXTRA when the data source's packages are not installed.
     """
     try:
         source = importlib.import_module("seamline.connectors.spark.source")

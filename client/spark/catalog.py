@@ -1,10 +1,10 @@
-"""Live tables in any Spark with Iceberg's runtime: configuration only, no code of ours in it.
+"""Live tables in any Spark with the Iceberg runtime: only configuration, no Seamline code in Spark.
 
     builder = configure_spark(SparkSession.builder, "http://127.0.0.1:8474")
     builder.getOrCreate().sql("SELECT count(*) FROM live.default.bids")
 
-Works with Spark 3.5 and later. The catalog reads; a statement sees every record that was
-acknowledged before it began, and sees one seam of each table however often it names it.
+Works with Spark 3.5 and later. The catalog is read-only. A statement sees every record that was
+acknowledged before it began, and it sees one seam per table, however often it names the table.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ def configuration(
     planned: bool = False,
     properties: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Spark settings that make a gateway's live tables a catalog.
+    """Returns the Spark settings that make a gateway's live tables a catalog.
 
     These may also be set in a running session, with `spark.conf.set`.
 
     Args:
         url: Address of the gateway.
-        token: Access token, if the gateway wants one.
+        token: Access token, if the gateway requires one.
         user: User, instead of a token. Needs Iceberg 1.9.
         password: The user's password.
-        name: What statements call the catalog.
-        warehouse: Which of the gateway's catalogs; None is its default one.
-        planned: Whether the gateway plans scans, so that only what a statement asks of the tail is
-            written. Needs Iceberg 1.11.
+        name: Name of the catalog in statements.
+        warehouse: Which of the gateway's catalogs to use; None for its default one.
+        planned: Whether the gateway plans scans, so that only the part of the tail that a statement
+            needs is written. Needs Iceberg 1.11.
         properties: Further properties of the catalog, such as `s3.endpoint`.
     """
     root = f"{url.rstrip('/')}/{'iceberg-plan' if planned else 'iceberg'}"
     own = {
         "type": "rest",
         "uri": root,
-        # a cached table would hide what has arrived since
+        # a cached table would hide records that arrived later
         "cache-enabled": "false",
         **(_by_token(root, token) if user is None else _by_password(user, password)),
-        # keys for the storage, where the gateway has some for readers
+        # request storage credentials, in case the gateway vends them to readers
         "header.X-Iceberg-Access-Delegation": "vended-credentials",
     }
     if warehouse is not None:
@@ -63,7 +63,7 @@ def configuration(
     own.update(properties or {})
     prefix = f"spark.sql.catalog.{name}"
     return {
-        # else `${env:…}` in a view that somebody else wrote reads the environment of its user
+        # otherwise `${env:…}` in someone else's view would read the user's environment variables
         "spark.sql.variable.substitute": "false",
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         **{f"{prefix}.{key}": value for key, value in own.items()},
@@ -72,7 +72,7 @@ def configuration(
 
 def _by_token(root: str, token: str | None) -> dict[str, str]:
     own = {
-        # by the session that comes with a table, the gateway knows what belongs to one statement
+        # the session that comes with a table tells the gateway which requests are one statement's
         "rest.auth.type": "oauth2",
         "oauth2-server-uri": f"{root}/v1/oauth/tokens",
         "token-refresh-enabled": "false",
@@ -82,7 +82,7 @@ def _by_token(root: str, token: str | None) -> dict[str, str]:
 
 
 def _by_password(user: str, password: str) -> dict[str, str]:
-    """A client that sends these with every request sends no session along."""
+    """Returns the settings for basic authentication; such a client sends no session along."""
     return {
         "rest.auth.type": "basic",
         "rest.auth.basic.username": user,
@@ -91,14 +91,14 @@ def _by_password(user: str, password: str) -> dict[str, str]:
 
 
 def packages(spark_version: str, scala: str | None = None) -> str:
-    """Maven coordinates of Iceberg's runtime for a version of Spark.
+    """Returns the Maven coordinates of the Iceberg runtime for a version of Spark.
 
     Args:
-        spark_version: Such as `4.0.5`.
-        scala: Such as `2.13`; None is the one that version is usually built with.
+        spark_version: Spark version, such as `4.0.5`.
+        scala: Scala version, such as `2.13`; None for the usual one for that Spark version.
 
     Raises:
-        ValueError: when that version is too old or not a version.
+        ValueError: when the Spark version is too old, or not a version.
     """
     line = spark_line(spark_version)
     if line < SPARK_MIN:
@@ -109,7 +109,7 @@ def packages(spark_version: str, scala: str | None = None) -> str:
 
 
 def spark_line(spark_version: str) -> tuple[int, int]:
-    """Major and minor number of a version.
+    """Returns the major and minor number of a version.
 
     Raises:
         ValueError: when it is not a version.
@@ -133,19 +133,20 @@ def configure_spark(
     properties: Mapping[str, str] | None = None,
     resolve_packages: bool = True,
 ) -> Any:
-    """A builder of Spark sessions in which the gateway's live tables are a catalog.
+    """Returns a builder for Spark sessions with the gateway's live tables as a catalog.
 
     Args:
-        builder: `SparkSession.builder`, or what its methods gave.
+        builder: `SparkSession.builder`, or the result of one of its methods.
         url: Address of the gateway.
-        token: Access token, if the gateway wants one.
+        token: Access token, if the gateway requires one.
         user: User, instead of a token; see `configuration`.
         password: The user's password.
-        name: What statements call the catalog.
-        warehouse: Which of the gateway's catalogs; None is its default one.
+        name: Name of the catalog in statements.
+        warehouse: Which of the gateway's catalogs to use; None for its default one.
         planned: Whether the gateway plans scans; see `configuration`.
         properties: Further properties of the catalog.
-        resolve_packages: Whether Spark is to fetch Iceberg's runtime; False where it has it.
+        resolve_packages: Whether Spark should download the Iceberg runtime, and enable its SQL
+            extensions; False if Spark already has it.
     """
     conf = configuration(
         url,

@@ -1,5 +1,5 @@
-"""A dialect of SQLAlchemy: `create_engine("seamline://127.0.0.1:8474/")`.
+"""The SQLAlchemy dialect: `create_engine("seamline://127.0.0.1:8474/")`.
 
-SQLAlchemy loads it by its entry point, and nothing else of the client does; it needs the extra
+SQLAlchemy loads it through its entry point; nothing else in the client loads it. It needs the extra
 `sqlalchemy`.
 """

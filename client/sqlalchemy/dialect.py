@@ -1,9 +1,9 @@
 # ruff: noqa: ARG002 - the signatures are SQLAlchemy's
-"""The dialect: addresses, SQL as a gateway reads it, and reflection.
+"""The dialect: addresses, SQL for the gateway, and reflection.
 
-Each statement is a transaction of its own, so commit and rollback do nothing, and AUTOCOMMIT is the
-one isolation level. Tables have neither keys nor constraints nor indexes: those that a model
-declares are left out. What else a gateway has no word for is refused by name.
+Each statement is its own transaction, so commit and rollback do nothing, and AUTOCOMMIT is the only
+isolation level. Tables have neither keys nor constraints nor indexes: those that a model declares
+are left out. Anything else a gateway cannot express is refused with a named error.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ uescape union unnest using values when where with
 
 
 class IdentifierPreparer(compiler.IdentifierPreparer):
-    """Quotes what is reserved, and what is no plain name, such as `bids$hot`."""
+    """Quotes reserved words and names that are not plain, such as `bids$hot`."""
 
     reserved_words = frozenset(_RESERVED)  # type: ignore[assignment]  # nobody changes it
     legal_characters = re.compile(r"^[A-Z0-9_]+$", re.IGNORECASE)
 
 
 def _bitwise(function: str) -> Callable[..., str]:
-    """Has an operator compiled to a function of its operands."""
+    """Returns a method that compiles an operator to a function call on its operands."""
 
     def compiled(
         self: Compiler, binary: elements.BinaryExpression[Any], _: Any, **arguments: Any
@@ -55,20 +55,20 @@ def _bitwise(function: str) -> Callable[..., str]:
 
 
 class Compiler(compiler.SQLCompiler):
-    """Queries and INSERT."""
+    """Compiles queries and INSERT."""
 
     def limit_clause(self, select: Any, **arguments: Any) -> str:
-        """LIMIT and OFFSET, each alone or both."""
+        """Compiles LIMIT and OFFSET, either or both."""
         found = (("LIMIT", select._limit_clause), ("OFFSET", select._offset_clause))  # noqa: SLF001
         parts = (f"\n {w} {self.process(c, **arguments)}" for w, c in found if c is not None)
         return "".join(parts)
 
     def for_update_clause(self, select: Any, **_: Any) -> str:
-        """Nothing is locked: a statement reads one state of its tables."""
+        """Returns nothing: a statement reads one state of its tables, and nothing is locked."""
         return ""
 
     def visit_empty_set_expr(self, element_types: Sequence[Any], **_: Any) -> str:
-        """A query without rows, of the types that are compared."""
+        """Returns a query without rows, with columns of the compared types."""
         process = self.dialect.type_compiler_instance.process
         columns = (
             "NULL" if isinstance(type_, types.NullType) else f"CAST(NULL AS {process(type_)})"
@@ -85,25 +85,25 @@ class Compiler(compiler.SQLCompiler):
     def visit_bitwise_not_op_unary_operator(
         self, unary: elements.UnaryExpression[Any], _: Any, **arguments: Any
     ) -> str:
-        """As a function."""
+        """Compiles to the function `bitwise_not`."""
         return f"bitwise_not({self.process(unary.element, **arguments)})"
 
     def visit_regexp_match_op_binary(
         self, binary: elements.BinaryExpression[Any], operator: Any, **arguments: Any
     ) -> str:
-        """`regexp_like`; flags are written as in `(?i)`."""
+        """Compiles to `regexp_like`; flags are written as in `(?i)`."""
         return f"regexp_like({self._matched(binary, **arguments)})"
 
     def visit_not_regexp_match_op_binary(
         self, binary: elements.BinaryExpression[Any], operator: Any, **arguments: Any
     ) -> str:
-        """Its opposite."""
+        """Compiles to `NOT regexp_like`."""
         return f"NOT regexp_like({self._matched(binary, **arguments)})"
 
     def visit_regexp_replace_op_binary(
         self, binary: elements.BinaryExpression[Any], operator: Any, **arguments: Any
     ) -> str:
-        """`regexp_replace`, of every match."""
+        """Compiles to `regexp_replace`, which replaces every match."""
         pattern, replacement = binary.right.clauses
         matched = self._matched(binary, pattern, **arguments)
         return f"regexp_replace({matched}, {self.process(replacement, **arguments)})"
@@ -120,19 +120,19 @@ class Compiler(compiler.SQLCompiler):
 
 
 class DDLCompiler(compiler.DDLCompiler):
-    """CREATE TABLE of names and types, COMMENT and DROP."""
+    """Compiles CREATE TABLE with names and types, COMMENT and DROP."""
 
     def create_table_constraints(
         self, table: Any, _include_foreign_key_constraints: Any = None, **_: Any
     ) -> str:
-        """Tables have none."""
+        """Returns nothing: tables have no constraints."""
         return ""
 
     def get_column_specification(self, column: Any, **_: Any) -> str:
-        """Name and type, and whether there may be nulls.
+        """Returns a column's name and type, and NOT NULL if it is required.
 
         Raises:
-            CompileError: for a column whose values the database were to make.
+            CompileError: for a column whose values the database would have to generate.
         """
         if column.server_default is not None or column.computed is not None:
             raise exc.CompileError(f"{column.name}: columns have no defaults on the server")
@@ -142,16 +142,16 @@ class DDLCompiler(compiler.DDLCompiler):
         return f"{name} {type_}{required}"
 
     def visit_create_index(self, create: Any, *_: Any, **__: Any) -> str:
-        """A comment, which is not sent: an index changes no answer."""
+        """Returns a comment, which is not sent: an index does not change any result."""
         return f"{_NO_INDEX} {create.element.name}"
 
     def visit_drop_index(self, drop: Any, **_: Any) -> str:
-        """As `visit_create_index`."""
+        """Returns a comment, as `visit_create_index` does."""
         return f"{_NO_INDEX} {drop.element.name}"
 
 
 class SeamlineDialect(default.DefaultDialect):
-    """`seamline://user:password@host:port/catalog/schema?tls=true`."""
+    """The dialect for `seamline://user:password@host:port/catalog/schema?tls=true`."""
 
     name = "seamline"
     driver = "seamline"
@@ -188,15 +188,16 @@ class SeamlineDialect(default.DefaultDialect):
 
     @classmethod
     def import_dbapi(cls) -> ModuleType:
-        """The client."""
+        """Returns the client module."""
         return seamline
 
     def create_connect_args(self, url: URL) -> ConnectArgsType:
-        """The arguments of `seamline.connect`.
+        """Returns the arguments for `seamline.connect`.
 
         Args:
-            url: Its query may have `tls`, and `access_token`, `ca`, `certificate`, `key` and
-                `engine`, as `connect` has them; its database is a catalog, or catalog/schema.
+            url: The SQLAlchemy URL. Its query may have `tls`, and `access_token`, `ca`,
+                `certificate`, `key` and `engine` as for `connect`. Its database is a catalog, or
+                catalog/schema.
 
         Raises:
             ArgumentError: for anything else in the query.
@@ -217,7 +218,7 @@ class SeamlineDialect(default.DefaultDialect):
 
     @classmethod
     def engine_created(cls, engine: Engine) -> None:
-        """Has a connection that goes back to the pool start over: the next user is another."""
+        """Makes connections returned to the pool start over, as they may get a different user."""
 
         def start_over(connection: Any, _: Any) -> None:
             if connection is not None:
@@ -231,19 +232,19 @@ class SeamlineDialect(default.DefaultDialect):
         return True
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
-        """Whether the gateway, and not the statement, is what failed."""
+        """Whether the gateway failed, rather than the statement."""
         return isinstance(e, seamline.Error) and e.code is GATEWAY_UNAVAILABLE
 
     def get_isolation_level_values(self, dbapi_conn: Any) -> Sequence[Any]:
-        """The one there is."""
+        """Returns the only isolation level."""
         return ["AUTOCOMMIT"]
 
     def get_isolation_level(self, dbapi_connection: Any) -> Any:
-        """Each statement is a transaction of its own."""
+        """Returns AUTOCOMMIT: each statement is its own transaction."""
         return "AUTOCOMMIT"
 
     def set_isolation_level(self, dbapi_connection: Any, level: Any) -> None:
-        """Nothing is to be done for the only one."""
+        """Does nothing, as there is only one isolation level."""
 
     def _get_server_version_info(self, connection: Connection) -> tuple[int, ...]:
         found = connection.exec_driver_sql("SELECT node_version FROM system.runtime.nodes")
@@ -254,7 +255,7 @@ class SeamlineDialect(default.DefaultDialect):
         return given or "default"
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
-        """Executes what is a statement."""
+        """Executes a statement; skips the comments that stand for index statements."""
         if not statement.startswith(_NO_INDEX):
             cursor.execute(statement, parameters)
 
@@ -262,7 +263,7 @@ class SeamlineDialect(default.DefaultDialect):
 
     @reflection.cache
     def get_schema_names(self, connection: Connection, **_: Any) -> list[str]:
-        """Schemas of the catalog."""
+        """Returns the schemas of the catalog."""
         return self._names(
             connection, "SELECT schema_name FROM information_schema.schemata ORDER BY 1"
         )
@@ -271,7 +272,7 @@ class SeamlineDialect(default.DefaultDialect):
     def get_table_names(
         self, connection: Connection, schema: str | None = None, **_: Any
     ) -> list[str]:
-        """Tables of a schema, without views."""
+        """Returns the tables of a schema, without views."""
         return self._names(
             connection,
             "SELECT table_name FROM information_schema.tables"
@@ -283,7 +284,7 @@ class SeamlineDialect(default.DefaultDialect):
     def get_view_names(
         self, connection: Connection, schema: str | None = None, **_: Any
     ) -> list[str]:
-        """Views of a schema."""
+        """Returns the views of a schema."""
         return self._names(
             connection,
             "SELECT table_name FROM information_schema.views"
@@ -295,7 +296,7 @@ class SeamlineDialect(default.DefaultDialect):
     def get_view_definition(
         self, connection: Connection, view_name: str, schema: str | None = None, **_: Any
     ) -> str:
-        """The query of a view.
+        """Returns the query of a view.
 
         Raises:
             NoSuchTableError: when there is no such view.
@@ -330,7 +331,7 @@ class SeamlineDialect(default.DefaultDialect):
     def get_columns(
         self, connection: Connection, table_name: str, schema: str | None = None, **_: Any
     ) -> list[Any]:
-        """Columns of a table or view, without hidden ones.
+        """Returns the columns of a table or view, without hidden ones.
 
         Raises:
             NoSuchTableError: when there is no such table.
@@ -361,7 +362,7 @@ class SeamlineDialect(default.DefaultDialect):
     def get_table_comment(
         self, connection: Connection, table_name: str, schema: str | None = None, **_: Any
     ) -> Any:
-        """The comment of a table.
+        """Returns the comment of a table.
 
         Raises:
             NoSuchTableError: when there is no such table.
@@ -381,7 +382,7 @@ class SeamlineDialect(default.DefaultDialect):
     def get_pk_constraint(
         self, connection: Connection, table_name: str, schema: str | None = None, **_: Any
     ) -> Any:
-        """Tables have none.
+        """Returns an empty constraint: tables have no primary keys.
 
         Raises:
             NoSuchTableError: when there is no such table.

@@ -1,7 +1,7 @@
 # ruff: noqa: ARG002, N802, N815 - the names and signatures are SQLAlchemy's
-"""SQL's types as SQLAlchemy has them, from the names a gateway gives and back to those.
+"""Converts between the gateway's SQL type names and SQLAlchemy's types, in both directions.
 
-Maps and rows are types of their own, whose values are dicts. A value of `json` is text that
+Maps and rows have their own types here, and their values are dicts. A `json` value is text that
 SQLAlchemy parses.
 """
 
@@ -44,63 +44,63 @@ class ROW(types.UserDefinedType[dict[str, Any]]):
 
 
 class _Literal(types.TypeEngine[Any]):
-    """A type whose literals are its name and a text."""
+    """A type whose literals consist of its name and a quoted text."""
 
     literal_name: str
 
     def literal_processor(self, dialect: Dialect) -> Any:
-        """`DATE '2024-02-29'`, for one."""
+        """Returns a function that writes a literal, such as `DATE '2024-02-29'`."""
         return lambda value: f"{self.literal_name} '{self.literal_text(value)}'"
 
     def literal_text(self, value: Any) -> str:
-        """The text of a value."""
+        """Returns the text of a value."""
         return str(value)
 
 
 class _Date(_Literal, types.Date):
-    """Dates; of a datetime the date is taken, as other databases do."""
+    """Dates; a datetime is reduced to its date, as in other databases."""
 
     literal_name = "DATE"
 
     def bind_processor(self, dialect: Dialect) -> Any:
-        """A date."""
+        """Returns a function that converts datetimes to dates."""
         return lambda value: value.date() if isinstance(value, datetime.datetime) else value
 
     def literal_text(self, value: Any) -> str:
-        """A date's text."""
+        """Returns the text of a date."""
         found = value.date() if isinstance(value, datetime.datetime) else value
         return str(found.isoformat())
 
 
 class _DateTime(_Literal, types.DateTime):
-    """Moments, with a zone or without one."""
+    """Timestamps, with or without a time zone."""
 
     literal_name = "TIMESTAMP"
 
     def literal_text(self, value: Any) -> str:
-        """A moment's text."""
+        """Returns the text of a timestamp."""
         return str(value.isoformat(" "))
 
 
 class _Time(_Literal, types.Time):
-    """Times of a day."""
+    """Times of day."""
 
     literal_name = "TIME"
 
 
 class _Uuid(_Literal, types.Uuid[Any]):
-    """UUIDs; where they are kept as text, SQLAlchemy's own type does everything."""
+    """UUIDs; if they are stored as text, SQLAlchemy's own type does everything."""
 
     literal_name = "UUID"
 
     def bind_processor(self, dialect: Dialect) -> Any:
-        """A UUID, also of a text."""
+        """Returns a function that converts text to a UUID; SQLAlchemy's own if stored as text."""
         if not self.native_uuid:
             return types.Uuid.bind_processor(self, dialect)
         return lambda value: uuid.UUID(value) if isinstance(value, str) else value
 
     def literal_processor(self, dialect: Dialect) -> Any:
-        """`UUID '…'`, or the text."""
+        """Returns a function that writes `UUID '…'`; SQLAlchemy's own if stored as text."""
         if not self.native_uuid:
             own: Any = types.Uuid.literal_processor
             return own(self, dialect)
@@ -113,7 +113,7 @@ class _Binary(_Literal, types.LargeBinary):
     literal_name = "X"
 
     def literal_processor(self, dialect: Dialect) -> Any:
-        """`X'00FF'`."""
+        """Returns a function that writes a literal such as `X'00FF'`."""
         return lambda value: f"X'{value.hex()}'"
 
 
@@ -124,7 +124,7 @@ OWN: Mapping[type[Type], type[Type]] = {
     types.LargeBinary: _Binary,
     types.Uuid: _Uuid,
 }
-"""What stands for SQLAlchemy's types where they are bound, or written out."""
+"""Replacements for SQLAlchemy's types when values are bound or written as literals."""
 
 _PLAIN: Mapping[str, type[Type]] = {
     "boolean": types.BOOLEAN,
@@ -144,7 +144,7 @@ _NUMBERS = re.compile(r"\((\d+)(?:,\s*(\d+))?\)")
 
 
 def from_name(name: str) -> Type:
-    """The type that a gateway calls so; NullType for one that SQLAlchemy has no match for."""
+    """Returns the type for a gateway's type name; NullType if SQLAlchemy has no match."""
     bare, inside = split_type(name)
     found = _NUMBERS.search(name)
     length, scale = (int(n) if n else None for n in found.groups()) if found else (None, None)
@@ -166,22 +166,22 @@ def from_name(name: str) -> Type:
 
 
 class TypeCompiler(compiler.GenericTypeCompiler):
-    """SQL's name of a type."""
+    """Compiles types to their SQL names."""
 
     dialect: Dialect
 
     def visit_FLOAT(self, type_: Any, **_: Any) -> str:
-        """Double, unless 24 bits are enough."""
+        """Returns `double`, or `real` if 24 bits of precision are enough."""
         return "real" if type_.precision is not None and type_.precision <= 24 else "double"
 
     def visit_DOUBLE(self, type_: Any, **_: Any) -> str:
-        """As SQL calls it here."""
+        """Returns `double`."""
         return "double"
 
     visit_DOUBLE_PRECISION = visit_DOUBLE
 
     def visit_DECIMAL(self, type_: Any, **_: Any) -> str:
-        """With a precision; of one that says none there is room for 20 digits on both sides."""
+        """Returns a decimal with a precision; by default, `decimal(38,18)`."""
         if type_.precision is None:
             return "decimal(38,18)"
         return f"decimal({type_.precision},{type_.scale or 0})"
@@ -189,63 +189,63 @@ class TypeCompiler(compiler.GenericTypeCompiler):
     visit_NUMERIC = visit_DECIMAL
 
     def visit_TEXT(self, type_: Any, **_: Any) -> str:
-        """Text of any length."""
+        """Returns `varchar`, for text of any length."""
         return "varchar"
 
     visit_CLOB = visit_NCLOB = visit_TEXT
 
     def visit_VARCHAR(self, type_: Any, **_: Any) -> str:
-        """Text; a length belongs to casts alone, where it cuts."""
+        """Returns `varchar`; a length matters only in casts, which truncate to it."""
         return f"varchar({type_.length})" if type_.length else "varchar"
 
     visit_CHAR = visit_NCHAR = visit_NVARCHAR = visit_VARCHAR
 
     def visit_BLOB(self, type_: Any, **_: Any) -> str:
-        """Bytes of any length."""
+        """Returns `varbinary`, for bytes of any length."""
         return "varbinary"
 
     visit_BINARY = visit_VARBINARY = visit_BLOB
 
     def visit_TIMESTAMP(self, type_: Any, **_: Any) -> str:
-        """In microseconds."""
+        """Returns a timestamp type with microseconds."""
         return "timestamp(6) with time zone" if type_.timezone else "timestamp(6)"
 
     visit_DATETIME = visit_TIMESTAMP
 
     def visit_TIME(self, type_: Any, **_: Any) -> str:
-        """In microseconds, without a zone."""
+        """Returns a time type with microseconds, without a time zone."""
         return "time(6)"
 
     def visit_JSON(self, type_: Any, **_: Any) -> str:
-        """As SQL calls it here."""
+        """Returns `json`."""
         return "json"
 
     def visit_UUID(self, type_: Any, **_: Any) -> str:
-        """As SQL calls it here."""
+        """Returns `uuid`."""
         return "uuid"
 
     def visit_uuid(self, type_: Any, **arguments: Any) -> str:
-        """UUIDs; those that are to be kept as text are texts of 32 digits."""
+        """Returns `uuid`, or a text type of 32 digits if UUIDs are stored as text."""
         return self.visit_UUID(type_, **arguments) if type_.native_uuid else "varchar(32)"
 
     def visit_large_binary(self, type_: Any, **arguments: Any) -> str:
-        """Bytes."""
+        """Returns `varbinary`, as `visit_BLOB` does."""
         return self.visit_BLOB(type_, **arguments)
 
     def visit_ARRAY(self, type_: types.ARRAY[Any], **arguments: Any) -> str:
-        """As many arrays in one another as it has dimensions."""
+        """Returns nested arrays, one per dimension."""
         name = self.process(type_.item_type, **arguments)
         for _ in range(type_.dimensions or 1):
             name = f"array({name})"
         return name
 
     def visit_MAP(self, type_: MAP, **arguments: Any) -> str:
-        """Key and value."""
+        """Returns a map type with its key and value types."""
         key, value = (self.process(t, **arguments) for t in (type_.key_type, type_.value_type))
         return f"map({key}, {value})"
 
     def visit_ROW(self, type_: ROW, **arguments: Any) -> str:
-        """Names and types of its fields."""
+        """Returns a row type with the names and types of its fields."""
         quote = self.dialect.identifier_preparer.quote
         fields = (f"{quote(n)} {self.process(t, **arguments)}" for n, t in type_.fields)
         return f"row({', '.join(fields)})"

@@ -1,1 +1,1 @@
-"""Delta tables as a cold side: read only, by versions of their log."""
+"""Delta tables as a read-only cold side, by versions of their log."""

@@ -1,10 +1,12 @@
-"""The boundary providers of Delta tables: transactions in the log say how far their writers are.
+"""The boundary providers of Delta tables: transactions in the log tell how far their writers got.
 
-A commit may write, with its rows, `txn` actions: the name of an application, and a number of its
-own. They stay in every later version, so the boundary of any version is there with its rows.
+A commit may contain, with its rows, `txn` actions: the name of an application, and a number that
+the application chooses. They stay in every later version, so each version has its boundary with its
+rows.
 
-kafka-delta-ingest has one a partition: `<app id>-<partition>`, with the last offset written. Spark
-Structured Streaming has the query's id, with the epoch, whose offsets are in its checkpoint.
+kafka-delta-ingest writes one per partition: `<app id>-<partition>`, with the last offset written.
+Spark Structured Streaming writes the query's id, with the epoch; the epoch's offsets are in the
+query's checkpoint.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ from seamline.seam.offsets import Offsets
 from seamline.seam.table import Snapshot
 
 APP_ID = "kafka_delta_ingest"
-"""What kafka-delta-ingest calls itself unless it is told otherwise."""
+"""The default application id of kafka-delta-ingest."""
 TRANSACTION, OPERATION = "delta.txn.", "delta.operation"
-"""Keys of summaries: what an application has said, and what a writer calls its commit."""
+"""Keys of summaries: the prefix for an application's number, and a writer's name for its commit."""
 _RESTORE = "RESTORE"
 _FORGETTING = "delta.setTransactionRetentionDuration"
 
@@ -45,7 +47,7 @@ class AdoptedDelta(Adopted):
 
     Attributes:
         table: The table.
-        version: Gives the version of a snapshot.
+        version: Returns the version of a snapshot.
     """
 
     table: OwnFiles
@@ -53,13 +55,13 @@ class AdoptedDelta(Adopted):
 
 
 class DeltaProvider(Provider[AdoptedDelta]):
-    """What they share: which tables have a boundary at all."""
+    """What the providers of Delta tables share: which tables have a boundary at all."""
 
     trust = EXACT
 
     @abc.abstractmethod
     def ends(self, version: Version) -> Offsets | None:
-        """The first offsets that a version does not hold; None where its writer has said nothing.
+        """Returns the first offsets that a version does not hold; None if its writer said nothing.
 
         Raises:
             SeamlineError: See `BoundaryProvider.boundary`.
@@ -67,7 +69,7 @@ class DeltaProvider(Provider[AdoptedDelta]):
 
     @abc.abstractmethod
     def is_own(self, application: str) -> bool:
-        """Whether a transaction is of the writer."""
+        """Whether the transactions of an application are the writer's."""
 
     def answer(self, snapshot: Snapshot) -> Answer | None:
         """See `Provider.answer`."""
@@ -86,7 +88,7 @@ class DeltaProvider(Provider[AdoptedDelta]):
         return Answer(self.adopted.start.raised(ends or Offsets()))
 
     remedy: ClassVar[str]
-    """What to do where a version has rows and no transaction."""
+    """What to do if a version has rows and no transaction."""
 
     def wrote(self, snapshot: Snapshot) -> bool:
         """See `BoundaryProvider.wrote`."""
@@ -94,7 +96,7 @@ class DeltaProvider(Provider[AdoptedDelta]):
         return super().wrote(snapshot) and any(map(self.is_own, said))
 
     def bounds(self) -> LogBounds:
-        """What the log holds now."""
+        """Returns what the log holds now."""
         binding = self.adopted.binding
         found = self.adopted.log().bounds([binding.topic], binding.isolation, NoDeadline())
         return found[binding.topic]
@@ -116,7 +118,7 @@ class DeltaProvider(Provider[AdoptedDelta]):
             raise SeamlineError(INVALID_TABLE_DEFINITION, message, hint=hint)
 
     def _require_transactions(self, snapshot: Snapshot, version: Version) -> None:
-        """Its transactions must be those of its rows."""
+        """Checks that the transactions of a version belong to its rows."""
         state = self.adopted.state
         for earlier in state.ancestors(snapshot.snapshot_id):
             if earlier.summary.get(OPERATION) == _RESTORE:
@@ -178,7 +180,7 @@ class SparkStreamingDelta(DeltaProvider):
 
     @functools.cached_property
     def _query(self) -> str:
-        """The query that fills the table, for what is asked of every version by every read."""
+        """The query that fills the table; cached, since every read asks it for every version."""
         return self._checkpoint.query
 
     @property

@@ -1,8 +1,8 @@
-"""Delta tables that the configuration names, as a catalog. They are read only.
+"""A catalog of the Delta tables that the configuration lists. They are read-only.
 
 A table is at its property `location`, or in the folder of its name under the warehouse. Its
-versions are its snapshots. Loading a table that has not changed costs two requests: its newest
-commit is still there, and has no successor.
+versions are its snapshots. Loading an unchanged table costs two requests, which check that its
+newest commit is still there and has no successor.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _ANSWERS_MAX = 10_000
 
 
 class DeltaCatalog:
-    """One catalog: `Catalog` over the tables that the configuration names. Safe to share.
+    """Implements `Catalog` over the tables that the configuration lists. Safe to share.
 
     Args:
-        config: How to reach what it holds.
+        config: How to reach the tables.
         tables: The properties of tables, by full name.
-        logs: The topics of a cluster, for boundary providers.
+        logs: Returns the topics of a cluster, for boundary providers.
     """
 
     def __init__(
@@ -100,12 +100,12 @@ class DeltaCatalog:
     def as_if(
         self, identifier: tuple[str, ...], properties: Mapping[str, str], location: str | None
     ) -> DeltaTable:
-        """A table as it would be if the configuration said this of it, and no more.
+        """Returns a table as if the configuration said this about it, and nothing else.
 
         Args:
-            identifier: Its name; the configuration need not have it.
-            properties: Seamline's properties that it is to have.
-            location: Where it lies, if not where the configuration says or its names lead.
+            identifier: Its name, which need not be in the configuration.
+            properties: The Seamline properties that it should have.
+            location: Where it lies, if not at its configured location or in the folder of its name.
 
         Raises:
             SeamlineError: as `load`.
@@ -151,7 +151,7 @@ class _Shared:
 
 
 class _Known:
-    """A table, and what was seen of it so far."""
+    """A table, and what has been seen of it so far."""
 
     def __init__(
         self,
@@ -175,15 +175,15 @@ class _Known:
 
     @property
     def location(self) -> str:
-        """Where it lies."""
+        """The table's location."""
         return self._source.location
 
     def load(self) -> DeltaTable:
-        """The table as it is now."""
+        """Returns the table as it is now."""
         with delta_errors(self._source.name):
             if self._log is None:
                 self._log = DeltaLog(self._source.files())
-            history = self._log.history(self._history)  # by each by himself: it must be new
+            history = self._log.history(self._history)  # one per caller: it must be fresh
         if not history:
             raise no_table(self._source.name)
         with self._lock:
@@ -215,7 +215,7 @@ class _Known:
         return at
 
     def _forget(self, history: History, snapshot_id: int) -> None:
-        """A version whose files have been vacuumed is not kept, whatever the log says."""
+        """Drops a version whose files have been vacuumed, whatever the log says."""
         with self._lock:
             self._gone |= {commit for commit in history if commit.version == snapshot_id}
             self._state = None
@@ -249,7 +249,7 @@ class _Known:
         return dataclasses.replace(state, provider=self._provider(state, history))
 
     def _schemas(self, history: History, head: Version) -> list[TableSchema]:
-        """The schema of each version."""
+        """Returns the schema of each version."""
         known: dict[str, TableSchema] = {}
 
         def read(text: str) -> TableSchema:
@@ -271,11 +271,11 @@ class _Known:
         try:
             binding = TopicBinding.from_properties(state.properties)
         except SeamlineError:
-            return None  # whoever wants the binding meets the same error
+            return None  # whoever needs the binding gets the same error
         if binding is None:
             return None
         logs = self._shared.logs
-        # a name that is none of them is refused by any of them, when its boundary is asked for
+        # each of them refuses an unknown name, when it is asked for the boundary
         return PROVIDERS.get(binding.boundary_provider or "", KafkaDeltaIngest)(
             AdoptedDelta(
                 state=state,

@@ -1,9 +1,10 @@
 """A Delta table's log: its newest commits, each read once, and the time of each.
 
-A commit is a file that never changes, so what was read of it stays true for as long as the newest
-one that is known is still the same file: a table that was removed and recreated starts over.
-A version's time is what Delta's protocol says: the one that the commit itself holds where the table
-keeps these, else that of its file; and each is later than the one before it.
+A commit is a file that never changes, so what was read of it stays valid as long as the newest
+known commit is still the same file. A table that was removed and recreated starts over.
+
+A version's time follows Delta's protocol: it is the time in the commit itself if the table keeps
+these, else that of the commit's file. Each time is later than the one before it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from seamline.errors import COLD_FILE_INVALID, SeamlineError
 from seamline.seam.boundary import REWRITE
 
 HISTORY_MAX = 1000
-"""Commits that are looked at when a table is first read; older versions are not known."""
+"""How many commits of a table are read and kept; older versions are not known."""
 _READERS = 8
 _FOLDER = "_delta_log"
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -31,17 +32,17 @@ APPEND, OVERWRITE, DELETE = "append", "overwrite", "delete"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Commit:
-    """One version, as its commit says it.
+    """One version, as its commit describes it.
 
     Attributes:
         version: Its number.
         timestamp_ms: When it was committed.
-        operation: What became of rows: `append`, `overwrite`, `delete`, or `replace` for none.
-        name: What its writer calls it, such as `OPTIMIZE`; empty where it does not say.
-        transactions: The `txn` actions: how far each application says that it is.
-        rows_added: Rows of the files that it adds; None where it does not say.
-        schema: The schema's text, where it sets one.
-        file: What tells its file from another of the same name: time and size.
+        operation: What it did to rows: `append`, `overwrite`, `delete`, or `replace` for none.
+        name: Its writer's name for it, such as `OPTIMIZE`; empty when the commit does not say.
+        transactions: The `txn` actions: how far each application says it has got.
+        rows_added: Rows of the files that it adds; None when the commit does not say.
+        schema: The schema's text, if the commit sets one.
+        file: Time and size of its file, which tell it from another file of the same name.
     """
 
     version: int
@@ -69,10 +70,10 @@ class DeltaLog:
         self._files = files
 
     def history(self, known: History = ()) -> History:
-        """The newest commits; empty where there is no log.
+        """Returns the newest commits; empty if there is no log.
 
         Args:
-            known: What it was before: only what has come since is read.
+            known: The history as of an earlier call: only newer commits are read.
 
         Raises:
             OSError: The log cannot be read.
@@ -97,7 +98,7 @@ class DeltaLog:
             return _unbroken(list(read))
 
     def _read(self, version: int) -> Commit | None:
-        """A commit; None where there is none."""
+        """Returns a commit, or None if there is none."""
         (info,) = self._files.get_file_info([path_of(version)])
         if info.type != fs.FileType.File:
             return None
@@ -116,7 +117,7 @@ class DeltaLog:
 
 
 def path_of(version: int) -> str:
-    """Where a commit lies, in its table's folder."""
+    """Returns the path of a commit in its table's folder."""
     return f"{_FOLDER}/{version:020}.json"
 
 
@@ -125,7 +126,7 @@ def _file(info: fs.FileInfo) -> tuple[int, int]:
 
 
 def _unbroken(read: Sequence[Commit | None]) -> list[Commit]:
-    """The newest of them, as far back as none has gone meanwhile."""
+    """Returns the newest commits, back to the newest one that has disappeared meanwhile."""
     found: list[Commit] = []
     for commit in read:
         found = [] if commit is None else [*found, commit]
@@ -133,7 +134,7 @@ def _unbroken(read: Sequence[Commit | None]) -> list[Commit]:
 
 
 def _in_order(commits: Sequence[Commit]) -> Iterator[Commit]:
-    """Commits, each of which is later than the one before it."""
+    """Yields the commits with times that are each later than the one before."""
     last_ms = -1
     for commit in commits:
         last_ms = max(commit.timestamp_ms, last_ms + 1)
@@ -179,6 +180,6 @@ def _commit(version: int, actions: Sequence[Mapping[str, Any]], file: tuple[int,
 
 
 def _rows(added: Sequence[Mapping[str, Any]]) -> int | None:
-    """Rows of added files, by their statistics; None where one has none."""
+    """Returns the rows of added files, by their statistics; None if one has no row count."""
     found = [json.loads(file.get("stats") or "{}").get("numRecords") for file in added]
     return None if None in found else sum(found)

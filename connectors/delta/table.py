@@ -1,7 +1,7 @@
-"""A Delta table as a cold side: which files of a version a scan reads, found by name.
+"""A Delta table as a cold side: which files of a version a scan reads, with columns by name.
 
-Only DuckDB reads it. A version older than the present one has files that a vacuum may have removed:
-whether they are there is looked up before anything is read of it.
+Only DuckDB reads it. A version older than the current one has files that a vacuum may have removed:
+before anything of that version is read, these files are checked to be there.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class DeltaTable:
 
     Args:
         state: Its metadata.
-        version: Gives the version of a snapshot.
+        version: Returns the version of a snapshot.
         places: Where its files may lie.
-        io: Opens them.
-        files: Reads their footers.
-        gone: Told of a snapshot whose files are not kept any more.
+        io: Opens its files.
+        files: Reads the footers of its files.
+        gone: Called with a snapshot whose files are no longer kept.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class DeltaTable:
         require(outrun(self._state, snapshot_id))
 
     def require_own_place(self, location: str) -> None:
-        """A file that the table names must lie where its own files may.
+        """Checks that a file that the table names lies where the table's own files may.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED.
@@ -152,7 +152,7 @@ class DeltaTable:
         return Offsets({int(p): int(first) for p, first in found})
 
     def _require_kept(self, snapshot_id: int, version: Version) -> None:
-        """The files that a version has and the present one has not must still be there."""
+        """Checks that a version's files that the current version lacks are still there."""
         head = self._state.current_snapshot_id
         assert head is not None
         removed = sorted({*version.paths} - {*self._version(head).paths})

@@ -1,7 +1,7 @@
-"""Delta's schemas as ours. Columns are what their names say: Delta's files have no field ids.
+"""Converts Delta schemas to ours. Columns go by their names: Delta's files have no field ids.
 
-Each path of names has a number here all the same, since everything that reads files finds columns
-by such a number. It means nothing elsewhere, and is the same in every version of a table's schema.
+Each path of names still gets a number here, since all code that reads files finds columns by field
+id. The number means nothing elsewhere, and is the same in every version of a table's schema.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SIMPLE: Mapping[str, Type] = {
 }
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 ELEMENT, KEY, VALUE = "element", "key", "value"
-"""What is inside of arrays and maps, as name mappings call it."""
+"""The names that name mappings use for the contents of arrays and maps."""
 
 
 class FieldIds:
@@ -48,7 +48,7 @@ class FieldIds:
         self._known: dict[tuple[str, ...], int] = {}
 
     def of(self, path: tuple[str, ...]) -> int:
-        """The number of a field."""
+        """Returns the number of a field."""
         with self._lock:
             if path not in self._known:
                 self._known[path] = next(self._numbers)
@@ -56,10 +56,10 @@ class FieldIds:
 
 
 def table_schema(text: str, ids: FieldIds) -> TableSchema:
-    """A schema of the log (`schemaString`); its id is a digest of what it says.
+    """Parses a schema of the log (`schemaString`); its id is a digest of its contents.
 
     Raises:
-        ValueError, TypeError, LookupError: It is none.
+        ValueError, TypeError, LookupError: The text is not a schema.
     """
     columns = _fields(json.loads(text)["fields"], (), ids)
     said = json.dumps([[field.name, str(field.type), field.required] for field in columns])
@@ -114,7 +114,7 @@ def _type(said: Any, path: tuple[str, ...], ids: FieldIds) -> Type:
 
 
 def name_mapping(schema: TableSchema) -> NameMapping:
-    """What the columns of files are, by their names."""
+    """Returns the mapping from the names of columns in files to a schema's field ids."""
     return NameMapping(_mapped(schema.columns))
 
 

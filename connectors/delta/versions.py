@@ -1,7 +1,7 @@
-"""The versions of Delta tables, read by `deltalake`: files, their statistics, and transactions.
+"""The versions of Delta tables, read with `deltalake`: files, their statistics, and transactions.
 
-A version never changes, so what was read of it is kept. What this library or DuckDB would not read
-exactly is refused by its name in Delta's protocol, and so is every feature that is not known here.
+A version never changes, so what was read of it is kept. A feature that this library or DuckDB would
+not read exactly is refused by its name in Delta's protocol, and so is every unknown feature.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from seamline.sql import types
 
 FILES_CACHED_MAX = 500_000
 READABLE = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
-"""Features of readers that `deltalake` reads, or that change nothing of what is read here."""
+"""Reader features that `deltalake` supports, or that do not affect what is read here."""
 _UNKNOWN = "Unsupported:"
-"""What `deltalake` says of features that it does not know."""
+"""What `deltalake` says about features that it does not know."""
 _MAPPING = "delta.columnMapping.mode"
 _OPTIONS = "delta."
-"""What begins so among a catalog's properties is given to `deltalake` as it is."""
+"""Prefix of catalog properties that are passed to `deltalake` unchanged, without the prefix."""
 _SAME: Mapping[str, str] = {
     "s3.endpoint": "aws_endpoint",
     "s3.access-key-id": "aws_access_key_id",
@@ -60,17 +60,17 @@ _SAME: Mapping[str, str] = {
     "adls.client-id": "azure_storage_client_id",
     "adls.client-secret": "azure_storage_client_secret",
 }
-"""PyIceberg's properties, and what `deltalake` calls the same."""
+"""PyIceberg's properties, and their names in `deltalake`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Source:
-    """A table's place, and how it is reached.
+    """A table's location, and how to reach it.
 
     Attributes:
         name: The table's full name, for messages.
-        location: Its folder, without a slash at its end.
-        options: As `deltalake` takes them.
+        location: Its folder, without a trailing slash.
+        options: Storage options, as `deltalake` takes them.
     """
 
     name: str
@@ -78,12 +78,12 @@ class Source:
     options: Mapping[str, str] = dataclasses.field(hash=False)
 
     def files(self) -> fs.FileSystem:
-        """Its folder."""
+        """Returns the file system of the table's folder."""
         return fs.PyFileSystem(DeltaStorageHandler(self.location, dict(self.options)))
 
 
 def storage_options(properties: Mapping[str, str]) -> dict[str, str]:
-    """How `deltalake` reaches what PyIceberg reaches with a catalog's properties."""
+    """Returns the `deltalake` options that reach what PyIceberg reaches with these properties."""
     found = {_SAME[key]: value for key, value in properties.items() if key in _SAME}
     if found.get("aws_endpoint", "").startswith("http://"):
         found["aws_allow_http"] = "true"
@@ -96,7 +96,7 @@ class Version:
 
     Args:
         source: The table.
-        table: It, at that version.
+        table: The table, opened at that version.
     """
 
     def __init__(self, source: Source, table: deltalake.DeltaTable) -> None:
@@ -110,13 +110,13 @@ class Version:
         self.partition_columns = tuple(metadata.partition_columns)
 
     def files(self, schema: TableSchema) -> tuple[VersionFile, ...]:
-        """The files, with what is known of the columns of a schema."""
+        """Returns the files, with what is known about the columns of a schema."""
         if schema.schema_id not in self._files:
             self._files[schema.schema_id] = _files_of(self, schema)
         return self._files[schema.schema_id]
 
     def transaction(self, application: str) -> int | None:
-        """How far an application says that it is; None where it has said nothing."""
+        """Returns how far an application says it has got, or None if it has said nothing."""
         return self._table.transaction_version(application)
 
     @functools.cached_property
@@ -144,7 +144,7 @@ class Versions:
         )
 
     def at(self, source: Source, commit: Commit) -> Version:
-        """A version of a table.
+        """Returns a version of a table.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE, NOT_SUPPORTED, STORAGE_UNAVAILABLE.
@@ -179,7 +179,7 @@ def _read(source: Source, number: int) -> Version:
 
 
 def _unreadable(protocol: deltalake.table.ProtocolVersions, version: Version) -> str | None:
-    """The first thing that would not be read exactly."""
+    """Returns the first thing that would not be read exactly, or None if there is none."""
     if version.configuration.get(_MAPPING, "none") != "none":
         return "the feature columnMapping"
     if protocol.min_reader_version > 3:
@@ -195,7 +195,7 @@ def _unreadable(protocol: deltalake.table.ProtocolVersions, version: Version) ->
 
 @contextlib.contextmanager
 def delta_errors(name: str) -> Iterator[None]:
-    """Turns what `deltalake` fails with into named errors."""
+    """Turns failures of `deltalake` into named errors."""
     try:
         yield
     except TableNotFoundError as error:
@@ -207,7 +207,7 @@ def delta_errors(name: str) -> Iterator[None]:
 
 
 def no_table(name: str) -> SeamlineError:
-    """The error of a table that the configuration names, and that is not there."""
+    """Returns the error for a table that the configuration lists but that is not there."""
     return SeamlineError(
         INVALID_CONFIG,
         f"there is no Delta table where {name} is said to be",
@@ -223,8 +223,8 @@ _BOUNDED = frozenset(
         *(types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ),
     }
 )
-"""Types of which statistics are exact but for the last digits of times. Numbers with a point are
-kept as text or as floats, and NaN is left out by some writers."""
+"""Types whose statistics are exact, except for the last digits of times. Decimals and floats are
+not among them: their statistics are text or floats, and some writers leave out NaN."""
 _MILLISECOND_US = 1000
 
 
@@ -233,7 +233,7 @@ class VersionFile:
     """A file of a version.
 
     Attributes:
-        file: What is known of it, as Iceberg's pruning takes it.
+        file: What is known about it, in the form that Iceberg's pruning takes.
         partition: The values of partition columns, by field id.
     """
 
@@ -242,12 +242,12 @@ class VersionFile:
 
 
 def bounded(schema: TableSchema) -> tuple[types.Field, ...]:
-    """The columns of which bounds are known."""
+    """Returns the columns whose bounds are known."""
     return tuple(field for field in schema.columns if field.type in _BOUNDED)
 
 
 def _files_of(version: Version, schema: TableSchema) -> tuple[VersionFile, ...]:
-    """The files of a version, with the bounds of `bounded` columns, under their places there."""
+    """Returns a version's files, with the bounds of `bounded` columns, numbered there from 1."""
     actions = version.actions
     rows = [-1 if n is None else n for n in actions.column("num_records").to_pylist()]
     fields = bounded(schema)
@@ -283,7 +283,7 @@ def _files_of(version: Version, schema: TableSchema) -> tuple[VersionFile, ...]:
 
 
 def schema_of_bounds(schema: TableSchema) -> Schema:
-    """The columns that `files_of` gives bounds of, as it numbers them."""
+    """Returns the columns that `_files_of` gives bounds for, as it numbers them."""
     return to_schema(bounded(schema))
 
 
@@ -294,7 +294,7 @@ def _partition(actions: pa.Table, schema: TableSchema, name: str) -> tuple[int, 
 
 
 class _Bounds:
-    """What is known of one column, file by file."""
+    """What is known about one column, file by file."""
 
     def __init__(self, actions: pa.Table, field: types.Field, version: Version) -> None:
         self._is_constant = field.name in version.partition_columns
@@ -308,7 +308,7 @@ class _Bounds:
         self._more = _MILLISECOND_US if is_time else 0
 
     def of(self, number: int, rows: int) -> tuple[Any, Any, int | None]:
-        """The least and the greatest value of a file, and how many are null."""
+        """Returns the least and the greatest value of a file, and how many values are null."""
         low = self._low[number] if self._low is not None else None
         high = self._high[number] if self._high is not None else None
         if self._is_constant:
@@ -316,12 +316,12 @@ class _Bounds:
         else:
             nulls = self._nulls[number].as_py() if self._nulls is not None else None
         if high is not None and self._more:
-            high += self._more  # some writers cut times off behind the millisecond
+            high += self._more  # some writers cut times off after the millisecond
         return low, high, nulls
 
 
 def _known(actions: pa.Table, kind: str, field: types.Field) -> Sequence[Any] | None:
-    """Values of a column's statistics as Iceberg's bounds take them."""
+    """Returns a column's statistics in the form of Iceberg's bounds, or None without them."""
     column = _child(actions, kind, field.name)
     if column is None:
         return None

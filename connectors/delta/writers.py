@@ -1,6 +1,6 @@
-"""Who fills a Delta table: known by the transactions of its commits.
+"""Finds out who fills a Delta table, from the transactions of its commits.
 
-A finding proposes how the table is to be adopted; nothing is decided by it alone.
+A finding proposes how to adopt the table; it decides nothing by itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from seamline.seam.table import TableState
 
 _APP, _CHECKPOINT = "app-id", "checkpoint"
 _CHECKPOINTS = ("_checkpoint", "_checkpoints")
-"""Folders of a table in which queries are often told to keep theirs."""
+"""Folders of a table in which queries are often told to keep their checkpoints."""
 
 KAFKA_DELTA_INGEST = Writer(
     "kafka-delta-ingest",
@@ -46,7 +46,7 @@ class Filler:
     """A writer of one table.
 
     Attributes:
-        writer: What kind it is.
+        writer: The kind of writer.
         options: The options of its provider.
     """
 
@@ -55,15 +55,16 @@ class Filler:
 
 
 def filler_of(table: OwnFiles, provider: str | None, options: Mapping[str, str]) -> Filler:
-    """Who fills a table, and what its provider must be told; what is said goes first.
+    """Returns who fills a table, and the options for its provider; given ones take precedence.
 
     Args:
         table: The table.
-        provider: The provider, where it is said.
-        options: Its options, as far as they are said.
+        provider: The provider, if given.
+        options: The provider's options, as far as given.
 
     Raises:
-        SeamlineError: ADOPTION_REFUSED when its transactions are nobody's, or several writers'.
+        SeamlineError: ADOPTION_REFUSED when the table's transactions belong to no known writer, or
+            to several.
     """
     found = dict.fromkeys(_found(table.state))
     of_provider = [one for one in found if provider in (None, one.writer.provider)]
@@ -84,14 +85,14 @@ def filler_of(table: OwnFiles, provider: str | None, options: Mapping[str, str])
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Application:
-    """What a transaction was of: a writer, and the name that it goes by."""
+    """The application of a transaction: a writer, and the name that it uses."""
 
     writer: Writer
     name: str
 
 
 def _found(state: TableState) -> Iterator[_Application]:
-    """The applications of all versions that are known, newest first."""
+    """Yields the applications of all known versions, newest first."""
     for snapshot in state.ancestors(state.current_snapshot_id):
         for key in snapshot.summary:
             if key.startswith(TRANSACTION):
@@ -112,14 +113,14 @@ def _described(one: _Application) -> str:
 
 
 def _provider_with(options: Mapping[str, str]) -> str | None:
-    """The provider that has the options which are said."""
+    """Returns the provider that the given options belong to, or None."""
     if _CHECKPOINT in options:
         return SparkStreamingDelta.name
     return KafkaDeltaIngest.name if _APP in options else None
 
 
 def _checkpoint(table: OwnFiles, query: str) -> str | None:
-    """The checkpoint of a query, where it lies with its table."""
+    """Returns the checkpoint of a query if it lies in the table's folder, else None."""
     for folder in _CHECKPOINTS:
         place = f"{table.state.location}/{folder}"
         with contextlib.suppress(SeamlineError, ValueError, LookupError, TypeError):

@@ -1,6 +1,7 @@
-"""Which records the rows of a snapshot are: counted, with those that are missing or duplicated.
+"""Audits which records the rows of a snapshot are: counts them, and finds missing and double ones.
 
-DuckDB counts over the snapshot's files, deletes applied; only two columns are read.
+DuckDB counts over the snapshot's files, deletes applied. It reads only the two columns of the
+records' positions and, for an upsert table, the key columns.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class PartitionRows:
 
     Attributes:
         partition: The partition.
-        rows: How many.
-        records: Different offsets among them.
+        rows: How many rows.
+        records: How many different offsets they have.
         first: The least offset.
-        last: The greatest.
+        last: The greatest offset.
     """
 
     partition: int
@@ -48,7 +49,7 @@ class Doubles:
 
     Attributes:
         range: Their offsets.
-        rows: Rows there are too many.
+        rows: How many rows there are too many.
     """
 
     range: OffsetRange
@@ -62,12 +63,12 @@ class SnapshotRecords:
         self._connection = connection
 
     def others(self) -> int:
-        """Rows that say no partition or no offset."""
+        """Returns how many rows have no partition or no offset."""
         sql = "SELECT count(*) FROM positions WHERE p IS NULL OR o IS NULL"
         return int(self._one(sql)[0])
 
     def partitions(self) -> list[PartitionRows]:
-        """What there is of each partition."""
+        """Returns the rows of each partition."""
         sql = (
             "SELECT p, count(*), count(DISTINCT o), min(o), max(o) FROM positions"
             " WHERE p IS NOT NULL AND o IS NOT NULL GROUP BY p ORDER BY p"
@@ -75,7 +76,7 @@ class SnapshotRecords:
         return [PartitionRows(*map(int, row)) for row in self._connection.sql(sql).fetchall()]
 
     def holes(self, partition: int) -> list[OffsetRange]:
-        """Offsets between the first and the last one that have no row."""
+        """Returns the offsets between the first and the last one that have no row."""
         sql = (
             "SELECT before + 1, o FROM (SELECT o, lag(o) OVER (ORDER BY o) AS before"
             f" FROM (SELECT DISTINCT o FROM positions WHERE p = {partition} AND o IS NOT NULL))"
@@ -85,7 +86,7 @@ class SnapshotRecords:
         return [OffsetRange(partition, int(start), int(end)) for start, end in found]
 
     def doubles(self, partition: int) -> list[Doubles]:
-        """Offsets that have several rows."""
+        """Returns the offsets that have several rows."""
         sql = (
             "SELECT min(o), max(o) + 1, sum(extra) FROM (SELECT o, n - 1 AS extra,"
             " o - row_number() OVER (ORDER BY o) AS island FROM (SELECT o, count(*) AS n"
@@ -96,7 +97,10 @@ class SnapshotRecords:
         return [Doubles(OffsetRange(partition, int(a), int(b)), int(n)) for a, b, n in found]
 
     def keys_again(self) -> list[tuple[int, int]]:
-        """Of each partition that has rows with keys that others have, how many are too many."""
+        """Returns, per partition, how many rows are too many because another has their key.
+
+        Partitions without such rows are left out.
+        """
         sql = (
             "SELECT p, count(*) FROM (SELECT p, row_number() OVER (PARTITION BY key ORDER BY o)"
             " AS n FROM positions WHERE key IS NOT NULL AND p IS NOT NULL) WHERE n > 1"
@@ -119,14 +123,14 @@ def snapshot_records(
     *,
     memory_bytes: int,
 ) -> Iterator[SnapshotRecords]:
-    """The records of a snapshot, to be asked for.
+    """Yields the records of a snapshot, for queries about them.
 
     Args:
         table: The table.
         snapshot_id: The snapshot.
         encoding: Says which columns hold partition and offset.
         primary_key: The key columns of an upsert table.
-        memory_bytes: What DuckDB may use before it spills.
+        memory_bytes: How much memory DuckDB may use before it spills.
 
     Raises:
         SeamlineError: OFFSETS_NOT_STORED, NOT_SUPPORTED, COLD_FILE_MISSING, STORAGE_UNAVAILABLE, …
@@ -147,7 +151,7 @@ def snapshot_records(
 
 
 def cold_scan(table: ColdTable, snapshot_id: int, columns: Sequence[Field]) -> EngineScan:
-    """The scan of all of a snapshot's rows.
+    """Returns the scan of all of a snapshot's rows.
 
     Raises:
         SeamlineError: NOT_SUPPORTED for files that only Spark reads exactly.
@@ -174,7 +178,7 @@ def cold_scan(table: ColdTable, snapshot_id: int, columns: Sequence[Field]) -> E
 
 
 def places_of(state: TableState, encoding: Encoding) -> Places:
-    """The columns that say which record a row is.
+    """Returns the columns that say which record a row is.
 
     Raises:
         SeamlineError: OFFSETS_NOT_STORED.
@@ -189,13 +193,13 @@ def places_of(state: TableState, encoding: Encoding) -> Places:
 
 
 def narrowed(path: Sequence[Field]) -> Field:
-    """The column at the beginning of a path, with nothing in it but what the path leads to."""
+    """Returns the column at the start of a path, with only the field that the path leads to."""
     top, *rest = path
     return dataclasses.replace(top, type=Row((narrowed(rest),))) if rest else top
 
 
 def merged(one: Field, other: Field) -> tuple[Field, ...]:
-    """Two narrowed columns, or the one that has what both have."""
+    """Returns two narrowed columns, or one with the fields of both if they are the same column."""
     if one.name != other.name:
         return one, other
     if not isinstance(one.type, Row) or not isinstance(other.type, Row):
@@ -207,7 +211,7 @@ def merged(one: Field, other: Field) -> tuple[Field, ...]:
 
 
 def expression(path: Sequence[Field]) -> str:
-    """A field inside of a scan's column, in DuckDB's SQL."""
+    """Returns a field inside a scan's column as an expression of DuckDB's SQL."""
     found = quoted(path[0].name.lower())
     for field in path[1:]:
         found = f"struct_extract({found}, {text(field.name)})"

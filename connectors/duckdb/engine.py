@@ -46,16 +46,16 @@ from seamline.sql.types import quoted
 _LOG = logging.getLogger("seamline.duckdb")
 BATCH_ROWS = 65_536
 _COPIED_PART = 4
-"""Of its memory a statement may fill one part in so many with copies of tails."""
+"""A statement may fill one part in this many of its memory with copies of tails."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Statement:
-    """A query in DuckDB's words, but for how its relations are read.
+    """A query as DuckDB's SQL, except for how its relations are read.
 
     Attributes:
-        text: Its text, in which every second part is the id of a scan.
-        kernels: What it calls, by name.
+        text: Its text in parts, of which every second one is the id of a scan.
+        kernels: The kernels that it calls, by name.
         schema: See `EngineQuery`.
         scans: See `EngineQuery`.
         tails: See `EngineQuery`.
@@ -69,7 +69,7 @@ class Statement:
 
     @classmethod
     def of(cls, query: EngineQuery) -> Statement:
-        """A query in these words."""
+        """Returns the statement of a query."""
         mark = f"\0{secrets.token_hex(8)}\0"  # which no statement's own text contains
         relations = {s.scan_id: f"{mark}{s.scan_id}{mark}" for s in query.scans}
         return cls(
@@ -81,7 +81,7 @@ class Statement:
         )
 
     def over(self, relations: Mapping[str, str]) -> str:
-        """Its text, with a SELECT for each scan."""
+        """Returns its text, with a SELECT in the place of each scan."""
         parts = list(self.text)
         parts[1::2] = [relations[scan_id] for scan_id in parts[1::2]]
         return "".join(parts)
@@ -91,7 +91,7 @@ class DuckDBEngine:
     """Runs queries in this process. Safe to share between threads.
 
     Args:
-        memory_bytes: What one statement may hold in memory before it spills.
+        memory_bytes: How much one statement may hold in memory before it spills.
         threads: Threads of one statement.
         spill_directory: Where it spills; nothing else is ever written there.
         spill_bytes: How much it may spill.
@@ -144,7 +144,7 @@ class DuckDBEngine:
             with _logged(sql):
                 yield from _batches(reader, query.schema, deadline)
             reader.close()
-            finished = not any(map(is_remote, files))  # access to those may end
+            finished = not any(map(is_remote, files))  # access to remote files may end
 
         try:
             with _named_errors(deadline):
@@ -157,7 +157,7 @@ class DuckDBEngine:
         return ResultStream(query.schema, batches(reader), close)
 
     def _prepare(self, instance: Instance, query: Statement, files: frozenset[str]) -> str:
-        """Locks the instance, registers the inputs, and gives the statement."""
+        """Locks the instance, registers the inputs, and returns the statement's text."""
         if instance.files is None:
             attach(instance.connection, query.scans)
             instance.lock(files)
@@ -184,7 +184,7 @@ class DuckDBEngine:
     def _newest(
         self, query: Statement, tails: Mapping[str, tuple[pa.Table, tuple[TailFile, ...]]]
     ) -> dict[str, tuple[pa.Table, tuple[TailFile, ...]]]:
-        """The newest rows of the tails of which only these count, where they are all in memory."""
+        """Returns the newest rows of tails of which only these count, if all are in memory."""
         found: dict[str, tuple[pa.Table, tuple[TailFile, ...]]] = {}
         for scan in query.scans:
             if scan.newest is not None and scan.tail is not None and scan.tail not in found:
@@ -198,7 +198,7 @@ class DuckDBEngine:
     def _hide(
         self, instance: Instance, scan: EngineScan, newest: pa.Table | None
     ) -> HiddenRows | None:
-        """What the newest rows of a scan's tail hide of its files, made known to the instance."""
+        """Returns what a tail's newest rows hide of a scan's files; tells the instance, too."""
         if newest is None:
             return None
         hidden = self._hidden.find(instance.connection, scan, newest)
@@ -208,7 +208,7 @@ class DuckDBEngine:
         return hidden
 
     def warm_up(self) -> None:
-        """Makes instances ahead of the next statements, in the background."""
+        """Creates instances ahead of the next statements, in the background."""
         self._instances.warm_up()
 
     def close(self) -> None:
@@ -217,7 +217,7 @@ class DuckDBEngine:
 
 
 def _files(query: Statement) -> frozenset[str]:
-    """Every file a query reads."""
+    """Returns every file that a statement reads."""
     spilled = [tail.files for tail in query.tails.values() if isinstance(tail, SpilledTail)]
     tails = {file.path for files in spilled for file in files}
     return frozenset(tails.union(*(data_paths(scan) for scan in query.scans)))
@@ -229,10 +229,10 @@ def _copies(
     tails: Mapping[str, tuple[pa.Table, tuple[TailFile, ...]]],
     bytes_max: int,
 ) -> dict[str, str]:
-    """Tails of a join as DuckDB's own tables: it knows how many rows these have, and orders by it.
+    """Copies the tails of a join to DuckDB's own tables, whose row counts decide the join order.
 
-    Of an Arrow table it knows nothing, and takes it for one row. Reading it once costs less than
-    copying it, which a statement over one relation is spared.
+    DuckDB knows nothing about an Arrow table, and assumes that it has one row. A statement over one
+    relation gets no copies, since reading an Arrow table once costs less than copying it.
 
     Returns:
         The tables' names, by tail.
@@ -249,7 +249,7 @@ def _copies(
 
 
 def read_scan(scan: EngineScan, replaced: pa.Table | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of one scan's files, outside of any statement.
+    """Yields the rows of one scan's files, outside of any statement.
 
     Args:
         scan: A scan whose files are inspected; no tail.
@@ -263,7 +263,7 @@ def read_scan(scan: EngineScan, replaced: pa.Table | None = None) -> Iterator[pa
         if replaced is not None:
             rows, keys = scan.own_name(ROWS), scan.own_name("keys")
             connection.register(rows, _lower_case(replaced))
-            # a table of DuckDB's own: what a join pushes into one, it can apply
+            # a table of DuckDB's own, to which it can apply the filters that a join pushes down
             connection.execute(f"CREATE TABLE {quoted(keys)} AS FROM {quoted(rows)}")
             relation = unreplaced_sql(scan, keys)
         reader = connection.sql(relation).to_arrow_reader(BATCH_ROWS)
@@ -279,15 +279,15 @@ def find_hidden_rows(
     *,
     memory_bytes: int,
 ) -> HiddenRows:
-    """What the tail of a scan hides of its files, found outside of any statement.
+    """Finds what the tail of a scan hides of its files, outside of any statement.
 
     Args:
-        scan: A scan of files whose rows can be told by their positions; it says what its tail is.
+        scan: A scan of files whose rows can be identified by position; it says what its tail is.
         newest: The newest rows of its tail, all of them.
-        deletes_of: Gives the deletes of files.
-        known: What has been found before, at no later moment of the tail; it is added to.
-        deadline: The request's.
-        memory_bytes: What DuckDB may use.
+        deletes_of: Returns the deletes of files.
+        known: What has been found before, at no later moment of the tail; new findings are added.
+        deadline: The deadline of the request.
+        memory_bytes: How much memory DuckDB may use.
 
     Raises:
         SeamlineError: UPSERT_ORDER_UNKNOWN, COLD_FILE_MISSING, COLD_FILE_INVALID, MEMORY_LIMIT.
@@ -306,7 +306,7 @@ def find_hidden_rows(
 
 @contextlib.contextmanager
 def _opened(scan: EngineScan) -> Iterator[duckdb.DuckDBPyConnection]:
-    """An instance that can read the files of a scan."""
+    """Yields an instance that can read the files of a scan."""
     with duckdb.connect(":memory:") as connection:
         connection.execute("SET TimeZone = 'UTC'")
         attach(connection, [scan])
@@ -315,7 +315,7 @@ def _opened(scan: EngineScan) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextlib.contextmanager
 def open_scan(scan: EngineScan) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
-    """An instance that can read the files of one scan, and the scan's rows as a query of it.
+    """Yields an instance that can read the files of one scan, and a query of the scan's rows.
 
     Args:
         scan: A scan whose files are inspected; no tail.
@@ -341,7 +341,7 @@ def _batches(
 def _parts(
     tail: pa.Table | SpilledTail | TailSource,
 ) -> tuple[pa.Table, tuple[TailFile, ...]]:
-    """What is in memory of a tail, and the files that hold the rest."""
+    """Returns the part of a tail that is in memory, and the files that hold the rest."""
     if isinstance(tail, TailSource):
         raise SeamlineError(TAIL_TOO_LARGE, f"the tail of {tail.topic} was not read")
     rows, files = (tail.rows, tail.files) if isinstance(tail, SpilledTail) else (tail, ())
@@ -353,14 +353,14 @@ def _lower_case(table: pa.Table) -> pa.Table:
 
 
 def _local(deletes: pa.Table) -> pa.Table:
-    """Paths as `read_parquet` reports them in `filename`."""
+    """Returns deletes with their paths as `read_parquet` reports them in `filename`."""
     paths = pa.compute.replace_substring_regex(deletes.column("path"), "^file:(//)?", "")
     return pa.table({"path": paths, "position": deletes.column("position")})
 
 
 @contextlib.contextmanager
 def _logged(sql: str) -> Iterator[None]:
-    """Logs the engine's own text of a statement that DuckDB refuses or that fails namelessly."""
+    """Logs the SQL of a statement that DuckDB refuses, or that fails without a specific error."""
     try:
         yield
     except SeamlineError as error:

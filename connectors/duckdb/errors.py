@@ -1,4 +1,4 @@
-"""DuckDB's failures under names of ours."""
+"""Maps DuckDB's failures to our named errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OURS = re.compile(r"\b([A-Z]+(?:_[A-Z]+)+)(?:: (.*))?")
 
 
 def named_error(error: Exception) -> SeamlineError:
-    """Our error for one of DuckDB's."""
+    """Returns our error for one of DuckDB's."""
     first_line = str(error).strip().split("\n", maxsplit=1)[0]
     message = _OF_DUCKDB.sub("", _IN_A_KERNEL.sub("", _OF_DUCKDB.sub("", first_line)))
     match = _OURS.match(message)
@@ -50,7 +50,7 @@ _OF_A_PATTERN = re.compile(
     r"no argument for repetition operator|pattern too large|"
     r"invalid (repetition size|character class|named capture group|perl operator|escape sequence))"
 )
-"""What RE2 says of a regular expression, with the part of it that it means."""
+"""What RE2 says about an invalid regular expression, with the part that it refers to."""
 
 _OF_DUCKDB = re.compile(r"^(\w+ )+(Error|Exception): ")
 _IN_A_KERNEL = re.compile("^Python exception occurred while executing the UDF: \\w+: ")
@@ -60,11 +60,11 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("No files found", COLD_FILE_MISSING),
     ("No such file", COLD_FILE_MISSING),
     ("Cannot open file", COLD_FILE_MISSING),
-    # every file that is read is on the list of allowed paths, which refuses a missing one
+    # every file that is read is an allowed path, and DuckDB refuses a missing one like this
     ("disabled by configuration", COLD_FILE_MISSING),
     ("value is out of range", NUMERIC_OVERFLOW),
-    ("Could not cast value", NUMERIC_OVERFLOW),  # a number; a string cannot be converted
-    ("Map keys ", INVALID_ARGUMENT),  # twice, or null
+    ("Could not cast value", NUMERIC_OVERFLOW),  # of a number; a string fails to convert
+    ("Map keys ", INVALID_ARGUMENT),  # duplicate, or null
     ("Max expression depth limit", STATEMENT_TOO_LARGE),
     ("More than one row returned by a subquery", SUBQUERY_MULTIPLE_ROWS),
     ("No magic bytes", COLD_FILE_INVALID),
@@ -84,7 +84,7 @@ _AT_PLANNING = (
     duckdb.ParserException,
     duckdb.SyntaxException,
 )
-"""Classes of what DuckDB finds wrong before it runs anything."""
+"""Classes of the errors that DuckDB raises before it runs anything."""
 
 
 def _code_of(error: Exception, line: str) -> ErrorCode:

@@ -1,7 +1,7 @@
-"""What passes between the gateway and the processes that run DuckDB: frames over a socket.
+"""The frames that the gateway and the processes that run DuckDB exchange over a socket.
 
-A frame is a kind, a length and that many bytes. A statement goes over in two parts: where its tails
-lie, when they lie in shared memory, and everything else pickled; what comes back is Arrow and text.
+A frame is a kind, a length and that many bytes. A statement is sent in two parts: where its tails
+lie, if they lie in shared memory, and everything else pickled. What comes back is Arrow and text.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _HEAD = struct.Struct("<BQ")
 _JOINED_BYTES_MAX = 16 << 10
 """Smaller buffers are sent together."""
 _ROWS_BYTES = 4 << 20
-"""Rows go over in parts of about this size; a row that is larger goes by itself."""
+"""Rows are sent in parts of about this size; a row that is larger is sent by itself."""
 
 
 class Kind(enum.IntEnum):
     """What a frame says."""
 
     SETTINGS = 1
-    """To the process: what its engine is made with."""
+    """To the process: the arguments of its engine."""
     RUN = 2
     """To the process: seconds left, and a statement."""
     STOP = 3
-    """To the process: the number of the statement that is to end."""
+    """To the process: the number of the statement that must end."""
     STEP_BACK = 4
-    """To the process: the number of the statement that is to let others go first."""
+    """To the process: the number of the statement that must let others go first."""
     READY = 5
     """From the process: its id."""
     TAKEN = 6
@@ -52,16 +52,16 @@ class Kind(enum.IntEnum):
     DONE = 9
     """From the process: that was all."""
     FAILED = 10
-    """From the process: instead of all that, an error, as JSON."""
+    """From the process: an error instead of the above, as JSON."""
     LOG = 11
-    """From the process: a line for the log, as JSON."""
+    """From the process: a log line, as JSON."""
 
 
 def send(channel: socket.socket, kind: Kind, *content: Any) -> None:
     """Sends a frame of some buffers.
 
     Raises:
-        OSError: when nobody is there.
+        OSError: when the other side has gone.
     """
     parts = [memoryview(part) for part in content]
     head = _HEAD.pack(kind, sum(part.nbytes for part in parts))
@@ -74,7 +74,7 @@ def send(channel: socket.socket, kind: Kind, *content: Any) -> None:
 
 
 def in_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows of a batch, some megabytes at a time: more than that the gateway need not hold."""
+    """Yields the rows of a batch, some megabytes at a time, so that the gateway holds no more."""
     if batch.num_rows <= 1 or batch.nbytes <= _ROWS_BYTES:
         yield batch
         return
@@ -110,16 +110,16 @@ def _exactly(channel: socket.socket, size: int) -> pa.Buffer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rows:
-    """A table as it travels: its batches, or where they lie."""
+    """A table as it is sent: its batches, or where they lie in shared memory."""
 
     schema: pa.Schema
     parts: tuple[pa.RecordBatch | PlacedRows, ...]
 
 
 def packed(statement: Statement, memory: SharedMemory) -> list[memoryview]:
-    """A statement in parts, which follow each other.
+    """Serializes a statement into parts, which are sent one after the other.
 
-    The rows of its tails must be kept until it has ended.
+    The rows of its tails must be kept until the statement has ended.
     """
     travelling = dataclasses.replace(
         statement,
@@ -130,14 +130,14 @@ def packed(statement: Statement, memory: SharedMemory) -> list[memoryview]:
 
 
 def unpacked(piece: pa.Buffer, memory: MappedMemory) -> Statement:
-    """The statement of a piece."""
+    """Deserializes a statement from what was received."""
     statement: Statement = joined.unpacked(piece)
     tails = _with_rows(statement.tails, lambda rows: _unpacked_rows(rows, memory))
     return dataclasses.replace(statement, tails=tails)
 
 
 def _without_unused(scan: EngineScan) -> EngineScan:
-    """Without what opens remote files, where none is read: to know of that takes a second."""
+    """Drops the file access of a scan that reads no remote file, as loading it takes a second."""
     files = scan.cold.files if scan.cold is not None else ()
     is_used = any(is_remote(file.path) for file in files)
     return scan if is_used else dataclasses.replace(scan, file_access=None)
@@ -172,7 +172,7 @@ def _unpacked_rows(rows: _Rows, memory: MappedMemory) -> pa.Table:
 
 
 def _reduced(kernel: Kernel) -> Any:
-    """A kernel of the table of functions by its place there; one that a statement made, whole."""
+    """Pickles a kernel by its place in the table of functions, or whole if a statement made it."""
     place = _PLACES.get(id(kernel))
     if place is not None:
         return _declared, place
@@ -185,7 +185,7 @@ _PLACES = {
     for number, overload in enumerate(overloads)
     if overload.kernel is not None
 }
-"""Where kernels stand in the table, which is the same in every process."""
+"""The places of kernels in the table of functions, which is the same in every process."""
 
 
 def _declared(name: str, number: int) -> Kernel:

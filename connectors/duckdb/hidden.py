@@ -1,10 +1,10 @@
-"""Which rows of an upsert table's files the tail hides, found once and kept.
+"""Finds which rows of an upsert table's files the tail hides, once, and caches them.
 
-A row of a snapshot is hidden from the first record of its key in the tail on, and stays so however
-long the tail grows. So for each file of a snapshot it is kept, as one bit a row, what the tail
-hides up to some offsets; a statement whose tail is longer looks up the keys of the newer records
-only, and one whose tail is shorter does not use it. Rows that deletes of the snapshot mark are bits
-as well. A statement then looks at one bit per row instead of joining by key.
+A row of a snapshot is hidden once the tail has a record of its key, and stays hidden however long
+the tail grows. So for each file of a snapshot, the cache holds one bit per row that says what the
+tail hides up to some offsets. A statement with a longer tail looks up only the keys of the newer
+records; one with a shorter tail does not use the cached bits. Rows that deletes of the snapshot
+mark have their bits set as well. A statement then checks one bit per row instead of joining by key.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from seamline.seam.offsets import Offsets
 from seamline.seam.upserts import Newest
 
 BYTES_MAX = 64 << 20
-"""Of all bits that are kept."""
+"""The most bytes of each cache: of bits, and of the places of newest rows."""
 ROWS_MAX = 1 << 26
-"""Of one scan; more are joined by key."""
+"""The most rows of one scan; scans of more are joined by key."""
 FILE_ROWS_MAX = 1 << 22
-"""Of one of its files."""
+"""The most rows of one of its files."""
 
 _Key: TypeAlias = tuple[Hashable, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _FileRows:
-    """What is hidden of one file.
+    """The hidden rows of one file.
 
     Attributes:
-        end: By the records below these offsets.
+        end: Only the records below these offsets have been considered.
         count: How many rows the file has.
-        bits: One a row, the first row in the highest bit of the first byte; 1 hides it.
-        deleted: The positions of those that the snapshot itself marks as deleted, ascending.
+        bits: One bit per row, the first row in the highest bit of the first byte; 1 hides it.
+        deleted: The positions of rows that the snapshot itself marks as deleted, ascending.
     """
 
     end: Offsets
@@ -54,11 +54,11 @@ class _FileRows:
     deleted: np.ndarray
 
     def shows(self, positions: np.ndarray) -> bool:
-        """Whether one of some rows is not hidden."""
+        """Whether any of the rows at some positions is not hidden."""
         return not (self.bits[positions >> 3] >> (7 - (positions & 7)) & 1).all()
 
     def hiding(self, positions: np.ndarray, end: Offsets) -> _FileRows:
-        """With more rows hidden, by the records below further offsets."""
+        """Returns the file with more rows hidden, by the records below further offsets."""
         bits = _with_bits(self.bits, self.count, positions)
         return dataclasses.replace(self, end=end, bits=bits)
 
@@ -72,11 +72,11 @@ def _with_bits(bits: np.ndarray, count: int, positions: np.ndarray) -> np.ndarra
 
 
 class HiddenRowsCache:
-    """Finds hidden rows, and keeps what was found. Safe to share between threads.
+    """Finds hidden rows, and caches what was found. Safe to share between threads.
 
     Args:
-        rows_max: A scan of more rows is none for it.
-        file_rows_max: Likewise one of a file with more.
+        rows_max: The most rows of a scan; it finds nothing for larger ones.
+        file_rows_max: The most rows of one file of a scan, likewise.
     """
 
     def __init__(self, *, rows_max: int = ROWS_MAX, file_rows_max: int = FILE_ROWS_MAX) -> None:
@@ -90,7 +90,7 @@ class HiddenRowsCache:
         )
 
     def newest(self, rows: pa.Table, scan: EngineScan) -> pa.Table:
-        """The newest of a tail's rows, which a statement over the same tail need not find again.
+        """Returns the newest of a tail's rows; statements over the same tail reuse the result.
 
         Args:
             rows: The rows of the scan's tail.
@@ -111,11 +111,11 @@ class HiddenRowsCache:
         return rows if len(places) == rows.num_rows else rows.take(pa.array(places))
 
     def anew(self) -> HiddenRowsCache:
-        """Another, which knows nothing yet."""
+        """Returns another cache with the same limits, which is empty."""
         return HiddenRowsCache(rows_max=self._rows_max, file_rows_max=self._file_rows_max)
 
     def is_ahead(self, scan: EngineScan) -> bool:
-        """Whether it has looked at a later moment of a followed scan's tail."""
+        """Whether it has looked at a later moment of the tail of a scan of a followed log."""
         assert scan.followed is not None
         assert scan.cold is not None
         tail = scan.followed
@@ -129,13 +129,13 @@ class HiddenRowsCache:
         newest: pa.Table,
         deletes_of: Callable[[Sequence[DataFile]], pa.Table | None] | None = None,
     ) -> HiddenRows | None:
-        """What the tail of a scan hides of its files; None where a join by key must find it.
+        """Returns what the tail of a scan hides of its files; None if a join must find it.
 
         Args:
             connection: An instance that may read the files.
             scan: The scan.
             newest: The newest rows of its tail, all of them.
-            deletes_of: Gives the deletes of files that are not known yet; the scan's when left out.
+            deletes_of: Returns the deletes of files that are not cached yet; the scan's by default.
 
         Raises:
             SeamlineError: UPSERT_ORDER_UNKNOWN, COLD_FILE_INVALID.
@@ -165,7 +165,7 @@ class HiddenRowsCache:
         )
 
     def _is_fit(self, scan: EngineScan, files: Sequence[DataFile]) -> bool:
-        """Whether the rows of the files can be told by their positions."""
+        """Whether the rows of the files can be identified by position, and are few enough."""
         if not files or scan.tail_predicate is not None or scan.cold_end is not None:
             return False
         rows = [file.record_count for file in files]
@@ -174,7 +174,7 @@ class HiddenRowsCache:
 
 
 def taken_name(files: Sequence[DataFile]) -> str | None:
-    """A column of files that DuckDB's name for the place of a row means; None when none does."""
+    """Returns a column of files that has DuckDB's name for the place of a row; None if none has."""
     schemas = {id(file.physical): file.physical for file in files}
     taken = {
         name.lower() for schema in schemas.values() if schema is not None for name in schema.names
@@ -196,7 +196,7 @@ def _read(
     deletes: pa.Table | None,
     start: Offsets,
 ) -> dict[str, _FileRows]:
-    """Files as their snapshot has them: what its deletes mark is hidden, and nothing besides."""
+    """Reads files as their snapshot has them: only what its deletes mark is hidden."""
     deleted = _positions(deletes) if deletes is not None else {}
     found = {}
     for group in groups(files):
@@ -218,7 +218,7 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 def _positions(deletes: pa.Table) -> dict[str, np.ndarray]:
-    """Deleted positions by file."""
+    """Returns the deleted positions by file."""
     paths = pc.dictionary_encode(deletes.column("path").combine_chunks())
     return _by_number(
         paths.indices.to_numpy(zero_copy_only=False),
@@ -243,7 +243,7 @@ def _extended(
     newest: pa.Table,
     tail: FollowedTail,
 ) -> dict[str, _FileRows]:
-    """Files of which less is known than the tail hides: the keys of newer records are looked up."""
+    """Extends what is known of files to the whole tail: looks up the keys of its newer records."""
     assert scan.newest is not None
     found = {}
     for group in groups(list(files)):
@@ -270,7 +270,7 @@ def _extended(
 
 
 def _since(newest: pa.Table, told_by: Newest, end: Offsets) -> pa.Table:
-    """The newest rows at or past some offsets: of the keys that have records there."""
+    """Returns the newest rows at or past some offsets: those of keys that have records there."""
     partitions = newest.column(told_by.partition.name).to_numpy()
     offsets = newest.column(told_by.offset.name).to_numpy()
     first = np.zeros(max(partitions, default=0) + 1, dtype=np.int64)

@@ -1,10 +1,10 @@
-"""Locked-down instances of DuckDB: made ahead, kept for the next statement over the same files.
+"""Locked-down instances of DuckDB: created ahead, and reused by statements over the same files.
 
 An instance reads the files it was locked to and nothing else, cannot load extensions, and its
-configuration can no longer be changed. It runs one statement at a time. Making and closing one
-costs some milliseconds of a core, so one is made while nobody waits, and one that ran its statement
-to the end is kept: statements mostly return to files that were read before. One that stopped
-half-way is never used again.
+configuration can no longer be changed. It runs one statement at a time. Creating and closing one
+costs some milliseconds of a core, so instances are created while nobody waits. One that ran its
+statement to the end is kept, since statements mostly return to files that were read before. One
+that stopped half-way is never used again.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ AHEAD = 2
 KEPT_MAX = 4
 """Each holds a thread and a few hundred kilobytes."""
 KERNELS_MAX = 100
-"""An instance that has learned more is not kept: statements may make kernels of their own."""
+"""An instance that has learned more is not kept: statements may define kernels of their own."""
 
 Files = frozenset[str]
 
 
 class Instance:
-    """An instance in the hands of one statement.
+    """An instance, used by one statement at a time.
 
     Args:
-        connection: DuckDB's, not locked yet.
+        connection: DuckDB's connection, not locked yet.
 
     Attributes:
-        files: What it may read; None until it is locked to that.
+        files: The files that it may read; None until it is locked to them.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -60,7 +60,7 @@ class Instance:
         self._registered.append(name)
 
     def copy(self, name: str, rows: pa.Table) -> None:
-        """Makes an Arrow table one of DuckDB's own, until the statement ends."""
+        """Copies an Arrow table into one of DuckDB's own, until the statement ends."""
         given = f"{name}_given"
         self.connection.register(given, unsliced(rows))
         try:
@@ -70,7 +70,7 @@ class Instance:
             self.connection.unregister(given)
 
     def set_bits(self, name: str, bits: bytes) -> None:
-        """Makes a variable of bits, until the statement ends."""
+        """Sets a variable of bits, until the statement ends."""
         given = f"{name}_given"
         self.connection.register(given, pa.table({"bits": pa.array([bits], pa.large_binary())}))
         try:
@@ -82,13 +82,13 @@ class Instance:
             self.connection.unregister(given)
 
     def learn(self, kernels: Mapping[str, Use]) -> None:
-        """Makes kernels callable, for as long as it is kept."""
+        """Makes kernels callable, for as long as the instance is kept."""
         for name in kernels.keys() - self._kernels:
             kernels[name].teach(self.connection)
             self._kernels.add(name)
 
     def lock(self, files: Files) -> None:
-        """Restricts it to these files from here on."""
+        """Restricts the instance to these files from here on."""
         listed = ", ".join(text(path) for path in sorted(files))
         self.connection.execute(f"SET allowed_paths = [{listed}]")
         self.connection.execute("SET enable_external_access = false")
@@ -96,7 +96,7 @@ class Instance:
         self.files = files
 
     def interrupt(self) -> None:
-        """Ends what runs; does nothing once the statement has given the instance back."""
+        """Interrupts the statement; does nothing once it has given the instance back."""
         with self._lock:
             if self._in_use:
                 self._interrupted = True
@@ -104,12 +104,12 @@ class Instance:
                     self.connection.interrupt()
 
     def begin(self) -> None:
-        """Takes it into use."""
+        """Marks the instance as used by a statement."""
         with self._lock:
             self._in_use = True
 
     def end(self) -> bool:
-        """Ends its use, and forgets what was registered; returns whether it is fit for another."""
+        """Ends its use and drops what was registered; returns whether it is fit for another."""
         with self._lock:
             self._in_use = False
         for name in self._registered:
@@ -124,16 +124,16 @@ class Instance:
         return not self._interrupted and len(self._kernels) <= KERNELS_MAX
 
     def close(self) -> None:
-        """Closes it."""
+        """Closes the instance."""
         with contextlib.suppress(duckdb.Error):
             self.connection.close()
 
 
 class Instances:
-    """Makes, keeps and closes instances. Safe to share between threads.
+    """Creates, keeps and closes instances. Safe to share between threads.
 
     Args:
-        config: DuckDB's configuration for each.
+        config: DuckDB's configuration for each instance.
     """
 
     def __init__(self, config: Mapping[str, str]) -> None:
@@ -145,7 +145,7 @@ class Instances:
         self._closed = False
 
     def take(self, files: Files) -> Instance:
-        """One that was kept locked to exactly these files, or one that is not locked yet."""
+        """Returns an instance kept locked to exactly these files, or one that is not locked yet."""
         with self._lock:
             found = next((i for i in reversed(self._kept) if i.files == files), None)
             if found is not None:
@@ -182,11 +182,11 @@ class Instances:
             one.close()
 
     def warm_up(self) -> None:
-        """Makes instances ahead of the next statements, in the background."""
+        """Creates instances ahead of the next statements, in the background."""
         self._maker.submit(supervision.attempt, "duckdb", self._refill)
 
     def close(self) -> None:
-        """Closes those that nobody uses; those in use are closed when they are returned."""
+        """Closes the idle instances; those in use are closed when they are given back."""
         self._maker.shutdown(cancel_futures=True)
         with self._lock:
             self._closed = True

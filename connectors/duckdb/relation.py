@@ -1,10 +1,10 @@
 """The rows of one scan as DuckDB's SQL: files read by field id, deletes applied, tail added.
 
 Files with the same schema of their own are read together. Each wanted column is found in them by
-its Iceberg field id, at every level of nesting, so a rename, a reordering, a promotion or a column
-dropped and added again read right whatever names the files hold; a column a file does not have is
-its initial default, or null. Filters need not be repeated here: DuckDB pushes the query's own into
-the files. What is in Arrow it filters itself, but for rows looked up by a value.
+its Iceberg field id, at every level of nesting. So a rename, a reordering, a promotion, or a column
+dropped and added again is read correctly whatever names the files hold. A column that a file lacks
+is its initial default, or null. Filters need not be repeated here: DuckDB pushes the query's own
+down into the files. It filters Arrow tables itself, except for rows looked up by a value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from seamline.sql.render import opaque
 from seamline.sql.types import Array, Field, Map, Row, Type, quoted
 
 ROWS, DELETES = "rows", "deletes"
-"""Suffixes of the names of a scan's tables: its rows that are in memory, its deleted rows."""
+"""Suffixes for the names of a scan's tables: its rows in memory, and its deleted rows."""
 _FILE, _NOTHING, _NEWEST = "file", "nothing", "newest"
 
 
@@ -40,9 +40,10 @@ class HiddenRows:
     """Which rows of a scan's files do not count.
 
     Attributes:
-        bits: By the file's path; one a row, the first in the highest bit of the first byte.
+        bits: One bit per row, by the file's path; the first row is the highest bit of the first
+            byte.
         counts: How many rows each file has.
-        deleted: The positions of those that the snapshot's own deletes mark, ascending.
+        deleted: The positions of the rows that the snapshot's own deletes mark, ascending.
     """
 
     bits: Mapping[str, np.ndarray]
@@ -50,17 +51,18 @@ class HiddenRows:
     deleted: Mapping[str, np.ndarray]
 
     def positions(self, path: str) -> np.ndarray:
-        """The rows of a file that do not count, ascending."""
+        """Returns the positions of the rows of a file that do not count, ascending."""
         return np.flatnonzero(np.unpackbits(self.bits[path], count=self.counts[path]))
 
     def visible(self, file: DataFile) -> int:
-        """How many rows of a file are left."""
+        """Returns how many rows of a file are left."""
         return self.counts[file.path] - int(np.unpackbits(self.bits[file.path]).sum())
 
     def parts(self, scan: EngineScan) -> Iterator[tuple[Sequence[DataFile], str]]:
-        """Files that are read together, and the variable of their bits; empty if none is hidden.
+        """Yields files that are read together, and the variable that holds their bits.
 
-        DuckDB copies a constant for every few rows that it compares with it: so none is large.
+        The variable is empty if none of their rows is hidden. DuckDB copies a constant for every
+        few rows that it compares with it, so no variable is large.
         """
         assert scan.cold is not None
         number = 0
@@ -79,14 +81,14 @@ class HiddenRows:
                 number += 1
 
     def variables(self, scan: EngineScan) -> Iterator[tuple[str, bytes]]:
-        """What a statement calls bits, and these."""
+        """Yields the names of a statement's variables of bits, and their bits."""
         if scan.cold is not None and scan.columns:
             for files, variable in self.parts(scan):
                 if variable:
                     yield variable, self._bits(files)
 
     def place(self, files: Sequence[DataFile]) -> str:
-        """Of a row of files that are read together, which of their bits it has."""
+        """Returns SQL for the index of a row's bit among those of files that are read together."""
         size = self._size(files)
         if size:
             start = f"CAST({FILE} AS INTEGER) * {8 * size}"
@@ -104,18 +106,18 @@ class HiddenRows:
         return b"".join(self.bits[file.path].tobytes().ljust(size, b"\0") for file in files)
 
     def _size(self, files: Sequence[DataFile]) -> int:
-        """How many bytes each file takes of the bits; 0 where that would waste many.
+        """Returns how many bytes each file takes among the bits; 0 if a fixed size wastes many.
 
-        A multiplication costs less than a list.
+        With a fixed size, a multiplication finds a file's bits, which costs less than a list.
         """
         sizes = [self.bits[file.path].nbytes for file in files]
         return max(sizes) if max(sizes) * len(sizes) <= _WASTED * sum(sizes) else 0
 
 
 _WASTED = 2
-"""By so much more bits may be set than files have rows."""
+"""A fixed size per file may take up to this many times the bytes that the files' bits need."""
 PART_ROWS = 1_000_000
-"""Of the files whose bits are in one variable."""
+"""The most rows of several files whose bits are in one variable."""
 
 
 def relation_sql(
@@ -126,17 +128,17 @@ def relation_sql(
     is_newest: bool = False,
     hidden: HiddenRows | None = None,
 ) -> str:
-    """A SELECT of the scan's columns under their lower-case names.
+    """Returns a SELECT of the scan's columns under their lower-case names.
 
-    It is put into the user's own statement. So whatever it names is the scan's, or in its files:
-    otherwise a common table expression of the same name would be read in its place.
+    It becomes part of the user's own statement. So it names only what is the scan's own, or in its
+    files: otherwise a common table expression of the same name would be read instead.
 
     Args:
         scan: The scan, its files inspected, its tables registered.
         tail_files: The part of the tail that is in files.
         copy: DuckDB's own table of the rows in memory, if it has one.
-        is_newest: Whether the tail's rows are the newest of their keys already.
-        hidden: What the tail hides of the files, and what their deletes mark, where that is known.
+        is_newest: Whether the tail's rows are already the newest of their keys.
+        hidden: What the tail hides of the files, and what their deletes mark, if that is known.
     """
     if scan.newest is not None:
         _, hot = scan.tiers()
@@ -157,7 +159,7 @@ def relation_sql(
 
 
 def _visible_sql(scan: EngineScan, tail: str, hidden: HiddenRows) -> str:
-    """The rows of the files that are not hidden, and the newest of the tail's keys."""
+    """Selects the rows of the files that are not hidden, and the tail's newest rows."""
     assert scan.cold is not None
     chosen = ", ".join(quoted(column.name.lower()) for column in scan.columns) or _nothing(scan)
     parts = [f"SELECT {chosen} FROM ({tail}) WHERE NOT {quoted(names.DELETED)}"]
@@ -173,10 +175,10 @@ def _visible_sql(scan: EngineScan, tail: str, hidden: HiddenRows) -> str:
 
 
 def hiding_sql(scan: EngineScan, files: Sequence[DataFile], keys: str) -> str:
-    """A SELECT of the rows of files that are read together whose keys a table has.
+    """Returns a SELECT of the rows whose keys a table has, from files that are read together.
 
-    Its columns are `file` (its number among them), `position`, and `moved`: whether the row is in
-    another partition than its key.
+    Its columns are `file` (the number of the file among these), `position`, and `moved`: whether
+    the row is in another partition than its key.
     """
     newest = scan.newest
     assert newest is not None
@@ -194,13 +196,13 @@ def hiding_sql(scan: EngineScan, files: Sequence[DataFile], keys: str) -> str:
 
 
 def row_counts_sql(files: Sequence[DataFile]) -> str:
-    """A SELECT of the numbers of files that are read together, and how many rows each has."""
+    """Returns a SELECT of the numbers and row counts of files that are read together."""
     paths = ", ".join(text(local_path(file.path)) for file in files)
     return f"SELECT {FILE}, count(*) FROM read_parquet([{paths}], {_OPTIONS}) GROUP BY {FILE}"
 
 
 def _newest_sql(scan: EngineScan, tail: str) -> str:
-    """The rows of the files whose keys the tail lacks, and the newest rows of the tail's keys."""
+    """Selects the rows of the files whose keys the tail lacks, and the tail's newest rows."""
     name = quoted(scan.own_name(_NEWEST))
     chosen = [quoted(column.name.lower()) for column in scan.columns]
     of_tail = f"SELECT {', '.join(chosen) or _nothing(scan)} FROM {name}"
@@ -211,15 +213,15 @@ def _newest_sql(scan: EngineScan, tail: str) -> str:
 
 
 def unreplaced_sql(scan: EngineScan, keys: str) -> str:
-    """A SELECT of the rows of a scan's files whose keys a relation does not have.
+    """Returns a SELECT of the rows of a scan's files whose keys a relation does not have.
 
-    An anti join is what DuckDB does fastest. Only a left join can check besides that the rows of
-    a key were all in one partition.
+    An anti join is what DuckDB does fastest. Only a left join can also check that the rows of a key
+    were all in one partition.
 
     Args:
         scan: The scan, of which only the newest rows count.
-        keys: The relation's name; it has each key once, and where that may be several, its
-            partition.
+        keys: The relation's name; it has each key once, and also its partition where a key may be
+            in several.
     """
     cold, _ = scan.tiers()
     newest = scan.newest
@@ -241,14 +243,14 @@ def unreplaced_sql(scan: EngineScan, keys: str) -> str:
 
 
 def newest_rows_sql(tail: str, newest: Newest) -> str:
-    """The newest of a tail's rows: for tails of which a part is in files."""
+    """Returns a SELECT of a tail's newest rows, for tails of which a part is in files."""
     key = ", ".join(quoted(name.lower()) for name in newest.key_names)
     partition, offset = (quoted(c.name.lower()) for c in (newest.partition, newest.offset))
     rank = f"row_number() OVER (PARTITION BY {key} ORDER BY {offset} DESC) = 1"
     if not newest.is_settled:
         of_key = f"({partition}) OVER (PARTITION BY {key})"
         rank = f"CASE WHEN min{of_key} <> max{of_key} THEN {_moved(newest)} ELSE {rank} END"
-    keyed = f"{quoted(newest.key_names[0].lower())} IS NOT NULL"  # what is of no row has no key
+    keyed = f"{quoted(newest.key_names[0].lower())} IS NOT NULL"  # what makes no row has no key
     return f"SELECT * FROM ({tail}) WHERE {keyed} QUALIFY {rank}"
 
 
@@ -257,12 +259,12 @@ def _moved(newest: Newest) -> str:
 
 
 def data_paths(scan: EngineScan) -> list[str]:
-    """The files DuckDB must be allowed to open for the scan."""
+    """Returns the files that DuckDB must be allowed to open for the scan."""
     return [local_path(file.path) for file in scan.cold.files] if scan.cold is not None else []
 
 
 def groups(files: Sequence[DataFile]) -> list[list[DataFile]]:
-    """Files that one projection reads: same schema, same constants, with or without deletes."""
+    """Groups files that one projection reads: same schema, same constants, deletes or none."""
     groups: dict[tuple[int, tuple[tuple[int, Any], ...], bool], list[DataFile]] = {}
     for file in files:
         assert file.physical is not None
@@ -272,7 +274,7 @@ def groups(files: Sequence[DataFile]) -> list[list[DataFile]]:
 
 
 def _constants_needed(file: DataFile) -> tuple[tuple[int, Any], ...]:
-    """Partition values of columns that the file itself does not store."""
+    """Returns the partition values of columns that the file itself does not store."""
     assert file.physical is not None
     if not file.partition:
         return ()
@@ -280,20 +282,20 @@ def _constants_needed(file: DataFile) -> tuple[tuple[int, Any], ...]:
     return tuple(pair for pair in file.partition if pair[0] not in stored)
 
 
-# a folder named key=value is where a file lies, never what is in it
+# a folder named key=value only says where a file lies, not what is in it
 _OPTIONS = "can_have_nan = true, hive_partitioning = false"
 
 
 def _files_sql(
     scan: EngineScan, files: Sequence[DataFile], condition: str = "", besides: str = ""
 ) -> str:
-    """A SELECT of the rows of files that are read together.
+    """Returns a SELECT of the rows of files that are read together.
 
     Args:
         scan: The scan.
         files: The files.
-        condition: Which of their rows, by position; their deletes are in it then.
-        besides: What is selected besides the scan's columns.
+        condition: Which of their rows to select, by position; it then also covers their deletes.
+        besides: What to select besides the scan's columns.
     """
     first = files[0]
     assert first.physical is not None
@@ -324,7 +326,7 @@ def _files_sql(
 
 
 def _unused(name: str, file: DataFile) -> str:
-    """The name, lengthened until no column of the file, old ones included, has it."""
+    """Returns the name, lengthened until no column of the file, old ones included, has it."""
     assert file.physical is not None
     taken = {column.lower() for column in file.physical.names}
     while name in taken:
@@ -333,7 +335,7 @@ def _unused(name: str, file: DataFile) -> str:
 
 
 def _below(scan: EngineScan, end: Offsets, stored: Mapping[int | None, pa.Field]) -> str:
-    """Rows at or past `cold_end` are left out: a later snapshot stands in for the seam's own."""
+    """Leaves out rows at or past `cold_end`, as a later snapshot stands in for the seam's own."""
     position = _position(scan, stored)
     if position is None:
         return "TRUE"  # no row of these files comes from the log
@@ -342,7 +344,7 @@ def _below(scan: EngineScan, end: Offsets, stored: Mapping[int | None, pa.Field]
 
 
 def _from(scan: EngineScan, start: Offsets, stored: Mapping[int | None, pa.Field]) -> str:
-    """Rows before `cold_start`, and those of no record, are left out: they are no changes."""
+    """Leaves out rows before `cold_start` and those of no record, which are not changes."""
     position = _position(scan, stored)
     if position is None:
         return "FALSE"
@@ -351,7 +353,7 @@ def _from(scan: EngineScan, start: Offsets, stored: Mapping[int | None, pa.Field
 
 
 def _position(scan: EngineScan, stored: Mapping[int | None, pa.Field]) -> tuple[str, str] | None:
-    """The columns of files that say which record a row is; None when they have none."""
+    """Returns the columns of files that say which record a row is; None if they have none."""
     if scan.places is None:
         return None
     partition, offset = (
@@ -361,7 +363,7 @@ def _position(scan: EngineScan, stored: Mapping[int | None, pa.Field]) -> tuple[
 
 
 def _leaf(path: Sequence[Field], stored: Mapping[int | None, pa.Field]) -> str | None:
-    """A field inside of a stored column, found by field ids; None where the files lack it."""
+    """Returns a field inside a stored column, found by field ids; None if the files lack it."""
     found = stored.get(path[0].field_id)
     expression = "" if found is None else quoted(found.name)
     for field in path[1:]:
@@ -373,7 +375,7 @@ def _leaf(path: Sequence[Field], stored: Mapping[int | None, pa.Field]) -> str |
 
 
 def _case(partition: str, offsets: Offsets) -> str:
-    """The offset of a partition; null for one that has none."""
+    """Returns SQL for the offset of a partition; null for one that has none."""
     cases = " ".join(f"WHEN {p} THEN {offset}" for p, offset in offsets.items())
     return f"CASE {partition} {cases or 'WHEN -1 THEN 0'} END"
 
@@ -394,7 +396,7 @@ def _column_sql(
 
 
 def _converted(expression: str, field: pa.Field, wanted: Type) -> str:
-    """A stored value as the wanted type, its parts found by field id."""
+    """Converts a stored value to the wanted type, with its parts found by field id."""
     if _is_stored_as(field, wanted):
         return expression
     if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
@@ -427,7 +429,7 @@ def _converted(expression: str, field: pa.Field, wanted: Type) -> str:
 
 
 def _exact(expression: str) -> str:
-    """A moment in nanoseconds, which must not need them."""
+    """Converts a timestamp in nanoseconds to microseconds; it fails if that loses digits."""
     problem = text("NOT_SUPPORTED: a timestamp has more digits of a second than six")
     return (
         f"CASE WHEN epoch_ns({expression}) % 1000 <> 0 THEN error({problem}) "
@@ -474,7 +476,7 @@ def _children(field: pa.Field) -> list[pa.Field]:
 
 
 def _uuid_text(expression: str, field: pa.Field) -> str:
-    """A stored uuid as text: annotated ones DuckDB knows, bare bytes it does not."""
+    """Converts a stored UUID to text; DuckDB knows annotated ones, but not bare bytes."""
     if pa.types.is_fixed_size_binary(field.type):
         digits = f"lower(hex({expression}))"
         parts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
@@ -488,30 +490,30 @@ def _tail_sql(scan: EngineScan) -> str:
 
 
 def _copy_sql(scan: EngineScan, copy: str) -> str:
-    """Its columns as they are: what DuckDB pushes into a table of its own, it can apply."""
+    """Selects the columns as they are: DuckDB can apply what it pushes into its own tables."""
     chosen = ", ".join(quoted(column.name.lower()) for column in scan.columns) or _nothing(scan)
     return f"SELECT {chosen} FROM {quoted(copy)}"
 
 
 def _nothing(scan: EngineScan) -> str:
-    """For a scan of which only the number of rows is wanted."""
+    """Returns a placeholder column for a scan of which only the number of rows is wanted."""
     return f"NULL AS {quoted(scan.own_name(_NOTHING))}"
 
 
 def _hidden(name: str) -> str:
-    """A column of an Arrow table, which DuckDB is to filter itself.
+    """Selects a column of an Arrow table so that DuckDB filters it itself.
 
-    Arrow cannot apply every filter that DuckDB would hand it (a join's bloom filter), orders NaN
-    otherwise, needs a library for a list of instants that is not installed, and is slower unless
+    Arrow cannot apply every filter that DuckDB would push down (a join's bloom filter), orders NaN
+    differently, needs a library that is not installed for a list of instants, and is slower unless
     few rows are left.
     """
     return f"{opaque(quoted(name))} AS {quoted(name)}"
 
 
 def _looked_up(scan: EngineScan) -> str:
-    """The filter that Arrow is handed: values of a column that few rows have.
+    """Returns the filter that is pushed down to Arrow: values of a column that few rows have.
 
-    It finds them before DuckDB converts every string of the other columns.
+    Arrow finds these rows before DuckDB converts every string of the other columns.
     """
     of_type = {column.name: column.type for column in scan.columns}
     rows = quoted(scan.own_name(ROWS))
@@ -535,7 +537,7 @@ def _values(part: Comparison | In) -> tuple[Value, ...]:
 
 
 def _tail_files_sql(scan: EngineScan, files: Sequence[TailFile]) -> Iterator[str]:
-    """Whole files are read together, each file of which only a part is wanted by itself."""
+    """Yields SELECTs: whole files are read together, each partly wanted file by itself."""
     chosen = ", ".join(
         f"CAST({quoted(c.name)} AS {types.to_duckdb(c.type)}) AS {quoted(c.name.lower())}"
         for c in scan.columns
@@ -559,12 +561,12 @@ def _no_columns(scan: EngineScan) -> str:
 
 
 def text(value: str) -> str:
-    """A string literal."""
+    """Returns a string as a SQL literal."""
     return "'" + value.replace("'", "''") + "'"
 
 
 def literal(value: Any) -> str:
-    """A Python value as a literal of DuckDB's SQL; what needs a type is cast around it."""
+    """Returns a Python value as a SQL literal; the caller adds a cast where it needs a type."""
     match value:
         case None:
             return "NULL"

@@ -1,8 +1,8 @@
-"""Files that DuckDB does not open by itself: handed to it by the table's own file access.
+"""Opens files that DuckDB does not open by itself, through the table's own file access.
 
-Whatever PyIceberg is configured for (S3, GCS, Azure, HDFS, with whatever credentials) can be read
-this way, without DuckDB's own extensions. The file system knows the files of one statement and no
-others, which makes it a second lock beside DuckDB's list of allowed paths.
+Any storage that PyIceberg is configured for (S3, GCS, Azure, HDFS, with any credentials) can be
+read this way, without DuckDB's own extensions. The file system knows the files of one statement and
+no others, which makes it a second safeguard besides DuckDB's list of allowed paths.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seamline.connectors.protocols import EngineScan
 
 
 def local_path(path: str) -> str:
-    """An Iceberg location as DuckDB takes it: without the scheme of local files."""
+    """Returns an Iceberg location as DuckDB expects it: without the scheme of local files."""
     for prefix in ("file://", "file:"):
         if path.startswith(prefix):
             return path[len(prefix) :]
@@ -69,24 +69,24 @@ class _StatementFiles(AbstractFileSystem):
         return access.new_input(location)
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> Any:
-        """The file, for reading."""
+        """Opens the file for reading."""
         if mode != "rb":
             raise PermissionError(path)
         return self._input(path).open(seekable=True)
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """Name and size, as fsspec has it."""
+        """Returns name and size, in fsspec's form."""
         return {"name": path, "size": len(self._input(path)), "type": "file"}
 
     def exists(self, path: str, **_: Any) -> bool:
-        """Whether it is one of the statement's files."""
+        """Whether the path is one of the statement's files."""
         return self._location(path) in self._opened_by
 
     def glob(self, path: str, **_: Any) -> list[str]:
-        """The file itself: no pattern ever comes here."""
+        """Returns the file itself: no pattern ever gets here."""
         return [path] if self.exists(path) else []
 
     def modified(self, path: str) -> Any:
-        """Data files never change."""
+        """Returns a constant time: data files never change."""
         self._input(path)
         return datetime.datetime.fromtimestamp(0, datetime.UTC)

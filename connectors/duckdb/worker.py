@@ -1,11 +1,11 @@
-"""The processes that run DuckDB: one that forks them, and what each of them does.
+"""The processes that run DuckDB: a fork server, and the workers that it forks.
 
-The forking one has imported everything and does nothing else; the only threads it may have besides
-its own are of memory allocators, which are made for that. So a new process is there within
-milliseconds, and shares that memory with the others. A worker runs one statement at a
-time. Whatever a statement does to it, no other one notices: a worker has a bound for its memory, is
-what the system kills first when memory is short, and ends when the gateway closes its socket or
-dies.
+The fork server has imported everything and only forks. Besides its own thread it may only have
+threads of memory allocators, which can handle a fork. So a new worker is ready within milliseconds,
+and shares the memory of the imports with the others. A worker runs one statement at a time. Nothing
+that a statement does to its worker affects other statements: a worker has a memory limit, is the
+first process that the system kills when memory is short, and ends when the gateway closes its
+socket or dies.
 
 Run as `python -m seamline.connectors.duckdb.worker CONTROL MEMORY`, both inherited descriptors.
 """
@@ -39,18 +39,18 @@ from seamline.connectors.shared_memory import MappedMemory
 from seamline.errors import CANCELED, MEMORY_LIMIT, SeamlineError
 
 ORDER = struct.Struct("<cq")
-"""What the forking process is told: `F` and a socket beside it, or `K` and the id of a worker."""
+"""An order to the fork server: `F` with a socket beside it, or `K` with the id of a worker."""
 FORK = b"F"
 KILL = b"K"
 
 DEADLINE = struct.Struct("<d56x")
-"""The seconds that a statement has, in front of it; as long as keeps that in its place."""
+"""Header of a statement: the seconds that it has, padded so that the statement stays aligned."""
 
 _QUIET_S = 1.0
-"""Once nothing has been asked for so long, there is time for what few statements need."""
+"""After so long without an order, there is time to import what only few statements need."""
 
 _SLACK_BYTES = 1 << 30
-"""What a worker may hold besides what DuckDB counts: rows on their way, Python, allocators."""
+"""Memory that a worker may hold besides what DuckDB counts: rows in transit, Python, allocators."""
 _KILLED_FIRST = 500
 _NICE = 10
 
@@ -77,7 +77,7 @@ def main() -> None:
         try:
             data, descriptors, *_ = socket.recv_fds(channel, ORDER.size, 1)
         except TimeoutError:
-            importlib.import_module("pyiceberg.io.pyarrow")  # what opens remote files
+            importlib.import_module("pyiceberg.io.pyarrow")  # opens remote files
             _freeze()
             channel.settimeout(None)
             continue
@@ -103,13 +103,13 @@ def main() -> None:
 
 
 def _freeze() -> None:
-    """Keeps what is there in the memory that processes share."""
+    """Keeps what exists now in the memory that the processes share."""
     gc.collect()
     gc.freeze()
 
 
 class _Told:
-    """A deadline that is kept by the gateway, which says when it has come."""
+    """A deadline that the gateway keeps; it tells the worker when the statement must end."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -147,7 +147,7 @@ class _Told:
         return forget
 
     def tell(self) -> None:
-        """It has come."""
+        """Ends the statement: the gateway has said so."""
         self._told.set()
         with self._lock:
             stops = list(self._stops.values())
@@ -156,7 +156,7 @@ class _Told:
 
 
 class _Worker:
-    """One process, which answers the statements that come over its socket."""
+    """A worker process, which runs the statements that arrive over its socket."""
 
     def __init__(self, channel: socket.socket, memory: int) -> None:
         self._channel = channel
@@ -168,7 +168,7 @@ class _Worker:
         self._orders: queue.SimpleQueue[tuple[int, pa.Buffer]] = queue.SimpleQueue()
 
     def run(self) -> None:
-        """Answers until the gateway is gone, or the process is no longer fit to."""
+        """Runs statements until the gateway is gone, or the process is no longer fit to."""
         root = logging.getLogger()
         root.handlers = [_ToGateway(self._send)]
         _, content = receive(self._channel)
@@ -186,8 +186,8 @@ class _Worker:
                 self._answer(engine, content, told)
                 self._send(Kind.DONE)
             except EOFError:
-                return  # nobody is there
-            except BaseException as error:  # noqa: BLE001 - every failure is told
+                return  # the gateway is gone
+            except BaseException as error:  # noqa: BLE001 - every failure is reported
                 self._send(Kind.FAILED, json.dumps(_named(error).to_json()).encode())
             del content
             with self._lock:
@@ -206,7 +206,7 @@ class _Worker:
             stream.close()
 
     def _listen(self) -> None:
-        """Takes orders while a statement runs, and ends with the gateway."""
+        """Receives orders while a statement runs, and ends the process with the gateway."""
         with contextlib.suppress(EOFError, OSError):
             for number in range(1 << 62):
                 kind, content = receive(self._channel)
@@ -221,7 +221,7 @@ class _Worker:
     def _obey(self, kind: Kind, content: pa.Buffer) -> None:
         with self._lock:
             told = self._told.get(int(content.to_pybytes()))
-        if told is None:  # that has ended
+        if told is None:  # the statement has ended
             return
         if kind is Kind.STOP:
             told.tell()
@@ -238,7 +238,7 @@ class _Worker:
 
 
 class _ToGateway(logging.Handler):
-    """Gives lines of the log to the gateway, which has one."""
+    """Sends log lines to the gateway, which writes the log."""
 
     def __init__(self, send_frame: Callable[[Kind, bytes], None]) -> None:
         super().__init__()
@@ -252,9 +252,9 @@ class _ToGateway(logging.Handler):
 
 
 def _step_back() -> None:
-    """Lowers the priority of this process; few may raise it again."""
+    """Lowers the priority of this process; only a privileged one may raise it again."""
     with contextlib.suppress(OSError):
-        for task in pathlib.Path("/proc/self/task").iterdir():  # each thread has its own
+        for task in pathlib.Path("/proc/self/task").iterdir():  # each thread has its own priority
             os.setpriority(os.PRIO_PROCESS, int(task.name), _NICE)
 
 
@@ -265,10 +265,10 @@ def _named(error: BaseException) -> SeamlineError:
 
 
 def _limit_memory(more_bytes: int) -> int:
-    """Bounds this process's own memory; returns what it should hold at most between statements.
+    """Limits this process's own memory; returns the most that it should hold between statements.
 
-    What it reads in shared memory does not count. Where the system does not say what a process
-    holds, as on macOS, there is no bound.
+    What it reads in shared memory does not count. If the system does not report what a process
+    holds, as on macOS, there is no limit.
     """
     with contextlib.suppress(OSError):
         pathlib.Path("/proc/self/oom_score_adj").write_text(str(_KILLED_FIRST))
@@ -281,7 +281,7 @@ def _limit_memory(more_bytes: int) -> int:
 
 
 def _held() -> int:
-    """Bytes of this process's own memory; 0 where the system does not say."""
+    """Returns the bytes of this process's own memory; 0 if the system does not report them."""
     try:
         status = pathlib.Path("/proc/self/status").read_text()
     except OSError:

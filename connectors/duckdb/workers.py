@@ -1,10 +1,11 @@
 """DuckDB as an engine in processes of its own: a statement can end its process, and nothing else.
 
-Each statement has a process to itself for as long as it runs. A statement is prepared here, in
-DuckDB's words; the tails of followed tables lie in shared memory, and its result comes back over a
-socket. One that does not end when it is told to is killed with its process. A process that ran its
-statement to the end is used again, the last one first: what it knows of files and tails is newest.
-One that is not fit to, because it holds much memory or has stepped back behind others, ends.
+Each statement has a process to itself for as long as it runs. A statement is prepared here, as
+DuckDB's SQL; the tails of followed tables lie in shared memory, and its result comes back over a
+socket. A statement that does not end when told to is killed with its process. A process that ran
+its statement to the end is reused, the most recent one first: what it knows of files and tails is
+newest. A process that is no longer fit, because it holds much memory or has stepped back behind
+others, ends.
 """
 
 from __future__ import annotations
@@ -41,17 +42,17 @@ _TRIES = 3
 _REPEATS = 2
 _HELD_BYTES = 1 << 20
 _BEGIN_S = 60.0
-"""How long a process may take to begin; the first waits for all that is imported."""
+"""How long a process may take to start; the first one also waits for all imports."""
 
 SHORT_S = 1.0
 """A statement that runs for longer lets others go first."""
 
 GRACE_S = 5.0
-"""How long a statement may take to end once it is told to."""
+"""How long a statement may take to end once told to."""
 
 
 class _ForkServer:
-    """The process that forks the others; started when it is first needed, and when it has died."""
+    """The process that forks the others; started when first needed, and again after it has died."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,12 +61,12 @@ class _ForkServer:
         atexit.register(self._end)
 
     def fork(self) -> socket.socket:
-        """The socket of a new process."""
+        """Forks a new process and returns its socket."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
                 self._order(FORK, 0, theirs)
-            except OSError:  # it is killed, or was
+            except OSError:  # it has been killed
                 self._end()
                 self._order(FORK, 0, theirs)
         return ours
@@ -114,10 +115,10 @@ _SERVER = _ForkServer()
 
 
 class _Process:
-    """One process, in the hands of one statement or of nobody.
+    """A worker process, which runs one statement or is idle.
 
     Raises:
-        OSError: when it cannot be had, or has gone.
+        OSError: when it cannot be started, or has gone.
         EOFError: likewise.
     """
 
@@ -137,21 +138,21 @@ class _Process:
 
     @property
     def held_bytes(self) -> int:
-        """What it holds more than when it began; 0 where the system does not say."""
+        """Bytes that it holds more than when it started; 0 if the system does not report them."""
         return max(0, _own_bytes(self.process_id) - self._held_at_first)
 
     def run(self, statement: Statement, seconds: float, memory: SharedMemory) -> None:
-        """Hands it a statement."""
+        """Sends it a statement."""
         content = packed(statement, memory)
         with self._sending:
             self._number += 1
             send(self._channel, Kind.RUN, DEADLINE.pack(seconds), *content)
 
     def stop(self) -> Callable[[], None]:
-        """Tells it to end its statement; kills it when it does not.
+        """Tells it to end its statement; kills it if it does not.
 
         Returns:
-            A function that takes the second half back.
+            A function that calls off the kill.
         """
         self._tell(Kind.STOP)
         return supervision.later(GRACE_S, "duckdb", self.kill)
@@ -165,13 +166,13 @@ class _Process:
             send(self._channel, kind, str(self._number).encode())
 
     def receive(self, kind: Kind) -> pa.Buffer:
-        """The content of the next frame, which is of this kind."""
+        """Returns the content of the next frame, which must be of this kind."""
         found, content = self.next()
         assert found is kind, found
         return content
 
     def next(self) -> tuple[Kind, pa.Buffer]:
-        """The next frame that is no line of the log."""
+        """Returns the next frame that is not a log line, and logs those before it."""
         while True:
             kind, content = receive(self._channel)
             if kind is not Kind.LOG:
@@ -180,22 +181,22 @@ class _Process:
             logging.getLogger(line["name"]).log(line["level"], "%s", line["message"])
 
     def kill(self) -> None:
-        """Ends it by force; nobody waits for it any more, even if who forked it has gone."""
+        """Kills it; nobody waits for it any more, even if the fork server has gone."""
         _SERVER.kill(self.process_id)
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Ends it, as soon as it notices; at once where it waits for a statement."""
+        """Closes its socket; it ends as soon as it notices, at once if it waits for a statement."""
         self._channel.close()
 
 
 class DuckDBWorkers:
-    """Runs queries in processes. Safe to share between threads.
+    """Runs queries in worker processes. Safe to share between threads.
 
     Args:
-        compute: Runs what is pure.
-        settings: What `DuckDBEngine` is made with in each.
+        compute: Runs pure computations.
+        settings: The arguments of the `DuckDBEngine` in each process.
     """
 
     name = DuckDBEngine.name
@@ -218,7 +219,7 @@ class DuckDBWorkers:
         return ResultStream(query.schema, running.batches(), running.close)
 
     def warm_up(self) -> None:
-        """Makes a process ahead of the next statement, in the background."""
+        """Starts a process ahead of the next statement, in the background."""
         with self._lock:
             if self._closed or self._is_warming:
                 return
@@ -226,7 +227,7 @@ class DuckDBWorkers:
         supervision.start("duckdb", self._make_ahead)
 
     def close(self) -> None:
-        """Ends the processes that nobody uses; others end when they are given back."""
+        """Ends the idle processes; others end when they are given back."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -234,7 +235,7 @@ class DuckDBWorkers:
             process.close()
 
     def take(self, deadline: Deadline) -> _Process:
-        """A process for one statement, which has this deadline."""
+        """Returns a process for a statement that has this deadline."""
         with self._lock:
             found = self._idle.pop() if self._idle else None
             is_last = not self._idle
@@ -252,7 +253,7 @@ class DuckDBWorkers:
             return frozenset(process.process_id for process in self._busy)
 
     def held(self) -> dict[Deadline, int]:
-        """Bytes that the process of each running statement holds by now, by its deadline."""
+        """Returns the bytes that the processes of running statements hold now, by deadline."""
         with self._lock:
             busy = dict(self._busy)
         found: collections.Counter[Deadline] = collections.Counter()
@@ -264,7 +265,7 @@ class DuckDBWorkers:
         for tries_left in reversed(range(_TRIES)):
             try:
                 return _Process(self._settings)
-            except (OSError, EOFError) as error:  # or who forks them has been killed
+            except (OSError, EOFError) as error:  # or the fork server has been killed
                 if not tries_left:
                     message = f"no process could be started for the statement: {error}"
                     raise SeamlineError(STATEMENT_KILLED, message) from error
@@ -282,7 +283,7 @@ class DuckDBWorkers:
         process.close()
 
     def give_back(self, process: _Process, *, is_fit: bool = True) -> None:
-        """Keeps a process for the next statement, where it can be."""
+        """Keeps a process for the next statement if it can; ends it otherwise."""
         with self._lock:
             self._busy.pop(process, None)
             if is_fit and not self._closed and len(self._idle) < IDLE_MAX:
@@ -292,7 +293,7 @@ class DuckDBWorkers:
 
 
 def _own_bytes(process_id: int) -> int:
-    """Memory of a process of its own, without what it shares; 0 where nobody says."""
+    """Returns a process's own memory, without what it shares; 0 if it is not reported."""
     try:
         _, resident, shared, *_ = pathlib.Path(f"/proc/{process_id}/statm").read_text().split()
     except OSError:
@@ -301,19 +302,19 @@ def _own_bytes(process_id: int) -> int:
 
 
 class _GoneError(Exception):
-    """The process has ended before its statement has."""
+    """The process ended before its statement did."""
 
 
 class _Running:
-    """A statement in a process, from when it is handed over until its end.
+    """A statement in a process, from when it is handed over until it ends.
 
-    A process that is killed before any of its rows were passed on is replaced by another, twice: it
-    may have been taken for the cause of what another one did.
+    A process that is killed before any of its rows were passed on is replaced by another, up to
+    twice: it may have been killed for what another process did.
     """
 
     def __init__(self, workers: DuckDBWorkers, statement: Statement, deadline: Deadline) -> None:
         self._workers = workers
-        self._statement = statement  # whose tails must be kept
+        self._statement = statement  # its tails must be kept
         self._deadline = deadline
         self._lock = threading.Lock()
         self._process: _Process | None = None
@@ -339,7 +340,7 @@ class _Running:
                 return
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Its result; the first rows are held back, so that a small one may still be repeated."""
+        """Yields the result; holds back the first rows, so that a small one can be repeated."""
         schema = self._statement.schema
         held: list[pa.Buffer] = []
         while True:
@@ -361,14 +362,14 @@ class _Running:
                 return
 
     def close(self) -> None:
-        """Ends it where it has not ended."""
+        """Ends the statement if it has not ended."""
         self._stop()
         with contextlib.suppress(SeamlineError, _GoneError):
             while self._next() is not None:
                 pass
 
     def _hand_over(self, process: _Process) -> bool:
-        """Whether the process was still there to take it."""
+        """Hands the statement to a process; returns whether the process was there to take it."""
         self._process, self._calm = process, None
         try:
             process.run(self._statement, self._deadline.remaining_s(), self._workers.memory)
@@ -385,7 +386,7 @@ class _Running:
         return True
 
     def _repeat(self, error: _GoneError) -> None:
-        """Allows one more try."""
+        """Allows one more try, or raises if none is left."""
         self._deadline.check()
         if not self._repeats_left:
             message = "the process that ran the statement was killed"
@@ -393,7 +394,7 @@ class _Running:
         self._repeats_left -= 1
 
     def _next(self) -> pa.Buffer | None:
-        """Rows, or None at the end; nothing of interest when it has just started."""
+        """Returns the next rows, or None at the end; the first result only says that it runs."""
         process = self._process
         if process is None:
             return None
@@ -418,7 +419,7 @@ class _Running:
                 self._calm = self._process.stop()
 
     def _let_others_go_first(self) -> None:
-        """Once there are others; until then it keeps looking."""
+        """Steps back once other statements run; until then it keeps checking."""
         with self._lock:
             if self._process is None:
                 return

@@ -1,8 +1,8 @@
-"""A snapshot without rows that carries a boundary, prepared for one commit.
+"""Prepares the commit of a snapshot that carries a boundary and adds no rows.
 
 The snapshot lists the manifests of its parent in a list of its own, since expiry deletes the list
-of every snapshot it drops. It is made here and not by PyIceberg's producers, because they
-rebase and try again, which a boundary must never do, and do not know version 3.
+of every snapshot it drops. PyIceberg's snapshot producers are not used: they rebase and retry,
+which a boundary must never do, and they do not support format version 3.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _EMPTY_TOTALS = dict.fromkeys(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BoundaryCommit:
-    """A commit that adds the snapshot, only if the head is still the one it was made for."""
+    """A commit that adds the snapshot only if the head is still the one it was made for."""
 
     snapshot_id: int
     requirements: tuple[TableRequirement, ...]
@@ -51,10 +51,10 @@ class BoundaryCommit:
 
 
 def prepare_boundary(table: PyTable, boundary: Boundary) -> BoundaryCommit:
-    """Writes the manifest list of a snapshot on top of the loaded table, and the commit for it.
+    """Writes the manifest list of a snapshot on top of the loaded table, and prepares its commit.
 
     Raises:
-        OSError: The list of the parent cannot be read, or the new one not written.
+        OSError: The parent's list cannot be read, or the new one cannot be written.
     """
     require_lists(table)
     metadata = table.metadata
@@ -93,14 +93,14 @@ def prepare_boundary(table: PyTable, boundary: Boundary) -> BoundaryCommit:
 def moved_ref(
     metadata: TableMetadata, name: str, kind: SnapshotRefType, snapshot_id: int
 ) -> SetSnapshotRefUpdate:
-    """The update that lets a branch or a tag name another snapshot.
+    """Returns the update that points a branch or a tag at another snapshot.
 
-    The update says everything of the reference, so what its owner wants retained is repeated.
+    The update replaces the whole reference, so it repeats the retention that its owner has set.
 
     Args:
-        metadata: The table.
-        name: The reference; it is made where it is not there yet.
-        kind: What it is then.
+        metadata: The table's metadata.
+        name: The reference; it is created if it does not exist yet.
+        kind: Whether to create it as a branch or as a tag.
         snapshot_id: The snapshot.
     """
     known = metadata.refs.get(name)
@@ -117,7 +117,7 @@ def moved_ref(
 def new_ref(
     name: str, kind: SnapshotRefType, snapshot_id: int, max_age_ms: int
 ) -> SetSnapshotRefUpdate:
-    """The update that makes a branch or a tag, until its snapshot is older than an age."""
+    """Returns the update that creates a branch or a tag, kept until its snapshot exceeds an age."""
     return SetSnapshotRefUpdate(
         ref_name=name,
         type=kind,
@@ -136,7 +136,7 @@ def _copy(table: PyTable, source_path: str, path: str) -> None:
 
 
 def _write_empty_list(table: PyTable, snapshot_id: int, path: str) -> None:
-    """An empty list reads the same in version 3, which PyIceberg does not write, as in 2."""
+    """Writes an empty list; version 2 stands in for 3, which PyIceberg cannot write."""
     with write_manifest_list(
         format_version=1 if table.metadata.format_version == 1 else 2,
         output_file=table.io.new_output(path),
@@ -149,7 +149,7 @@ def _write_empty_list(table: PyTable, snapshot_id: int, path: str) -> None:
 
 
 def _totals(parent: Snapshot | None) -> dict[str, str]:
-    """What the summary of a snapshot without rows repeats of its parent's."""
+    """Returns the totals that a snapshot without rows repeats from its parent's summary."""
     if parent is None:
         return _EMPTY_TOTALS
     known = parent.summary.additional_properties if parent.summary else {}
@@ -157,7 +157,7 @@ def _totals(parent: Snapshot | None) -> dict[str, str]:
 
 
 def _row_ids(metadata: TableMetadata) -> dict[str, int]:
-    """What a snapshot of a table with row ids must say: where its own would start, that none do."""
+    """Returns the row id fields of a version 3 snapshot: where its ids would start, and no rows."""
     if not isinstance(metadata, TableMetadataV3):
         return {}
     return {"first_row_id": metadata.next_row_id or 0, "added_rows": 0}

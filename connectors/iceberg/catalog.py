@@ -1,7 +1,7 @@
 """Iceberg catalogs through PyIceberg: loading tables as frozen states, creating and dropping them.
 
-Metadata files are immutable, so parsed metadata is kept by location: loading a table that has not
-changed costs one look-up in the catalog. All failures of the catalog and of storage leave here as
+Metadata files are immutable, so parsed metadata is cached by location: loading a table that has not
+changed costs one lookup in the catalog. All failures of the catalog and of storage are raised as
 named errors.
 """
 
@@ -100,7 +100,7 @@ class IcebergTable:
         self._files = files
 
     def with_provider(self, provider: BoundaryProvider | None) -> IcebergTable:
-        """The same table, whose boundaries another says; itself where there is none."""
+        """Returns the table with another boundary provider, or the table itself for None."""
         if provider is None:
             return self
         state = dataclasses.replace(self._state, provider=provider)
@@ -111,7 +111,12 @@ class IcebergTable:
         properties: Mapping[str, str],
         provider_of: Callable[[IcebergTable], BoundaryProvider | None],
     ) -> IcebergTable:
-        """The same table with other properties of Seamline's."""
+        """Returns the table with all of its Seamline properties replaced.
+
+        Args:
+            properties: The new properties.
+            provider_of: Returns the boundary provider of a table; None if it has none.
+        """
         kept = {k: v for k, v in self._state.properties.items() if not _is_ours(k)}
         state = dataclasses.replace(self._state, properties={**kept, **properties}, provider=None)
         made = IcebergTable(state, self.iceberg, self._places, self._planner, self._files)
@@ -135,11 +140,11 @@ class IcebergTable:
     def tasks(
         self, snapshot_id: int, pruner: Pruner, besides: Iterable[ManifestEntry] = ()
     ) -> list[FileTask]:
-        """The files a scan of a snapshot must read, as Iceberg describes them.
+        """Returns the files that a scan of a snapshot must read, as Iceberg describes them.
 
         Args:
             snapshot_id: The snapshot.
-            pruner: Leaves out files.
+            pruner: Decides which files are left out.
             besides: Deletes that apply besides the snapshot's own.
 
         Raises:
@@ -150,7 +155,7 @@ class IcebergTable:
             return self._planner.tasks(self.iceberg, self._places, snapshot_id, pruner, besides)
 
     def manifests(self, snapshot_id: int) -> tuple[ManifestFile, ...]:
-        """The manifests of a snapshot.
+        """Returns the manifests of a snapshot.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
@@ -170,7 +175,7 @@ class IcebergTable:
                 )
 
     def require_own_place(self, location: str) -> None:
-        """A file that the table names must lie where its own files may.
+        """Requires a file that the table names to lie where the table's own files may.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED.
@@ -178,7 +183,7 @@ class IcebergTable:
         self._places.require([location])
 
     def require_own_manifests(self, snapshot_id: int | None) -> None:
-        """For writers on top of a snapshot: what they take over must be the table's own.
+        """Requires the manifests of a snapshot to be the table's own, for writers that build on it.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED, SNAPSHOT_GONE, COLD_FILE_MISSING,
@@ -189,7 +194,9 @@ class IcebergTable:
                 self._planner.manifests(self.iceberg, self._places, snapshot_id)
 
     def require_own_files(self, snapshot_id: int | None) -> None:
-        """For readers that follow a snapshot by themselves: all it names must be the table's own.
+        """Requires all that a snapshot names to be the table's own.
+
+        This is for readers that follow the snapshot themselves.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED, SNAPSHOT_GONE, COLD_FILE_MISSING,
@@ -199,7 +206,9 @@ class IcebergTable:
             self._require_own_files([snapshot_id], deleted=False)
 
     def require_own_history(self) -> None:
-        """For whoever removes files: all that any snapshot names or has deleted must be its own.
+        """Requires all that any snapshot names or has deleted to be the table's own.
+
+        This is for callers that remove files.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED, COLD_FILE_MISSING, STORAGE_UNAVAILABLE.
@@ -221,7 +230,7 @@ class IcebergTable:
                 self._planner.require_same_specs(self.iceberg, self._places, snapshot_id)
 
     def require_own_writer(self) -> None:
-        """The table must neither choose the code that writes it, nor have it written elsewhere.
+        """Requires that the table neither chooses the code that writes it nor redirects its files.
 
         Raises:
             SeamlineError: PROPERTY_NOT_ALLOWED.
@@ -263,12 +272,12 @@ class IcebergTable:
 def table_of_file(
     name: tuple[str, ...], table: PyTable, data_locations: Iterable[str] = ()
 ) -> IcebergTable:
-    """A table known by its metadata file alone, for reading where there is no catalog.
+    """Returns a table known by its metadata file alone, for reading without a catalog.
 
     Args:
         name: Full name, for messages.
         table: The table as PyIceberg loaded it.
-        data_locations: Where its files may lie beside under its own location.
+        data_locations: Where its files may lie, besides under its own location.
 
     Raises:
         SeamlineError: LOCATION_NOT_ALLOWED.
@@ -283,10 +292,10 @@ class IcebergCatalog:
 
     Args:
         config: How to reach it.
-        tables: Further properties of tables, by full name: for those that may not be written to.
-        logs: The topics of a cluster, for boundary providers that ask there.
+        tables: Further properties of tables, by full name, for tables that may not be written to.
+        logs: Returns the log of a cluster, for boundary providers that read it.
 
-    What may fail with CATALOG_UNAVAILABLE may fail with CATALOG_ACCESS_DENIED, when it refuses.
+    Whatever may raise CATALOG_UNAVAILABLE raises CATALOG_ACCESS_DENIED if the catalog refuses.
     """
 
     def __init__(
@@ -308,7 +317,7 @@ class IcebergCatalog:
 
     @property
     def pyiceberg(self) -> GuardedCatalog:
-        """The PyIceberg catalog, made when first asked for.
+        """The PyIceberg catalog, opened when first used.
 
         Raises:
             SeamlineError: CATALOG_UNAVAILABLE.
@@ -325,11 +334,11 @@ class IcebergCatalog:
             return self._wrap(identifier, self.pyiceberg.load_table(identifier))
 
     def as_if(self, table: IcebergTable, properties: Mapping[str, str]) -> IcebergTable:
-        """A loaded table as it would be with other properties of ours, which are not written.
+        """Returns a loaded table as if it had other Seamline properties; writes nothing.
 
         Args:
-            table: The table, loaded here.
-            properties: All of Seamline's properties that it is to have.
+            table: The table, loaded from this catalog.
+            properties: All the Seamline properties that it is to have.
         """
         return table.with_properties(properties, self._providers.of)
 
@@ -344,10 +353,11 @@ class IcebergCatalog:
         boundary: Boundary,
         columns: Sequence[Field] = (),
     ) -> IcebergTable:
-        """Creates a table with its first snapshot, empty but for the boundary, in one commit.
+        """Creates a table with its first snapshot, which holds a boundary and no rows.
 
-        The namespace is made when it is missing. The table keeps a name mapping, so that records
-        still reach a column under the name it had when they were written.
+        It takes one commit; two in a SQL catalog, for format version 3 or a nested namespace. The
+        namespace is created if it is missing. The table keeps a name mapping, so that records still
+        reach a column under the name it had when they were written.
 
         Args:
             identifier: Its name.
@@ -356,7 +366,7 @@ class IcebergCatalog:
             order: How it is sorted.
             properties: Its properties.
             boundary: Where it begins.
-            columns: The columns that had other names before.
+            columns: The columns that had other names before, with those names.
 
         Raises:
             SeamlineError: TABLE_EXISTS, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
@@ -368,13 +378,14 @@ class IcebergCatalog:
         return self._wrap(identifier, table)
 
     def require_namespace(self, namespace: tuple[str, ...]) -> None:
-        """Makes a namespace where it is missing."""
+        """Creates a namespace if it is missing."""
         if self.pyiceberg.namespace_exists(namespace):
             return
         try:
             self.pyiceberg.create_namespace(namespace)
         except (NamespaceAlreadyExistsError, IntegrityError):
-            # another has made it meanwhile, which PyIceberg's SQL catalog only hears of its rows
+            # somebody else has created it meanwhile, which PyIceberg's SQL catalog may only notice
+            # when it inserts its rows
             if not self.pyiceberg.namespace_exists(namespace):
                 raise
 
@@ -390,8 +401,8 @@ class IcebergCatalog:
     ) -> PyTable:
         version = properties.get(TableProperties.FORMAT_VERSION)
         if isinstance(self.pyiceberg, SqlCatalog) and (version == "3" or len(identifier) > 2):
-            # PyIceberg makes a transaction's table as version 1 and cannot lift it to 3, and makes
-            # it in a namespace of one level only.
+            # PyIceberg creates a transaction's table as version 1 and cannot upgrade it to 3, and
+            # creates it in single-level namespaces only.
             table = self.pyiceberg.create_table(
                 identifier, schema, partition_spec=spec, sort_order=order, properties=properties
             )
@@ -411,7 +422,7 @@ class IcebergCatalog:
         )
         try:
             return transaction.commit_transaction()
-        except CommitFailedException as error:  # it requires that there is no table yet
+        except CommitFailedException as error:  # it requires that there is no such table yet
             raise TableAlreadyExistsError(str(error)) from error
 
     def drop(self, identifier: tuple[str, ...], *, purge: bool) -> None:
@@ -419,7 +430,7 @@ class IcebergCatalog:
 
         Raises:
             SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE; LOCATION_NOT_ALLOWED when files
-                of others would go.
+                of others would be deleted.
         """
         if purge:
             self.load(identifier).require_own_history()
@@ -450,10 +461,10 @@ class IcebergCatalog:
             return self.pyiceberg.namespace_exists(namespace)
 
     def make_namespace(self, namespace: tuple[str, ...]) -> None:
-        """Makes a namespace where it is missing.
+        """Creates a namespace if it is missing.
 
         Raises:
-            SeamlineError: SCHEMA_NOT_FOUND for a name that none can have, CATALOG_UNAVAILABLE.
+            SeamlineError: SCHEMA_NOT_FOUND for an impossible name, CATALOG_UNAVAILABLE.
         """
         with namespace_errors(self.name, namespace):
             self.require_namespace(namespace)
@@ -472,7 +483,7 @@ class IcebergCatalog:
                 raise SeamlineError(SCHEMA_NOT_EMPTY, f"schema {name} is not empty") from error
 
     def child_namespaces(self, parent: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-        """Namespaces directly under a parent.
+        """Returns the namespaces directly under a parent, sorted.
 
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
@@ -481,7 +492,7 @@ class IcebergCatalog:
             return namespaces.children(self.pyiceberg, parent)
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
-        """The properties of a namespace.
+        """Returns the properties of a namespace.
 
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
@@ -508,7 +519,7 @@ class IcebergCatalog:
         )
 
     def views(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """Identifiers of the views of a namespace, in a catalog that has views.
+        """Returns the identifiers of the views of a namespace, in a catalog that has views.
 
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
@@ -517,7 +528,7 @@ class IcebergCatalog:
             return sorted(tuple(name) for name in self.pyiceberg.list_views(namespace))
 
     def view(self, identifier: tuple[str, ...]) -> bytes:
-        """A view, as the catalog itself answers a request to load it.
+        """Returns the catalog's own response to a request to load a view.
 
         Raises:
             SeamlineError: VIEW_NOT_FOUND, CATALOG_UNAVAILABLE.
@@ -546,7 +557,7 @@ def _name_mapping(table: PyTable, columns: Sequence[Field]) -> SetPropertiesUpda
 
 
 def table_state(name: tuple[str, ...], table: PyTable) -> TableState:
-    """The frozen state of a loaded table."""
+    """Returns the frozen state of a loaded table."""
     metadata = table.metadata
     mapping = metadata.name_mapping()
     return TableState(

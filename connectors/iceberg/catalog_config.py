@@ -1,4 +1,4 @@
-"""PyIceberg's catalogs as the configuration names them."""
+"""Opens the PyIceberg catalogs that the configuration describes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seamline.connectors.iceberg.pyiceberg_internals import (
 
 
 def open_catalog(config: CatalogConfig) -> GuardedCatalog:
-    """The catalog a configuration describes."""
+    """Opens the catalog that a configuration describes."""
     catalog = _opened(config)
     places = CatalogPlaces.of(
         config.name, config.warehouse, config.locations, config.data_locations

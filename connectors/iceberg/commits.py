@@ -1,7 +1,7 @@
-"""Small commits of our own to an Iceberg table: boundaries without rows, and their tag.
+"""Makes small commits to an Iceberg table, such as boundaries without rows and their tag.
 
-They go to the catalog directly, once, as compare-and-swap: a boundary lands only if the head of
-`main` is still the snapshot it was made for.
+Each commit goes directly to the catalog, once, as a compare-and-swap: a boundary lands only if the
+head of `main` is still the snapshot that it was made for.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _PAUSE_MS_MIN = 20
 
 
 def insist(work: Callable[[], T], report: Callable[[str], None] = lambda _: None) -> T:
-    """Does the work, again and again while other commits, such as tiering's, get in first.
+    """Does the work, and retries it while other commits, such as tiering's, get in first.
 
     Args:
         work: Loads the table and commits.
-        report: Called when it has to be done again.
+        report: Called before each retry.
 
     Raises:
-        SeamlineError: what the work raises; COMMIT_CONFLICT after so many times.
+        SeamlineError: what the work raises; COMMIT_CONFLICT after `ATTEMPTS` attempts.
     """
     pause_ms = _PAUSE_MS_MIN
     for left in reversed(range(ATTEMPTS)):
@@ -79,11 +79,11 @@ def insist(work: Callable[[], T], report: Callable[[str], None] = lambda _: None
 def insist_on_head(
     load: Callable[[], IcebergTable], head_id: int | None, work: Callable[[IcebergTable], object]
 ) -> None:
-    """Commits what may land only while the head of `main` stays, whatever else is committed.
+    """Commits what may land only while the head of `main` stays; retries after other commits.
 
     Args:
         load: Loads the table.
-        head_id: The head.
+        head_id: The expected head.
         work: Commits on top of the loaded table.
 
     Raises:
@@ -114,7 +114,7 @@ def commit_boundary(
         table: The table.
         boundary: The boundary.
         properties: Properties that the same commit sets.
-        without: Those that it takes away.
+        without: Properties that the same commit removes.
 
     Returns:
         Id of the new snapshot.
@@ -153,7 +153,7 @@ def tag_boundary(table: IcebergTable, snapshot_id: int) -> None:
 
 
 def create_branch(table: IcebergTable, name: str, snapshot_id: int, keep_ms: int) -> None:
-    """Creates a branch at a snapshot; expiry removes it after that time.
+    """Creates a branch at a snapshot; expiry removes it after `keep_ms`.
 
     Raises:
         SeamlineError: SNAPSHOT_GONE when the snapshot has expired, COMMIT_CONFLICT.
@@ -183,9 +183,9 @@ def create_tag(
     *,
     instead_of: Sequence[str] = (),
 ) -> None:
-    """Tags a snapshot, and removes other tags with the same commit.
+    """Tags a snapshot, and removes other tags in the same commit.
 
-    Expiry removes the tag after that time.
+    Expiry removes the tag after `keep_ms`.
 
     Raises:
         SeamlineError: SNAPSHOT_GONE when the snapshot has expired, COMMIT_CONFLICT,
@@ -195,7 +195,7 @@ def create_tag(
 
 
 def remove_refs(table: IcebergTable, names: Sequence[str]) -> None:
-    """Removes branches or tags; it is no error when some are not there.
+    """Removes branches or tags; missing ones are no error.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
@@ -218,7 +218,7 @@ def _create_ref(
     keep_ms: int,
     instead_of: Sequence[str] = (),
 ) -> None:
-    """Iceberg counts the age of a reference from the time of its snapshot, not from its own."""
+    """Creates a reference; Iceberg counts its age from its snapshot's time, not from its own."""
     snapshot = table.state.snapshots.get(snapshot_id)
     if snapshot is None:
         raise _gone(table, snapshot_id)
@@ -238,7 +238,7 @@ def _create_ref(
     except ValueError as error:  # it expired since the table was loaded
         raise _gone(table, snapshot_id) from error
     except SeamlineError as error:
-        if isinstance(error.__cause__, BadRequestError):  # the same, as a REST catalog says it
+        if isinstance(error.__cause__, BadRequestError):  # the same, as a REST catalog reports it
             raise _gone(table, snapshot_id) from error
         raise
 
@@ -252,7 +252,7 @@ def _gone(table: IcebergTable, snapshot_id: int) -> SeamlineError:
 def set_properties(
     table: IcebergTable, properties: dict[str, str], *, without: Sequence[str] = ()
 ) -> None:
-    """Sets table properties, and removes others with the same commit.
+    """Sets table properties, and removes others in the same commit.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT.
@@ -267,7 +267,7 @@ def set_properties(
 
 
 def remove_properties(table: IcebergTable, names: Sequence[str]) -> None:
-    """Removes table properties; it is no error when some are not there.
+    """Removes table properties; missing ones are no error.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT.
@@ -286,16 +286,16 @@ def change_schema(
 ) -> None:
     """Changes the columns of a table, and its name mapping with them.
 
-    A unified table that another writer made may have no mapping: it gets one, so that records still
-    reach a column under the name it had.
+    A unified table that another writer created may have no mapping. It gets one, so that records
+    still reach a column under the name it had.
 
     Args:
         table: The table.
-        change: Says what is to change.
-        known: The changes of which some are names in the mapping.
+        change: Adds the changes to a schema update.
+        known: Changes, some of which may be further names for the mapping.
 
     Raises:
-        SeamlineError: INVALID_TABLE_DEFINITION when that cannot be, COMMIT_CONFLICT.
+        SeamlineError: INVALID_TABLE_DEFINITION if the change is not possible, COMMIT_CONFLICT.
     """
     schema_id = table.iceberg.schema().schema_id
     try:
@@ -313,13 +313,13 @@ def change_schema(
 
 
 def _know(transaction: Transaction, schema_id: int, known: Sequence[Change]) -> None:
-    """Writes further names into the name mapping, of the columns that there are now."""
+    """Adds further names of the current columns to the name mapping."""
     metadata = transaction.table_metadata
     mapping = metadata.name_mapping()
     assert mapping is not None, "a unified table has one"
     text = text_of(with_former_names(mapping, metadata.schema(), known))
     update = SetPropertiesUpdate(updates={TableProperties.DEFAULT_NAME_MAPPING: text})
-    is_same = metadata.current_schema_id == schema_id  # else its change requires the old one
+    is_same = metadata.current_schema_id == schema_id  # else the schema change requires the old one
     requirements = (AssertCurrentSchemaId(current_schema_id=schema_id),) if is_same else ()
     pyiceberg_internals.stage(transaction, lambda _: (update,), requirements)
 
@@ -328,7 +328,7 @@ def evolve(table: IcebergTable, changes: Sequence[Change]) -> None:
     """Changes the columns of a table to what records of another schema need, in one commit.
 
     Raises:
-        SeamlineError: COMMIT_CONFLICT; SCHEMA_INCOMPATIBLE when Iceberg does not let it.
+        SeamlineError: COMMIT_CONFLICT; SCHEMA_INCOMPATIBLE if Iceberg rejects a change.
     """
     try:
         change_schema(table, lambda update: apply_changes(update, changes), changes)

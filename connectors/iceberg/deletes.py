@@ -1,4 +1,4 @@
-"""Which delete files apply to which data file."""
+"""Finds the delete files that apply to a data file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DeleteIndex:
 
     Args:
         table: The table.
-        entries: What its delete manifests hold.
+        entries: The entries of its delete manifests.
     """
 
     def __init__(self, table: Table, entries: Iterable[ManifestEntry]) -> None:
@@ -27,7 +27,7 @@ class DeleteIndex:
         self._vectors: dict[str, DataFile] = {}
         self._equality: list[ManifestEntry] = []
         self.unreadable: str | None = None
-        """Why DuckDB cannot be told what the deletes say; None when it can."""
+        """Why DuckDB cannot be given the position deletes; None when it can."""
         for entry in entries:
             file = entry.data_file
             if file.content == DataFileContent.EQUALITY_DELETES:
@@ -45,12 +45,12 @@ class DeleteIndex:
         return len(self._equality)
 
     def files_for(self, entry: ManifestEntry) -> tuple[DataFile, ...]:
-        """The delete files that apply to a data file."""
+        """Returns the delete files that apply to a data file."""
         equality = (d.data_file for d in self._equality if self._is_deleted_by(entry, d))
         return (*self._positional(entry), *equality)
 
     def for_entry(self, entry: ManifestEntry) -> tuple[DeleteFile, ...]:
-        """The same as our own plans name them, equality deletes left out."""
+        """Returns the same as our own plans hold them, without the equality delete files."""
         return tuple(_delete_file(delete) for delete in self._positional(entry))
 
     def _positional(self, entry: ManifestEntry) -> list[DataFile]:
@@ -64,7 +64,10 @@ class DeleteIndex:
         return sorted(found, key=lambda delete: str(delete.file_path))
 
     def _is_deleted_by(self, entry: ManifestEntry, delete: ManifestEntry) -> bool:
-        """Equality deletes apply to older files of their partition; without one, to all."""
+        """Whether an equality delete applies to a file, which must be older than the delete.
+
+        It applies to the files of its partition, or to all files if it has none.
+        """
         if (entry.sequence_number or 0) >= (delete.sequence_number or 0):
             return False
         one, other = entry.data_file, delete.data_file

@@ -1,7 +1,7 @@
-"""Failures of catalogs and storage, as named errors.
+"""Turns failures of catalogs and storage into named errors.
 
-The connection to a REST catalog also fails with an `OSError`, which says nothing about storage. So
-where both may fail, the catalog's errors are looked for first.
+A failed connection to a REST catalog is also an `OSError`, but says nothing about storage. So where
+both may fail, the catalog's errors are checked first.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ _NOT_AS_SPECIFIED = (
     ResolveError,
     zlib.error,
 )
-"""What readers raise, besides errors of their own, over files that are not what they should be."""
+"""What readers raise, besides their own errors, when a file is malformed."""
 _NOT_METADATA = frozenset({"json_invalid", "dict_type"})
 _REFUSALS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
 
 
 @contextlib.contextmanager
 def catalog_errors(catalog: str, identifier: tuple[str, ...] = ()) -> Iterator[None]:
-    """Turns what a catalog fails with into a named error.
+    """Turns failures of a catalog into named errors.
 
     Args:
         catalog: Name of the catalog.
-        identifier: What it is asked for.
+        identifier: What the catalog is asked for.
     """
     name = ".".join((catalog, *identifier))
     _require_names(catalog, identifier[:-1])
@@ -98,11 +98,11 @@ def catalog_errors(catalog: str, identifier: tuple[str, ...] = ()) -> Iterator[N
 
 @contextlib.contextmanager
 def namespace_errors(catalog: str, namespace: tuple[str, ...]) -> Iterator[None]:
-    """Turns what a catalog fails with into a named error.
+    """Turns failures of a catalog, when asked about a namespace, into named errors.
 
     Args:
         catalog: Name of the catalog.
-        namespace: What it is asked for.
+        namespace: The namespace that the catalog is asked for.
     """
     _require_names(catalog, namespace)
     with catalog_errors(catalog, namespace):
@@ -110,7 +110,7 @@ def namespace_errors(catalog: str, namespace: tuple[str, ...]) -> Iterator[None]
 
 
 def _require_names(catalog: str, namespace: tuple[str, ...]) -> None:
-    """PyIceberg does not ask for a namespace with a part that is empty, nor can there be one."""
+    """Rejects a namespace with an empty part: it cannot exist, and PyIceberg does not query it."""
     if not all(part.strip() for part in namespace):
         name = ".".join((catalog, *namespace))
         raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {name} does not exist")
@@ -118,7 +118,7 @@ def _require_names(catalog: str, namespace: tuple[str, ...]) -> None:
 
 @contextlib.contextmanager
 def metadata_errors(catalog: str, identifier: tuple[str, ...]) -> Iterator[None]:
-    """Turns failures of loading a table, by its catalog or of its metadata, into named errors.
+    """Turns failures to load a table, from its catalog or its metadata, into named errors.
 
     Args:
         catalog: Name of the catalog.
@@ -144,10 +144,10 @@ def metadata_errors(catalog: str, identifier: tuple[str, ...]) -> Iterator[None]
 
 @contextlib.contextmanager
 def manifest_errors(what: str, path: str) -> Iterator[None]:
-    """Turns failures of reading a manifest, or a list of them, into named errors.
+    """Turns failures to read a manifest or a manifest list into named errors.
 
     Args:
-        what: Which of the two.
+        what: Which of the two it is, for messages.
         path: Where it is.
     """
     try:
@@ -201,7 +201,7 @@ def _failure(who: str, what: str, error: Exception) -> SeamlineError:
 
 
 def _unreadable(name: str, error: ValidationError | IcebergValidationError) -> SeamlineError:
-    """For metadata that is malformed, or of a version or with a type that is not supported."""
+    """Returns the error for metadata that is malformed, or of an unsupported version or type."""
     found = error if isinstance(error, ValidationError) else error.__cause__
     if not isinstance(found, ValidationError):
         return SeamlineError(

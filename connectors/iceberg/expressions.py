@@ -1,4 +1,4 @@
-"""Our predicates as PyIceberg expressions, for pruning by partition and file statistics.
+"""Translates our predicates to PyIceberg expressions, to prune by partition and file statistics.
 
 Only what Iceberg evaluates as the engines do is translated. The engines order NaN above every
 number, while Iceberg's statistics leave it out; so `>`, `>=` and `<>` on floating-point columns are
@@ -40,13 +40,13 @@ _WRONG_WITH_NAN = frozenset({">", ">=", "<>"})
 
 
 def to_iceberg(predicate: Predicate | None, fields: Mapping[str, Field]) -> BooleanExpression:
-    """An expression that is true at least where the predicate is.
+    """Returns an expression that is true at least where the predicate is.
 
     Args:
         predicate: The predicate; None is true.
-        fields: The columns that it may refer to, by the names it uses, as they are now: renamed
-            perhaps, or of a type that theirs was promoted to. Whatever concerns another column
-            counts as true.
+        fields: The columns that it may refer to, as they are now, by the names that it uses. A
+            column may since have been renamed, or its type promoted. Conditions on other columns
+            count as true.
     """
     match predicate:
         case None:
@@ -63,7 +63,7 @@ def to_iceberg(predicate: Predicate | None, fields: Mapping[str, Field]) -> Bool
 
 
 def _has_bounds(type_: types.Type) -> bool:
-    """Whether statistics of the type mean what a predicate does; some count nanoseconds."""
+    """Whether statistics of the type are comparable with predicates; some count nanoseconds."""
     if isinstance(type_, types.Timestamp):
         return not type_.in_nanoseconds
     nested = isinstance(type_, types.Row | types.Array | types.Map)
@@ -71,7 +71,7 @@ def _has_bounds(type_: types.Type) -> bool:
 
 
 def _typed(predicate: Comparison | In | IsNull | StartsWith, field: Field) -> Predicate | None:
-    """The same of the column as it is now; PyIceberg refuses or rounds values of other types."""
+    """Adapts a predicate to the current column; PyIceberg rejects or rounds other types' values."""
     match predicate:
         case Comparison(_, operator, value):
             return comparisons.comparison(field.name, field.type, operator, value)

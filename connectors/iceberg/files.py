@@ -1,6 +1,6 @@
-"""What the files of a plan hold: their own schemas, and the rows deleted from them.
+"""Reads what the files of a plan hold: their own schemas, and the rows deleted from them.
 
-Files are immutable, so a schema is read once per file and kept; equal schemas are kept once.
+Files are immutable, so a schema is read once per file and cached; equal schemas are cached once.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class FileReader:
         Args:
             io: Opens the files.
             plan: The plan.
-            mapping: The table's name mapping: what the columns of files without ids are.
-            by_name: Whether files have none: ids that their writer gave them mean nothing.
+            mapping: The table's name mapping, which identifies the columns of files without ids.
+            by_name: Whether to ignore ids in the files, because those of their writer mean nothing.
         """
         if plan.unsupported is not None or not plan.files:
             return plan
@@ -69,7 +69,7 @@ class FileReader:
     def _cut_moments(
         self, io: FileIO, wanted: frozenset[int], files: Iterable[DataFile]
     ) -> str | None:
-        """DuckDB drops the last three digits of instants in nanoseconds, and does not say so."""
+        """Returns what DuckDB would truncate: it silently drops the last digits of nanoseconds."""
         for file in files:
             assert file.physical is not None
             for field in file.physical:
@@ -85,7 +85,7 @@ class FileReader:
         return self._kept.get_or_make((path, field.name), lambda: _is_whole(io, path, field.name))
 
     def missing(self, io: FileIO, paths: Iterable[str]) -> list[str]:
-        """Those of the files that are not there."""
+        """Returns those of the files that do not exist."""
         wanted = list(paths)
         there = self._pool.map(lambda path: io.new_input(path).exists(), wanted)
         return [path for path, is_there in zip(wanted, there, strict=True) if not is_there]
@@ -115,7 +115,7 @@ class FileReader:
     def _identified(
         self, schema: pa.Schema | None, mapping: NameMapping, text: str, *, by_name: bool
     ) -> pa.Schema:
-        """A schema with the ids of a mapping, where the file itself has none at all."""
+        """Returns the schema with a mapping's ids if it has none at all, or if `by_name` is set."""
         assert schema is not None
         if not by_name and any(map(_field_has_some_id, schema)):
             return schema
@@ -138,7 +138,7 @@ _DELETES = pa.schema([("path", pa.string()), ("position", pa.int64())])
 
 
 def _only(table: pa.Table, wanted: Iterable[str], plan: ColdPlan, delete_path: str) -> pa.Table:
-    """The deletes of a file for the data files it applies to, which later ones are not."""
+    """Keeps the deletes of the data files that a delete file applies to; later ones are not."""
     applies = {
         file.path
         for file in plan.files
@@ -149,7 +149,7 @@ def _only(table: pa.Table, wanted: Iterable[str], plan: ColdPlan, delete_path: s
 
 
 def _read_vector(io: FileIO, file: DataFile, delete: DeleteFile) -> pa.Table:
-    """The positions of a deletion vector: a blob inside a Puffin file."""
+    """Reads the positions in a deletion vector, which is a blob inside a Puffin file."""
     assert delete.offset is not None
     assert delete.length is not None
     with file_errors(delete.path), io.new_input(delete.path).open() as stream:
@@ -175,7 +175,7 @@ def _holds_fine_instants(type_: pa.DataType) -> bool:
 
 
 def _is_whole(io: FileIO, path: str, column: str) -> bool:
-    """Whether no instant of a column needs more than microseconds."""
+    """Whether no instant of a column needs more precision than microseconds."""
     with file_errors(path), io.new_input(path).open() as stream:
         values = pq.read_table(stream, columns=[column]).column(column)
     try:
@@ -201,9 +201,10 @@ def _text_of(schema: pa.Schema) -> str:
 
 
 def with_ids(fields: Iterable[pa.Field], mapping: Iterable[MappedField]) -> list[pa.Field]:
-    """The fields with the ids that a name mapping gives them; what it does not know is nobody's.
+    """Returns the fields with the ids that a name mapping gives them.
 
-    What is inside a list or a map has names of its own in a mapping, whatever the file calls it.
+    A field that the mapping does not know gets an id that no column has. Elements of lists, and
+    keys and values of maps, have fixed names in a mapping, whatever the file calls them.
     """
     known = {name: mapped for mapped in mapping for name in mapped.names}
     return [_with_id(field, known.get(field.name, _NOBODY)) for field in fields]
@@ -224,7 +225,7 @@ def _with_id(field: pa.Field, mapped: MappedField) -> pa.Field:
 
 
 _NOBODY = MappedField(**{"field-id": -2, "names": []})
-"""Of a column that is none of the table's; no column has its id."""
+"""Stands for a field that is not a column of the table; no column has its id."""
 
 
 def _field_has_some_id(field: pa.Field) -> bool:
@@ -244,7 +245,7 @@ def _field_has_ids(field: pa.Field) -> bool:
 
 
 def _is_variant(type_: pa.DataType) -> bool:
-    """A variant is a struct to Arrow, and Iceberg gives nothing in it an id."""
+    """Whether a type is a variant: to Arrow a struct, whose fields have no ids in Iceberg."""
     if not pa.types.is_struct(type_):
         return False
     inside = {type_.field(i).name: type_.field(i) for i in range(type_.num_fields)}

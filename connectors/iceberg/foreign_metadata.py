@@ -1,7 +1,7 @@
-"""What the metadata of other writers' tables may hold and PyIceberg does not know.
+"""Supports metadata of other writers' tables that PyIceberg does not know.
 
-It is understood far enough to read such tables: columns of the type `variant`, and snapshots of
-version 1 that name their manifests themselves, as writers did before there were manifest lists.
+The support goes as far as reading such tables requires: columns of the type `variant`, and version
+1 snapshots that name their manifests directly, as writers did before there were manifest lists.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class VariantType(PrimitiveType):
-    """A value of any type that says itself of which."""
+    """The type of self-describing values, which may be of any type."""
 
     root: Literal["variant"] = Field(default="variant")
 
     def minimum_format_version(self) -> TableVersion:
-        """The first version of the format that has it."""
+        """Returns the first version of the format that has it."""
         return 3
 
 
 class ListingSnapshot(Snapshot):
-    """A snapshot that has no manifest list, for it names its manifests itself."""
+    """A snapshot that has no manifest list, because it names its manifests directly."""
 
     manifest_paths: list[str] = Field(alias="manifests")
 
     def manifests(self, io: FileIO) -> list[ManifestFile]:  # noqa: ARG002 - PyIceberg's
-        """PyIceberg asks for them to write the next list.
+        """Refuses: PyIceberg asks for the manifests only to write the next list.
 
         Raises:
             SeamlineError: NOT_SUPPORTED.
@@ -48,15 +48,15 @@ class ListingSnapshot(Snapshot):
 
 
 def type_of(text: str) -> IcebergType | None:
-    """The type of that name; None for those that PyIceberg knows itself."""
+    """Returns the type of that name; None for names that PyIceberg itself handles."""
     return VariantType() if text == "variant" else None
 
 
 def moment_of(type_: PrimitiveType, value: Any) -> Any:
-    """A default of a column in nanoseconds, as far as Python has moments.
+    """Parses the default of a nanosecond column, to the microseconds that Python supports.
 
     Raises:
-        ValueError: It has more digits of a second than six.
+        ValueError: It has more than six fractional digits of a second.
     """
     if not isinstance(value, str):
         return value
@@ -76,11 +76,11 @@ def moment_text(_: PrimitiveType, value: datetime.datetime) -> str:
 
 
 MOMENTS = (moment_of, moment_text)
-"""How such defaults are read from JSON, and written to it."""
+"""The functions that read such defaults from JSON, and write them to it."""
 
 
 def completed(body: Any) -> Any:
-    """Metadata, or whatever stands in its place, in a form that PyIceberg takes."""
+    """Returns metadata, or whatever stands in its place, in a form that PyIceberg accepts."""
     if not isinstance(body, dict) or body.get("format-version") != 1:
         return body
     snapshots = body.get("snapshots")
@@ -96,14 +96,16 @@ def _snapshot(body: Any) -> Any:
 
 
 def files_of(snapshot: Snapshot) -> list[str]:
-    """The files that the metadata names of a snapshot."""
+    """Returns the files that the metadata names for a snapshot."""
     if isinstance(snapshot, ListingSnapshot):
         return snapshot.manifest_paths
     return [snapshot.manifest_list]
 
 
 def require_lists(table: Table) -> None:
-    """For writers of metadata, who would lose what a snapshot names itself.
+    """Requires every snapshot to have a manifest list.
+
+    Writers of metadata call this: they would lose the manifests that a snapshot names directly.
 
     Raises:
         SeamlineError: NOT_SUPPORTED.

@@ -1,9 +1,10 @@
-"""Tables looked at before they are used: every file their metadata names must be their own.
+"""Checks tables before they are used: every file that their metadata names must be their own.
 
-The metadata names lists of manifests, older metadata and statistics; lists name manifests, these
-data files and deletes. The first are looked at when a table is loaded, the others when they are
-read, or all together where somebody else is to read them. Files never change, so each is looked at
-once; but on this machine a data file may become a link, which is seen each time it is read.
+The metadata names manifest lists, older metadata files and statistics files. Manifest lists name
+manifests, and manifests name data and delete files. What the metadata names is checked when a table
+is loaded. The rest is checked when it is read, or all at once if somebody else is going to read it.
+Files never change, so each is checked once. On this machine, however, a data file may become a
+link, so its path is checked each time it is read.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ KNOWN_MAX = 100_000
 
 
 class Checks:
-    """What was looked at and need not be again. Safe to share between threads."""
+    """Remembers what has been checked. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._known: Cache[Hashable, bool] = Cache(KNOWN_MAX)
@@ -29,12 +30,12 @@ class Checks:
     def require(
         self, places: TablePlaces, container: Hashable, named: Callable[[], Iterable[str]]
     ) -> None:
-        """All that a file, or a part of it, names must be of the table's own files.
+        """Requires whatever a file, or a part of it, names to be one of the table's own files.
 
         Args:
-            places: Where these may lie.
-            container: Tells the file, or its part, from every other.
-            named: Gives what it names; asked the first time only.
+            places: Where the table's own files may lie.
+            container: Identifies the file, or the part of it, that names others.
+            named: Returns the files that it names; called only the first time.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED.
@@ -45,7 +46,7 @@ class Checks:
 
 
 class CatalogGuard:
-    """Looks at the metadata of a catalog's tables. Safe to share between threads.
+    """Checks the metadata of a catalog's tables. Safe to share between threads.
 
     Args:
         places: Where its tables may lie.
@@ -56,7 +57,7 @@ class CatalogGuard:
         self._checks = Checks()
 
     def check(self, table: PyTable) -> TablePlaces:
-        """Where the table's files may lie, when all that its metadata names do.
+        """Returns where the table's files may lie, once all files its metadata names lie there.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED.
@@ -68,7 +69,7 @@ class CatalogGuard:
 
 
 def named_files(table: PyTable) -> Iterator[str]:
-    """The files that a table's metadata names, itself among them."""
+    """Yields the files that a table's metadata names, and the metadata file itself."""
     metadata = table.metadata
     if table.metadata_location:
         yield table.metadata_location

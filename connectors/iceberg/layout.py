@@ -1,7 +1,7 @@
-"""Partitioning and sort order of a table, from the text of its definition.
+"""Parses the partitioning and sort order of a table from the text of its definition.
 
-`day(ts)`, `bucket(16, id)`, `truncate(4, name)`, `ts` partition; `ts`, `ts DESC`, `ts DESC NULLS
-LAST` sort.
+`day(ts)`, `bucket(16, id)`, `truncate(4, name)` and `ts` are ways to partition; `ts`, `ts DESC` and
+`ts DESC NULLS LAST` are ways to sort.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _HINT = "write: column, year(c), month(c), day(c), hour(c), bucket(n, c) or trun
 
 
 def partition_spec(schema: Schema, words: Sequence[str]) -> PartitionSpec:
-    """The partition spec that the text describes.
+    """Returns the partition spec that the text describes.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
@@ -61,7 +61,7 @@ def partition_spec(schema: Schema, words: Sequence[str]) -> PartitionSpec:
 
 
 def sort_order(schema: Schema, words: Sequence[str]) -> SortOrder:
-    """The sort order that the text describes; nulls come last unless it says otherwise.
+    """Returns the sort order that the text describes; nulls come last unless it says otherwise.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.

@@ -1,9 +1,9 @@
-"""Writes the manifests of tail files and the manifest lists of virtual snapshots; reads lists.
+"""Writes manifests of tail files and manifest lists of virtual snapshots, and reads manifest lists.
 
-A manifest of ours names no snapshot and no sequence number: its entries inherit both from the list
-that it is in, so one manifest serves every virtual snapshot that holds its files. A list repeats
-the cold snapshot's own entries exactly. PyIceberg reads version 3 but does not write it; the fields
-that version 3 adds, where row ids start, are written here.
+A manifest written here names no snapshot and no sequence number. Its entries inherit both from the
+list that contains the manifest, so one manifest serves every virtual snapshot that holds its files.
+A list repeats the cold snapshot's own entries exactly. PyIceberg reads format version 3 but does
+not write it; this module writes the fields that version 3 adds, which say where row ids start.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def write_manifest(
     schema: Schema,
     version: TableVersion,
 ) -> ManifestFile:
-    """Writes a manifest of added files of one partition spec: of data, or of deletes.
+    """Writes a manifest of added data or delete files, all of one partition spec.
 
     Returns:
-        Its entry in manifest lists, with sequence number, snapshot and row ids still open.
+        Its entry for manifest lists, with sequence number, snapshot and row ids not yet assigned.
 
     Raises:
         OSError: when it cannot be written.
@@ -69,7 +69,7 @@ def write_kept(
     schema: Schema,
     version: TableVersion,
 ) -> ManifestFile:
-    """Writes a manifest of what is left of another, in which its files stay as old as they are.
+    """Writes a manifest of entries kept from another, with their snapshots and sequence numbers.
 
     Returns:
         As `write_manifest`.
@@ -98,7 +98,7 @@ def _entry(
     sequence_number: int | None = None,
     file_sequence_number: int | None = None,
 ) -> ManifestEntry:
-    """An entry; what is left open it inherits from the list that its manifest is in."""
+    """Returns an entry; it inherits fields that are None from the list containing its manifest."""
     return ManifestEntry.from_args(
         status=status,
         snapshot_id=snapshot_id,
@@ -128,7 +128,7 @@ def _write_entries(
 
 
 def read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
-    """The entries of a manifest list, with the fields of version 3.
+    """Returns the entries of a manifest list, with the fields of version 3.
 
     Raises:
         OSError: when it cannot be read.
@@ -147,7 +147,7 @@ def read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
 
 
 def list_entry(io: FileIO, path: str, snapshot_id: int) -> ManifestFile:
-    """What a list of version 1 would say of a manifest that a snapshot names without one.
+    """Builds the version 1 list entry of a manifest that a snapshot names directly, without a list.
 
     Raises:
         OSError: when it cannot be read.
@@ -185,16 +185,16 @@ def list_entry(io: FileIO, path: str, snapshot_id: int) -> ManifestFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ManifestList:
-    """What the list of a snapshot is made of.
+    """The contents of a snapshot's manifest list.
 
     Attributes:
         snapshot_id: The snapshot.
         parent_id: Its parent.
         sequence_number: Its sequence number.
         version: 2 or 3.
-        entries: The list.
+        entries: The entries of the list.
         first_row_id: Version 3: the first row id that it assigns.
-        added_rows: How many it assigns.
+        added_rows: How many row ids it assigns.
     """
 
     snapshot_id: int
@@ -216,11 +216,11 @@ def new_list(
     version: TableVersion,
     next_row_id: int,
 ) -> ManifestList:
-    """The list of a snapshot that adds manifests to those of its parent.
+    """Builds the manifest list of a snapshot that adds manifests to those of its parent.
 
     Args:
         cold: The parent's entries; kept as they are.
-        tail: Manifests to add; they get the snapshot and the sequence number.
+        tail: Manifests to add; they get the snapshot's id and sequence number.
         snapshot_id: The snapshot.
         parent_id: Its parent.
         sequence_number: Its sequence number.
@@ -279,7 +279,7 @@ def write_list(io: FileIO, path: str, manifests: ManifestList) -> None:
 
 
 def entry_to_json(entry: ManifestFile) -> dict[str, Any]:
-    """An entry of a manifest list as JSON."""
+    """Returns an entry of a manifest list as JSON."""
     body = {name: entry[position] for position, name in enumerate(_FIELDS)}
     body["content"] = int(entry.content)
     body["partitions"] = [
@@ -308,7 +308,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def added_by(snapshot_id: int, sequence_number: int, manifest: ManifestFile) -> ManifestFile:
-    """A manifest of ours as one of a snapshot: its entry in the snapshot's list."""
+    """Returns a manifest's list entry, assigned to a snapshot and its sequence number."""
     least = manifest.min_sequence_number
     return _changed(
         manifest,

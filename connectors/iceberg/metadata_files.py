@@ -1,7 +1,7 @@
-"""The metadata files of tables, as JSON: what they say, whatever version wrote them.
+"""Reads the metadata files of tables as JSON, whatever format version they have.
 
-Properties of the table that readers would take for settings of their own are left out. Files are
-immutable, so each is read once and cached.
+Table properties that readers would treat as their own settings are left out. Files are immutable,
+so each is read once and cached.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class MetadataFile:
 
     Attributes:
         location: Where it is.
-        text: What other engines are given of it, not compressed.
-        body: The same, parsed; not to be changed.
+        text: The content that other engines are given, uncompressed.
+        body: The same content, parsed; must not be changed.
     """
 
     location: str
@@ -42,7 +42,7 @@ class MetadataFiles:
         self._files: Cache[str, MetadataFile] = Cache(FILES_CACHED_MAX)
 
     def read(self, io: FileIO, location: str) -> MetadataFile:
-        """The file at a location.
+        """Returns the file at a location.
 
         Raises:
             OSError: when it cannot be read.

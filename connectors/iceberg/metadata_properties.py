@@ -1,9 +1,9 @@
-"""Properties of tables that choose code, addresses or credentials: what becomes of each.
+"""Handles table properties that choose code, addresses or credentials.
 
-Whoever may write a table may write its properties. PyIceberg and Iceberg take some of them for
-settings of their own: which class to load, where to write, whom to ask and with which key. Readers
-take none of them; writers refuse a table that would choose their code, or lead them out of it; and
-other engines are not given what their clients would take.
+Anyone who may write a table may write its properties. PyIceberg and Iceberg use some of them as
+settings of their own: which class to load, where to write, which service to ask and with which key.
+Readers ignore all of these. Writers refuse a table that would choose their code or have them write
+outside of it. Other engines are not given the properties that their clients would use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from seamline.connectors.iceberg.places import TablePlaces
 from seamline.errors import PROPERTY_NOT_ALLOWED, SeamlineError
 
 JAVA_CODE = "write.location-provider.impl"
-"""Iceberg loads it in Spark even for reading."""
+"""In Spark, Iceberg loads this class even for reading."""
 PYTHON_CODE = "write.py-location-provider.impl"
 _PLACES = (
     "write.data.path",
@@ -31,12 +31,12 @@ _PREFIXES = (
 
 
 def require_no_code(table: str, properties: Mapping[str, str], *names: str) -> None:
-    """A table must not choose the code that reads or writes it.
+    """Requires that a table does not choose the code that reads or writes it.
 
     Args:
         table: Its name, for the message.
         properties: Its properties.
-        names: Those that the reader or writer would take.
+        names: The properties that the reader or writer would use.
 
     Raises:
         SeamlineError: PROPERTY_NOT_ALLOWED.
@@ -47,7 +47,7 @@ def require_no_code(table: str, properties: Mapping[str, str], *names: str) -> N
 
 
 def require_own_places(places: TablePlaces, properties: Mapping[str, str]) -> None:
-    """A table must not have its files written where none of them may lie.
+    """Requires that a table does not have its files written where they may not lie.
 
     Raises:
         SeamlineError: PROPERTY_NOT_ALLOWED.
@@ -58,7 +58,7 @@ def require_own_places(places: TablePlaces, properties: Mapping[str, str]) -> No
 
 
 def readable_by_others(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties without those that a client would take for settings of its own."""
+    """Returns the properties without those that a client would use as settings of its own."""
     return {name: value for name, value in properties.items() if not _is_of_clients(name)}
 
 

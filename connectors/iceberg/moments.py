@@ -1,6 +1,6 @@
-"""A past moment in a snapshot: which of its rows are from then or later.
+"""Looks up a past moment in a snapshot: which of its rows are from then or later.
 
-Answers for rows that have left the log what the log answers for those that it still holds.
+It answers for rows that have left the log what the log answers for the records it still holds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from seamline.sql.types import TIMESTAMP_TZ
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MomentColumns:
-    """The columns that a look-up reads, by name."""
+    """The names of the columns that a lookup reads."""
 
     partition: str
     offset: str
@@ -32,10 +32,10 @@ class MomentColumns:
 
     @classmethod
     def of(cls, state: TableState) -> MomentColumns:
-        """Those of a table.
+        """Returns the lookup columns of a table.
 
         Raises:
-            SeamlineError: OFFSETS_NOT_STORED where it has none that can be looked up.
+            SeamlineError: OFFSETS_NOT_STORED if it lacks one that can be looked up.
         """
         binding = TopicBinding.from_properties(state.properties)
         encoding = binding.encoding if binding is not None else Encoding()
@@ -55,7 +55,7 @@ class MomentColumns:
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """All of them."""
+        """All three names."""
         return self.partition, self.offset, self.timestamp
 
 
@@ -65,7 +65,7 @@ _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 def wanted_of(
     columns: MomentColumns, first_ms: int, last_ms: int, ranges: Sequence[OffsetRange]
 ) -> Predicate:
-    """What is true of the rows of the ranges whose record time lies between two moments."""
+    """Returns the predicate for rows of the ranges with a record time between two moments."""
     first, last = (_EPOCH + datetime.timedelta(milliseconds=ms) for ms in (first_ms, last_ms))
     return conjunction(
         Comparison(columns.timestamp, ">=", first),
@@ -77,7 +77,7 @@ def wanted_of(
 def first_offsets(
     table: PyTable, state: TableState, columns: MomentColumns, snapshot_id: int, wanted: Predicate
 ) -> Offsets:
-    """Per partition the first offset of the rows of a snapshot for which the predicate is true."""
+    """Returns, per partition, the first offset of the snapshot's rows that match the predicate."""
     rows = table.scan(
         row_filter=to_iceberg(wanted, {f.name: f for f in state.schema.columns}),
         selected_fields=(columns.partition, columns.offset),

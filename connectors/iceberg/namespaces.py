@@ -1,7 +1,7 @@
-"""The namespaces of a PyIceberg catalog, of every level.
+"""Lists the namespaces of a PyIceberg catalog, at every level.
 
-PyIceberg lists one level at a time. A catalog that has a single level refuses to look below it, or
-repeats it.
+PyIceberg lists one level at a time. A catalog with a single level refuses to list below it, or
+returns the same level again.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ _NO_LEVEL_BELOW = (BadRequestError, ForbiddenError, NoSuchNamespaceError)
 
 
 def children(catalog: Catalog, parent: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """Namespaces directly under a parent, sorted."""
+    """Returns the namespaces directly under a parent, sorted."""
     return sorted(tuple(namespace) for namespace in catalog.list_namespaces(parent))
 
 
 def every(catalog: Catalog) -> list[tuple[str, ...]]:
-    """Namespaces of every level, sorted."""
+    """Returns the namespaces of every level, sorted."""
     found = children(catalog)
-    for parent in found:  # it grows meanwhile
+    for parent in found:  # the list grows while it is iterated
         try:
             below = children(catalog, parent)
         except _NO_LEVEL_BELOW:

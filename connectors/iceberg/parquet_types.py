@@ -1,7 +1,8 @@
-"""Decoded rows as Iceberg's Parquet files store them.
+"""Converts decoded rows to the types of Iceberg's Parquet files.
 
-Decoded rows already carry field ids and have the types of a file, but for two that SQL has in
-another form: a uuid is a text there and 16 bytes here, and `fixed(n)` is bytes of any length there.
+Decoded rows already carry field ids and have the types of a file, except for two that SQL
+represents differently: a UUID is a string in SQL and 16 bytes in a file, and `fixed(n)` is bytes of
+any length in SQL.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ _UUID_BYTES = 16
 
 
 def as_stored(rows: pa.Table, columns: Sequence[Field]) -> pa.Table:
-    """The rows in the types of a file.
+    """Converts rows to the types of a file.
 
     Args:
-        rows: Decoded rows, or rows that already are so.
+        rows: Decoded rows, or rows that already have these types.
         columns: The fields of their columns, and perhaps more.
 
     Raises:
-        SeamlineError: NOT_SUPPORTED for columns that only others can write.
+        SeamlineError: NOT_SUPPORTED for columns that only other writers can write.
     """
     by_name = {column.name: column for column in columns}
     wanted = [by_name[name] for name in rows.column_names]

@@ -1,4 +1,4 @@
-"""Partition values of a file that it need not store, and the schema that a spec is of."""
+"""Partition values that a file need not store, and the schema that a spec belongs to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def identity_values(table: PyTable, file: DataFile) -> tuple[tuple[int, Any], ...]:
-    """The value that all rows of a file have in a column it is partitioned by, by field id."""
+    """Returns (field id, value) for each identity-partitioned column: all rows have that value."""
     spec = table.metadata.specs()[file.spec_id]
     return tuple(
         (field.source_id, _constant(file.partition[position], _type_of(table, field.source_id)))
@@ -36,14 +36,14 @@ def identity_values(table: PyTable, file: DataFile) -> tuple[tuple[int, Any], ..
 
 
 def schema_for(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
-    """The newest schema that has the columns of a partition spec."""
+    """Returns the newest schema that has the columns of a partition spec."""
     sources = {field.source_id for field in spec.fields}
     newest_first = [metadata.schema(), *reversed(metadata.schemas)]
     return next(schema for schema in newest_first if sources <= schema.field_ids)
 
 
 def _type_of(table: PyTable, field_id: int) -> IcebergType | None:
-    """The newest type of a column, which may have been dropped since; None when it is forgotten."""
+    """Returns the newest type of a column, even if dropped; None if no kept schema has it."""
     for schema in (table.schema(), *reversed(table.metadata.schemas)):
         if field_id in schema.field_ids:
             return schema.find_type(field_id)
@@ -51,7 +51,7 @@ def _type_of(table: PyTable, field_id: int) -> IcebergType | None:
 
 
 def _constant(value: Any, type_: IcebergType | None) -> Any:
-    """A partition value as a Python value: manifests count days and microseconds."""
+    """Converts a partition value to Python; manifests count days, micro- or nanoseconds."""
     if not isinstance(value, int):
         return value
     match type_:

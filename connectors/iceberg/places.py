@@ -1,10 +1,10 @@
-"""Where the files of tables may lie, whatever their metadata says.
+"""Decides where the files of tables may lie, whatever their metadata says.
 
-A gateway opens files with rights that whoever wrote a table's metadata need not have. So a table
-must lie in its catalog's warehouse, or under locations that the configuration adds; and its files
-under the table. A location is understood as its readers understand it: schemes in any case and
-under each of their names, slashes doubled, links followed; what they might understand otherwise
-lies nowhere.
+A gateway opens files with rights that the writer of a table's metadata need not have. So a table
+must lie in its catalog's warehouse or under locations that the configuration adds, and its files
+must lie under the table. A location is interpreted as its readers interpret it: schemes in any case
+and under any of their names, doubled slashes, links followed. A location that they might interpret
+differently counts as lying nowhere.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ FILE = "file"
 SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
 """Names that mean the same store."""
 BUCKETS = frozenset({"s3", "gs"})
-"""Stores whose address comes from the configuration; of others, the location names the host."""
+"""Stores whose address comes from the configuration; for others, the location names the host."""
 _HADOOP = frozenset({"hdfs", "viewfs"})
-"""Without a host they are the configured one."""
+"""Stores that may be named without a host, which means the configured one."""
 STORES = BUCKETS | _HADOOP | {FILE, "abfs", "wasb", "oss", "hf"}
-"""What PyIceberg opens. A warehouse of another scheme is a name that its catalog understands."""
+"""Stores that PyIceberg opens. A warehouse with another scheme is a name that its catalog knows."""
 _URL = re.compile(r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>.*)")
 _CUT = re.compile(r"[\x00-\x1f?#]")
-"""What ends a location for some readers, and for others does not."""
+"""Characters that end a location for some readers but not for others."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """What a location leads to.
+    """The place that a location resolves to.
 
     Attributes:
         scheme: The store.
@@ -47,18 +47,18 @@ class Place:
     path: str
 
     def holds(self, other: Place) -> bool:
-        """Whether the other lies below."""
+        """Whether the other place lies below this one."""
         return (self.scheme, self.authority) == (other.scheme, other.authority) and (
             other.path.startswith(f"{self.path}/")
         )
 
 
 def place_of(location: str, real: Callable[[str], str] = os.path.realpath) -> Place | None:
-    """What a location leads to; None when that cannot be told for certain.
+    """Resolves a location; returns None if it cannot be resolved with certainty.
 
     Args:
         location: The location.
-        real: Follows the links in the path of a folder.
+        real: Resolves the links in the path of a folder.
     """
     if _CUT.search(location) or ".." in map(_decoded, location.split("/")):
         return None
@@ -77,18 +77,18 @@ def place_of(location: str, real: Callable[[str], str] = os.path.realpath) -> Pl
 
 
 def _file(path: str, real: Callable[[str], str]) -> Place | None:
-    """A file of this machine, where links lead."""
+    """Resolves the path of a file on this machine, following links."""
     if not path.startswith("/"):
         return None
     folder, _, name = path.rstrip("/").rpartition("/")
     found = f"{real(folder or '/')}/{name}"
-    if name in {"", "."} or os.path.islink(found):  # noqa: PTH114 - asked for every file
+    if name in {"", "."} or os.path.islink(found):  # noqa: PTH114 - called for every file
         found = os.path.realpath(found)
     return Place(FILE, "", f"/{found.strip('/')}".rstrip("/"))
 
 
 def _decoded(part: str) -> str:
-    """A part of a path, decoded however often somebody may have encoded it."""
+    """Percent-decodes a part of a path, however many times it has been encoded."""
     while (plain := unquote(part)) != part:
         part = plain
     return part
@@ -110,10 +110,10 @@ class TablePlaces:
 
     @classmethod
     def of(cls, table: str, location: str, shared: Iterable[str]) -> TablePlaces:
-        """The places of a table that may lie where it does.
+        """Returns the places of a table whose location is allowed.
 
         Raises:
-            SeamlineError: LOCATION_NOT_ALLOWED.
+            SeamlineError: LOCATION_NOT_ALLOWED if readers may interpret the location differently.
         """
         own = place_of(location)
         if own is None:
@@ -125,11 +125,11 @@ class TablePlaces:
 
     @property
     def is_local(self) -> bool:
-        """Whether it lies on this machine, where a file may become a link at any time."""
+        """Whether the table lies on this machine, where a file may become a link at any time."""
         return self.own.scheme == FILE
 
     def require(self, locations: Iterable[str]) -> None:
-        """Files that the table's metadata names must be the table's.
+        """Requires the files that the table's metadata names to be the table's own.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED.
@@ -159,8 +159,8 @@ class CatalogPlaces:
 
     Attributes:
         catalog: Name of the catalog, for messages.
-        warehouse: Its warehouse, where that is a location.
-        further: Other places of tables.
+        warehouse: Its warehouse, if that is a location.
+        further: Other places where tables may lie.
         shared: Locations where files of any table may lie.
     """
 
@@ -173,14 +173,14 @@ class CatalogPlaces:
     def of(
         cls, catalog: str, warehouse: str, further: Iterable[str], shared: Iterable[str]
     ) -> CatalogPlaces:
-        """The places that the configuration of a catalog names."""
+        """Returns the places that the configuration of a catalog names."""
         own = place_of(warehouse)
         if own is not None and own.scheme not in STORES:
             own = None
         return cls(catalog, own, places_of(tuple(further)), tuple(shared))
 
     def of_table(self, table: str, location: str) -> TablePlaces:
-        """The places of a table of the catalog, of that full name.
+        """Returns the places of a table of the catalog, given its full name and its location.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED when the table itself lies elsewhere.
@@ -195,7 +195,9 @@ class CatalogPlaces:
         return found
 
     def require(self, location: str) -> None:
-        """Metadata has to be read before it says which table it belongs to.
+        """Requires a metadata file to lie where tables of the catalog, or their files, may.
+
+        Metadata has to be read before it says which table it belongs to.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED.
@@ -211,7 +213,7 @@ class CatalogPlaces:
             )
 
     def _allow(self, place: Place) -> bool:
-        if self.warehouse is None and not self.further:  # only the catalog knows
+        if self.warehouse is None and not self.further:  # only the catalog knows its places
             return place.scheme in BUCKETS
         inside = self.warehouse is not None and self.warehouse.holds(place)
         return inside or any(root == place or root.holds(place) for root in self.further)
@@ -219,5 +221,5 @@ class CatalogPlaces:
 
 @functools.lru_cache(maxsize=64)
 def places_of(locations: tuple[str, ...]) -> tuple[Place, ...]:
-    """What configured locations lead to; those that cannot be understood hold nothing."""
+    """Resolves configured locations; leaves out those that cannot be resolved."""
     return tuple(place for location in locations if (place := place_of(location)) is not None)

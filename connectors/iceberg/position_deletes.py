@@ -1,8 +1,8 @@
-"""Rows of data files as deleted by their positions: in Parquet, or in deletion vectors.
+"""Writes deletes by position: as Parquet files, or as deletion vectors.
 
-In version 2 a delete file holds what is deleted of the data files of one partition. In version 3 a
-data file has one deletion vector at most, which holds all of its deleted rows; those of any number
-of data files lie in one Puffin file. Names are chosen before anything is written.
+In version 2 a delete file holds the deleted rows of the data files of one partition. In version 3 a
+data file has at most one deletion vector, which holds all of its deleted rows; one Puffin file
+holds the vectors of any number of data files. Names are chosen before anything is written.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _VECTOR = b"\xd1\xd3\x39\x64"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeletedRows:
-    """Rows of a data file that are deleted.
+    """The deleted rows of a data file.
 
     Attributes:
         file: The data file.
-        positions: Their positions in it, ascending, at least one.
+        positions: The positions of the rows in it, ascending; at least one.
     """
 
     file: DataFile
@@ -52,11 +52,11 @@ class DeletedRows:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlannedDeletes:
-    """A file of deletes that is about to be written.
+    """A delete file that is about to be written.
 
     Attributes:
-        path: Where.
-        rows: What is deleted, file by file.
+        path: Where to write it.
+        rows: The deleted rows, per data file.
     """
 
     path: str
@@ -66,12 +66,12 @@ class PlannedDeletes:
 def plan_deletes(
     rows: Sequence[DeletedRows], *, has_vectors: bool, folder: str
 ) -> list[PlannedDeletes]:
-    """The files that say which rows are deleted; none for no rows.
+    """Plans the delete files for deleted rows; an empty list for no rows.
 
     Args:
-        rows: The rows, each data file once.
-        has_vectors: Whether they are deletion vectors, which version 3 wants.
-        folder: Location the files are put under.
+        rows: The deleted rows, each data file once.
+        has_vectors: Whether to write deletion vectors, which version 3 requires.
+        folder: The location to put the files under.
     """
     if not rows:
         return []
@@ -88,7 +88,7 @@ def plan_deletes(
 
 
 def write_deletes(io: FileIO, planned: Iterable[PlannedDeletes]) -> list[DataFile]:
-    """Writes files, and returns the entries of their deletes in a manifest.
+    """Writes delete files and returns their manifest entries.
 
     Raises:
         OSError: when one cannot be written.
@@ -167,7 +167,7 @@ def _write_vectors(io: FileIO, planned: PlannedDeletes) -> list[DataFile]:
 
 
 def _vector(positions: np.ndarray) -> bytes:
-    """A 64-bit Roaring bitmap in its portable form, with its length and a checksum around it."""
+    """Encodes positions as a portable 64-bit Roaring bitmap between its length and a checksum."""
     keys = np.unique(positions >> 32)
     body = _VECTOR + struct.pack("<q", len(keys))
     for key in keys.tolist():
@@ -177,7 +177,7 @@ def _vector(positions: np.ndarray) -> bytes:
 
 
 def _blob(rows: DeletedRows, offset: int, length: int) -> Mapping[str, Any]:
-    """What the file says of a vector; snapshot and sequence number are inherited."""
+    """Returns a vector's entry in the Puffin footer; it inherits snapshot and sequence number."""
     return {
         "type": "deletion-vector-v1",
         "fields": [_ROW_POSITION_ID],
@@ -193,7 +193,7 @@ def _blob(rows: DeletedRows, offset: int, length: int) -> Mapping[str, Any]:
 
 
 def _entry(of: DataFile, *, version: Any, **values: Any) -> DataFile:
-    """Deletes of a data file, or of some of the same partition."""
+    """Returns the manifest entry of deletes from one data file, or several of one partition."""
     entry = DataFile.from_args(
         _table_format_version=version,
         content=DataFileContent.POSITION_DELETES,

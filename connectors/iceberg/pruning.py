@@ -1,8 +1,9 @@
-"""Which manifests and files a scan may leave out: by partition, and by column statistics.
+"""Decides which manifests and files a scan may leave out: by partition, and by column statistics.
 
-PyIceberg's own evaluators decide. They may keep too many files, never too few. What they fail on
-proves nothing, so it is kept: bounds in another form than the column's type has now, as other
-writers and older schemas leave them, and literals beside which a transform knows no further value.
+PyIceberg's own evaluators decide. They may keep too many files, never too few. If an evaluator
+fails, that proves nothing, so the file is kept. Evaluators fail on bounds that are encoded for
+another type than the column has now, as other writers and older schemas leave them, and on literals
+for which a transform has no adjacent value.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from pyiceberg.table.metadata import TableMetadata
 from seamline.connectors.iceberg.pyiceberg_internals import Evaluators, statistics_evaluator
 
 _NOT_COMPARABLE = (ValueError, TypeError, ArithmeticError, LookupError, struct.error)
-"""What PyIceberg raises of such bounds and literals; UnicodeDecodeError is a ValueError."""
+"""What PyIceberg raises for such bounds and literals; UnicodeDecodeError is a ValueError."""
 
 
 class Pruner:
-    """Which manifests and files of one scan may hold rows that a filter keeps.
+    """Decides which manifests and files of one scan may hold rows that a filter keeps.
 
     Args:
-        metadata: The table's; the filter speaks of its current schema.
-        io: The table's.
+        metadata: The table's metadata; the filter refers to its current schema.
+        io: The table's file access.
         row_filter: The filter.
-        case_sensitive: Whether its names are.
+        case_sensitive: Whether its column names are case-sensitive.
     """
 
     def __init__(
@@ -48,11 +49,11 @@ class Pruner:
         self._evaluators = Evaluators(planner)
 
     def keeps_manifest(self, manifest: ManifestFile) -> bool:
-        """Whether any of its files may."""
+        """Whether any file of a manifest may hold such rows."""
         return self._may(lambda: self._evaluators.of_manifest(manifest))
 
     def keeps_file(self, file: DataFile) -> bool:
-        """Whether the file may."""
+        """Whether a file may hold such rows."""
         return self._may(lambda: self._evaluators.by_partition(file)) and self._may(
             lambda: self._evaluators.by_statistics(file)
         )
@@ -62,10 +63,10 @@ class Pruner:
 
 
 def statistics_filter(schema: Schema, row_filter: BooleanExpression) -> Callable[[DataFile], bool]:
-    """Whether a file may hold rows that a filter keeps, by its statistics alone.
+    """Returns a test for whether a file's statistics alone let it hold rows that a filter keeps.
 
     Args:
-        schema: The columns that it may speak of; what it says of others proves nothing.
+        schema: The columns that the filter may refer to; conditions on others prove nothing.
         row_filter: The filter.
     """
     if isinstance(row_filter, AlwaysTrue):

@@ -1,8 +1,8 @@
-"""The one place that reaches into PyIceberg: what it keeps to itself and we cannot do without.
+"""The only module that uses PyIceberg's internals, where there is no public way.
 
 Everything here may break with any new version of PyIceberg, which is why the project is pinned to a
-minor one. The catalogs take no table's properties for settings: which code is loaded, and which
-addresses and keys are used, is for the configuration and the catalog to say. None opens
+minor version. The catalogs use no table's properties as settings: only the configuration and the
+catalog decide which code is loaded, and which addresses and keys are used. No catalog opens
 metadata where no table may lie.
 """
 
@@ -68,7 +68,7 @@ from seamline.connectors.iceberg.metadata_properties import (
 
 METADATA_CACHED_MAX = 256
 REST_TIMEOUT_S = (10.0, 60.0)
-"""For connecting to a REST catalog, and for every wait for a part of its answer."""
+"""Timeouts for connecting to a REST catalog, and for every wait for a part of its response."""
 _NEEDED_FOR_VIEWS = frozenset({Capability.V1_LIST_VIEWS, Capability.V1_LOAD_VIEW})
 
 
@@ -76,17 +76,17 @@ _NEEDED_FOR_VIEWS = frozenset({Capability.V1_LIST_VIEWS, Capability.V1_LOAD_VIEW
 
 
 class GuardedCatalog(PyCatalog):
-    """What every catalog of PyIceberg's does differently here.
+    """A PyIceberg catalog with what every one of them does differently here.
 
     Attributes:
-        guard: Says of a table where its files may lie.
+        guard: Decides where the files of a table may lie.
     """
 
     guard: CatalogGuard
 
     def _load_file_io(
         self,
-        properties: Properties = EMPTY_DICT,  # noqa: ARG002 - a table's
+        properties: Properties = EMPTY_DICT,  # noqa: ARG002 - a table's properties
         location: str | None = None,
     ) -> FileIO:
         if location is not None:
@@ -107,7 +107,7 @@ class GuardedCatalog(PyCatalog):
 
 
 class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
-    """PyIceberg's SQL catalog, parsing each metadata file once."""
+    """PyIceberg's SQL catalog, which here parses each metadata file only once."""
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
@@ -115,7 +115,7 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
 
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-        """Also writes version 3, which PyIceberg reads and commits but does not write itself."""
+        """Writes metadata; also of version 3, which PyIceberg itself only reads and commits."""
         if not isinstance(metadata, TableMetadataV3):
             SqlCatalog._write_metadata(metadata, io, metadata_path)
             return
@@ -143,7 +143,7 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
 
 
 class PatientRestCatalog(GuardedCatalog, RestCatalog):
-    """PyIceberg's REST catalog, with a time-out for its answers.
+    """PyIceberg's REST catalog, with a timeout for its responses.
 
     The catalog may say how a table's files are reached; the table's metadata may not.
     """
@@ -177,13 +177,13 @@ class PatientRestCatalog(GuardedCatalog, RestCatalog):
 
 
 _VENDED = "seamline_vended"
-"""Name of an attribute of tables: what the catalog has handed out for the table's files."""
+"""Name of the attribute of tables that holds the credentials vended for their files."""
 
 
 def vended_credentials(table: PyTable) -> list[tuple[str, dict[str, str]]]:
-    """What a REST catalog has handed out with a table: prefixes, and properties for each.
+    """Returns what a REST catalog has vended with a table: prefixes, and properties for each.
 
-    What it has put among the table's settings is for the table's own location.
+    If it has vended none by prefix, the table's settings apply to the table's own location.
     """
     location = f"{table.metadata.location.rstrip('/')}/"
     of_prefixes = [(one.prefix, dict(one.config)) for one in getattr(table, _VENDED, ())]
@@ -204,7 +204,8 @@ def stage(
 
     Args:
         transaction: The transaction.
-        updates: Makes them for the table, or that which will be: it knows where its files go.
+        updates: Makes the updates for the table, which may be yet to be created, but knows where
+            its files go.
         requirements: What they require of the table, as it is now in the transaction.
     """
     transaction._apply(updates(transaction._table), requirements)
@@ -216,10 +217,10 @@ def serves_views(catalog: RestCatalog) -> bool:
 
 
 def load_view(catalog: RestCatalog, identifier: tuple[str, ...]) -> bytes:
-    """The catalog's own answer to loading a view.
+    """Returns the catalog's own response to loading a view.
 
     Raises:
-        NoSuchViewError: there is none.
+        NoSuchViewError: there is no such view.
         RESTError: the catalog fails.
     """
     parts = catalog._split_identifier_for_path(identifier, IdentifierKind.VIEW)
@@ -234,7 +235,7 @@ def load_view(catalog: RestCatalog, identifier: tuple[str, ...]) -> bytes:
 def put_view(
     catalog: PyCatalog, identifier: tuple[str, ...], metadata: dict[str, Any], *, replace: bool
 ) -> None:
-    """Makes a view in a REST catalog, or its next version, which PyIceberg cannot.
+    """Creates a view in a REST catalog, or adds its next version, which PyIceberg cannot do.
 
     Raises:
         RESTError: the catalog fails.
@@ -272,7 +273,7 @@ def put_view(
 
 
 def _understand_others() -> None:
-    """Has all of PyIceberg take metadata that it does not know by itself."""
+    """Patches PyIceberg to accept metadata that it does not know by itself."""
     known: Any = IcebergType.handle_primitive_type
     types: Any = IcebergType
     defaults: Any = (from_json, to_json)
@@ -320,7 +321,7 @@ class Evaluators:
     """PyIceberg's own decisions on which manifests and files a scan keeps.
 
     Args:
-        planner: The scan's.
+        planner: The planner of the scan.
     """
 
     def __init__(self, planner: ManifestGroupPlanner) -> None:
@@ -329,18 +330,18 @@ class Evaluators:
         self._partitions = functools.cache(planner._build_partition_evaluator)
 
     def of_manifest(self, manifest: ManifestFile) -> bool:
-        """Whether its summaries of partitions let a row through."""
+        """Whether the partition summaries of a manifest let a row through."""
         return self._manifests(manifest.partition_spec_id)(manifest)
 
     def by_partition(self, file: DataFile) -> bool:
-        """Whether its partition lets a row through."""
+        """Whether the partition of a file lets a row through."""
         return self._partitions(file.spec_id)(file)
 
 
 def statistics_evaluator(
     schema: Schema, row_filter: BooleanExpression
 ) -> Callable[[DataFile], bool]:
-    """PyIceberg's own decision on which files a scan keeps by their statistics."""
+    """Returns PyIceberg's own test for which files a scan keeps by their statistics."""
     return _InclusiveMetricsEvaluator(schema, row_filter, include_empty_files=True).eval
 
 
@@ -348,7 +349,7 @@ def statistics_evaluator(
 
 
 def live_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
-    """The entries of a manifest that are not deleted, with the fields of version 3.
+    """Returns the entries of a manifest that are not deleted, with the fields of version 3.
 
     Raises:
         OSError: when it cannot be read.
@@ -361,12 +362,12 @@ def live_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...
 
 
 def paths_in(io: FileIO, path: str, *, deleted: bool) -> Iterator[str]:
-    """The files that a manifest names.
+    """Yields the files that a manifest names.
 
     Args:
-        io: Reads it.
+        io: Reads the manifest.
         path: Where it is.
-        deleted: Also those that are deleted, which an expiry removes from the storage.
+        deleted: Whether to include deleted files, which an expiry removes from storage.
 
     Raises:
         OSError: when it cannot be read.
@@ -377,11 +378,11 @@ def paths_in(io: FileIO, path: str, *, deleted: bool) -> Iterator[str]:
 
 
 def all_entries(io: FileIO, path: str) -> Iterator[ManifestEntry]:
-    """The entries of a manifest, with the fields of version 3.
+    """Yields the entries of a manifest, with the fields of version 3.
 
     Raises:
         OSError: when it cannot be read.
-        ValueError: when an entry lacks what all must have.
+        ValueError: when an entry lacks a required field.
     """
     with _EntryReader(
         io.new_input(path),
@@ -399,7 +400,7 @@ def all_entries(io: FileIO, path: str) -> Iterator[ManifestEntry]:
 
 
 class _EntryReader(AvroFile[ManifestEntry]):
-    """Reads doubles whole: PyIceberg's fast decoder cuts them to 32 bits."""
+    """Reads doubles in full; PyIceberg's fast decoder truncates them to 32 bits."""
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -430,7 +431,7 @@ _DOUBLE = struct.Struct("<d")
 
 
 def vector_positions(blob: bytes) -> list[int]:
-    """The positions of rows in a deletion vector, a blob of a Puffin file."""
+    """Returns the positions of rows in a deletion vector, which is a blob of a Puffin file."""
     bitmaps = DeletionVector._deserialize_bitmap(_extract_vector_payload(blob))
     return [(key << 32) + low for key, bitmap in enumerate(bitmaps) for low in bitmap]
 
@@ -457,7 +458,7 @@ class ManifestWriter(ManifestWriterV2):
         self._version = version
 
     def content(self) -> ManifestContent:
-        """What its files hold."""
+        """Returns what its files hold."""
         return self._content
 
     @property
@@ -465,7 +466,7 @@ class ManifestWriter(ManifestWriterV2):
         return {**super()._meta, "content": self._content.name.lower()}
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
-        """PyIceberg's own leaves out what version 3 adds."""
+        """Returns the Avro writer; PyIceberg's own leaves out what version 3 adds."""
         schema = self._with_partition(self.version)
         return AvroOutputFile[ManifestEntry](
             output_file=self._output_file,
@@ -477,5 +478,5 @@ class ManifestWriter(ManifestWriterV2):
 
     @property
     def version(self) -> TableVersion:
-        """Version of the format."""
+        """The format version."""
         return self._version

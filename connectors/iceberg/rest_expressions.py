@@ -1,8 +1,9 @@
-"""Filters of planned scans: the REST specification's JSON as PyIceberg's expressions.
+"""Parses the filters of planned scans: the REST specification's JSON to PyIceberg expressions.
 
-All or nothing: a client may rely on the server for what it has pushed down, so a filter that is not
-understood is an error, never a filter that keeps everything. Both forms of the specification are
-read, the one with `term` and `value` and the newer one with `left`, `right` and `child`.
+Parsing is all or nothing. A client may rely on the server to apply what it has pushed down, so a
+filter that is not understood is an error, never a filter that keeps everything. Both forms of the
+specification are read: the one with `term` and `value`, and the newer one with `left`, `right` and
+`child`.
 """
 
 from __future__ import annotations
@@ -62,15 +63,15 @@ DEPTH_MAX = 200
 
 
 def parse(body: Any, schema: Schema, *, case_sensitive: bool) -> BooleanExpression:
-    """The expression a filter means.
+    """Parses a filter.
 
     Args:
         body: The filter as JSON.
         schema: The columns that it refers to.
-        case_sensitive: Whether its names are.
+        case_sensitive: Whether its column names are case-sensitive.
 
     Raises:
-        SeamlineError: INVALID_REQUEST for a malformed filter, or one of unknown columns;
+        SeamlineError: INVALID_REQUEST for a malformed filter, or one with unknown columns;
             NOT_SUPPORTED for one that is not understood.
     """
     return _Parser(schema, case_sensitive=case_sensitive).expression(body, 0)
@@ -122,7 +123,7 @@ class _Parser:
         return expression
 
     def _reference(self, body: Mapping[str, Any], operand: str) -> str:
-        """The full name of the field a predicate is about."""
+        """Returns the full name of the field that a predicate is about."""
         term = body["term"] if "term" in body else body.get(operand)
         if isinstance(term, dict) and term.get("type") == "reference":
             term = term.get("id", term.get("name", term.get("term")))
@@ -149,8 +150,8 @@ class _Parser:
         return isinstance(self._schema.find_type(name), _EXACT)
 
     def _of_number(self, kind: str, name: str, values: Sequence[Any]) -> BooleanExpression:
-        """A comparison of whole or decimal numbers; PyIceberg rounds those of another scale."""
-        if kind in _NEGATED:  # which keeps nulls, as the specification has it
+        """Compares integers or decimals exactly; PyIceberg rounds literals of another scale."""
+        if kind in _NEGATED:  # keeps nulls, as the specification requires
             return iceberg.Not(self._of_number(_NEGATED[kind], name, values))
         field = Field(name, from_iceberg(self._schema.find_type(name), {}))
         numbers = [_number(value) for value in values]
@@ -162,12 +163,12 @@ class _Parser:
         return to_iceberg(predicate, {name: field})
 
     def _literal(self, name: str, value: Any) -> Any:
-        """A literal as PyIceberg reads it for the field's type."""
+        """Converts a literal to the form that PyIceberg expects for the field's type."""
         type_ = self._schema.find_type(name)
         if isinstance(value, float) and not math.isfinite(value):
             return _infinity(value, type_)
         if isinstance(type_, FloatType) and not _is_real(value):
-            raise _invalid(value)  # PyIceberg takes it for infinity
+            raise _invalid(value)  # PyIceberg would read it as infinity
         if isinstance(type_, BinaryType | FixedType):
             try:
                 return bytes.fromhex(value)
@@ -183,7 +184,7 @@ def _infinity(value: float, type_: IcebergType) -> Any:
 
 
 def _is_real(value: Any) -> bool:
-    """Whether a literal is in the range of finite 32-bit numbers."""
+    """Whether a literal is in the range of finite 32-bit floats."""
     try:
         return FloatType.min <= float(value) <= FloatType.max
     except (ValueError, OverflowError):
@@ -198,13 +199,13 @@ def _value(value: Any) -> Any:
     if isinstance(value, str) and not value.isascii():
         try:
             value.encode()
-        except UnicodeEncodeError as error:  # half of a pair
+        except UnicodeEncodeError as error:  # half of a surrogate pair
             raise _invalid(value) from error
     return value
 
 
 def _number(value: Any) -> decimal.Decimal:
-    """A number as JSON has it; decimals are texts."""
+    """Parses a number from JSON, where decimals are strings."""
     if isinstance(value, bool):
         raise _invalid(value)
     try:
@@ -232,7 +233,7 @@ def _invalid(part: Any) -> SeamlineError:
 def bound(
     expression: BooleanExpression, schema: Schema, *, case_sensitive: bool
 ) -> BooleanExpression:
-    """The expression bound to the columns of a schema, without negations.
+    """Binds an expression to the columns of a schema and rewrites its negations.
 
     Raises:
         SeamlineError: INVALID_REQUEST when a literal does not fit its column's type.

@@ -1,7 +1,7 @@
-"""Files of a planned scan in the JSON of the REST specification.
+"""Converts the files of a planned scan to the JSON of the REST specification.
 
-Bounds are the bytes that manifests keep, in hexadecimal: that is what the specification's reference
-implementation writes and reads.
+Bounds are the bytes stored in manifests, in hexadecimal, as the specification's reference
+implementation writes and reads them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _POSITION_FIELDS = (
 
 
 def data_file(file: DataFile, spec: PartitionSpec, schema: Schema, stats: Collection[int]) -> Json:
-    """A data file.
+    """Returns a data file as JSON.
 
     Args:
         file: The file.
@@ -54,7 +54,7 @@ def data_file(file: DataFile, spec: PartitionSpec, schema: Schema, stats: Collec
 
 
 def delete_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> Json:
-    """A delete file."""
+    """Returns a delete file as JSON."""
     body = _content_file(file, spec, schema)
     if file.content == DataFileContent.EQUALITY_DELETES:
         return {**body, "equality-ids": list(file.equality_ids or [])}

@@ -1,7 +1,7 @@
-"""Rows that a filter may keep, over Arrow: never too few, and seldom too many.
+"""Filters Arrow rows conservatively: keeps never too few of them, and rarely too many.
 
-Whoever reads the rows filters them again. So where engines differ, or Arrow cannot compare, a row
-is kept: for example NaN in a comparison, or a null compared by `<>`.
+The reader of the rows filters them again. So where engines differ, or Arrow cannot compare, a row
+is kept: for example NaN in a comparison, or a null compared with `<>`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seamline.connectors.iceberg.transforms import leaf, stored
 
 
 def matching(rows: pa.Table, expression: BooleanExpression, schema: Schema) -> pa.Table:
-    """The rows that the expression may keep.
+    """Returns the rows that the expression may keep.
 
     Args:
         rows: Decoded rows, with at least the columns that the expression refers to.
@@ -33,7 +33,7 @@ def matching(rows: pa.Table, expression: BooleanExpression, schema: Schema) -> p
 
 
 class _Masks(BoundBooleanExpressionVisitor[Any]):
-    """A column of true and false for each part of an expression; never null."""
+    """Computes a mask for each part of an expression: a boolean column without nulls."""
 
     def __init__(self, rows: pa.Table, schema: Schema) -> None:
         self._rows = rows
@@ -120,7 +120,7 @@ class _Masks(BoundBooleanExpressionVisitor[Any]):
         return stored(leaf(self._rows, self._schema, term.ref().field.field_id))
 
     def _scalar(self, term: BoundTerm, literal: Any, kind: pa.DataType) -> Any:
-        """The literal as a value of the column, None when the column cannot hold it."""
+        """Converts the literal to the column's type; None when the column cannot hold it."""
         value = _value(literal)
         if isinstance(term.ref().field.field_type, UUIDType):
             value = str(uuid.UUID(bytes=bytes(value)))

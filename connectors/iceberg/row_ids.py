@@ -12,7 +12,7 @@ FILE_FIRST_ROW_ID, REFERENCED_FILE, CONTENT_OFFSET, CONTENT_SIZE = 16, 17, 18, 1
 
 
 def inherit_row_ids(entries: Iterable[ManifestEntry], manifest: ManifestFile) -> None:
-    """Files without row ids of their own take the next ones of their manifest."""
+    """Assigns files that have no row ids of their own the next ones of their manifest."""
     row_id = manifest[MANIFEST_FIRST_ROW_ID]
     if row_id is None or manifest.content != ManifestContent.DATA:
         return
@@ -24,7 +24,7 @@ def inherit_row_ids(entries: Iterable[ManifestEntry], manifest: ManifestFile) ->
 
 
 def with_first_row_id(file: DataFile, row_id: int) -> DataFile:
-    """The file with its rows numbered from `row_id` on, unless they are numbered already."""
+    """Returns the file with its rows numbered from `row_id` on, unless they already are."""
     values = [file[position] for position in range(len(file))]
     values += [None] * (CONTENT_SIZE + 1 - len(values))
     if values[FILE_FIRST_ROW_ID] is None:

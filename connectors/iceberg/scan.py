@@ -1,10 +1,10 @@
-"""From a snapshot to the exact list of files to read: manifests, pruning, deletes.
+"""Resolves a snapshot to the exact list of files to read: manifests, pruning, deletes.
 
-Manifests are immutable and cached, parsed, by path; a new snapshot reads only its new ones. Pruning
-uses PyIceberg's own evaluators for partitions and column statistics, and may keep too many files,
-never too few. What DuckDB cannot read exactly (equality deletes, formats other than Parquet,
-encryption) is noted in the plan, so that the statement goes to Spark. No file is read, or
-planned to be, that is not the table's own.
+Manifests are immutable, so they are cached by path in parsed form; a new snapshot reads only its
+new ones. Pruning uses PyIceberg's own evaluators for partitions and column statistics, and may keep
+too many files, never too few. What DuckDB cannot read exactly (equality deletes, formats other than
+Parquet, encryption) is noted in the plan, so that the statement goes to Spark. Only the table's own
+files are read or planned.
 """
 
 from __future__ import annotations
@@ -95,15 +95,15 @@ class ScanPlanner:
         pruner: Pruner,
         besides: Iterable[ManifestEntry] = (),
     ) -> list[FileTask]:
-        """The files a scan of a snapshot must read, as Iceberg describes them.
+        """Returns the files that a scan of a snapshot must read, as Iceberg describes them.
 
         Args:
             table: The table.
             places: Where its files may lie.
             snapshot_id: The snapshot.
-            pruner: Leaves out files.
-            besides: Deletes that apply besides the snapshot's own; a deletion vector in the place
-                of one of those.
+            pruner: Decides which files are left out.
+            besides: Deletes that apply besides the snapshot's own; a deletion vector replaces the
+                snapshot's own one for the same data file.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
@@ -115,13 +115,15 @@ class ScanPlanner:
     def require_own_files(
         self, table: PyTable, places: TablePlaces, snapshot_ids: Iterable[int], *, deleted: bool
     ) -> None:
-        """Looks at all that snapshots name, for whoever follows the metadata by himself.
+        """Requires all that snapshots name to be the table's own files.
+
+        This is for callers that follow the metadata themselves.
 
         Args:
             table: The table.
             places: Where its files may lie.
             snapshot_ids: The snapshots.
-            deleted: Whether also at what they have deleted, for those who remove it.
+            deleted: Whether to check also what they have deleted, for callers that remove it.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
@@ -141,7 +143,9 @@ class ScanPlanner:
         collections.deque(self._pool.map(look, paths), maxlen=0)
 
     def require_same_specs(self, table: PyTable, places: TablePlaces, snapshot_id: int) -> None:
-        """Iceberg in Java takes manifests without a list to be of the first partition spec.
+        """Requires manifests without a manifest list to be of the first partition spec.
+
+        Iceberg's Java library assumes that they are.
 
         Raises:
             SeamlineError: NOT_SUPPORTED; SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
@@ -159,7 +163,7 @@ class ScanPlanner:
     def require_single_writer(
         self, table: PyTable, places: TablePlaces, state: TableState, snapshot_id: int
     ) -> None:
-        """Nobody else may add records of the topic to a table that Seamline fills.
+        """Requires that nobody else adds records of the topic to a table that Seamline fills.
 
         Raises:
             SeamlineError: SECOND_WRITER; COLD_FILE_MISSING, COLD_FILE_INVALID,
@@ -212,7 +216,7 @@ class ScanPlanner:
     def manifests(
         self, table: PyTable, places: TablePlaces, snapshot_id: int
     ) -> tuple[ManifestFile, ...]:
-        """The manifests of a snapshot.
+        """Returns the manifests of a snapshot.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
@@ -223,7 +227,7 @@ class ScanPlanner:
             raise SeamlineError(
                 SNAPSHOT_GONE, f"snapshot {snapshot_id} of {'.'.join(table.name())} is not kept"
             )
-        # by path, since a copied table has the snapshot ids of its original
+        # cached by path, since a copied table has the snapshot ids of its original
         path = "\n".join(files_of(snapshot))
         with manifest_errors("manifest list", path):
             found = self._lists.get_or_make(path, lambda: _list_of(table.io, snapshot))
@@ -255,7 +259,7 @@ def _list_of(io: FileIO, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
 
 
 def _live_entries(table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
-    """The entries of a manifest that are not deleted, with the fields of format version 3."""
+    """Returns the entries of a manifest that are not deleted, with format version 3's fields."""
     with manifest_errors("manifest", manifest.manifest_path):
         entries = live_entries(table.io, manifest)
     inherit_row_ids(entries, manifest)
@@ -263,7 +267,7 @@ def _live_entries(table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry
 
 
 def _filter(state: TableState, request: ScanRequest) -> BooleanExpression:
-    """The request's predicate, on the columns as they are named now."""
+    """Translates the request's predicate to the columns as they are now."""
     now = {field.field_id: field for field in state.schema.columns}
     fields = {
         field.name: now[field.field_id]
@@ -315,7 +319,7 @@ WILDCARD = "a data file whose path holds a wildcard"
 
 
 def has_wildcard(path: str) -> bool:
-    """Whether DuckDB would take a path for a pattern."""
+    """Whether DuckDB would read a path as a glob pattern."""
     return any(symbol in path for symbol in "*?[")
 
 

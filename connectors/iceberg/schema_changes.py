@@ -1,4 +1,4 @@
-"""What evolution decides, said to PyIceberg: columns added, widened and renamed by field id."""
+"""Applies evolution's decisions through PyIceberg: adds, widens and renames columns by field id."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from seamline.sql.types import Field, Row, Type
 
 
 def apply_changes(update: UpdateSchema, changes: Sequence[Change]) -> None:
-    """Says to PyIceberg what is to change; paths are those from before all of it.
+    """Adds changes to a PyIceberg schema update; paths are those from before any of the changes.
 
     Raises:
-        ValueError, ValidationError: it does not let it.
+        ValueError, ValidationError: PyIceberg rejects a change.
     """
     for change in changes:
         match change:
@@ -40,12 +40,12 @@ def apply_changes(update: UpdateSchema, changes: Sequence[Change]) -> None:
 def with_former_names(
     mapping: NameMapping, schema: Schema, changes: Sequence[Change]
 ) -> NameMapping:
-    """A table's name mapping with the further names that changes say.
+    """Returns a table's name mapping with the further names that changes give its columns.
 
     Args:
-        mapping: It, after the columns have changed.
-        schema: The columns, after that.
-        changes: They; paths are those from before all of it.
+        mapping: The name mapping, after the columns have changed.
+        schema: The schema, after the columns have changed.
+        changes: The changes; paths are those from before any of them.
     """
     renamed = {change.path: change.name for change in changes if isinstance(change, RenameColumn)}
 
@@ -58,20 +58,20 @@ def with_former_names(
 
 
 def named_mapping(schema: Schema, columns: Sequence[Field]) -> NameMapping:
-    """The name mapping of a new table, with the names that its columns had before."""
+    """Returns the name mapping of a new table, including the former names of its columns."""
     known = tuple(former_names((), Row(tuple(columns))))
     return with_former_names(schema.name_mapping, schema, known)
 
 
 def text_of(mapping: NameMapping) -> str:
-    """As the property of a table."""
+    """Returns a name mapping as the value of a table property."""
     return mapping.model_dump_json()
 
 
 def _named(
     fields: Sequence[MappedField], further: Mapping[int, Sequence[str]]
 ) -> list[MappedField]:
-    """Fields of a mapping with further names, the oldest of them first."""
+    """Returns the fields of a mapping with further names in front, the oldest of these first."""
     return [
         MappedField.model_validate(
             {

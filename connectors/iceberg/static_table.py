@@ -1,4 +1,4 @@
-"""Tables known by their metadata file alone, for reading where there is no catalog."""
+"""Loads tables from their metadata file alone, for reading without a catalog."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from pyiceberg.table import StaticTable
 
 
 def static_table(location: str, properties: Mapping[str, str]) -> StaticTable:
-    """The table of a metadata file. None of its own properties decides how files are reached.
+    """Loads the table of a metadata file.
+
+    None of the table's own properties decides how its files are accessed.
 
     Args:
-        location: The file.
-        properties: Of the storage.
+        location: The metadata file.
+        properties: Properties of the storage.
 
     Raises:
         OSError: when the file cannot be read.

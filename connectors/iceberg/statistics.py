@@ -1,7 +1,7 @@
-"""Statistics of a snapshot's columns, added up from those its data files' writers left.
+"""Column statistics of a snapshot, aggregated from what the writers of its data files recorded.
 
-They are as good as the writers made them: a column is left out of what some file says nothing of,
-and deleted rows still count.
+They are only as good as the writers made them: a statistic of a column is missing if any file lacks
+it, and deleted rows still count.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ _BOUNDED = (
     TimestampType,
     TimestamptzType,
 )
-"""Types whose bounds are exact; those of texts may be cut off."""
+"""Types whose bounds are exact; bounds of strings may be truncated."""
 
 _TIMES = (DateType, TimestampType, TimestamptzType)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """What files say of a column; None for what some of them do not.
+    """The statistics of a column; None for those that some file lacks.
 
     Attributes:
         nulls: How many values are null.
         low: The least value, for numbers and times.
-        high: The greatest.
-        size_bytes: Bytes it takes in files.
+        high: The greatest value, likewise.
+        size_bytes: The column's size in the files, in bytes.
     """
 
     nulls: int | None
@@ -65,7 +65,7 @@ class ColumnBounds:
 
 
 def column_bounds(table: IcebergTable) -> tuple[int, dict[int, ColumnBounds]]:
-    """Rows of the current snapshot, and what is known of each column, by field id.
+    """Returns the row count of the current snapshot, and its column statistics by field id.
 
     Raises:
         SeamlineError: COLD_FILE_MISSING, STORAGE_UNAVAILABLE, LOCATION_NOT_ALLOWED.
@@ -92,7 +92,7 @@ def _bounds_of(field: NestedField, files: Sequence[DataFile]) -> ColumnBounds:
 
 
 def _is_empty(field: NestedField, file: DataFile) -> bool:
-    """Whether a file holds nothing but nulls in a column, so that it has no bounds."""
+    """Whether a column of a file is all nulls, and so has no bounds."""
     return (file.null_value_counts or {}).get(field.field_id) == file.record_count
 
 
@@ -103,7 +103,7 @@ def _bound(field: NestedField, bounds: dict[int, bytes] | None) -> Any:
     assert isinstance(field.field_type, PrimitiveType)
     try:
         return from_bytes(field.field_type, value)
-    except (ValueError, struct.error):  # of another form than the column has now
+    except (ValueError, struct.error):  # encoded for another type than the column has now
         return None
 
 
@@ -112,7 +112,7 @@ def _folded(fold: Callable[[Any], Any], values: Sequence[Any]) -> Any:
 
 
 def _shown(field: NestedField, value: Any) -> Any:
-    """Bounds of times are days or microseconds since 1970."""
+    """Makes a bound readable: those of times are days or microseconds since 1970."""
     if value is None or not isinstance(
         field.field_type, (DateType, TimestampType, TimestamptzType)
     ):

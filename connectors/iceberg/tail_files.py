@@ -1,8 +1,8 @@
-"""Decoded rows as Iceberg data files: partitioned, sorted, with field ids, counts and bounds.
+"""Writes decoded rows as Iceberg data files: partitioned, sorted, with ids, counts and bounds.
 
 The files are what a writer of the table would have written: split by the table's partition spec,
-sorted by its order, with the statistics that its properties ask for. Names are chosen before
-anything is written, so that unfinished files can be found and removed.
+sorted by its order, with field ids, and with the statistics that its properties ask for. Names are
+chosen before anything is written, so that unfinished files can be found and removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from seamline.connectors.iceberg.transforms import can_compute, leaf, transforme
 from seamline.sql.types import Field
 
 PARTITIONS_MAX = 200
-"""Rows of one writing that would fall into more partitions are written unpartitioned."""
+"""Rows of one write that would fall into more partitions are written unpartitioned."""
 
 _KEY = "__partition_{}"
 _ROW = "__row"
@@ -47,7 +47,7 @@ class TailLayout:
 
     Attributes:
         schema: The table's schema.
-        columns: The same as the decoder gives them.
+        columns: The same columns as the decoder returns them.
         spec: Its partition spec.
         unpartitioned: The spec for rows that would fall into too many partitions.
         order: Its sort order.
@@ -64,7 +64,7 @@ class TailLayout:
     properties: Mapping[str, str] = dataclasses.field(hash=False)
 
     def describe(self) -> str:
-        """Everything that decides what a file of some rows holds, as text."""
+        """Returns everything that determines the content of a file of given rows, as text."""
         metrics = {k: v for k, v in self.properties.items() if k.startswith("write.metadata.")}
         parts = (
             self.schema.model_dump_json(),
@@ -83,9 +83,9 @@ class PlannedFile:
     """A file that is about to be written.
 
     Attributes:
-        path: Where.
-        spec_id: The partition spec it is of.
-        partition: Its partition in that.
+        path: Where to write it.
+        spec_id: The id of its partition spec.
+        partition: Its partition in that spec.
         rows: Its rows.
     """
 
@@ -96,12 +96,12 @@ class PlannedFile:
 
 
 def plan_files(rows: pa.Table, layout: TailLayout, folder: str) -> list[PlannedFile]:
-    """The files that hold the rows; none for no rows.
+    """Plans the files that hold the rows; an empty list for no rows.
 
     Args:
         rows: Decoded rows, in the layout's columns or some of them.
         layout: How they are laid out. The rows must have the columns it partitions or sorts by.
-        folder: Location the files are put under.
+        folder: The location to put the files under.
     """
     if not rows.num_rows:
         return []
@@ -159,7 +159,7 @@ def write_file(io: FileIO, planned: PlannedFile, layout: TailLayout) -> DataFile
 
 
 def _partitions(rows: pa.Table, layout: TailLayout) -> Iterator[tuple[int, Record, pa.Table]]:
-    """(spec id, partition, rows) for each partition the rows fall into."""
+    """Yields (spec id, partition, rows) for each partition that the rows fall into."""
     spec = layout.spec
     whole = (layout.unpartitioned.spec_id, Record(), rows)
     if not spec.fields:
@@ -178,7 +178,7 @@ def _partitions(rows: pa.Table, layout: TailLayout) -> Iterator[tuple[int, Recor
 
 
 def _partition_keys(rows: pa.Table, layout: TailLayout) -> pa.Table | None:
-    """The partition of each row, None where one cannot be computed or expressed."""
+    """Returns the partition of each row; None if any cannot be computed or expressed."""
     if not can_compute([field.transform for field in layout.spec.fields]):
         return None
     try:
@@ -208,7 +208,10 @@ def _groups(keys: pa.Table) -> pa.Table:
 
 
 def _sorted(rows: pa.Table, layout: TailLayout) -> tuple[pa.Table, int | None]:
-    """The rows in the table's order and the order's id, None where that cannot be computed."""
+    """Returns the rows in the table's order, and the order's id.
+
+    If the order cannot be computed, the rows stay as they are and the id is None.
+    """
     fields = layout.order.fields
     present = set(rows.column_names)
     wanted = {layout.schema.find_column_name(field.source_id) for field in fields}
@@ -229,7 +232,7 @@ def _sorted(rows: pa.Table, layout: TailLayout) -> tuple[pa.Table, int | None]:
 def _add_sort_keys(
     columns: dict[str, Any], keys: list[tuple[str, str]], values: Any, field: SortField
 ) -> None:
-    """Nulls first or last as the order says, whatever Arrow does; NaN above every number."""
+    """Adds keys that sort nulls first or last, as the order says, and NaN above every number."""
     direction = "descending" if field.direction == SortDirection.DESC else "ascending"
     first = field.null_order == NullOrder.NULLS_FIRST
     additions = [(pc.is_null(values), "descending" if first else "ascending")]
@@ -247,7 +250,7 @@ def _add_sort_keys(
 
 
 def _nan_counts(rows: pa.Table, schema: Schema) -> dict[int, int]:
-    """NaNs of each floating column, inside structs too; lists and maps are not counted."""
+    """Counts the NaNs of each floating-point column, also in structs, but not in lists and maps."""
     found = {}
     for name in schema.column_names:
         field = schema.find_field(name)

@@ -1,8 +1,8 @@
-"""Iceberg's partition transforms over Arrow columns, in the form manifests keep them.
+"""Applies Iceberg's partition transforms to Arrow columns, with results as manifests store them.
 
-Times are truncated by Arrow itself. What Arrow has no function for is computed once per distinct
-value, by PyIceberg's own transforms. Results are plain numbers, texts and bytes, as in a manifest:
-days and microseconds since the epoch, the 16 bytes of a uuid.
+Arrow itself truncates times. Transforms that Arrow has no function for are computed once per
+distinct value, by PyIceberg. Results are plain numbers, strings and bytes, as in a manifest: days
+and microseconds since the epoch, the 16 bytes of a UUID.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _HOUR_US = 3_600_000_000
 
 
 def can_compute(transforms: Sequence[Any]) -> bool:
-    """Whether all of them can be computed here."""
+    """Whether all of the transforms can be computed here."""
     return not any(isinstance(transform, UnknownTransform) for transform in transforms)
 
 
 def transformed(values: Any, transform: Transform[Any, Any], source: IcebergType) -> Any:
-    """A column under a transform.
+    """Applies a transform to a column.
 
     Args:
         values: Arrow array or chunked array.
         transform: The transform.
-        source: Iceberg's type of the column.
+        source: The column's Iceberg type.
 
     Raises:
-        ArithmeticError: when a truncated value is below the least of its type.
+        ArithmeticError: when a truncated value is below the minimum of its type.
     """
     match transform:
         case IdentityTransform():
@@ -66,7 +66,7 @@ def transformed(values: Any, transform: Transform[Any, Any], source: IcebergType
 
 
 def stored(values: Any) -> Any:
-    """The column as manifests keep its values."""
+    """Returns the column's values as manifests store them."""
     kind = values.type
     if isinstance(kind, pa.BaseExtensionType):
         return values.cast(kind.storage_type)
@@ -78,7 +78,7 @@ def stored(values: Any) -> Any:
 
 
 def leaf(rows: pa.Table, schema: Schema, field_id: int) -> Any:
-    """The column of a field, wherever in structs it is; null where a struct around it is."""
+    """Returns the column of a field, at any depth of structs; null where an outer struct is."""
     first, *inside = _path(schema.fields, field_id)
     column = rows.column(first)
     return pc.struct_field(column, inside) if inside else column

@@ -1,4 +1,4 @@
-"""Iceberg's types and schemas as ours, and back."""
+"""Converts Iceberg's types and schemas to ours, and back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _READ_ONLY: Mapping[type[iceberg.IcebergType], Type] = {
     iceberg.UnknownType: types.UNKNOWN,
     VariantType: types.VARIANT,
 }
-"""Types of tables that others have made."""
+"""Types that only tables of other writers have."""
 _TO_ICEBERG: Mapping[Type, iceberg.IcebergType] = {
     **{ours: theirs() for theirs, ours in _SIMPLE.items()},
     types.TINYINT: iceberg.IntegerType(),
@@ -47,7 +47,7 @@ _TO_ICEBERG: Mapping[Type, iceberg.IcebergType] = {
 
 
 def table_schema(schema: Schema, mapping: NameMapping | None = None) -> TableSchema:
-    """Our form of an Iceberg schema.
+    """Converts an Iceberg schema to ours.
 
     Args:
         schema: The schema.
@@ -82,12 +82,12 @@ def _field(field: iceberg.NestedField, names: Mapping[int, list[str]]) -> Field:
 
 
 def _default(value: Any) -> Any:
-    """A default as columns hold it: a uuid is its text."""
+    """Converts a default to the form that columns hold: a UUID becomes a string."""
     return str(value) if isinstance(value, uuid.UUID) else value
 
 
 def from_iceberg(type_: iceberg.IcebergType, names: Mapping[int, list[str]]) -> Type:
-    """Our form of an Iceberg type; one we cannot read becomes `Unsupported`."""
+    """Converts an Iceberg type to ours; one that we cannot read becomes `Unsupported`."""
     match type_:
         case iceberg.DecimalType():
             return types.Decimal(type_.precision, type_.scale)
@@ -113,7 +113,7 @@ def from_iceberg(type_: iceberg.IcebergType, names: Mapping[int, list[str]]) -> 
 
 
 def _row(fields: tuple[Field, ...]) -> Type:
-    """A row, unless DuckDB would take one of its fields for another."""
+    """Returns a row type, or `Unsupported` if DuckDB would take one of its fields for another."""
     row = types.Row(fields)
     if len({field.name.lower() for field in fields}) < len(fields):
         return types.Unsupported(f"{row}, whose fields differ only in case")
@@ -121,11 +121,11 @@ def _row(fields: tuple[Field, ...]) -> Type:
 
 
 def to_schema(columns: tuple[Field, ...], key: Collection[str] = ()) -> Schema:
-    """An Iceberg schema for new columns, with ids given in order: columns first, then inside them.
+    """Builds an Iceberg schema for new columns; assigns ids to columns first, then inside them.
 
     Args:
         columns: The columns.
-        key: Names of those that identify a row.
+        key: Names of the columns that identify a row.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION for a type that Iceberg or its writer cannot hold.
@@ -144,7 +144,7 @@ def to_schema(columns: tuple[Field, ...], key: Collection[str] = ()) -> Schema:
 
 
 def storable(type_: Type) -> Type:
-    """The type of the column that keeps the values of a query's: times to the microsecond."""
+    """Returns the column type that stores values of a query's type: times to the microsecond."""
     match type_:
         case types.Timestamp():
             return types.TIMESTAMP_TZ if type_.zoned else types.TIMESTAMP

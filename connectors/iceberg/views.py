@@ -1,8 +1,8 @@
-"""Views of a catalog: in the catalog where it has views, else in the warehouse beside it.
+"""Stores the views of a catalog: in the catalog if it supports views, else in its warehouse.
 
-Either way a view is Iceberg's view metadata, format version 1, with a SQL representation a dialect.
-In a catalog without views that is a file in the warehouse, and a property of the namespace says
-where the newest one lies; so replacing a view is one commit of the catalog.
+Either way a view is Iceberg view metadata of format version 1, with one SQL representation per
+dialect. In a catalog without views, the metadata is a file in the warehouse, and a property of the
+namespace says where the newest file lies; so replacing a view is one commit of the catalog.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from seamline.connectors.iceberg.catalog import IcebergCatalog
 
 _PROPERTY = "seamline.view."
-"""With a view's name after it: the property of its namespace that says where its metadata is."""
+"""Prefix, before a view's name, of the namespace property that says where its metadata is."""
 _VERSIONS_KEPT = 10
 
 Identifier = tuple[str, ...]
@@ -45,7 +45,7 @@ class ViewStore:
         self._catalog = catalog
 
     def names(self, namespace: Identifier) -> list[Identifier]:
-        """Identifiers of the views of a namespace, sorted.
+        """Returns the identifiers of the views of a namespace, sorted.
 
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
@@ -58,7 +58,7 @@ class ViewStore:
         return sorted((*namespace, name) for name in found)
 
     def find(self, identifier: Identifier) -> View | None:
-        """A view; None when there is none of that name.
+        """Returns a view; None if there is none of that name.
 
         Raises:
             SeamlineError: INVALID_VIEW, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE,
@@ -74,7 +74,7 @@ class ViewStore:
             raise SeamlineError(INVALID_VIEW, f"the metadata of view {name} is broken") from error
 
     def put(self, identifier: Identifier, view: View) -> None:
-        """Makes a view, or the next version of it.
+        """Creates a view, or adds its next version.
 
         Raises:
             SeamlineError: CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE, NOT_SUPPORTED.
@@ -190,7 +190,7 @@ def _view(metadata: Mapping[str, Any]) -> View:
 
 
 def _next(known: Mapping[str, Any] | None, view: View, location: str) -> dict[str, Any]:
-    """The metadata of a view with one more version."""
+    """Returns the metadata of a view with one more version."""
     earlier = known or {}
     now_ms = int(time.time() * 1000)
     versions = list(earlier.get("versions", ()))[1 - _VERSIONS_KEPT :]

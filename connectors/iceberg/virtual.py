@@ -1,15 +1,16 @@
 """Virtual snapshots: a table's metadata with one more snapshot, which also holds the tail.
 
-The snapshot is never committed. Its id follows from what it holds, so it is the same whenever the
-snapshot is made again. The rest of the metadata says what a commit of it would have said: parent,
-sequence number, the head of `main`, the log of snapshots, row ids in version 3. All of this is
-pure: metadata goes in as the JSON of its file, and comes out as JSON, so that nothing that a newer
-version of the format adds is lost on the way.
+The snapshot is never committed. Its id is derived from what it holds, so it is the same whenever
+the snapshot is made again. The rest of the metadata says what it would say after a commit of the
+snapshot: parent, sequence number, the head of `main`, the snapshot log, row ids in version 3. All
+functions here are pure. They take metadata as the JSON of its file and return JSON, so nothing that
+a newer version of the format adds is lost.
 
-Some readers resolve a table by time: they take the snapshot that the log names for the beginning of
+Some readers resolve a table by time: they take the snapshot that the log names for the start of
 their transaction, by their own clock. So a virtual snapshot replaces the table's own head from the
-moment at which that became the head, and nothing that is served is younger than `SKEW_MS`: a commit
-that lands while a statement begins can hide neither the tail nor what it moved out of it.
+moment at which that became the head, and nothing that is served is younger than `SKEW_MS`. Then a
+commit that lands while a statement starts can hide neither the tail nor the rows that it moved out
+of the tail.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from seamline.seam.seam import Seam
 Json: TypeAlias = dict[str, Any]
 
 SKEW_MS = 60_000
-"""How far a reader's clock, or the beginning of its transaction, may be behind our clock. Iceberg
+"""How far a reader's clock, or the start of its transaction, may be behind our clock. Iceberg
 itself lets the clocks of writers differ by as much."""
 END_KEY = "seamline.end"
 """Summary property of a virtual snapshot: the exclusive end of each partition it holds."""
 
 
 def snapshot_id(seam: Seam, taken: Collection[int]) -> int:
-    """The id of the seam's snapshot: the same for the same rows, and none of those taken."""
+    """Returns the id of the seam's snapshot: the same for the same rows, and never a taken one."""
     rows = {
         "table_uuid": seam.table_uuid,
         "snapshot_id": seam.snapshot_id,
@@ -53,7 +54,7 @@ def snapshot_id(seam: Seam, taken: Collection[int]) -> int:
 
 
 def readable_base(metadata: Json) -> Json:
-    """The metadata in a version that can have virtual snapshots: version 1 becomes version 2."""
+    """Returns metadata that can have virtual snapshots: version 1 is upgraded to version 2."""
     if metadata["format-version"] != 1:
         return metadata
     parsed = TableMetadataUtil.parse_obj(metadata)
@@ -64,12 +65,12 @@ def readable_base(metadata: Json) -> Json:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VirtualSnapshot:
-    """A snapshot as table metadata lists it.
+    """A virtual snapshot, as table metadata lists it.
 
     Attributes:
         seam: What it holds: a cold snapshot and a tail.
         snapshot_id: Its id.
-        sequence_number: One more than the last of the table it was made for.
+        sequence_number: One more than the last sequence number of the table it was made for.
         timestamp_ms: The moment it claims to be from: `SKEW_MS` before it was made.
         manifest_list: Where its manifest list is, or would be.
         summary: Its summary.
@@ -87,7 +88,7 @@ class VirtualSnapshot:
     added_rows: int | None = None
 
     def to_iceberg(self) -> Json:
-        """Its entry in table metadata."""
+        """Returns its entry in table metadata."""
         body: Json = {
             "snapshot-id": self.snapshot_id,
             "parent-snapshot-id": self.seam.snapshot_id,
@@ -103,7 +104,7 @@ class VirtualSnapshot:
         return body
 
     def to_json(self) -> Json:
-        """All of it, to be stored."""
+        """Returns all of its fields as JSON, to be stored."""
         body = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {**body, "seam": self.seam.to_json(), "summary": {**self.summary}}
 
@@ -121,14 +122,14 @@ def summary(
     *,
     is_overwrite: bool,
 ) -> dict[str, str]:
-    """The summary of a virtual snapshot that adds so much to the cold one, and removes so much.
+    """Returns the summary of a virtual snapshot, given what it adds to the cold one and removes.
 
     Args:
         base: The table's own metadata.
         seam: The seam of the snapshot.
-        added: By what Iceberg calls it: `data-files`, `records`, `position-deletes`, …
-        removed: Likewise.
-        is_overwrite: Whether it may change rows that were there.
+        added: What it adds, by Iceberg's names: `data-files`, `records`, `position-deletes`, …
+        removed: What it removes, likewise.
+        is_overwrite: Whether it may change existing rows.
     """
     cold = cold_snapshot(base, seam.snapshot_id).get("summary", {})
     operation = "overwrite" if is_overwrite else "append"
@@ -149,17 +150,17 @@ _TOTALS = (
 
 
 def cold_snapshot(base: Json, wanted: int | None) -> Json:
-    """The entry of a snapshot in metadata that is known to list it."""
+    """Returns the entry of a snapshot that the metadata is known to list."""
     found: Json = next(s for s in base["snapshots"] if s["snapshot-id"] == wanted)
     return found
 
 
 def as_of_ms(base: Json, current: VirtualSnapshot | None, moment_ms: int | None) -> int | None:
-    """The latest time that served metadata may contain; None when it needs no limit.
+    """Returns the latest time that served metadata may contain; None when it needs no limit.
 
     Args:
         base: The table's own metadata.
-        current: The virtual snapshot that is its head, which has a time of its own.
+        current: The virtual snapshot that is its head, if any; its time is then the limit.
         moment_ms: A moment that every reader's clock has passed; None for a plain table.
     """
     if current is not None:
@@ -176,14 +177,14 @@ def with_snapshots(
     current: VirtualSnapshot | None,
     others: Iterable[VirtualSnapshot],
 ) -> Json:
-    """The metadata with virtual snapshots.
+    """Returns the metadata with virtual snapshots added.
 
     Args:
         base: The table's own metadata, of version 2 or later.
-        base_location: The file it is in.
+        base_location: The location of its metadata file.
         moment_ms: See `as_of_ms`.
-        current: The snapshot that is the head of `main`; None leaves the table's own there.
-        others: Further ones that can be read by their ids.
+        current: The snapshot to make the head of `main`; None keeps the table's own head.
+        others: Further snapshots that can be read by their ids.
     """
     listed = [s for s in others if current is None or s.snapshot_id != current.snapshot_id]
     body = _listing(base, listed if current is None else [*listed, current])
@@ -197,7 +198,7 @@ def with_snapshots(
 
 
 def _headed(base: Json, current: VirtualSnapshot) -> Json:
-    """The fields that make a virtual snapshot the head."""
+    """Returns the fields that make a virtual snapshot the head."""
     refs = base.get("refs", {})
     main = {**refs.get("main", {"type": "branch"}), "snapshot-id": current.snapshot_id}
     body: Json = {
@@ -211,7 +212,7 @@ def _headed(base: Json, current: VirtualSnapshot) -> Json:
 
 
 def _times(base: Json, base_location: str, moment_ms: int, head: int, head_ms: int) -> Json:
-    """The fields that hold times, none of them later than a moment.
+    """Returns the fields that hold times, none of them later than a moment.
 
     The log's last entry has a time that no other has, since some readers sort the log by time.
     """
@@ -227,7 +228,7 @@ def _times(base: Json, base_location: str, moment_ms: int, head: int, head_ms: i
 
 
 def head_since_ms(base: Json) -> int:
-    """When the head of `main` became it."""
+    """Returns when the current snapshot became the head of `main`."""
     logged = [entry["timestamp-ms"] for entry in base.get("snapshot-log", [])]
     head = base.get("current-snapshot-id")
     own = [s["timestamp-ms"] for s in base.get("snapshots", []) if s["snapshot-id"] == head]
@@ -247,7 +248,7 @@ def _listing(base: Json, listed: list[VirtualSnapshot]) -> Json:
 
 
 def only_referenced(metadata: Json) -> Json:
-    """The metadata with only the snapshots that a branch or a tag names."""
+    """Returns the metadata with only the current snapshot and those that a branch or tag names."""
     named = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()}
     named.add(metadata.get("current-snapshot-id"))
     kept = [s for s in metadata.get("snapshots", []) if s["snapshot-id"] in named]

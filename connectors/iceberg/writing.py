@@ -1,4 +1,4 @@
-"""Rows written to plain Iceberg tables by PyIceberg: each statement is one commit."""
+"""Writes rows to plain Iceberg tables through PyIceberg, one commit per statement."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def create(
     order: SortOrder,
     properties: Mapping[str, str],
 ) -> None:
-    """Makes a table and its rows in one commit.
+    """Creates a table and writes its rows in one commit.
 
     Args:
         catalog: The catalog.
-        identifier: The table.
+        identifier: The name of the table.
         schema: Its columns.
         batches: Its rows, with these columns in order.
         spec: Its partitioning.
@@ -41,8 +41,8 @@ def create(
         properties: Its properties.
 
     Raises:
-        SeamlineError: TABLE_EXISTS, what the batches raise, CATALOG_UNAVAILABLE,
-            STORAGE_UNAVAILABLE.
+        SeamlineError: TABLE_EXISTS, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE; whatever the batches
+            raise.
     """
     with catalog_errors(catalog.name, identifier), storage_errors(f"warehouse of {catalog.name}"):
         catalog.require_namespace(identifier[:-1])
@@ -61,8 +61,8 @@ def append(table: IcebergTable, batches: Iterable[pa.RecordBatch]) -> None:
         batches: The rows, with the table's columns in order.
 
     Raises:
-        SeamlineError: what the batches raise, COMMIT_CONFLICT, PROPERTY_NOT_ALLOWED, NOT_SUPPORTED,
-            STORAGE_UNAVAILABLE.
+        SeamlineError: COMMIT_CONFLICT, PROPERTY_NOT_ALLOWED, NOT_SUPPORTED, STORAGE_UNAVAILABLE;
+            whatever the batches raise.
     """
     table.require_own_writer()
     table.require_own_manifests(table.state.current_snapshot_id)
@@ -90,7 +90,7 @@ def _append(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> None
     if metadata.spec().is_unpartitioned():
         transaction.append(pa.RecordBatchReader.from_batches(wanted, converted))
         return
-    rows = pa.Table.from_batches(list(converted), wanted)  # PyIceberg partitions it as a whole
+    rows = pa.Table.from_batches(list(converted), wanted)  # PyIceberg partitions whole tables
     for field in metadata.spec().fields:
         source = schema.find_type(field.source_id)
         if isinstance(field.transform, TruncateTransform) and isinstance(source, BinaryType):

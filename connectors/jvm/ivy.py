@@ -1,4 +1,4 @@
-"""Fetches published jars with the Ivy that PySpark's wheel carries, so that nobody needs Maven.
+"""Fetches published jars with the Ivy in PySpark's wheel, so that Maven is not needed.
 
 Files come from Ivy's default repositories, or from those of the settings file that
 `SEAMLINE_IVY_SETTINGS` names (a mirror behind a firewall). What was fetched before an interruption
@@ -22,11 +22,11 @@ from seamline.errors import JARS_UNAVAILABLE, MISSING_EXTRA, SeamlineError
 SETTINGS_VARIABLE = "SEAMLINE_IVY_SETTINGS"
 
 Report = Callable[[str], None]
-"""Takes a line of progress for a person."""
+"""Takes a human-readable line of progress."""
 
 _PATTERN = "[artifact]-[revision].[ext]"
 _FOUND_PER_REPORT = 10
-# Without these, Java waits for ever when it gets no answer.
+# Without these, Java waits forever when it gets no answer.
 _NETWORK = (
     "-Dsun.net.client.defaultConnectTimeout=15000",
     "-Dsun.net.client.defaultReadTimeout=60000",
@@ -43,15 +43,15 @@ def retrieve(
     lock: int,
     report: Report,
 ) -> pathlib.Path:
-    """Fetches jars and gives the directory they are in, `work/jars`.
+    """Fetches jars and returns the directory they are in, `work/jars`.
 
     Args:
-        name: What progress lines call them.
-        coordinates: `organisation:module:version` of each; with `:classifier` for another jar of
-            the module than its main one.
-        transitive: Whether what they depend on is fetched too.
-        work: A directory for Ivy's files; what an earlier try left there is used.
-        lock: File descriptor that locks `work`. Ivy inherits it, so that the lock is held until it
+        name: Their name in progress lines.
+        coordinates: `organisation:module:version` of each; with `:classifier` for a jar other than
+            the module's main one.
+        transitive: Whether to fetch their dependencies too.
+        work: A directory for Ivy's files; what an earlier try left there is reused.
+        lock: File descriptor that locks `work`. Ivy inherits it, so that the lock is held until Ivy
             has ended, even when this process is killed.
         report: Takes progress.
 
@@ -73,7 +73,7 @@ def retrieve(
 
 
 def module_description(name: str, coordinates: Sequence[str], *, transitive: bool) -> str:
-    """Ivy's description of a module that needs these jars."""
+    """Returns Ivy's description of a module that depends on these jars."""
     dependencies = "".join(_dependency(text, transitive=transitive) for text in coordinates)
     return (
         f'<ivy-module version="2.0" xmlns:e="http://ant.apache.org/ivy/extra">'
@@ -97,7 +97,7 @@ def _dependency(text: str, *, transitive: bool) -> str:
 
 
 class Progress:
-    """Reads what Ivy prints and reports how far it is."""
+    """Reads Ivy's output and reports its progress."""
 
     def __init__(self, name: str, report: Report, *, done: int = 0) -> None:
         self.lines: list[str] = []
@@ -120,7 +120,7 @@ class Progress:
 
 
 def last_problem(lines: Sequence[str]) -> str:
-    """The last line of Ivy's output that says something about what went wrong."""
+    """Returns the last line of Ivy's output that says something about what went wrong."""
     for line in reversed(lines):
         text = line.strip()
         if text and not _NOISE.match(text):
@@ -175,4 +175,4 @@ def _run(command: Sequence[str], lock: int, progress: Progress) -> int:
                 progress.read(line)
             return process.wait()
         finally:
-            process.kill()  # when this was interrupted; otherwise it has ended
+            process.kill()  # matters when this was interrupted; otherwise it has ended

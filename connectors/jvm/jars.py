@@ -1,10 +1,10 @@
 """The pinned jars, fetched once per user into a cache.
 
-A set of jars has a directory of its own, named after what it holds, and that directory exists only
-when it is complete: it is fetched elsewhere and moved there. Processes that want the same set at
-once wait for one of them. A complete set needs no network, no Ivy and no Java.
+Each set of jars has its own directory, named after its contents. The directory exists only when the
+set is complete: the jars are fetched elsewhere and moved there. Processes that want the same set at
+once wait for one of them to fetch it. A complete set needs no network, no Ivy and no Java.
 
-A file of a pinned set is used only if it has the SHA-256 that stands in `jars.sha256`.
+A file of a pinned set is used only if it has the SHA-256 that is listed in `jars.sha256`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class JarSet:
     """Jars that are fetched together.
 
     Attributes:
-        name: What progress and errors call them.
-        coordinates: `organisation:module:version` of each, perhaps with `:classifier`.
-        transitive: Whether what they depend on belongs to the set.
+        name: Their name in progress and errors.
+        coordinates: `organisation:module:version` of each, optionally with `:classifier`.
+        transitive: Whether their dependencies belong to the set.
         is_pinned: Whether each of its files must have a checksum in `jars.sha256`.
     """
 
@@ -45,13 +45,13 @@ class JarSet:
 
     @property
     def directory_name(self) -> str:
-        """Name of its directory; differs when anything in the set does."""
+        """The name of its directory, which differs when anything in the set does."""
         identity = repr((self.coordinates, self.transitive)).encode()
         return f"{self.name}-{hashlib.sha256(identity).hexdigest()[:12]}"
 
     @property
     def file_names(self) -> tuple[str, ...]:
-        """File names of the coordinates themselves, in their order."""
+        """The file names of the coordinates themselves, in the same order."""
         parts = (text.split(":") for text in self.coordinates)
         return tuple(f"{module}-{version}.jar" for _, module, version, *_ in parts)
 
@@ -94,7 +94,7 @@ KAFKA_CONNECT = JarSet(
     transitive=True,
     is_pinned=True,
 )
-"""A worker of Kafka Connect with Iceberg's sink, whose tables the demo adopts."""
+"""A Kafka Connect worker with Iceberg's sink, whose tables the demo adopts."""
 
 
 STORES = {
@@ -114,14 +114,14 @@ STORES = {
 }
 """What Iceberg needs in Spark to reach an object store, by the store's scheme.
 
-Not every mirror has the bundle for Azure, so that it has no checksum.
+Not every mirror has the Azure bundle, so it has no checksum.
 """
 
 PINNED = tuple(jars for jars in (KAFKA, SPARK, KAFKA_CONNECT, *STORES.values()) if jars.is_pinned)
 
 
 def cache_directory(environment: Mapping[str, str]) -> pathlib.Path:
-    """Where this user's jars are kept."""
+    """Returns the directory where this user's jars are kept."""
     named = environment.get(DIRECTORY_VARIABLE)
     if named:
         return pathlib.Path(named).absolute()
@@ -132,7 +132,7 @@ def cache_directory(environment: Mapping[str, str]) -> pathlib.Path:
 
 
 def kafka_jars(report: Report) -> pathlib.Path:
-    """The directory with a broker's jars.
+    """Returns the directory with a broker's jars.
 
     Raises:
         SeamlineError: See `fetch`.
@@ -141,7 +141,7 @@ def kafka_jars(report: Report) -> pathlib.Path:
 
 
 def connect_jars(report: Report) -> pathlib.Path:
-    """The directory with the jars of Kafka Connect and Iceberg's sink.
+    """Returns the directory with the jars of Kafka Connect and Iceberg's sink.
 
     Raises:
         SeamlineError: See `fetch`.
@@ -150,11 +150,11 @@ def connect_jars(report: Report) -> pathlib.Path:
 
 
 def spark_jars(report: Report, stores: Iterable[str] = ()) -> tuple[pathlib.Path, ...]:
-    """The jars that Spark needs besides its own.
+    """Returns the jars that Spark needs besides its own.
 
     Args:
         report: Takes progress.
-        stores: Schemes of the object stores it reads and writes.
+        stores: Schemes of the object stores that it reads and writes.
 
     Raises:
         SeamlineError: See `fetch`.
@@ -168,7 +168,7 @@ def spark_jars(report: Report, stores: Iterable[str] = ()) -> tuple[pathlib.Path
 
 
 def spark_packages(stores: Iterable[str] = ()) -> tuple[str, ...]:
-    """The Maven coordinates of the same."""
+    """Returns the Maven coordinates of the jars of `spark_jars`."""
     return tuple(one for wanted in _wanted(stores) for one in wanted.coordinates)
 
 
@@ -177,11 +177,11 @@ def _wanted(stores: Iterable[str]) -> list[JarSet]:
 
 
 def fetch(jars: JarSet, cache: pathlib.Path, report: Report) -> pathlib.Path:
-    """The directory with the jars of a set; fetches them when they are not there yet.
+    """Returns the directory with the jars of a set, fetching them if they are not there yet.
 
     Args:
-        jars: What is wanted.
-        cache: Directory that holds one directory a set.
+        jars: The wanted set.
+        cache: Directory that holds one directory per set.
         report: Takes progress.
 
     Raises:
@@ -220,20 +220,20 @@ def _fetch(jars: JarSet, target: pathlib.Path, lock: int, report: Report) -> Non
 
 
 def checksums() -> dict[str, str]:
-    """The SHA-256 of each file of the sets above, by its name."""
+    """Returns the SHA-256 of each file of the sets above, by its name."""
     lines = CHECKSUMS.read_text(encoding="ascii").splitlines()
     return {name: checksum for checksum, name in (line.split() for line in lines)}
 
 
 def check(directory: pathlib.Path, wanted: Mapping[str, str]) -> None:
-    """Every file must be the one that was tested.
+    """Checks that every file is the one that was tested.
 
     Args:
-        directory: What was fetched.
+        directory: The directory of the fetched files.
         wanted: The SHA-256 of each file, by its name.
 
     Raises:
-        SeamlineError: JARS_CHANGED, which names the first that is another, or is not known.
+        SeamlineError: JARS_CHANGED, which names the first file that differs or is not known.
     """
     for path in sorted(directory.iterdir()):
         found = sha256(path)
@@ -246,13 +246,13 @@ def check(directory: pathlib.Path, wanted: Mapping[str, str]) -> None:
 
 
 def sha256(path: pathlib.Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """Returns the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def pin(report: Report) -> None:
-    """Writes the checksums anew, of what the sets above are today: for whoever changes one."""
+    """Rewrites the checksums for the sets above as they are today; for use after changing one."""
     found: dict[str, str] = {}
     for jars in PINNED:
         with tempfile.TemporaryDirectory() as folder:

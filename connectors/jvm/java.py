@@ -1,8 +1,8 @@
 """Finds the Java that Kafka and Spark run on.
 
 `JAVA_HOME` decides when it is set, as it does for Spark itself; else the first `java` on PATH. Only
-the long-term releases that Spark 4.0 supports are accepted, so that a wrong Java is named here, in
-one line, and not by a stack trace later.
+the long-term releases that Spark 4.0 supports are accepted, so that a wrong Java is reported here
+in one line, rather than later by a stack trace.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from seamline.errors import JAVA_NOT_FOUND, JAVA_UNSUPPORTED, SeamlineError
 
 SUPPORTED = (17, 21)
-"""Feature versions that are accepted."""
+"""The accepted feature versions."""
 
 _ANSWER_S_MAX = 30.0
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
@@ -37,10 +37,10 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
-    """The Java to use.
+    """Returns the Java to use.
 
     Args:
-        environment: Variables; `JAVA_HOME` and `PATH` are read.
+        environment: Environment variables; `JAVA_HOME` and `PATH` are read.
 
     Raises:
         SeamlineError: JAVA_NOT_FOUND, JAVA_UNSUPPORTED.
@@ -59,11 +59,11 @@ def find_java(environment: Mapping[str, str]) -> Java:
 
 
 _NEEDED = ("PATH", "JAVA_HOME", "JAVA_TOOL_OPTIONS", "LD_LIBRARY_PATH", "HOME", "LANG", "TMPDIR")
-"""What a Java that only says its version is told; there may be secrets in the rest."""
+"""The variables given to a Java that only reports its version; the others may hold secrets."""
 
 
 def parse_version(output: str) -> int | None:
-    """The feature version in what `java -version` prints; None when it is not there."""
+    """Returns the feature version in the output of `java -version`, or None if it is not there."""
     match = _VERSION.search(output)
     return int(match[1]) if match else None
 

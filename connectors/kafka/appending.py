@@ -1,4 +1,4 @@
-"""Records appended to a topic, in order, each acknowledged by all replicas that are in step."""
+"""Appends records to a topic, in order, each acknowledged by all in-sync replicas."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class TopicAppender:
         )
 
     def append(self, values: Sequence[bytes]) -> None:
-        """Appends records without keys, and waits until they are there.
+        """Appends records without keys and waits until they are acknowledged.
 
         Raises:
-            SeamlineError: KAFKA_UNAVAILABLE, TOPIC_NOT_FOUND, …; some of them may be there then.
+            SeamlineError: KAFKA_UNAVAILABLE, TOPIC_NOT_FOUND, …; some records may still be there.
         """
         self._failures.clear()
         try:

@@ -1,7 +1,7 @@
 """One Kafka cluster: its clients, and what its errors mean.
 
-Librdkafka's clients are expensive to make and do not survive a fork, so a `Cluster` makes them when
-first used, pools its consumers, and must be created after any fork. Consumers never join a group:
+Librdkafka's clients are expensive to create and do not survive a fork, so a `Cluster` creates them
+on first use, pools its consumers, and must be created after any fork. Consumers never join a group:
 they are assigned partitions and offsets, read, and go back to the pool.
 """
 
@@ -36,9 +36,9 @@ _LOOKING_S = 8.0
 _QUEUE_KILOBYTES_MAX = 2048
 _FOLLOW_WAIT_MS = 50
 _READ_WAIT_MS = 1
-"""How long the broker may hold a fetch at the end of the log, answering nothing else meanwhile on
-that connection. A read of what is there leaves such a fetch behind, as the client fetches ahead of
-what is taken; the next user of the pooled consumer would wait for it."""
+"""How long the broker may hold a fetch at the end of the log, during which it answers nothing else
+on that connection. A read of existing records leaves such a fetch behind, because the client
+fetches ahead; the next user of the pooled consumer would wait for it."""
 
 
 class Cluster:
@@ -54,7 +54,7 @@ class Cluster:
 
     @property
     def admin(self) -> AdminClient:
-        """The admin client, made when first asked for."""
+        """The admin client, created on first use."""
         with self._lock:
             if self._admin is None:
                 self._admin = AdminClient(self.config.client_properties())
@@ -62,9 +62,10 @@ class Cluster:
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[AdminClient]:
-        """The admin client, for one request; one whose request fails is replaced.
+        """Yields the admin client for one request, and replaces it if the request fails.
 
-        It may have looked for the cluster's leader while there was none, and never looks again.
+        It is replaced after KAFKA_UNAVAILABLE and DEADLINE_EXCEEDED: such a client may have looked
+        for the cluster's leader while there was none, and never looks again.
         """
         admin = self.admin
         try:
@@ -77,15 +78,16 @@ class Cluster:
             raise
 
     def other(self, admin: AdminClient, purpose: str, deadline: Deadline) -> AdminClient | None:
-        """An admin client that asks another broker than a first one does; None if there is none.
+        """Returns an admin client that asks another broker than `admin`; None if there is none.
 
-        A client asks the broker that it was told is the controller. With KRaft that may be any of
-        them, each time another; where all name the same one, as with ZooKeeper, that one decides.
+        A client asks the broker that it was told is the controller. With KRaft that may be any
+        broker, a different one each time. If all name the same one, as with ZooKeeper, that one
+        decides.
 
         Args:
-            admin: The first one.
-            purpose: What it is for; errors name it.
-            deadline: The statement's.
+            admin: The first client.
+            purpose: What the client is for; errors name it.
+            deadline: The statement's deadline.
 
         Raises:
             SeamlineError: KAFKA_UNAVAILABLE.
@@ -106,18 +108,18 @@ class Cluster:
         return None
 
     def look_again(self) -> None:
-        """The brokers may have changed: the second one to ask is chosen anew."""
+        """Forgets which second broker to ask, since the brokers may have changed."""
         self._other = None
 
     @contextlib.contextmanager
     def consumer(
         self, isolation: str = READ_COMMITTED, *, follows: bool = False
     ) -> Iterator[Consumer]:
-        """A consumer with nothing assigned; back in the pool afterwards, closed after an error.
+        """Yields a consumer with nothing assigned, then pools it, or closes it after an error.
 
         Args:
-            isolation: What it reads under.
-            follows: Whether it waits for what is still to come, or reads what is there.
+            isolation: The isolation it reads with.
+            follows: Whether it waits for records still to come, or reads what is there.
         """
         with self._lock:
             idle = self._idle.setdefault((isolation, follows), [])
@@ -148,7 +150,7 @@ class Cluster:
             consumer.close()
 
     def consumer_properties(self, isolation: str, *, follows: bool) -> dict[str, Any]:
-        """What a consumer is made with; see `consumer`."""
+        """Returns the properties of a consumer; see `consumer`."""
         return {
             **self.config.client_properties(),
             "group.id": "seamline-reader",  # required by the client; never joined
@@ -166,7 +168,7 @@ class Cluster:
 
 
 def _brokers(client: AdminClient, purpose: str, deadline: Deadline) -> ClusterMetadata:
-    """What the cluster says of its brokers; asked with short time-outs, so a statement can end."""
+    """Returns the metadata of the brokers; uses short timeouts, so that a statement can end."""
     until = time.monotonic() + _LOOKING_S
     while True:
         deadline.check()
@@ -199,12 +201,12 @@ _PASSING = {
 
 
 def passes(error: KafkaError) -> bool:
-    """Whether a consumer recovers from it by itself; a deadline must bound the wait."""
+    """Whether a consumer recovers from an error by itself; a deadline must bound the wait."""
     return error.retriable() or (not error.fatal() and error.code() in _PASSING)
 
 
 def named_error(error: KafkaError | KafkaException | Exception, what: str) -> SeamlineError:
-    """Our error for one of Kafka's.
+    """Returns our error for one of Kafka's.
 
     Args:
         error: What the client raised or reported.

@@ -1,10 +1,12 @@
 """Kafka as a `HotLog`: bounds in a few small requests, and exact reads of ranges of offsets.
 
 Bounds are read ends first. A topic's id identifies its incarnation and is read after the ends: if
-the topic is recreated in between, the id is the new one and no longer matches the table's. It is
-believed when two brokers agree on it, as one may lag behind those that gave the ends.
-Reads end by position. A message at or past the end, or the end of the partition as the isolation
-shows it, closes a range; control markers, aborted and compacted records never count.
+the topic is recreated in between, the id is the new one and no longer matches the table's. The id
+is trusted when two brokers agree on it, since one may lag behind those that returned the ends.
+
+Reads end by position. A range is closed by a message at its last offset or past it, or by the end
+of the partition that the isolation makes visible; control markers, aborted and compacted records
+never count.
 """
 
 from __future__ import annotations
@@ -71,11 +73,11 @@ class KafkaLog:
 
     @property
     def schemas(self) -> Schemas:
-        """Where the schemas of its records are registered."""
+        """The registry of its records' schemas."""
         return registry(self._cluster.config.schema_registry)
 
     def topics(self, deadline: Deadline) -> list[str]:
-        """See `HotLog.topics`: those that are not Kafka's own."""
+        """See `HotLog.topics`; leaves out Kafka's own topics."""
         try:
             listing = self._cluster.admin.list_topics(timeout=seconds(deadline))
         except KafkaException as error:
@@ -99,7 +101,7 @@ class KafkaLog:
             if error.code is not TOPIC_NOT_FOUND or not any(remembered):
                 raise
         self._refresh_leaders()
-        return ask()  # a topic of fewer partitions may have taken the name
+        return ask()  # a topic with fewer partitions may have taken the name
 
     def _bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
@@ -115,7 +117,7 @@ class KafkaLog:
                 self._partitions.put(topic, partitions)
             if all(set(found[name]) <= set(known[name]) for name in topics):
                 break
-            known = found  # partitions were added: their records count, too
+            known = found  # partitions were added: their records count too
         return {
             topic: LogBounds(
                 topic=topic,
@@ -133,7 +135,7 @@ class KafkaLog:
     def offsets_at(
         self, topic: str, topic_id: str, ends: Offsets, timestamp_ms: int, deadline: Deadline
     ) -> Offsets:
-        """See `HotLog.offsets_at`; the id is asked for after the offsets."""
+        """See `HotLog.offsets_at`; requests the id after the offsets."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         request = {TopicPartition(topic, partition): spec for partition in ends}
         try:
@@ -192,13 +194,13 @@ class KafkaLog:
     def _check_not_truncated(
         self, topic: str, ends: Mapping[int, int], isolation: str, deadline: Deadline
     ) -> None:
-        """A range that does not fill up must at least still be there to be read."""
+        """Checks that the log still reaches the ends of ranges that no records arrive for."""
         require(truncated(self.bounds([topic], isolation, deadline)[topic], ends))
 
     def _offsets(
         self, partitions: Mapping[str, Sequence[int]], isolation: str, deadline: Deadline
     ) -> dict[str, Answers]:
-        """Stable ends, high watermarks and starts, asked for together, ends first."""
+        """Returns stable ends, high watermarks and starts; requests them together, ends first."""
         pairs = [TopicPartition(t, p) for t, numbers in partitions.items() for p in numbers]
         asks = [("end", OffsetSpec.latest(), isolation)]
         if isolation == READ_COMMITTED:
@@ -240,8 +242,8 @@ class KafkaLog:
     ) -> Offsets:
         """See `TellsCompaction.untouched_from`.
 
-        Compaction takes segments in order, up to the first that has a record younger than
-        `min.compaction.lag.ms`. Half of that is left to clocks which differ.
+        Compaction processes segments in order, up to the first that has a record younger than
+        `min.compaction.lag.ms`. Half of that lag is left as a margin for clock differences.
         """
         found = self._settings(topic, deadline)
         if "compact" not in found.get(_POLICY, ""):
@@ -262,13 +264,13 @@ class KafkaLog:
         return {name: entry.value for name, entry in found.items() if entry.value is not None}
 
     def _describe(self, topics: Sequence[str], deadline: Deadline) -> dict[str, Any]:
-        """The topics as the brokers agree on them."""
+        """Returns the topics as the brokers agree on them."""
         return dict(
             retried(lambda: agreed(self._views(topics, deadline)), deadline, self._refresh_leaders)
         )
 
     def _views(self, topics: Sequence[str], deadline: Deadline) -> list[dict[str, Any]]:
-        """What one broker says the topics are, and another one where there is one."""
+        """Returns how one broker describes the topics, and how another one does if there is one."""
         with self._cluster.asking() as admin:
             purpose = f"topic {', '.join(topics)}"
             other = self._cluster.other(admin, purpose, deadline)
@@ -284,13 +286,13 @@ class KafkaLog:
             ]
 
     def _refresh_leaders(self) -> None:
-        """Lets the client look up the leaders; of all topics, as asking for one may create it."""
+        """Makes the client look up the leaders of all topics, as asking for one may create it."""
         with contextlib.suppress(KafkaException):
             self._cluster.admin.list_topics(timeout=_REFRESH_S)
         self._cluster.look_again()
 
     def _cluster_id(self, topic_id: str, deadline: Deadline) -> str:
-        """The cluster's id; asked for once per topic, since a topic never moves to another."""
+        """Returns the cluster's id; asks once per topic, since no topic moves between clusters."""
 
         def ask() -> str:
             with self._cluster.asking() as admin:
@@ -325,15 +327,15 @@ class _RangeReader:
 
     @property
     def stalled(self) -> bool:
-        """Whether a second has passed without a record; asking resets the second."""
+        """Whether a second has passed without a record; if so, the second starts over."""
         if time.monotonic() - self._last_progress < 1.0:
             return False
         self._last_progress = time.monotonic()
         return True
 
     def poll(self, messages_max: int) -> RawBatch:
-        """The next records that lie in the ranges; empty when none came within the poll time."""
-        # `consume` waits until it has as many as it is asked for: never ask for more than is left.
+        """Returns the next records in the ranges; empty if none arrived within the poll time."""
+        # `consume` waits until it has as many as requested: never request more than is left.
         left = max(1, sum(end - self._positions[p] for p, end in self.open_ranges.items()))
         try:
             messages = self._consumer.consume(min(left, messages_max, FETCH_MESSAGES_MAX), _POLL_S)
@@ -356,7 +358,7 @@ class _RangeReader:
         return raw_batch(partitions, offsets, messages)
 
     def _close_ranges(self, partitions: Sequence[int], offsets: Sequence[int]) -> bool:
-        """Closes ranges that these messages complete; whether any message lies past its range."""
+        """Closes ranges that these messages complete; returns whether any lies past its range."""
         past = False
         last = dict(zip(partitions, offsets, strict=True))  # offsets ascend within a partition
         for partition, offset in last.items():

@@ -1,4 +1,4 @@
-"""What the client delivers, as records: each message is touched once, in loops that run in C."""
+"""Turns the client's messages into records: touches each message once, in loops that run in C."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from seamline.connectors.protocols import NOT_TEXT, Headers, RawBatch
 
 _time_of = itemgetter(1)
 _TIME_TYPES = {TIMESTAMP_NOT_AVAILABLE: -1, TIMESTAMP_CREATE_TIME: 0, TIMESTAMP_LOG_APPEND_TIME: 1}
-"""Kafka's own numbers of what the client has others for."""
+"""Kafka's own numbers for the client's timestamp types."""
 
 
 def raw_batch(partitions: Any, offsets: Sequence[int], messages: Sequence[Message]) -> RawBatch:
-    """The records of messages without an error.
+    """Returns the records of messages that have no error.
 
     Args:
-        partitions: The partition of each.
-        offsets: The offset of each.
+        partitions: The partition of each message.
+        offsets: The offset of each message.
         messages: The messages.
     """
     times = list(map(Message.timestamp, messages))
@@ -41,11 +41,11 @@ def raw_batch(partitions: Any, offsets: Sequence[int], messages: Sequence[Messag
 
 
 def _headers(messages: Sequence[Message]) -> list[Headers | None]:
-    """Headers of each message.
+    """Returns the headers of each message.
 
-    The client decodes names, and raises where they are not UTF-8: the names are lost then, and if
-    asked again it would give an incomplete list. So each is asked only once, and what comes after
-    one that raises is taken from the same iterator.
+    The client decodes names and raises if one is not UTF-8. The names are then lost, and a second
+    call would return an incomplete list. So each message is asked only once, and the messages after
+    one that raises are taken from the same iterator.
     """
     found: list[Headers | None] = []
     rest = map(Message.headers, messages)

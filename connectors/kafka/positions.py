@@ -1,8 +1,8 @@
-"""Where a consumer starts, and the question whether the log below is the one that was read before.
+"""Starts consumers at positions, and checks that the log below is the one that was read before.
 
-A position with a leader epoch makes the broker say where that epoch ended. librdkafka asks this
+A position with a leader epoch makes the broker report where that epoch ended. librdkafka asks this
 after a seek, before it fetches. After an assignment alone it asks only when it happens to learn of
-a newer leader, and may have delivered records, or the end of the log, by then.
+a newer leader, and by then may have delivered records or the end of the log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RETRY_S = 0.002
 def assign(
     consumer: Consumer, topic: str, starts: Mapping[int, int], epochs: Mapping[int, int]
 ) -> None:
-    """Starts reading; nothing is delivered of a partition whose log was truncated below its start.
+    """Starts reading; delivers nothing of a partition whose log was truncated below its start.
 
     The truncation shows as an error of the partition when the consumer is polled.
 

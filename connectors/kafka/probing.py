@@ -1,8 +1,8 @@
-"""What answers at the address of a broker, found out by a few bytes of Kafka's protocol.
+"""Finds out what answers at the address of a broker, with a few bytes of Kafka's protocol.
 
-A client says of all that is wrong that no broker is up. Here an address is resolved, connected to,
-spoken TLS with if the properties say so, and asked for the versions of its protocol, which a broker
-tells before anybody logs in. Each of these steps fails with what it is that is there instead.
+A Kafka client reports every problem as no broker being up. This module resolves the address,
+connects, speaks TLS if the properties say so, and asks for the protocol's versions, which a broker
+reports before login. Each step that fails says what is there instead.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from seamline.connectors.kafka.wire import API_VERSIONS, DESCRIBE_QUORUM, Reader
 from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
 
 STEP_S = 3.0
-"""How long a connection, or an answer, is waited for where nobody says otherwise."""
+"""How long to wait for a connection, or for an answer, by default."""
 _ANSWER_BYTES_MAX = 1 << 20
 _PORT = 9092
 _METADATA = 3
 _IDS_SINCE = 10
-"""The version of the request for metadata that tells the ids of topics: Kafka 2.8."""
+"""The version of the metadata request that reports topic ids: Kafka 2.8."""
 _RELEASES = {
     7: "3.3", 8: "3.4", 9: "3.5", 12: "3.6", 15: "3.7", 20: "3.8", 21: "3.9", 22: "4.0", 26: "4.1",
     28: "4.2",
@@ -36,12 +36,12 @@ _LAST_KNOWN = 29
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What a broker tells of itself.
+    """What a broker reports about itself.
 
     Attributes:
-        versions: The newest version of each request that it takes.
-        features: The levels of what the cluster has agreed on.
-        clock_ahead_s: By how many seconds its clock is ahead of ours; None when it does not say.
+        versions: The newest version of each request that it accepts.
+        features: The levels of the features that the cluster has agreed on.
+        clock_ahead_s: How many seconds its clock is ahead of ours; None when it does not say.
     """
 
     versions: Mapping[int, int]
@@ -50,12 +50,12 @@ class Answer:
 
     @property
     def tells_topic_ids(self) -> bool:
-        """Whether it tells a topic from another that had the same name."""
+        """Whether it reports topic ids, which tell a topic from an earlier one of the same name."""
         return self.versions.get(_METADATA, 0) >= _IDS_SINCE
 
     @property
     def release(self) -> str:
-        """What of Kafka's releases the cluster speaks; empty where it does not say."""
+        """The Kafka release that the cluster speaks; empty when it does not say."""
         level = self.features.get("metadata.version")
         if level is None:
             return ""
@@ -66,7 +66,7 @@ class Answer:
 
 
 def addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
-    """Hosts and ports of a list as clients take it."""
+    """Returns the hosts and ports of a list in the format that clients take."""
     found = []
     for entry in filter(None, map(str.strip, bootstrap_servers.split(","))):
         host, colon, port = entry.rpartition("://")[2].rpartition(":")
@@ -76,30 +76,30 @@ def addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
 
 
 def reach(host: str, port: int, seconds: float = STEP_S) -> None:
-    """Connects to an address, and no more.
+    """Connects to an address, and does nothing else.
 
     Args:
         host: The host.
         port: The port.
-        seconds: How long that may take.
+        seconds: How long connecting may take.
 
     Raises:
-        SeamlineError: KAFKA_UNAVAILABLE, with what is wrong with the address.
+        SeamlineError: KAFKA_UNAVAILABLE, saying what is wrong with the address.
     """
     _connected(host, port, seconds).close()
 
 
 def probe(host: str, port: int, properties: Mapping[str, str], seconds: float = STEP_S) -> Answer:
-    """Asks a broker what it is.
+    """Asks a broker about itself.
 
     Args:
         host: Its host.
         port: Its port.
-        properties: Of the client, by librdkafka's names; those of security count.
+        properties: The client's properties, by librdkafka's names; the security ones are used.
         seconds: How long each step may take.
 
     Raises:
-        SeamlineError: KAFKA_UNAVAILABLE, with what is there in its place.
+        SeamlineError: KAFKA_UNAVAILABLE, saying what is there instead.
     """
     protocol = properties.get("security.protocol", "plaintext").lower()
     wants_tls, wants_login = protocol.endswith("ssl"), protocol.startswith("sasl")
@@ -113,7 +113,7 @@ def probe(host: str, port: int, properties: Mapping[str, str], seconds: float = 
 
 
 def _with_clock(connection: socket.socket, answer: Answer) -> Answer:
-    """Also its time, which brokers with KRaft tell to whoever may describe the cluster."""
+    """Adds its time, which KRaft brokers report to clients that may describe the cluster."""
     if answer.versions.get(DESCRIBE_QUORUM, -1) < 1:
         return answer
     body = b"\x02" + text("__cluster_metadata") + b"\x02" + struct.pack(">i", 0) + b"\x00\x00\x00"
@@ -128,7 +128,7 @@ def _with_clock(connection: socket.socket, answer: Answer) -> Answer:
 
 
 def _time_of_leader(reader: Reader) -> int:
-    """When the leader has last heard of itself, which is now; 0 when it does not say."""
+    """Returns when the leader last heard of itself, which is now; 0 when it does not say."""
     reader.tags()
     if reader.int16() != 0:
         return 0
@@ -164,7 +164,7 @@ def _versions(connection: socket.socket) -> Answer:
 
 
 def _features(tags: Mapping[int, bytes]) -> dict[str, int]:
-    """What the cluster has agreed on, of an answer's third tag."""
+    """Returns the features that the cluster has agreed on, from an answer's third tag."""
     if 2 not in tags:
         return {}
     reader, found = Reader(tags[2]), {}
@@ -176,10 +176,10 @@ def _features(tags: Mapping[int, bytes]) -> dict[str, int]:
 
 
 def _asked(connection: socket.socket, asked: bytes) -> Reader:
-    """What follows the header of the answer to a request.
+    """Sends a request and returns what follows the header of its answer.
 
     Raises:
-        ValueError: what comes is no answer.
+        ValueError: what comes is not an answer.
     """
     connection.sendall(asked)
     head = _received(connection, 4)
@@ -238,7 +238,7 @@ def _connected(host: str, port: int, seconds: float) -> socket.socket:
 
 
 def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """TLS as librdkafka's properties want it."""
+    """Returns the TLS context that librdkafka's properties ask for."""
     ca = properties.get("ssl.ca.location")
     known: dict[str, Any] = {"cadata": properties.get("ssl.ca.pem")}
     if ca and ca != "probe":
@@ -262,7 +262,7 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-# --- What it is instead --------------------------------------------------------------------------
+# --- What is there instead -----------------------------------------------------------------------
 
 
 def _explained(
@@ -315,12 +315,12 @@ def _answers(host: str, port: int, seconds: float) -> bool:
 def _speaks_tls(host: str, port: int, seconds: float) -> bool:
     context = ssl.create_default_context()
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # nothing is told to it: only whether it speaks TLS
+    context.verify_mode = ssl.CERT_NONE  # nothing is sent: this only finds out if it speaks TLS
     try:
         with _spoken(host, port, context, seconds):
             return True
     except ssl.SSLError as error:
-        return "ALERT" in str(error.reason)  # such as that it wants a certificate
+        return "ALERT" in str(error.reason)  # such as one that asks for a certificate
     except (OSError, SeamlineError):
         return False
 

@@ -1,8 +1,8 @@
-"""Requests to a cluster that answer by partition: awaited, checked, and asked again.
+"""Awaits, checks and retries requests that a cluster answers per partition.
 
-While a partition gets its leader, also right after the topic was made or the broker started, an
-answer may be an error that passes by itself, or no error and no offset either. Both are asked for
-again; an invalid offset never becomes the end of a log.
+While a partition has no leader yet, including right after the topic was created or the broker
+started, an answer may be a transient error, or neither an error nor an offset. Both are retried; an
+invalid offset never becomes the end of a log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seamline.seam.offsets import Offsets
 
 Answers: TypeAlias = Mapping[TopicPartition, Any]
 NO_SUCH_TIME = -1
-"""The offset that answers a moment after the last record."""
+"""The offset that is returned for a moment after the last record."""
 
 _POLL_S = 0.02
 _REQUEST_S_MAX = 10.0
@@ -37,22 +37,22 @@ _LEADER_MOVING = {
     KafkaError.REPLICA_NOT_AVAILABLE,
     KafkaError._NOENT,  # noqa: SLF001 - librdkafka's name for: no partition has a leader
 }
-"""Answers while a partition gets its leader, also right after the topic was made."""
+"""Answers while a partition has no leader yet, including right after the topic was created."""
 
 
 def offsets_of(answers: Answers, topic: str) -> Offsets:
-    """The offsets of one topic."""
+    """Returns the offsets of one topic."""
     return Offsets({p.partition: int(a.offset) for p, a in answers.items() if p.topic == topic})
 
 
 def epochs_of(answers: Answers, topic: str) -> Offsets:
-    """The leader epochs of one topic, where known."""
+    """Returns the leader epochs of one topic, where known."""
     known = {p.partition: a.leader_epoch for p, a in answers.items() if p.topic == topic}
     return Offsets({p: epoch for p, epoch in known.items() if epoch is not None and epoch >= 0})
 
 
 def seconds(deadline: Deadline) -> float:
-    """Seconds for one request: what the deadline leaves, within limits."""
+    """Returns the seconds for one request: what the deadline leaves, within limits."""
     deadline.check()
     return max(0.1, min(_REQUEST_S_MAX, deadline.remaining_s()))
 
@@ -63,12 +63,12 @@ def results(
     *,
     least: int = 0,
 ) -> dict[TopicPartition, Any]:
-    """The answers for all partitions.
+    """Returns the answers for all partitions.
 
     Args:
         futures: The requests.
         deadline: Bounds the wait.
-        least: The least offset that is an answer; `NO_SUCH_TIME` when that may be one.
+        least: The least offset that counts as an answer; `NO_SUCH_TIME` to accept that one.
 
     Raises:
         SeamlineError: KAFKA_UNAVAILABLE, also for an answer without an offset.
@@ -76,7 +76,7 @@ def results(
     found = {pair: result(f, f"topic {pair.topic}", deadline) for pair, f in futures.items()}
     for pair, answer in found.items():
         if answer.offset < least:
-            # librdkafka gives no error here, and taken as an end it would hide the whole tail
+            # librdkafka reports no error here; taken as an end, this would hide the whole tail
             unknown = KafkaException(KafkaError(KafkaError.OFFSET_NOT_AVAILABLE))
             where = f"partition {pair.partition} of topic {pair.topic}"
             raise named_error(unknown, where) from unknown
@@ -84,7 +84,7 @@ def results(
 
 
 def result(future: concurrent.futures.Future[Any], what: str, deadline: Deadline) -> Any:
-    """The answer to a request, whose own timeout ends the wait if the deadline does not."""
+    """Returns a request's answer; its own timeout ends the wait if the deadline does not."""
     while True:
         deadline.check()
         try:
@@ -98,13 +98,13 @@ def result(future: concurrent.futures.Future[Any], what: str, deadline: Deadline
 def retried(
     request: Callable[[], _Answer], deadline: Deadline, refresh: Callable[[], None]
 ) -> _Answer:
-    """Asks again while the answer is that a leader is just moving, within the time of a request.
+    """Retries a request while its answer is that a leader is moving, for the time of one request.
 
     Args:
-        request: Asks.
+        request: Sends the request and returns its answer.
         deadline: Bounds the time.
-        refresh: Learns the leaders anew. The client caches what it knows of them for minutes, and
-            keeps asking with an epoch from before the broker's restart unless it is told to look.
+        refresh: Looks up the leaders again. The client caches them for minutes, and keeps asking
+            with an epoch from before the broker's restart unless it is told to look.
     """
     until = time.monotonic() + seconds(deadline)
     while True:

@@ -1,9 +1,9 @@
-"""Following a topic: one assigned consumer, polled for whatever has come.
+"""Follows a topic with one assigned consumer, which is polled for whatever has arrived.
 
 Positions count markers, aborted and compacted records as read: they move with every message, and to
 the end of the partition when the broker says that there is no more for now. The consumer never
-joins a group. A record shows up some milliseconds after its acknowledgement, and when many wait,
-they come thousands at a time: each message is touched once, in loops that run in C.
+joins a group. A record shows up some milliseconds after its acknowledgement; if many are waiting,
+they arrive thousands at a time. So each message is touched once, in loops that run in C.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seamline.connectors.kafka.positions import assign
 from seamline.connectors.protocols import Polled, RawBatch
 
 MESSAGES_MAX = 10_000
-"""The most that one poll gives: a large batch decodes faster, a small one is shared sooner."""
+"""The most that one poll returns: a large batch decodes faster, a small one is shared sooner."""
 
 _NOTHING = Polled((), {})
 
@@ -33,8 +33,8 @@ class KafkaSubscription:
         cluster: The cluster.
         topic: Name of the topic.
         starts: The first offset to read of each partition.
-        epochs: Leader epochs below, where known.
-        isolation: What to read it under.
+        epochs: Leader epochs below the starts, where known.
+        isolation: The isolation to read with.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class KafkaSubscription:
                 return _NOTHING
             return self._polled([first, *self._consumer.consume(MESSAGES_MAX - 1, 0)])
         except BaseException as error:
-            # with the error, so that the client is closed and does not go back to the pool
+            # pass the error on, so that the client is closed and does not go back to the pool
             self._held.__exit__(type(error), error, error.__traceback__)
             if isinstance(error, KafkaException):
                 raise named_error(error, f"topic {self._topic}") from error
@@ -87,10 +87,10 @@ class KafkaSubscription:
         )
 
     def _end_of(self, event: Message) -> tuple[int, int] | None:
-        """Partition and end, when the event says that the end was reached.
+        """Returns partition and end if the event says that the end was reached, else None.
 
         Raises:
-            SeamlineError: for an error that does not pass by itself.
+            SeamlineError: for an error that is not transient.
         """
         error = event.error()
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name

@@ -26,7 +26,7 @@ class TailOrigin:
         pruned: Segments held here that the filter ruled out.
         spilled: Segments used that lie on disk.
         offsets_read: Offsets read from the log for this statement alone.
-        note: Why the table's follower could not give everything; empty when it did.
+        note: Why the table's follower could not supply everything; empty when it did.
     """
 
     segments: int = 0
@@ -41,16 +41,16 @@ class Tail:
     """A decoded tail.
 
     Attributes:
-        rows: The rows, with the columns asked for.
+        rows: The rows, with the requested columns.
         records: Records read from the log.
         size_bytes: Bytes of their values.
         skipped: Bad records left out under the policy `skip`.
         files: Files that hold further rows, with all columns.
         origin: Where it came from.
-        log: Whose records all of them are, as a follower has them; None where some are of the log.
-        release: Frees what it keeps alive; rows and files must not be used afterwards.
-        seen: Of an upsert table, which offsets of each range that was read from the log for this
-            statement had records.
+        log: Identifies the follower that supplied all records; None if some came from the log.
+        release: Frees what the tail keeps alive; rows and files must not be used afterwards.
+        seen: For an upsert table, which offsets had records in each range that was read from the
+            log for this statement.
     """
 
     rows: pa.Table
@@ -77,16 +77,16 @@ def read_tail(
 ) -> Tail:
     """Reads and decodes the ranges.
 
-    Every record is decoded whole, whatever columns are wanted: whether it is a bad one must not
+    Every record is decoded completely, whichever columns are wanted: whether it is bad must not
     depend on the query.
 
     Args:
         log: The cluster.
         ranges: What to read.
-        isolation: What to read it under.
-        spec: How records are decoded.
+        isolation: The isolation to read with.
+        spec: How to decode records.
         wanted: Columns to keep.
-        deadline: The statement's.
+        deadline: The statement's deadline.
         size_bytes_max: Bytes of values that may be held.
         epochs: See `HotLog.read`.
 
@@ -117,7 +117,7 @@ def read_tail(
 
 
 class Looked:
-    """Notes which offsets of ranges have records, while these are read.
+    """Notes which offsets of ranges have records while the ranges are read.
 
     Args:
         ranges: The ranges, at most one of each partition.
@@ -136,20 +136,20 @@ class Looked:
 
     @property
     def seen(self) -> tuple[Seen, ...]:
-        """What was there of each range, once all of it has been read."""
+        """Which offsets of each range had records, once the whole range has been read."""
         return tuple(Seen(r, np.packbits(self._there[p])) for p, r in self._ranges.items())
 
 
 def kept_columns(spec: DecoderSpec, wanted: Collection[str]) -> list[str]:
-    """The wanted columns in the order of the table."""
+    """Returns the wanted columns in the order of the table."""
     return [name for name in spec.arrow_schema.names if name in wanted]
 
 
 def table_of(batches: Sequence[pa.RecordBatch], spec: DecoderSpec, kept: Sequence[str]) -> pa.Table:
-    """One table of batches that have the kept columns."""
+    """Returns one table from batches that have the kept columns."""
     schema = pa.schema([spec.arrow_schema.field(name) for name in kept])
     if schema.names:
         return pa.Table.from_batches(batches, schema)
-    # a table without columns forgets how many rows it has: keep one of nulls
+    # a table without columns loses its number of rows: keep one column of nulls
     count = sum(batch.num_rows for batch in batches)
     return pa.table({"__none": pa.nulls(count, pa.int8())})

@@ -1,8 +1,8 @@
-"""What brokers say a topic is: its id and its partitions, on which two of them must agree.
+"""How brokers describe a topic: its id and its partitions, on which two brokers must agree.
 
-Offsets come from the leaders of a topic, its id from any broker. One that has not yet heard that a
-topic was created again gives the old id with the offsets of the new log, which would then be taken
-for the old one. So where a cluster has several brokers, two are asked until they agree.
+Offsets come from the leaders of a topic, its id from any broker. A broker that does not know yet
+that a topic was recreated returns the old id with the offsets of the new log, which would then be
+taken for the old one. So if a cluster has several brokers, two are asked until they agree.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from seamline.connectors.kafka.cluster import named_error
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 
 NO_ID = str(Uuid(0, 0))
-"""What a client says where the broker gives no ids: the same for every topic there ever was."""
+"""What a client reports if the broker has no ids: the same for every topic."""
 
 
 def partitions_of(topic: TopicDescription) -> tuple[int, ...]:
-    """The partitions of a topic, sorted."""
+    """Returns the partitions of a topic, sorted."""
     return tuple(sorted(partition.id for partition in topic.partitions))
 
 
 def agreed(views: Sequence[Mapping[str, TopicDescription]]) -> Mapping[str, TopicDescription]:
-    """The topics, as all views have them.
+    """Returns the topics as all views have them.
 
     Args:
-        views: What each broker says of the same topics.
+        views: How each broker describes the same topics.
 
     Raises:
-        SeamlineError: KAFKA_UNAVAILABLE, which passes when it is asked again, where they differ;
+        SeamlineError: KAFKA_UNAVAILABLE where the views differ, which a retry resolves;
             NOT_SUPPORTED for a topic without an id.
     """
     for name in views[0]:

@@ -1,4 +1,4 @@
-"""Records written in one transaction: all of them are read afterwards, or none."""
+"""Writes records in one transaction: afterwards, either all of them are read or none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seamline.connectors.protocols import Deadline, NewRecord
 from seamline.errors import SeamlineError
 
 PARTITIONERS = {"murmur2": "murmur2_random", "crc32": "consistent_random"}
-"""What librdkafka calls the functions that spread keys over partitions."""
+"""librdkafka's names for the functions that spread keys over partitions."""
 _WAIT_S = 10.0
 _POLL_S = 0.05
 
@@ -30,8 +30,8 @@ def write(
         cluster: The cluster.
         topic: The topic.
         batches: The records.
-        partitioner: `murmur2` or `crc32`; the first when nothing is said.
-        deadline: The statement's; nothing is written when it is over before all is there.
+        partitioner: `murmur2` or `crc32`; None means `murmur2`.
+        deadline: The statement's deadline; nothing is written if it passes before all is there.
 
     Returns:
         The last offset of each partition that was written to.
@@ -106,14 +106,14 @@ class _Transaction:
         return dict(self._last)
 
     def abort(self) -> None:
-        """Takes back what was added, unless it is being committed."""
+        """Discards what was added, unless it is being committed."""
         if self._is_open:
             self._is_open = False
             self._producer.purge()
             try:
                 self._producer.abort_transaction(_WAIT_S)
             except KafkaException:
-                return  # the cluster aborts it when its time is over
+                return  # the cluster aborts it when it times out
 
     def _insist(self, work: Callable[[], object]) -> None:
         done = False

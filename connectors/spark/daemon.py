@@ -1,12 +1,12 @@
-"""The process that Spark's Python workers are forked from, with what they run imported already.
+"""The process that Spark's Python workers are forked from, with their imports already done.
 
-Spark starts it as `python -m seamline.connectors.spark.daemon pyspark.worker`. Its own daemon
+Spark starts it as `python -m seamline.connectors.spark.daemon pyspark.worker`. Spark's own daemon
 imports next to nothing, so each worker would spend a second of processor time on importing pandas,
 Arrow, the decoder and the kernels, and keep a copy of them; here that is done once. It must start
 no thread: threads do not survive a fork.
 
-Spark starts one for every session and keeps it for as long as Spark runs. One without workers ends
-after a minute; when its session asks it for another, Spark starts it again.
+Spark starts a daemon for every session and keeps it for as long as Spark runs. A daemon without
+workers ends after a minute; when its session needs another worker, Spark starts it again.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _LOOK_EVERY_S = 10.0
 
 
 def main() -> None:
-    """Imports it, then serves Spark until Spark ends."""
+    """Imports what workers import, then serves Spark until Spark ends."""
     for name in MODULES:
         importlib.import_module(name)
-    from pyspark import daemon  # reads from the command line which worker it is to run
+    from pyspark import daemon  # reads from the command line which worker to run
 
-    gc.freeze()  # else collections in the workers copy the memory that they share
+    gc.freeze()  # else garbage collection in the workers copies shared memory
     _end_when_idle()
     daemon.manager()
 

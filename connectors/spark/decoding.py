@@ -1,7 +1,7 @@
-"""What Spark's Python workers run: records as Spark's Kafka source gives them, to rows.
+"""What Spark's Python workers run: it decodes the records of Spark's Kafka source into rows.
 
-It imports no more than that takes: on a cluster every new worker pays for it. Where we start
-Spark, `connectors/spark/daemon.py` has already paid.
+It imports no more than that takes, since on a cluster every new worker pays for the imports. Where
+we start Spark, `connectors/spark/daemon.py` has already paid.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Decoding:
-    """The function that workers run over Arrow batches of records; travels by reference.
+    """The function that workers run over Arrow batches of records; it is pickled by reference.
 
     Args:
         spec: How records are decoded.
@@ -42,7 +42,7 @@ class Decoding:
         self._schema_registry = schema_registry
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of each batch."""
+        """Yields the rows of each batch."""
         decoder = Decoder(self._spec, registry(self._schema_registry))
         for batch in batches:
             if batch.num_rows:
@@ -50,7 +50,7 @@ class Decoding:
 
 
 def raw_batch(batch: pa.RecordBatch) -> RawBatch:
-    """Records as Spark sends them, in the form the decoder takes; headers come as JSON."""
+    """Converts records from Spark's form to the decoder's; headers come as JSON."""
     return RawBatch(
         partitions=batch.column("partition"),
         offsets=batch.column("offset"),
@@ -69,7 +69,7 @@ def _headers(column: pa.Array) -> list[list[tuple[str, bytes | None]] | None]:
 
 
 def _header_list(text: str) -> list[tuple[str, bytes | None]]:
-    """Spark leaves out a value that is null, and writes others in base64."""
+    """Parses headers: Spark leaves out a value that is null, and writes others in base64."""
     return [
         (header["key"], base64.b64decode(header["value"]) if "value" in header else None)
         for header in json.loads(text)
@@ -77,6 +77,6 @@ def _header_list(text: str) -> list[tuple[str, bytes | None]]:
 
 
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows without field metadata and with every field nullable, as Spark has them."""
+    """Returns rows without field metadata and with every field nullable, as Spark has them."""
     fields = [pa.field(f.name, f.type, nullable=True) for f in batch.schema]
     return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))

@@ -2,7 +2,7 @@
 
 Every statement has a session to itself while it runs. The cold side is the table at its snapshot;
 the tail is shipped as Arrow or, when it is large, read by Spark's executors at the same offsets
-with the same decoder. Results come back as Arrow while Spark computes them. A canceled statement
+with the same decoder. Results come back as Arrow while Spark computes them. Canceling a statement
 interrupts its tag.
 """
 
@@ -49,7 +49,7 @@ from seamline.sql.slices import whole
 
 _LOG = logging.getLogger("seamline.spark")
 _RETRIES = 6
-"""About two seconds: long enough for a connection to be made anew, not for a server."""
+"""About two seconds: long enough to reconnect, not to wait for a server to restart."""
 _MAY_STILL_RUN = frozenset({CANCELED, DEADLINE_EXCEEDED, SPARK_FAILED, SPARK_UNAVAILABLE})
 """Errors after which a statement's jobs may still run."""
 
@@ -58,11 +58,11 @@ class SparkEngine:
     """Runs queries on a Spark Connect server. Safe to share between threads.
 
     Args:
-        url: Gives the server's address, starting one if need be.
+        url: Returns the server's address; starts a server if need be.
         close: Called when the engine is closed.
         clusters: Clusters whose topics executors may have to read, by name.
-        tail_partitions: Tasks a large tail is split over at least.
-        compute: Runs what is pure.
+        tail_partitions: The least number of tasks that a large tail is split over.
+        compute: Runs pure computations.
     """
 
     name = "spark"
@@ -167,7 +167,7 @@ class SparkEngine:
 
 
 def _local(session: Any, table: pa.Table) -> Any:
-    """An Arrow table as a DataFrame, without the metadata that Spark does not take."""
+    """Returns an Arrow table as a DataFrame, without the metadata that Spark does not accept."""
     schema = pa.schema([pa.field(field.name, field.type) for field in table.schema])
     if table.num_rows == 0:
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -183,7 +183,7 @@ def _lower_case(frame: Any) -> Any:
 def _batches(
     session: Any, frame: Any, again: Callable[[], Any], query: EngineQuery, deadline: Deadline
 ) -> Iterator[pa.RecordBatch]:
-    """The result; computed again where a tail has times that Spark's reader cannot represent."""
+    """Yields the result; computes it again if a tail has times that Spark cannot represent."""
     with named_errors(deadline):
         given = False
         try:
@@ -199,7 +199,7 @@ def _batches(
 
 
 def _logged(batches: Iterator[pa.RecordBatch], sql: str) -> Iterator[pa.RecordBatch]:
-    """Logs Spark's own text of a statement that it refuses or that fails namelessly."""
+    """Logs the Spark SQL of a statement that it refuses, or that fails without a specific error."""
     try:
         yield from batches
     except SeamlineError as error:
@@ -220,7 +220,7 @@ def _computed(
 
 
 class _Statement:
-    """What became of a statement.
+    """The state of a statement.
 
     Attributes:
         has_ended: Whether nothing of it runs in its session any more.
@@ -232,14 +232,14 @@ class _Statement:
         self.is_closed = False
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches; until the last of them is read, the next are being computed."""
+        """Yields the batches; until the last of them is read, Spark computes the next ones."""
         with self.failing():
             yield from batches
         self.has_ended = True
 
     @contextlib.contextmanager
     def failing(self) -> Iterator[None]:
-        """Notes failures that the server has reported, having ended the statement."""
+        """Notes whether a failure means that the server has ended the statement."""
         try:
             yield
         except SeamlineError as error:
@@ -248,7 +248,7 @@ class _Statement:
 
 
 class _Interruption:
-    """Ends what a session runs: Spark is asked to, and disconnected when that does not help.
+    """Ends what a session runs: asks Spark to end it, and disconnects if that does not help.
 
     Every call returns at once, whatever state the server is in.
     """
@@ -274,7 +274,7 @@ class _Interruption:
             supervision.start("spark-interrupt", self._ask)
 
     def _ask(self) -> None:
-        """A request that fails is repeated; in the end the connection is closed."""
+        """Asks Spark once; later calls repeat a failed request, and in the end disconnect."""
         try:
             self._session.interruptTag(self._tag)
         finally:

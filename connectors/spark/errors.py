@@ -1,4 +1,4 @@
-"""Spark's failures under names of ours, whatever class and text they come as."""
+"""Maps Spark's failures to our named errors, whatever their class and text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CONDITIONS: Mapping[str, ErrorCode] = {
     "CAST_INVALID_INPUT": INVALID_CAST,
     "SCALAR_SUBQUERY_TOO_MANY_ROWS": SUBQUERY_MULTIPLE_ROWS,
     "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY": NOT_SUPPORTED,
-    # we gave every name ourselves: so it is in a subquery that reads a query further out
+    # we generate all names, so the cause is a subquery that reads a query further out
     "UNRESOLVED_COLUMN": NOT_SUPPORTED,
     "FAILED_TO_PARSE_TOO_COMPLEX": STATEMENT_TOO_LARGE,
     "DUPLICATED_MAP_KEY": INVALID_ARGUMENT,
@@ -73,12 +73,12 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
 )
 
 _AT_PLANNING = frozenset({"AnalysisException", "ParseException", "UnsupportedOperationException"})
-"""Classes of what Spark finds wrong before it runs anything."""
+"""Classes of the errors that Spark raises before it runs anything."""
 
 
 @contextlib.contextmanager
 def named_errors(deadline: Deadline) -> Iterator[None]:
-    """Names what fails inside: after the deadline, if that has passed, else after Spark's error."""
+    """Turns failures inside into named errors: the deadline's if it has passed, else Spark's."""
     try:
         yield
     except SeamlineError:
@@ -91,7 +91,7 @@ def named_errors(deadline: Deadline) -> Iterator[None]:
 
 
 def named_error(error: Exception) -> SeamlineError:
-    """Our error for one of Spark's, whatever class it comes as."""
+    """Returns our error for one of Spark's, whatever its class."""
     text = str(error)
     condition = _condition(error)
     code = _CONDITIONS.get(condition.split(".")[0])
@@ -118,16 +118,16 @@ def named_error(error: Exception) -> SeamlineError:
 
 
 def _unnamed(error: Exception, condition: str) -> ErrorCode:
-    """What an error of no known name is: Spark refused the statement, or failed to run it."""
+    """Classifies an error of no known name: Spark refused the statement, or failed to run it."""
     names = {class_.__name__ for class_ in type(error).__mro__}
     is_refused = _AT_PLANNING & names and not condition.startswith("TABLE_OR_VIEW")
     return NOT_SUPPORTED if is_refused else SPARK_FAILED
 
 
 def _cause(text: str) -> str:
-    """What was raised, without the trace: the last line of Python's, the first of Java's.
+    """Returns what was raised, without the trace: the last line of Python's, the first of Java's.
 
-    After it, Java's has further exceptions, each on a line of its own.
+    After a Python trace, Java appends further exceptions, each on a line of its own.
     """
     before, trace, after = text.partition("Traceback (most recent call last):")
     if trace:

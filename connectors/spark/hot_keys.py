@@ -1,8 +1,8 @@
-"""The keys of an upsert table's tail, found before its records are read in parts.
+"""Finds the keys of an upsert table's tail, before its records are read in parts.
 
-Records of a key may lie in any part of the log, and its row in any file: no part alone knows which
-record is the newest. So the log is read once for that, and what is kept is the keys and where the
-newest record of each lies, never a value.
+Records of a key may lie in any part of the log, and its row in any file, so no part alone can tell
+which record is the newest. So the log is read once to find that out. Only the keys are kept, and
+where the newest record of each lies, never a value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class KeysFound:
     """The keys of a tail.
 
     Attributes:
-        keys: All of them, each once; besides, where it may be several, its partition.
+        keys: All keys, each once; also its partition, where a key may be in several.
         newest: By partition, the offsets of the records that are rows of the table, ascending.
     """
 
@@ -36,19 +36,19 @@ class KeysFound:
     newest: Mapping[int, np.ndarray]
 
     def within(self, part: OffsetRange) -> pa.Array:
-        """The offsets of a part of the log whose records are rows of the table."""
+        """Returns the offsets of a part of the log whose records are rows of the table."""
         offsets = self.newest.get(part.partition, np.empty(0, np.int64))
         first, end = offsets.searchsorted([part.start, part.end_exclusive])
-        return pa.array(offsets[first:end].copy())  # a slice would travel with all the others
+        return pa.array(offsets[first:end].copy())  # a slice would be sent with all the others
 
 
 class HotKeys:
-    """Finds the newest record of each key among rows that come one batch after the other.
+    """Finds the newest record of each key among rows that come batch by batch.
 
     Memory is bounded by the keys, not by the records.
 
     Args:
-        newest: What tells which record that is.
+        newest: Says which record is the newest.
     """
 
     def __init__(self, newest: Newest) -> None:
@@ -61,7 +61,7 @@ class HotKeys:
         self._rows = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Takes decoded records.
+        """Adds decoded records.
 
         Raises:
             SeamlineError: UPSERT_ORDER_UNKNOWN.
@@ -72,7 +72,7 @@ class HotKeys:
             self._reduce()
 
     def found(self) -> KeysFound:
-        """What has been found.
+        """Returns what has been found.
 
         Raises:
             SeamlineError: UPSERT_ORDER_UNKNOWN.

@@ -1,4 +1,4 @@
-"""Kernels as functions of a Spark session, run by its Python workers over Arrow."""
+"""Registers kernels as functions of a Spark session, whose Python workers run them over Arrow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def learn(session: Session, kernels: Mapping[str, Use]) -> None:
             continue
         function = _of_series(functools.partial(answers, use))
         returns = f"{VALUE} {types.to_spark(wire_type(use.returns))}, {FAILURE} STRING"
-        # `udf.register` asks the process which of PySpark's two kinds of session it has
+        # `udf.register` would decide by the process which of PySpark's two kinds of session this is
         session.spark.client.register_udf(
             function, f"STRUCT<{returns}>", name, PythonEvalType.SQL_SCALAR_PANDAS_UDF
         )
@@ -34,7 +34,7 @@ def learn(session: Session, kernels: Mapping[str, Use]) -> None:
 
 
 def _of_series(run: Callable[[Sequence[Any]], Any]) -> Any:
-    """A function that is pickled with what it calls, whatever the workers have imported."""
+    """Returns a function that is pickled with what it calls, whatever the workers have imported."""
 
     def kernel(*columns: Any) -> Any:
         return run(columns)
@@ -43,11 +43,11 @@ def _of_series(run: Callable[[Sequence[Any]], Any]) -> Any:
 
 
 def answers(use: Use, columns: Sequence[Any]) -> Any:
-    """For each row the result as it travels, or the message of what failed in it.
+    """Returns, for each row, the result in its wire form, or the message of what failed in it.
 
     Args:
         use: The kernel.
-        columns: Its arguments as they travel, as pandas has them.
+        columns: Its arguments in their wire form, as pandas series.
     """
     import pandas as pd
 
@@ -69,7 +69,7 @@ def answers(use: Use, columns: Sequence[Any]) -> Any:
 
 
 def _parts(use: Use, arguments: Sequence[pa.Array]) -> Iterator[pa.Array | SeamlineError]:
-    """Results of rows that follow each other; a row that fails is found by halving."""
+    """Yields the results of consecutive rows; finds a row that fails by bisection."""
     try:
         found = use(*arguments)
     except duckdb.Error as error:

@@ -1,6 +1,6 @@
 """Maintenance of a table on Spark: compaction, manifests, and expiry that keeps the boundary.
 
-Expiry never loses the boundary: the head is given it, and the tag, first, so that neither the
+Expiry never loses the boundary: the head first gets the boundary and the tag, so that neither the
 newest boundary nor a commit between it and the head can expire.
 """
 
@@ -21,7 +21,7 @@ from seamline.seam.boundary import TAG, renewed
 from seamline.seam.table import TableState
 
 _DELETE_FILES = 2
-"""The version of the format whose position deletes are files of their own."""
+"""The format version whose position deletes are files of their own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class Maintained:
 
     Attributes:
         files_rewritten: Small data files that were merged.
-        files_added: Files they became.
+        files_added: Files that these became.
         manifests_rewritten: Manifests that were merged.
         snapshots_expired: Snapshots that are no longer kept.
-        files_deleted: Files that only they used.
+        files_deleted: Files that only the expired snapshots used.
     """
 
     files_rewritten: int = 0
@@ -73,7 +73,7 @@ def maintain(
     name = quoted_name((catalog.name, *identifier))
     found = catalog.load(identifier)
     found.require_own_writer()
-    found.require_own_history()  # what is merged is read, and what expires is removed
+    found.require_own_history()  # merging reads files, and expiry removes them
     before, result = found.state, Maintained()
     table = f"table => '{name}'"
     if compact:
@@ -125,7 +125,7 @@ def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> No
             return
         raise
     carrier = table.state.current_snapshot_id
-    table.require_single_writer(carrier)  # which nobody could tell once its snapshots are gone
+    table.require_single_writer(carrier)  # nobody can tell once its snapshots are gone
     if boundary is not None:
         carrier = commits.commit_boundary(table, boundary)
         table = catalog.load(identifier)
@@ -135,7 +135,7 @@ def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> No
 
 
 def _has_delete_files(state: TableState) -> bool:
-    """Whether batches leave files of position deletes; in version 3 they leave vectors."""
+    """Whether batches leave position delete files; in version 3 they leave vectors."""
     binding = TopicBinding.from_properties(state.properties)
     return binding is not None and binding.is_upsert and state.format_version == _DELETE_FILES
 

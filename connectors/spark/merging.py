@@ -1,7 +1,7 @@
-"""A batch of an upsert table, merged: the newest of each key replaces, adds or removes a row.
+"""Merges a batch into an upsert table: the newest of each key replaces, adds or removes a row.
 
-One MERGE statement: what it finds in the table it joins with the batch by key. Iceberg then writes
-the new rows, and which positions of the old files are gone.
+This takes one MERGE statement, which joins the table with the batch by key. Iceberg then writes the
+new rows, and which positions of the old files are gone.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def merge(
         session: A Spark session that nothing else uses: its settings are changed.
         rows: The decoded records, a frame of that session.
         table: The table's name, its branch included.
-        newest: What of the rows counts.
-        spec: Their columns.
-        summary: What the commit's snapshot carries.
+        newest: Which of the rows count.
+        spec: The columns of the rows.
+        summary: The summary properties of the commit's snapshot.
     """
     for name, value in summary.items():
         session.conf.set(_SUMMARY + name, value)
@@ -50,10 +50,10 @@ def merge(
 
 
 def merge_sql(table: str, view: str, newest: Newest, fields: Sequence[Field]) -> str:
-    """The statement.
+    """Returns the MERGE statement.
 
-    A bad record under the policy `skip` is not among the rows; one whose key is in another
-    partition than the row it would replace ends the statement.
+    A bad record under the policy `skip` is not among the rows. A record whose key is in another
+    partition than the row it would replace makes the statement fail.
     """
     own = [field.name for field in fields if field.name != columns.DELETED]
     of_table = {name: f"old.{_quote(name)}" for name in own}

@@ -1,8 +1,8 @@
 """The rows of one scan as Spark's SQL: the table at its snapshot, plus the tail.
 
 Iceberg reads the files. A snapshot is read with the schema it had; each wanted column is found in
-that schema by field id, so that a statement after a rename or a dropped and added column reads
-what its own schema means.
+that schema by field id. So after a rename, or after a column was dropped and added again, a
+statement reads what its own schema means.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seamline.sql.types import Array, Field, Map, Row, Type
 
 
 def relation_sql(scan: EngineScan, rows_view: str | None) -> str:
-    """A SELECT of the scan's columns under their lower-case names.
+    """Returns a SELECT of the scan's columns under their lower-case names.
 
     Args:
         scan: The scan.
@@ -39,9 +39,9 @@ def relation_sql(scan: EngineScan, rows_view: str | None) -> str:
 
 
 def _newest_sql(scan: EngineScan, newest: Newest, rows_view: str | None) -> str:
-    """The rows of the snapshot whose keys the tail does not have, and the newest of the tail's.
+    """Selects the snapshot's rows whose keys the tail does not have, and the tail's newest rows.
 
-    Where the rows of a key may be in several partitions, an outer join checks that they are not.
+    If the rows of a key may be in several partitions, an outer join checks that they are not.
     """
     cold, hot = scan.tiers()
     tail, files = _quote(scan.own_name("newest")), _quote(scan.own_name("cold"))
@@ -67,11 +67,11 @@ def _newest_sql(scan: EngineScan, newest: Newest, rows_view: str | None) -> str:
 
 
 def newest_rows_sql(rows: str, newest: Newest) -> str:
-    """A SELECT of the newest of decoded rows with the same key, deletes included.
+    """Returns a SELECT of the newest decoded row of each key, deletes included.
 
     Args:
         rows: A SELECT of the rows.
-        newest: What tells which that is.
+        newest: Says which row is the newest.
     """
     key = ", ".join(_quote(name) for name in newest.key_names)
     partition, offset = _quote(newest.partition.name), _quote(newest.offset.name)
@@ -79,17 +79,17 @@ def newest_rows_sql(rows: str, newest: Newest) -> str:
     if not newest.is_settled:
         of_key = f"({partition}) OVER (PARTITION BY {key})"
         rank = f"CASE WHEN min{of_key} <> max{of_key} THEN {moved_key_sql(newest)} ELSE {rank} END"
-    keyed = f"{_quote(newest.key_names[0])} IS NOT NULL"  # what is of no row has no key
+    keyed = f"{_quote(newest.key_names[0])} IS NOT NULL"  # what makes no row has no key
     ranked = f"SELECT *, {rank} AS `{_IS_NEWEST}` FROM ({rows}) WHERE {keyed}"
     return f"SELECT * FROM ({ranked}) WHERE `{_IS_NEWEST}`"
 
 
 _IS_NEWEST = "_kafka_is_newest"
-"""No column of a table: its names begin otherwise."""
+"""Not the name of any column of a table: those begin differently."""
 
 
 def moved_key_sql(newest: Newest) -> str:
-    """A condition that fails: a key has records in several partitions."""
+    """Returns a condition that raises an error: a key has records in several partitions."""
     return f"CAST(raise_error({_text(newest.moved_key)}) AS BOOLEAN)"
 
 
@@ -106,7 +106,7 @@ def _cold_sql(scan: EngineScan) -> str:
 
 
 def _position(scan: EngineScan) -> tuple[str, str]:
-    """The columns that say which record a row is, under the names the snapshot has them."""
+    """Returns the columns that say which record a row is, by their names in the snapshot."""
     if scan.places is None:
         return "NULL", "NULL"
     partition, offset = (
@@ -116,7 +116,7 @@ def _position(scan: EngineScan) -> tuple[str, str]:
 
 
 def _leaf(path: Sequence[Field], stored: Sequence[Field]) -> str:
-    """A field inside of a stored column, found by field ids; null where the snapshot lacks it."""
+    """Returns a field inside a stored column, found by field ids; NULL if the snapshot lacks it."""
     parts: list[str] = []
     inside = stored
     for wanted in path:
@@ -135,7 +135,7 @@ def _below(position: tuple[str, str], end: Offsets) -> str:
 
 
 def _from(position: tuple[str, str], start: Offsets) -> str:
-    """In comparisons that Iceberg can prune files by."""
+    """Returns the condition `start` sets, as comparisons that Iceberg can prune files by."""
     partition, offset = position
     partitions = [f"{partition} = {p} AND {offset} >= {o}L" for p, o in start.items()]
     return f"({' OR '.join(partitions) or 'FALSE'})"
@@ -148,16 +148,16 @@ def _column_sql(column: Field, stored: Mapping[int, Field]) -> str:
         return f"{_default(column)} AS {name}"
     value = _converted(_quote(found.name), found.type, column.type)
     if _is_filtered_otherwise(found):
-        # hides filters from the files, without copying where an expression for that exists
+        # hides filters from the files, without a copy where there is an expression for that
         is_floating = column.type in types.FLOATS
         value = f"nanvl({value}, {value})" if is_floating else f"element_at(array({value}), 1)"
     return f"{value} AS {name}"
 
 
 def _is_filtered_otherwise(field: Field) -> bool:
-    """Whether Iceberg's readers would leave out rows of the answer.
+    """Whether Iceberg's readers, given a filter, would leave out rows of the result.
 
-    They take a column that a file lacks for nulls, although it, or one inside it, reads as a
+    They filter a column that a file lacks as nulls, although it, or a field inside it, reads as a
     default; and they leave NaN, the greatest number here, out of a column's statistics.
     """
     inside = field.type.fields if isinstance(field.type, Row) else ()
@@ -169,7 +169,7 @@ def _is_filtered_otherwise(field: Field) -> bool:
 
 
 def _converted(expression: str, stored: Type, wanted: Type) -> str:
-    """A stored value as the wanted type, its parts found by field id."""
+    """Converts a stored value to the wanted type, with its parts found by field id."""
     if same_layout(stored, wanted):
         return expression
     match stored, wanted:
@@ -245,7 +245,7 @@ def _no_columns(scan: EngineScan) -> str:
 
 
 def _nothing(scan: EngineScan) -> str:
-    """For a scan of which only the number of rows is wanted."""
+    """Returns a placeholder column for a scan of which only the number of rows is wanted."""
     return f"NULL AS {_quote(scan.own_name('nothing'))}"
 
 
@@ -254,5 +254,5 @@ def _quote(name: str) -> str:
 
 
 def _text(value: str) -> str:
-    """A string literal."""
+    """Returns a string as a SQL literal."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

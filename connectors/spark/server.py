@@ -100,7 +100,7 @@ class ConnectServer:
             time.sleep(0.1)
 
     def _command(self, folder: pathlib.Path) -> list[str]:
-        """The server's command; what that must not show is in files of the folder."""
+        """Returns the server's command; what it must not show is in files of the folder."""
         conf = {
             **self._settings.static_conf(),
             "spark.connect.grpc.binding.address": "127.0.0.1",

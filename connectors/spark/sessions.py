@@ -1,11 +1,11 @@
 """Spark Connect sessions of our own: they share nothing in the process, and end without waiting.
 
-PySpark keeps one pool of threads for what all sessions of a process send to their servers, and
-every session that is closed or collected ends that pool, under a lock, waiting for what is in it. A
-session that ended would hold up the others, or find itself among those it waits for. The sessions
-made here close only their own channel.
+PySpark keeps one thread pool for what all sessions of a process send to their servers. Every
+session that is closed or garbage-collected shuts that pool down, under a lock, and waits for what
+is in it. So a session that ends would block the others, or wait for itself. The sessions made here
+close only their own channel.
 
-To a server a session is costly: its catalogs reconnect, and its Python workers are forked from a
+A session is costly for its server: its catalogs reconnect, and its Python workers are forked from a
 process of its own. So `Sessions` keeps a few, which statements use one after another.
 """
 
@@ -22,25 +22,25 @@ from seamline.connectors import supervision
 from seamline.connectors.spark.settings import SESSION
 
 PATIENT = 30
-"""Half a minute, in which a restarted server is found again."""
+"""Attempts over half a minute, in which a restarted server is found again."""
 HANG_UP_S = 30.0
 """How long a server is asked politely before its connection is closed."""
 _LATE_AFTER_S = (0.1, 0.5, 2.0)
 """When to look for jobs that began too late to be canceled with their statement."""
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""They would write each error of a statement, with a part of its text, on standard error."""
+"""Loggers that would write each error of a statement, with part of its text, to standard error."""
 _IDLE_MAX = 4
 """Sessions kept for the next statements."""
 _AGE_MAX_S = 600.0
-"""After so long a session is not used again: its catalogs have secrets that may have changed."""
+"""An older session is not used again: its catalogs have secrets that may have changed."""
 _KERNELS_MAX = 100
-"""One that has learned more is not used again: statements may make kernels of their own."""
+"""A session that has learned more is not used again: statements may define their own kernels."""
 _IMPORTING = threading.Lock()
-"""PySpark's modules import each other: a second thread would be given half of one."""
+"""PySpark's modules import each other: a second thread could get a half-imported one."""
 
 
 class Session:
-    """A session with what one statement after the other leaves in it. For one thread at a time.
+    """A session with what successive statements leave in it. For one thread at a time.
 
     Attributes:
         spark: PySpark's session.
@@ -56,32 +56,32 @@ class Session:
 
     @property
     def is_worn(self) -> bool:
-        """Whether it is not to be used again."""
+        """Whether it must not be used again."""
         age_s = time.monotonic() - self._opened_at
         return age_s > _AGE_MAX_S or len(self.learned) > _KERNELS_MAX
 
     def view(self, name: str, frame: Any) -> None:
-        """Calls a frame by a name until the statement ends."""
+        """Registers a frame under a name until the statement ends."""
         self._views.add(name)
         frame.createOrReplaceTempView(name)
 
     def tidy(self) -> None:
-        """Removes what the last statement named, and the data that came with it."""
+        """Drops the views of the last statement, and the data that came with them."""
         while self._views:
             self.spark.catalog.dropTempView(self._views.pop())
 
     def begin(self, tag: str) -> None:
-        """Makes it ready for a statement; fails when the server no longer knows it."""
+        """Prepares it for a statement; fails if the server no longer knows it."""
         self.spark.conf.set("spark.sql.session.timeZone", SESSION["spark.sql.session.timeZone"])
-        self.spark.clearTags()  # they are those of this thread
+        self.spark.clearTags()  # tags belong to this thread
         self.spark.addTag(tag)
 
 
 class Sessions:
-    """Sessions with a server, each used by one statement after the other. Safe to share.
+    """Sessions with a server, each used by one statement after another. Safe to share.
 
     Args:
-        url: Gives the server's address.
+        url: Returns the server's address.
         attempts: See `connect`.
     """
 
@@ -94,12 +94,12 @@ class Sessions:
 
     @property
     def idle(self) -> int:
-        """How many wait for a statement."""
+        """How many sessions wait for a statement."""
         with self._lock:
             return len(self._idle)
 
     def take(self, tag: str) -> Session:
-        """One that no other statement uses; what this thread runs in it has the tag."""
+        """Returns a session that no other statement uses; what this thread runs in it is tagged."""
         url = self._url()
         while (session := self._next()) is not None:
             if session.url == url and not session.is_worn:
@@ -124,7 +124,7 @@ class Sessions:
         supervision.start("spark-tidy", tidy)
 
     def close(self) -> None:
-        """Lets go of all that are idle, and of those that will be."""
+        """Releases all idle sessions, and the others once they become idle."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -144,12 +144,12 @@ class Sessions:
 
 
 def connect(url: str, attempts: int = PATIENT) -> Any:
-    """A session of its own on a Connect server; the builder's are shared by the whole process.
+    """Opens a session of its own on a Connect server; the builder's is shared by the process.
 
     Args:
         url: The server's address, `sc://host:port`.
-        attempts: How often a call is tried again on a server that is gone, its release included;
-            from the sixth on, a second apart.
+        attempts: How often a call is retried on a server that is gone, the session's release
+            included; from the sixth on, a second apart.
     """
     with _IMPORTING:
         from pyspark.logger import PySparkLogger
@@ -163,7 +163,7 @@ def connect(url: str, attempts: int = PATIENT) -> Any:
     class Channel(DefaultChannelBuilder):
         @property
         def endpoint(self) -> str:
-            """Where our server listens: another program on the other loopback gets no token."""
+            """The address of our server; a program on the other loopback address gets no token."""
             is_ours = self.token is not None and not self.use_ssl and self.host == "localhost"
             return f"127.0.0.1:{self._port}" if is_ours else super().endpoint
 
@@ -182,7 +182,7 @@ def connect(url: str, attempts: int = PATIENT) -> Any:
         client._channel.close()  # noqa: SLF001 - `close` itself ends the pool of all sessions
         client._closed = True  # noqa: SLF001 - what `is_stopped` asks
 
-    make_request = client._execute_plan_request_with_metadata  # noqa: SLF001 - it has no operation id
+    make_request = client._execute_plan_request_with_metadata  # noqa: SLF001 - no operation id
     client.operation_id = None
     client.is_repeating = False
 
@@ -199,7 +199,7 @@ def connect(url: str, attempts: int = PATIENT) -> Any:
 
 
 def open_session(url: str, attempts: int = PATIENT) -> Any:
-    """A session with our settings, whatever its server's are; see `connect`."""
+    """Opens a session with our settings, whatever its server's are; see `connect`."""
     session = connect(url, attempts)
     try:
         for key, value in SESSION.items():
@@ -212,7 +212,7 @@ def open_session(url: str, attempts: int = PATIENT) -> Any:
 
 @contextlib.contextmanager
 def session_apart(session: Any) -> Iterator[Any]:
-    """A session with settings and names of its own, with the server, or in the JVM, of another."""
+    """Yields a session with its own settings and names, on the server or in the JVM of another."""
     from pyspark.sql import SparkSession
 
     if isinstance(session, SparkSession):
@@ -226,20 +226,20 @@ def session_apart(session: Any) -> Iterator[Any]:
 
 
 def let_go(session: Any, *, is_interrupted: bool = False) -> None:
-    """Gives a session back to the server, which ends what it may still run; waits for nothing.
+    """Releases a session on its server, which ends what it may still run; waits for nothing.
 
     `session.stop()` holds locks of the whole process while it waits for the server.
 
     Args:
         session: The session.
-        is_interrupted: Whether its last operation was interrupted; jobs of that may still begin.
+        is_interrupted: Whether its last operation was interrupted; its jobs may still begin.
     """
     give_up = supervision.later(HANG_UP_S, "spark-release", session.client.close)
 
     def release() -> None:
         if is_interrupted:
             _cancel_late_jobs(session)
-        with contextlib.suppress(Exception):  # the server may be gone: then nothing is held there
+        with contextlib.suppress(Exception):  # the server may be gone: then it holds nothing
             session.client.release_session()
         give_up()
         session.client.close()
@@ -250,19 +250,20 @@ def let_go(session: Any, *, is_interrupted: bool = False) -> None:
 def _cancel_late_jobs(session: Any) -> None:
     """Ends jobs of the session's last operation that began after it was interrupted.
 
-    Adaptive execution submits stages from threads of its own: one that an interruption overtakes is
-    not among the jobs canceled with it, and would run to its end on all cores it finds. When an
-    operation fails, all jobs of its id are canceled: so one that must fail is run under the same.
+    Adaptive execution submits stages from threads of its own. A stage that is overtaken by an
+    interruption is not among the jobs canceled with it, and would run to its end on all the cores
+    that it finds. When an operation fails, all jobs of its id are canceled. So an operation that
+    must fail is run under the same id.
     """
     session.client.is_repeating = True
     for pause_s in _LATE_AFTER_S:
         time.sleep(pause_s)
-        with contextlib.suppress(Exception):  # as it should; or the server is gone, and its jobs
+        with contextlib.suppress(Exception):  # it should fail; or the server and its jobs are gone
             session.sql("CANCEL")
 
 
 def functions_for(session: Any) -> Any:
-    """PySpark's functions for a session, classic or Connect.
+    """Returns PySpark's functions for a session, classic or Connect.
 
     `pyspark.sql.functions` decides by the process's environment, which these sessions leave alone.
     """

@@ -1,6 +1,7 @@
 """Spark's settings for Seamline: the same catalogs, UTC, ANSI, and nothing left open.
 
-One place, so that the local server, a tiering application and the printed configuration agree.
+They are in one place, so that the local server, a tiering application and the printed configuration
+agree.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ SESSION: Mapping[str, str] = {
     "spark.sql.variable.substitute": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
-    # Iceberg's max(uuid) of its statistics is no string, and its max of doubles knows no NaN
+    # Iceberg's max(uuid) from statistics is not a string, and its max of doubles ignores NaN
     "spark.sql.iceberg.aggregate-push-down.enabled": "false",
     # both lose the outer columns of a correlated subquery when they move it below a UNION, and
-    # every table with a tail is one
+    # every table with a tail is a UNION
     "spark.sql.optimizer.excludedRules": (
         "org.apache.spark.sql.catalyst.optimizer.CombineUnions,"
         "org.apache.spark.sql.catalyst.optimizer.PushProjectionThroughUnion"
@@ -48,7 +49,7 @@ class SparkSettings:
         driver_memory: Its memory.
         catalogs: Catalogs it must know.
         jars: Jar files it needs; none when they are resolved as packages or a cluster has them.
-        conf: Further settings; they win.
+        conf: Further settings, which take precedence.
         directory: Where it may have a folder of its own.
         withheld: Values that no variable of its environment may have: secrets it does not need.
     """
@@ -67,7 +68,7 @@ class SparkSettings:
         return self.directory / "spark"
 
     def static_conf(self) -> dict[str, str]:
-        """Settings that must be there when Spark starts."""
+        """Returns the settings that must be there when Spark starts."""
         scratch = self.scratch
         conf = {
             "spark.master": self.master,
@@ -101,7 +102,7 @@ class SparkSettings:
 
 
 def environment(withheld: Collection[str] = ()) -> dict[str, str]:
-    """Environment of a Spark started here: this interpreter for its Python workers.
+    """Returns the environment of a Spark started here: this interpreter for its Python workers.
 
     Our own settings are left out.
 
@@ -128,7 +129,7 @@ _SAME_IN_SPARK = (
 
 
 def catalog_conf(catalog: CatalogConfig) -> dict[str, str]:
-    """The Spark settings of a catalog of the configuration.
+    """Returns the Spark settings of a catalog of the configuration.
 
     Raises:
         SeamlineError: INVALID_CONFIG when Spark's form of it is not known.
@@ -142,7 +143,7 @@ def catalog_conf(catalog: CatalogConfig) -> dict[str, str]:
         own["uri"] = jdbc_uri(catalog.uri)
         own["jdbc.schema-version"] = "V1"
     if catalog.stores & jars.STORES.keys():
-        # else Spark takes Hadoop's, which knows none of these properties, and often no such store
+        # else Spark uses Hadoop's, which knows none of these properties, and often not the store
         own["io-impl"] = "org.apache.iceberg.io.ResolvingFileIO"
     region = region_of(catalog.properties)
     if region is not None:
@@ -161,7 +162,7 @@ _SERVER = re.compile(r"(?P<kind>postgresql|mysql)(?:\+\w+)?://(?P<rest>.+)")
 
 
 def jdbc_uri(uri: str) -> str:
-    """An SQLAlchemy address as the JDBC address of the same database.
+    """Converts an SQLAlchemy URL to the JDBC URL of the same database.
 
     Raises:
         SeamlineError: INVALID_CONFIG.
@@ -178,7 +179,7 @@ def jdbc_uri(uri: str) -> str:
 
 
 def quoted_name(parts: Sequence[str]) -> str:
-    """A table's name in Spark's SQL."""
+    """Returns a table's name as Spark's SQL quotes it."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 

@@ -1,12 +1,12 @@
 """`format("seamline")`: a unified table as a Spark data source whose executors read both tiers.
 
-For tails too large for a gateway, and for streams. The gateway pins the seam and nothing else;
-executors read the snapshot's files as the gateway's DuckDB does, and the log with the one decoder.
-A stream's offset is how far each partition has been read, so a batch is the same records whether
-they are hot or cold by the time it runs, or runs again: it passes from cold to hot and stays
-exactly once. Rows that did not come from the log have no offset: batches hold them, streams do not.
-A batch of an upsert table is the newest row of each key, or with the option `changes` every record;
-a stream of one is its changes, all of them from the log.
+It is for tails too large for a gateway, and for streams. The gateway pins the seam and nothing
+else; executors read the snapshot's files as the gateway's DuckDB does, and the log with the same
+decoder. A stream's offset is how far each partition has been read. So a micro-batch holds the same
+records, whether they are hot or cold when it runs, or runs again: the stream passes from cold to
+hot and stays exactly once. Rows that did not come from the log have no offset: batches hold them,
+streams do not. A batch of an upsert table is the newest row of each key or, with the option
+`changes`, every record. A stream of an upsert table is its changes, all of them from the log.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class SeamlineDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` calls it."""
+        """Returns the name that `format` takes."""
         return "seamline"
 
     def schema(self) -> str:
-        """The table's columns, metadata columns included."""
+        """Returns the table's columns, metadata columns included."""
         return spark_schema(Table.place(Options.of(self.options)).columns)
 
     def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
-        """A batch."""
+        """Returns the reader of a batch."""
         return _BatchReader(Table.place(Options.of(self.options)))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        """A stream from the table's beginning."""
+        """Returns the reader of a stream from the table's beginning."""
         return _StreamReader(Options.of(self.options))
 
 
@@ -65,7 +65,7 @@ class _BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         table, seam = self._table, self._table.seam
-        # Spark runs no task without a partition, and then wants none
+        # for an empty list, Spark would read a partition of None
         if table.gives_changes:
             table.require_every_change()
             ranges = [OffsetRange(p, 0, end) for p, end in seam.end.items() if end]
@@ -81,7 +81,7 @@ class _BatchReader(DataSourceReader):
 
 @dataclasses.dataclass
 class _Nothing(InputPartition):
-    """An empty table."""
+    """The only partition of an empty read."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
         return iter(())
@@ -109,7 +109,7 @@ class _StreamReader(DataSourceStreamReader):
         boundaries = table.seam.boundary
         if table.gives_changes:
             table.require_every_change()
-            boundaries = Offsets()  # a snapshot has no more what was replaced
+            boundaries = Offsets()  # a snapshot no longer has what was replaced
         window, ranges, epochs = {}, [], {}
         for partition, stop in last.items():
             begin, boundary = first.get(partition, 0), boundaries.get(partition, 0)
@@ -127,10 +127,10 @@ class _StreamReader(DataSourceStreamReader):
         return partition.read()  # type: ignore[no-any-return]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing is kept anywhere but in Spark's own checkpoint."""
+        """Does nothing: state is kept only in Spark's own checkpoint."""
 
     def stop(self) -> None:
-        """Nothing was started."""
+        """Does nothing: nothing was started."""
 
     def _place(self) -> Table:
         table = Table.place(self._options)
@@ -144,7 +144,7 @@ class _StreamReader(DataSourceStreamReader):
         return table
 
     def _offset(self, table: Table, end: Offsets, epochs: Offsets) -> dict[str, Any]:
-        """How far a stream has read: the ends of that, and the leader epochs there."""
+        """Returns how far a stream has read: the end offsets, and the leader epochs there."""
         return {
             "end": end.to_json(),
             "epochs": epochs.to_json(),

@@ -1,9 +1,9 @@
 """A table and its seam as the gateway pins them, split into parts that Spark's executors read.
 
-The gateway says where the snapshot's metadata and the log are, from which offset to which, and how
+The gateway says where the snapshot's metadata and the log are, which offsets to read, and how
 records are decoded. Parts have a bounded size, and are read as the gateway itself would read them.
-Of an upsert table the newest record of each key of the tail is found before, once: parts of the
-snapshot leave out its keys, and parts of the log give these records alone.
+For an upsert table, the newest record of each key of the tail is found first, once. Parts of the
+snapshot then leave out the tail's keys, and parts of the log return only these records.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ from seamline.sql.types import Field
 
 SPLIT_BYTES = 128 << 20
 SPLIT_OFFSETS = 250_000
-"""Their rows stay in memory until the log has been found to be the same one still."""
+"""The offsets of one part; its rows stay in memory until the log is found to still be the same."""
 
 _KEYS_SHARE = 4
-"""The files of a part are so many times larger than the keys of the tail, which go with each."""
+"""How many times larger a part's files are than the tail's keys, which are sent with each part."""
 
 _READS_MAX = 4
-"""How often a tail is read on to where compaction has come meanwhile."""
+"""The most reads of a tail, each of which goes on to where compaction has come meanwhile."""
 
 _REQUEST_S = 60.0
 
@@ -76,10 +76,10 @@ class Options:
     Attributes:
         url: Address of the gateway (`url`).
         access_token: Its bearer token (`accessToken`).
-        user: A user of it, instead (`user`).
+        user: A user of the gateway, instead of a bearer token (`user`).
         password: The user's password (`password`).
         table: Name of the table (`table`).
-        token: A token of a receipt, to read that seam again (`token`); batches only.
+        token: The token of a receipt, to read that seam again (`token`); batches only.
         changes: Whether an upsert table's changes are wanted, not its rows (`changes`).
         kafka: librdkafka properties of the executors (`kafka.…`); the brokers' addresses come from
             the gateway unless they are among them.
@@ -101,7 +101,7 @@ class Options:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Options:
-        """The options as Spark gives them, names in any case."""
+        """Parses the options that Spark passes, with names in any case."""
         given = {name.lower(): value for name, value in options.items()}
         for name in ("url", "table"):
             if not given.get(name):
@@ -155,7 +155,7 @@ class Table:
 
     @classmethod
     def place(cls, options: Options) -> Table:
-        """Asks the gateway for the seam: the present one, or the token's."""
+        """Asks the gateway for the seam: the current one, or the token's."""
         request = urllib.request.Request(  # noqa: S310 - the address is the user's own
             f"{options.url}/api/v1/seams",
             data=json.dumps({"table": options.table, "token": options.token or None}).encode(),
@@ -176,7 +176,7 @@ class Table:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any], options: Options) -> Table:
-        """The table that the gateway's answer describes.
+        """Returns the table that the gateway's response describes.
 
         Raises:
             SeamlineError: NOT_A_UNIFIED_TABLE.
@@ -194,16 +194,16 @@ class Table:
 
     @property
     def columns(self) -> tuple[Field, ...]:
-        """The columns, metadata columns included; of changes also which are deletes."""
+        """The columns, metadata columns included; for changes, also whether each is a delete."""
         own = self.state.schemas[self.seam.schema_id].columns
         return (*own, DELETED_FIELD) if self.gives_changes else own
 
     @property
     def gives_changes(self) -> bool:
-        """Whether every record of the topic is read, and not what they make of the table.
+        """Whether to read every record of the topic, instead of the table that they result in.
 
         Raises:
-            SeamlineError: INVALID_ARGUMENT when that is asked of a table whose rows are records.
+            SeamlineError: INVALID_ARGUMENT if that is asked of a table whose rows are records.
         """
         if self.options.changes and self._spec_and_newest[1] is None:
             raise SeamlineError(
@@ -216,12 +216,12 @@ class Table:
 
     @property
     def newest(self) -> Newest | None:
-        """What of the records counts; None when all do."""
+        """Which of the records count; None if all do."""
         return None if self.gives_changes else self._spec_and_newest[1]
 
     @property
     def _spec_and_newest(self) -> tuple[DecoderSpec | None, Newest | None]:
-        """How records are decoded, and what of them is the table; nothing without a hot side."""
+        """How records are decoded, and which of them count; None for both without a hot side."""
         state, seam = self.state, self.seam
         binding = TopicBinding.from_properties(state.properties)
         if binding is None or not seam.topic:
@@ -254,14 +254,14 @@ class Table:
         end_epochs: Offsets,
         found: KeysFound | None = None,
     ) -> list[HotSplit]:
-        """The log between offsets, in parts of a bounded length.
+        """Splits ranges of the log into parts of a bounded length.
 
         Args:
             ranges: The offsets.
             epochs: Leader epochs of the records below the ranges' starts, where known.
-            end: Ends the log was found to have.
+            end: The ends that the log was found to have.
             end_epochs: Leader epochs at that time, where known.
-            found: Of an upsert table, which records between them are the newest of their keys.
+            found: For an upsert table, which of the records are the newest of their keys.
         """
         spec, _ = self._spec_and_newest
         if self.bootstrap_servers is None or spec is None:
@@ -283,13 +283,14 @@ class Table:
         return [split for split in splits if split.newest is None or len(split.newest)]
 
     def find_keys(self) -> tuple[Table, KeysFound | None]:
-        """Of an upsert table, the keys of the tail; none where every record is a row.
+        """Finds the keys of an upsert table's tail.
 
-        What compaction has removed of the tail may have been replaced by records past its end. Then
-        these are read, too.
+        What compaction has removed from the tail may have been replaced by records past its end.
+        Then these are read, too.
 
         Returns:
-            The table at the seam that the keys are of, and the keys.
+            The table at the seam that the keys belong to, and the keys; None for the keys if every
+            record is a row.
 
         Raises:
             SeamlineError: UPSERT_ORDER_UNKNOWN, READ_CONFLICT, and as reading the log does.
@@ -329,7 +330,7 @@ class Table:
             return overtaken(KafkaLog(own), read, gone, NoDeadline())
 
     def require_every_change(self) -> None:
-        """Raises where the log may have lost changes.
+        """Raises if the log may have lost changes.
 
         Raises:
             SeamlineError: LOG_TRIMMED.
@@ -358,11 +359,12 @@ class Table:
     def cold_splits(
         self, window: Mapping[int, tuple[int, int]] | None, found: KeysFound | None = None
     ) -> list[ColdSplit]:
-        """The files of the snapshot, in parts of a bounded size.
+        """Splits the files of the snapshot into parts of a bounded size.
 
         Args:
-            window: Per partition the offsets wanted, rows of no partition excluded; None for all.
-            found: Of an upsert table, the keys whose rows in the files do not count.
+            window: The offsets wanted, per partition; it excludes rows of no partition. None for
+                all rows.
+            found: For an upsert table, the keys whose rows in the files do not count.
 
         Raises:
             SeamlineError: OFFSETS_NOT_STORED, COLD_FILE_INVALID, ….
@@ -469,8 +471,8 @@ class ColdSplit(InputPartition):
 
     Attributes:
         scan: How they are read.
-        window: Per partition the offsets wanted; None for all.
-        replaced: Keys whose rows in them do not count, if there are any.
+        window: The offsets wanted, per partition; None for all.
+        replaced: Keys whose rows in the files do not count, if there are any.
     """
 
     scan: EngineScan
@@ -478,7 +480,7 @@ class ColdSplit(InputPartition):
     replaced: pa.Table | None = None
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """The rows."""
+        """Yields the rows."""
         for batch in read_scan(self.scan, self.replaced):
             kept = batch if self.window is None else _within(batch, self.window, self.scan.places)
             if kept.num_rows:
@@ -492,10 +494,10 @@ class HotSplit(InputPartition):
     Attributes:
         cluster: How executors reach it.
         spec: How records are decoded.
-        names: The columns that are given.
-        log_read: The offsets, and the log that they must be of.
+        names: The columns to return.
+        log_read: The offsets, and the log that they must be from.
         epoch: Leader epoch of the record below them, where known.
-        newest: Of an upsert table, the offsets of the records that are its rows; None when all are.
+        newest: For an upsert table, the offsets of the records that are its rows; None if all are.
     """
 
     cluster: ClusterConfig
@@ -506,10 +508,10 @@ class HotSplit(InputPartition):
     newest: pa.Array | None = None
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """The rows, once the log has been found to be the same one still.
+        """Yields the rows, once the log has been found to still be the same.
 
         Raises:
-            SeamlineError: LOG_TRIMMED, also where compaction has taken a newest record since.
+            SeamlineError: LOG_TRIMMED, also if compaction has since removed a newest record.
         """
         read = self.log_read
         epochs = {r.partition: self.epoch for r in read.ranges if self.epoch is not None}
@@ -533,9 +535,9 @@ def _rows(
     epochs: Mapping[int, int],
     looked: Looked | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The decoded records of a read; `looked` notes where they are.
+    """Yields the decoded records of a read; `looked` notes where they are.
 
-    They count once the last has been taken: the log has then been found to be the same one still.
+    They only count once the last has been taken: then the log has been found to still be the same.
     """
     with contextlib.closing(Cluster(config)) as cluster:
         log, deadline = KafkaLog(cluster), NoDeadline()
@@ -549,7 +551,7 @@ def _rows(
 
 
 def _rows_at(rows: pa.RecordBatch, offsets: pa.Array) -> pa.RecordBatch:
-    """The rows of some records, without the delete that one which changes a key is besides."""
+    """Returns the rows of some records; a record that changes a key is also a delete, left out."""
     is_row = pa.compute.invert(rows.column(DELETED))
     return rows.filter(pa.compute.and_(is_row, pa.compute.is_in(rows.column(OFFSET), offsets)))
 
@@ -570,7 +572,7 @@ def _within(
 
 
 def _inside(batch: pa.RecordBatch, path: Sequence[Field]) -> pa.Array:
-    """A column, or a field inside of it."""
+    """Returns a column, or a field inside it."""
     found = batch.column(path[0].name)
     for field in path[1:]:
         found = pa.compute.struct_field(found, field.name)

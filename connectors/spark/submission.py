@@ -1,7 +1,7 @@
-"""Settings handed to spark-submit in files: everybody on a machine can read command lines.
+"""Passes settings to spark-submit in files, as everybody on a machine can read command lines.
 
-Two files in a folder that only we can enter: Spark's properties, and the options of its Java, which
-Spark itself would put on the command line. Spark reads them while it starts, and never again.
+There are two files, in a folder that only we can enter: Spark's properties, and the options of its
+Java, which Spark itself would put on the command line. Spark reads them only while it starts.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SUBMIT_VARIABLE = "PYSPARK_SUBMIT_ARGS"
 
 
 def options(conf: Mapping[str, str], folder: pathlib.Path) -> list[str]:
-    """The options with which spark-submit takes the settings; its own defaults stay.
+    """Returns the options with which spark-submit reads the settings; its own defaults stay.
 
     Args:
         conf: Spark's settings.
-        folder: Gets the files; only its owner may enter it.
+        folder: Where the files are written; only its owner may enter it.
     """
     properties = dict(conf)
     if _JAVA_OPTIONS in conf:
@@ -42,7 +42,7 @@ def options(conf: Mapping[str, str], folder: pathlib.Path) -> list[str]:
 
 
 def start_in_process(settings: SparkSettings) -> Any:
-    """A classic Spark session, its Java a child of this process."""
+    """Starts a classic Spark session, whose Java is a child of this process."""
     from pyspark.sql import SparkSession
 
     private_folder(settings.scratch)
@@ -54,7 +54,7 @@ def start_in_process(settings: SparkSettings) -> Any:
 
 
 def start_interruptibly(settings: SparkSettings) -> Any:
-    """The same; Ctrl-C, which Spark's handler would take, gives up the start and its Java."""
+    """Starts the same; Ctrl-C, which Spark would handle itself, aborts it and kills its Java."""
     before = _children()
     try:
         return supervision.interruptibly("spark-start", lambda: start_in_process(settings))
@@ -66,7 +66,7 @@ def start_interruptibly(settings: SparkSettings) -> Any:
 
 
 def _children() -> set[int]:
-    """Processes that this one has started; none where the system does not say."""
+    """Returns the processes that this one has started; none if the system does not report them."""
     found: set[int] = set()
     for path in pathlib.Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
@@ -76,7 +76,7 @@ def _children() -> set[int]:
 
 @contextlib.contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """The environment of what is started in the block; what it must not have is restored later."""
+    """Sets the environment of what the block starts; restores what it must not have at the end."""
     hidden = {n: v for n, v in os.environ.items() if n not in wanted or n == _SUBMIT_VARIABLE}
     for name in hidden:
         del os.environ[name]
@@ -94,7 +94,7 @@ def _write(path: pathlib.Path, text: str) -> None:
 
 
 def _argument(option: str) -> str:
-    """One option as a line of a file that `java @file` reads."""
+    """Returns one option as a line of a file that `java @file` reads."""
     return f'"{_quoted(option)}"\n'
 
 
@@ -103,7 +103,7 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A key or a value as Java's property files take it, whatever is in it."""
+    """Escapes a key or a value for Java's property files, whatever it contains."""
     utf16 = text.encode("utf-16-be")
     units = struct.unpack(f">{len(utf16) // 2}H", utf16)
     plain = (chr(unit) if unit < 128 else "" for unit in units)

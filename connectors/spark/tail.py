@@ -1,9 +1,9 @@
-"""Exact ranges of a topic as a Spark DataFrame, decoded by the one decoder in Spark's workers.
+"""Exact ranges of a topic as a Spark DataFrame, decoded in Spark's workers by the same decoder.
 
-Used by tiering and by statements whose tail is too large for the gateway. Spark's Kafka source
-reads from start offsets up to, not including, end offsets, and fails when any of them is no longer
-there. It also fails at a record whose time Spark cannot represent, whatever is selected; the
-workers read such ranges themselves, with the gateway's client.
+Tiering uses it, and statements whose tail is too large for the gateway. Spark's Kafka source reads
+from start offsets up to, not including, end offsets, and fails when any of them is no longer there.
+It also fails at a record whose time Spark cannot represent, whatever is selected; the workers read
+such ranges themselves, with the gateway's client.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ RECORD = (
     *("partition", "offset", "timestamp", "timestampType", "key", "value"),
     "to_json(headers) AS headers",
 )
-"""What is sent to workers of each record.
+"""What is sent to workers for each record.
 
-No nested column: Spark measures a batch after each of its rows, and walks over all earlier rows to
-measure a list. A batch of 20,000 records without headers would take 200 million steps.
+There is no nested column: Spark measures a batch after each of its rows, and walks over all earlier
+rows to measure a list. A batch of 20,000 records without headers would take 200 million steps.
 """
 _SECURITY_PREFIX = "kafka."
 
@@ -46,13 +46,13 @@ def decoded_tail(
     min_partitions: int = 0,
     any_time: bool = False,
 ) -> Any:
-    """A DataFrame of the decoded rows, in the columns of the decoder.
+    """Returns a DataFrame of the decoded rows, in the columns of the decoder.
 
     Args:
         spark: A Spark session, classic or Connect.
         cluster: The cluster as Spark's executors reach it.
-        ranges: What to read, one range a partition.
-        isolation: What to read it under.
+        ranges: What to read, one range per partition.
+        isolation: The isolation level to read it under.
         spec: How records are decoded.
         batch_id: Value of `_kafka_batch`, when the rows are being tiered.
         min_partitions: Splits ranges further so that at least as many tasks share them.
@@ -92,12 +92,12 @@ def has_odd_time(error: BaseException) -> bool:
 
 
 def spark_schema(columns: Sequence[Field]) -> str:
-    """The columns as a schema in Spark's own notation."""
+    """Returns the columns as a schema in Spark's own notation."""
     return ", ".join(f"`{c.name.replace('`', '``')}` {to_spark(c.type)}" for c in columns)
 
 
 def _parts(ranges: Sequence[OffsetRange], count_min: int) -> list[OffsetRange]:
-    """The ranges, split so that there are about as many as are wanted at least."""
+    """Splits the ranges so that there are about `count_min` parts or more."""
     size = max(1, sum(map(len, ranges)) // max(1, count_min))
     return [
         OffsetRange(r.partition, start, min(start + size, r.end_exclusive))
@@ -113,7 +113,7 @@ def _reading(
     spec: DecoderSpec,
     batch_id: int | None,
 ) -> Any:
-    """The function that Spark's workers run over the numbers of the parts they are to read."""
+    """Returns the function that Spark's workers run over the numbers of the parts to read."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from seamline.connectors.kafka.cluster import Cluster

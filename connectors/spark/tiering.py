@@ -5,10 +5,10 @@ are none, unless another batch from the same boundary has landed since the snaps
 started from; then Iceberg's serializable validation refuses the commit. Foreign appends,
 compaction and deletes pass.
 
-Where a foreign file may already hold such rows (it has greater ids, or no statistics of them), an
+If a foreign file may already hold such rows (it has greater ids, or no statistics of them), an
 overwrite would remove them. The batch is then written to a branch, and `main` is moved to it only
-if it is still where the batch started: any other commit makes it start again. So is every batch of
-an upsert table, which changes rows that are there.
+if it is still where the batch started: any other commit makes the batch start again. Every batch of
+an upsert table is written like that, since it changes existing rows.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SparkTierTable:
         identifier: Its name there.
         log: The cluster its topic is in.
         cluster: The same cluster, as Spark reaches it.
-        tasks_min: Tasks that share a batch at least.
+        tasks_min: The least number of tasks that share a batch.
         opened: The table, if it has just been loaded; the first `load` returns it.
     """
 
@@ -108,10 +108,10 @@ class SparkTierTable:
         (self._last or self._table()).require_single_writer(snapshot_id)
 
     def has_rows(self, batch: Batch, deadline: Deadline) -> bool:
-        """See `TierTable.has_rows`: reads until the first record that gives a row.
+        """See `TierTable.has_rows`: reads until the first record that yields a row.
 
-        They are decoded here, so that a registry which hangs keeps none of Spark's workers. Unless
-        records may be skipped, whatever is there may hold rows further on.
+        Records are decoded here, so that a registry that hangs blocks none of Spark's workers.
+        Unless records may be skipped, a batch that has any records may hold rows further on.
         """
         spec = self._spec(self._last or self._table(), batch)
         decoder = Decoder(spec, schemas_of(self._log, deadline))
@@ -139,7 +139,7 @@ class SparkTierTable:
             _whatever_times(lambda any_time: self._commit_rows(batch, any_time))
 
     def evolve(self, batch: Batch, deadline: Deadline) -> tuple[Change, ...]:
-        """See `TierTable.evolve`: reads the batch once more, until nothing is to be changed."""
+        """See `TierTable.evolve`: reads the batch once more, until nothing needs to change."""
         table = self._table()
         made: list[Change] = []
         if table.state.current_schema_id != batch.schema_id:
@@ -182,7 +182,7 @@ class SparkTierTable:
     def _write_aside(self, rows: Any, batch: Batch, boundary: Boundary) -> None:
         """Writes the batch to a branch of its own and moves `main` there.
 
-        It is an overwrite of nothing: an append could be cherry-picked into the table once more.
+        It is an overwrite of nothing, since an append could be cherry-picked into the table again.
         """
         functions = functions_for(self._spark)
         with self._branch(batch) as branch:
@@ -209,7 +209,7 @@ class SparkTierTable:
 
     @contextlib.contextmanager
     def _branch(self, batch: Batch) -> Iterator[str]:
-        """A branch from the batch's own snapshot; `main` is moved to it if it still is there."""
+        """Yields a branch from the batch's own snapshot; then moves `main` to it if still there."""
         branch = f"seamline_batch_{uuid.uuid4().hex}"
         commits.insist(
             lambda: commits.create_branch(self._table(), branch, batch.snapshot_id, _BRANCH_MS)
@@ -255,7 +255,10 @@ class SparkTierTable:
         )
 
     def keep(self, snapshot_id: int) -> None:
-        """See `TierTable.keep`. Another who moves the tag meanwhile moves it further: as good."""
+        """See `TierTable.keep`.
+
+        If another process moves the tag meanwhile, it moves it further, which is just as good.
+        """
         first = self._last or self._table()
         tables = itertools.chain([first], iter(self._table, None))
 
@@ -300,14 +303,14 @@ class SparkTierTable:
         )
 
     def _count_skipped(self, batch: Batch, spec: DecoderSpec, any_time: bool) -> int:
-        """Bad records in the batch, counted by the decoder that leaves them out."""
+        """Counts the bad records in the batch, with the decoder that leaves them out."""
         lenient = dataclasses.replace(spec, on_error="null")
         rows = self._decoded(self._spark, batch, lenient, any_time)
         return int(rows.filter(f"`{columns.ERROR}` IS NOT NULL").count())
 
     @contextlib.contextmanager
     def _named_errors(self, batch: Batch) -> Iterator[None]:
-        """Spark's failures by name; rows that no longer fit a changed table have lost a race."""
+        """Names Spark's failures; rows that no longer fit a changed table are a COMMIT_CONFLICT."""
         try:
             yield
         except SeamlineError:
@@ -324,7 +327,7 @@ class SparkTierTable:
 
 
 def _needed(decoder: Decoder, raw: RawBatch) -> tuple[Change, ...]:
-    """What columns must become before records can be written."""
+    """Returns the changes that the columns need before records can be written."""
     try:
         decoder.decode_all(raw)
     except SeamlineError as error:
@@ -335,10 +338,10 @@ def _needed(decoder: Decoder, raw: RawBatch) -> tuple[Change, ...]:
 
 
 def _whatever_times(work: Callable[[bool], _Result]) -> _Result:
-    """Does work that reads a batch; again, and slower, if Spark cannot represent a time in it.
+    """Does work that reads a batch; repeats it, slower, if Spark cannot represent a time in it.
 
     Args:
-        work: Takes whether there are such times.
+        work: Called with whether there may be such times.
     """
     try:
         return work(False)

@@ -1,1 +1,1 @@
-"""Who asks, and what they may do."""
+"""Access control: who is asking, and what they may do."""

@@ -1,7 +1,7 @@
-"""Who is asking, by bearer token: those that the configuration lists, and those in a file.
+"""Identifies callers by bearer token: those that the configuration lists, and those in a file.
 
-The file is watched: an entry that is added to it is taken from the next request on, and one that
-is gone, or has expired, is not, without a restart.
+The file is watched. Without a restart, an entry that is added is accepted from the next request on,
+and one that is gone or has expired is refused.
 
     tokens:
       - {name: ann, sha256: "…", groups: "analysts", expires: "2027-01-01T00:00:00Z"}
@@ -27,11 +27,11 @@ _ID_DIGITS = 12
 
 
 class AccessTokens:
-    """Knows whose token is which. Safe to share between threads.
+    """Knows the owner of each token. Safe to share between threads.
 
     Args:
-        listed: Those of the configuration.
-        file: Further ones.
+        listed: The tokens of the configuration.
+        file: A file with further tokens.
 
     Raises:
         SeamlineError: INVALID_CONFIG.
@@ -42,7 +42,10 @@ class AccessTokens:
         self._filed = Watched([file], lambda: _read(file), "tokens") if file is not None else None
 
     def identify(self, given: str) -> Identity | None:
-        """The owner of a token; every known one is compared, whichever matches."""
+        """Returns the owner of a token; None if it is not known.
+
+        Every known token is compared, whichever one matches.
+        """
         digest = hashlib.sha256(given.encode()).hexdigest()
         found = None
         for known, token in self._all().items():
@@ -51,7 +54,7 @@ class AccessTokens:
         return found
 
     def again(self, known: Identity) -> Identity | None:
-        """Whose token that is now, if it is still one."""
+        """Returns the present owner of a token identified before; None if it is gone."""
         for digest, token in self._all().items():
             if digest.startswith(known.credential):
                 return _identity(digest, token)
@@ -71,10 +74,10 @@ def _identity(digest: str, token: AccessToken) -> Identity:
 
 
 def _read(file: pathlib.Path) -> Mapping[str, AccessToken]:
-    """What a file lists, by digest.
+    """Returns the tokens that a file lists, by digest.
 
     Raises:
-        SeamlineError: INVALID_CONFIG; no value of the file is in it.
+        SeamlineError: INVALID_CONFIG, which contains no value of the file.
     """
     try:
         found = TokenFile.model_validate(yaml_file.read(file))

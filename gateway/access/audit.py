@@ -1,8 +1,8 @@
-"""The audit log: who asked for what, when, and what became of it, a line of JSON an event.
+"""The audit log: who asked for what and when, and the outcome, as one line of JSON per event.
 
 Nothing waits for it: events go through a queue to a thread that writes them. While they cannot be
-written they are kept, as many as the queue holds; what comes then is lost, which a metric counts
-and the log says. An event may be written twice after a failure; its `id` tells.
+written, they are kept, as many as the queue holds. Events beyond that are lost; a metric counts
+them, and the log reports them. After a failure an event may be written twice, which its `id` shows.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _CLOSE_S = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a request comes from, as far as its principal does not say.
+    """Where a request comes from, besides its principal.
 
     Attributes:
-        method: By what the sender has proved who it is.
-        credential: Which of that kind.
-        address: Where it comes from.
+        method: How the sender has proved who it is.
+        credential: Which credential of that kind it was.
+        address: The address it comes from.
     """
 
     method: str = NONE
@@ -51,20 +51,20 @@ class Origin:
 
     @classmethod
     def of(cls, identity: Identity, address: str) -> Origin:
-        """The origin of somebody's request."""
+        """Returns the origin of an identified sender's request."""
         return cls(identity.method, identity.credential, address)
 
 
 NOWHERE = Origin()
-"""Of what the gateway asks itself."""
+"""The origin of the gateway's own requests."""
 
 
 class AuditLog(Collector):
     """Writes events. Safe to share between threads.
 
     Args:
-        sink: Takes them; without one, nothing is written.
-        hides_literals: Whether texts of statements are written without their literals.
+        sink: Where events are written; without one, nothing is written.
+        hides_literals: Whether the texts of statements are written without their literals.
     """
 
     def __init__(self, sink: AuditSink | None = None, *, hides_literals: bool = False) -> None:
@@ -84,11 +84,11 @@ class AuditLog(Collector):
         return self._sink is not None
 
     def write(self, event: str, fields: Mapping[str, Any]) -> None:
-        """Has an event written; returns at once.
+        """Queues an event to be written; returns at once.
 
         Args:
             event: What happened: `statement`, `request` or `login`.
-            fields: What is known of it; ready for JSON.
+            fields: What is known about it; JSON-ready.
         """
         if self._sink is None:
             return
@@ -100,7 +100,7 @@ class AuditLog(Collector):
             self._lose(1)
 
     def close(self) -> None:
-        """Writes what is waiting, if that can be done soon."""
+        """Writes the waiting events, if that can be done soon."""
         if self._loop is not None:
             self._loop.stop()
             self._loop.join(_CLOSE_S)
@@ -109,7 +109,7 @@ class AuditLog(Collector):
                 self._lose(left)
 
     def collect(self) -> Iterator[Metric]:
-        """Its metrics."""
+        """Yields its metrics."""
         yield CounterMetricFamily(
             "seamline_audit_events", "Audit events that were written.", self._written
         )
@@ -126,7 +126,7 @@ class AuditLog(Collector):
         return Loop("audit", self._step, backoff=Backoff(0.5, 5.0), at_end=self._drain)
 
     def _step(self) -> float:
-        """Writes a batch; one that could not be written is the next one again."""
+        """Writes a batch; one that could not be written is tried again next."""
         if not self._batch:
             self._batch = self._take(_WAIT_S)
         if self._batch:

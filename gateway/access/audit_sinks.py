@@ -27,7 +27,7 @@ class AuditSink(Protocol):
 
 
 class FileSink:
-    """A file that grows; when it has been moved away, another one of its name is begun.
+    """A file that grows; if it is moved away, a new one of the same name is begun.
 
     Args:
         name: Its path, or `-` for standard output.
@@ -46,7 +46,7 @@ class FileSink:
             ) from error
 
     def append(self, values: Sequence[bytes]) -> None:
-        """Writes lines; what could not be written whole is taken back."""
+        """Writes lines; an incomplete write to a regular file is undone."""
         if self._was_moved():
             before, self._file = self._file, self._open()
             os.close(before)

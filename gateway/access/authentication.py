@@ -1,11 +1,11 @@
-"""Who is asking: one of the ways to prove it that the configuration has, or nobody.
+"""Identifies callers by one of the configured methods, or refuses them.
 
-A request that carries an Authorization header is judged by it alone; without one, by the client's
-certificate. Secrets are compared in constant time, tokens with their stored hashes. Who fails often
-is slowed; see `logins`.
+A request that carries an Authorization header is judged by it alone; a request without one, by the
+client's certificate. Secrets are compared in constant time, tokens by their stored hashes. Callers
+that fail often are slowed down; see `logins`.
 
-Without any of these ways the gateway is open; it then listens on loopback only and answers only
-requests addressed to loopback, so that no page in a browser can reach it by another name.
+Without any method, the gateway is open. It then listens on loopback only and answers only requests
+addressed to loopback, so that no page in a browser can reach it by another name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ANONYMOUS = "anonymous"
 
 
 def check_listening(config: Config) -> None:
-    """An open gateway may only listen on loopback.
+    """Checks that an open gateway listens on loopback only.
 
     Raises:
         SeamlineError: INVALID_CONFIG.
@@ -47,10 +47,10 @@ def check_listening(config: Config) -> None:
 
 
 def check_site(site: str | None) -> None:
-    """No page of another site is answered, unless it knows a token itself.
+    """Refuses pages of other sites, which must send a token themselves.
 
     Args:
-        site: What the browser says of the page that sends a request.
+        site: What the browser says about the page that sends a request.
 
     Raises:
         SeamlineError: PERMISSION_DENIED.
@@ -64,7 +64,7 @@ def check_site(site: str | None) -> None:
 
 
 def claimed_user(authorization: str | None) -> str | None:
-    """Who somebody with a password says they are; nothing is known of anybody else."""
+    """Returns the user name in a Basic Authorization header; None for any other header."""
     kind, _, given = (authorization or "").partition(" ")
     if kind.lower() != "basic":
         return None
@@ -74,10 +74,10 @@ def claimed_user(authorization: str | None) -> str | None:
 
 
 class Authentication:
-    """Knows who asks. Safe to share between threads.
+    """Identifies the senders of requests. Safe to share between threads.
 
     Args:
-        config: The ways to prove it.
+        config: The configuration, which has the methods.
     """
 
     def __init__(self, config: Config) -> None:
@@ -99,7 +99,7 @@ class Authentication:
         self._web_tokens = JsonWebTokens(jwt) if jwt.jwks is not None else None
 
     def identify(self, presented: Presented) -> Identity:
-        """Who sends a request.
+        """Returns the identity of the sender of a request.
 
         Raises:
             SeamlineError: UNAUTHENTICATED, TOO_MANY_LOGINS, LOGIN_KEYS_UNAVAILABLE,
@@ -118,10 +118,10 @@ class Authentication:
             raise
 
     def again(self, known: Identity) -> Identity:
-        """Somebody who was identified before, as they are now.
+        """Returns the present identity of somebody who was identified before.
 
         Raises:
-            SeamlineError: UNAUTHENTICATED when what proved it is not taken any more.
+            SeamlineError: UNAUTHENTICATED when the credential is no longer accepted.
         """
         if self.is_open:
             return known
@@ -138,7 +138,7 @@ class Authentication:
 
     @property
     def challenges(self) -> tuple[str, ...]:
-        """What a client that has not said who it is may say, as WWW-Authenticate has it."""
+        """The methods open to a client that is not identified, as values of WWW-Authenticate."""
         basic = ('Basic realm="seamline", charset="UTF-8"',) if self._passwords is not None else ()
         return ("Bearer", *basic)
 
@@ -172,10 +172,10 @@ class Authentication:
 
 
 def _user_and_password(given: str) -> tuple[str, str]:
-    """What a header of HTTP's basic authentication says.
+    """Returns the user and the password of an HTTP Basic header.
 
     Raises:
-        SeamlineError: UNAUTHENTICATED when it says nothing.
+        SeamlineError: UNAUTHENTICATED when it cannot be read or names no user.
     """
     try:
         user, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
@@ -187,7 +187,7 @@ def _user_and_password(given: str) -> tuple[str, str]:
 
 
 def _on_loopback(host: str) -> Identity:
-    """Whoever asks an open gateway, by a name of this machine.
+    """Returns the identity of whoever asks an open gateway by a name of this machine.
 
     Raises:
         SeamlineError: PERMISSION_DENIED.

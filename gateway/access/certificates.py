@@ -1,4 +1,4 @@
-"""Who is asking, by the certificate of a client that TLS has verified."""
+"""Identifies callers by client certificates that TLS has verified."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from seamline.gateway.access.rights import Principal
 
 
 def identity(certificate: Mapping[str, Any], pattern: str) -> Identity:
-    """Whom a certificate names.
+    """Returns the identity that a certificate names.
 
     Args:
-        certificate: As `ssl.SSLSocket.getpeercert` gives it.
+        certificate: The certificate, as `ssl.SSLSocket.getpeercert` returns it.
         pattern: A regular expression for the whole common name; its first group is the principal.
 
     Raises:

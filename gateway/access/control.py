@@ -1,4 +1,4 @@
-"""Access control: the rights of principals by a file of rules and one of groups, both watched."""
+"""Access control: the rights of principals, from watched files of rules and of groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AccessControl:
 
     Args:
         file: The rules; without a file, everybody may do everything.
-        groups: Groups besides those that principals bring along.
+        groups: A file of groups, besides those that credentials carry.
 
     Raises:
         SeamlineError: INVALID_CONFIG.
@@ -36,7 +36,7 @@ class AccessControl:
         self._rights = _remembered()
 
     def rights_of(self, principal: Principal) -> Rights:
-        """What somebody may do now; the same value while the files stay the same."""
+        """Returns a principal's present rights; the same object while the files stay the same."""
         principal = self._groups.added(principal)
         made_of = self._watched.get() if self._watched is not None else None
         with self._lock:

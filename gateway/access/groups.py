@@ -1,6 +1,6 @@
-"""Groups of principals by a file, in the form of Trino's: `group:user,user`, a group a line.
+"""Groups of principals, from a file in Trino's format: `group:user,user`, one group per line.
 
-They are added to those that a credential brings along. The file is watched.
+They are added to those that a credential carries. The file is watched.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from seamline.gateway.access.watched import Watched
 
 
 class Groups:
-    """Knows who is in which. Safe to share between threads.
+    """Knows the groups of each user. Safe to share between threads.
 
     Args:
         file: The file; without one there are no further groups.
@@ -27,7 +27,7 @@ class Groups:
         self._groups = Watched([file], lambda: _read(file), "groups") if file is not None else None
 
     def added(self, principal: Principal) -> Principal:
-        """Somebody with all their groups."""
+        """Returns the principal with all of its groups."""
         if self._groups is None:
             return principal
         further = self._groups.get().get(principal.name, ())
@@ -35,7 +35,7 @@ class Groups:
 
 
 def _read(file: pathlib.Path) -> Mapping[str, tuple[str, ...]]:
-    """Groups by user.
+    """Returns the groups of each user.
 
     Raises:
         SeamlineError: INVALID_CONFIG.

@@ -1,4 +1,4 @@
-"""Who sends a request, and by what they have proved it."""
+"""Who sends a request, and how they have proved it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Identity:
     Attributes:
         principal: Who it is.
         method: What kind of credential it was.
-        credential: Tells it from others of its kind; of no use to whoever reads it.
-        expires: Seconds since the epoch from which it proves nothing any more; None for never.
-        issuer: Who has signed it, of a certificate that may be revoked.
+        credential: Tells it from others of its kind; useless to whoever reads it.
+        expires: When it expires, in seconds since the epoch; None for never.
+        issuer: Who signed it, for a certificate that may be revoked.
     """
 
     principal: Principal
@@ -36,20 +36,20 @@ class Identity:
 
     @property
     def has_expired(self) -> bool:
-        """Whether it proves nothing any more."""
+        """Whether the credential has expired."""
         return self.expires is not None and time.time() >= self.expires
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Presented:
-    """What a request shows of its sender.
+    """What a request shows about its sender.
 
     Attributes:
         authorization: The Authorization header.
         host: The Host header.
         address: The address it comes from.
-        certificate: The client's certificate as `ssl.SSLSocket.getpeercert` gives it, once TLS has
-            verified it.
+        certificate: The client's certificate as `ssl.SSLSocket.getpeercert` returns it, once TLS
+            has verified it.
         encoded: The same certificate in DER.
     """
 

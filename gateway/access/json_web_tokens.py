@@ -1,9 +1,10 @@
-"""Who is asking, by a JSON Web Token that an identity provider has signed.
+"""Identifies callers by JSON Web Tokens that an identity provider has signed.
 
-Only asymmetric signatures are taken, by keys of the configured set, for the configured issuer and
-audience, within their time. Keys come from a file that is watched, or from an address: they are
-fetched anew now and then, and at once for a key that is not known, but at most once a minute. While
-the address does not answer, the keys that are known hold for a day; then nobody can be let in.
+Only asymmetric signatures are accepted, by keys of the configured set, for the configured issuer
+and audience, within the time that the token allows. Keys come from a file that is watched, or from
+an address. From an address, they are fetched again now and then, and at once for an unknown key,
+but at most once a minute. While the address does not answer, the known keys hold for a day; after
+that, nobody can be let in.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _ALGORITHMS: Mapping[str, tuple[str, ...]] = {
     "P-521": ("ES512",),
     "Ed25519": ("EdDSA",),
 }
-"""What a key of a kind, or of a curve, may have signed with."""
+"""Algorithms that a key of a type, or of a curve, may have signed with."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,8 +55,8 @@ class Key:
     """A key of the set.
 
     Attributes:
-        key_id: What tokens call it; None when it has no name.
-        algorithms: What it may have signed with.
+        key_id: Its id in tokens; None when it has none.
+        algorithms: Algorithms that it may have signed with.
         public: The key itself.
     """
 
@@ -68,7 +69,7 @@ class JsonWebTokens:
     """Verifies tokens. Safe to share between threads.
 
     Args:
-        config: Whose tokens, and for whom.
+        config: Who issues the tokens, for which audience, and what their claims mean.
 
     Raises:
         SeamlineError: INVALID_CONFIG.
@@ -82,10 +83,11 @@ class JsonWebTokens:
         )
 
     def identify(self, token: str) -> Identity:
-        """Whom a token names.
+        """Returns the identity that a token names.
 
         Raises:
-            SeamlineError: UNAUTHENTICATED; LOGIN_KEYS_UNAVAILABLE when that cannot be told.
+            SeamlineError: UNAUTHENTICATED; LOGIN_KEYS_UNAVAILABLE when a token cannot be verified
+                for lack of keys.
         """
         try:
             header = jwt.get_unverified_header(token)
@@ -140,7 +142,7 @@ class JsonWebTokens:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """A claim of that name, or with dots, one inside of others."""
+    """Returns the claim of that name; a name with dots may lead to a claim inside others."""
     if name in claims:
         return claims[name]
     found: Any = claims
@@ -164,16 +166,16 @@ class FileKeys:
         self._keys = Watched([path], lambda: _keys(_read(path), file), "keys of tokens")
 
     def named(self, key_id: str | None) -> Sequence[Key]:
-        """The keys that may have signed a token that names this one."""
+        """Returns the keys that may have signed a token with this key id."""
         return _named(self._keys.get(), key_id)
 
 
 class FetchedKeys:
-    """The keys of an address. Safe to share between threads.
+    """The keys at an address. Safe to share between threads.
 
     Args:
         fetch: Fetches them, or raises LOGIN_KEYS_UNAVAILABLE.
-        clock: Seconds that only grow.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -188,17 +190,18 @@ class FetchedKeys:
         self._problem: str | None = None
 
     def named(self, key_id: str | None) -> Sequence[Key]:
-        """The keys that may have signed a token that names this one.
+        """Returns the keys that may have signed a token with this key id.
 
         Raises:
-            SeamlineError: LOGIN_KEYS_UNAVAILABLE when it is not known, and the address has failed.
+            SeamlineError: LOGIN_KEYS_UNAVAILABLE when no such key is known, and the address has
+                failed.
         """
         found, age_s = self._look(key_id)
         if found:
             if age_s >= _FRESH_S and self._is_due():
                 supervision.start("keys of tokens", self._renew)
             return found
-        with self._fetching:  # nobody gets in without them, so whoever asks waits
+        with self._fetching:  # nobody gets in without the keys, so callers wait
             if self._is_due():
                 self._renew()
         found, _ = self._look(key_id)
@@ -207,7 +210,7 @@ class FetchedKeys:
         return found
 
     def _look(self, key_id: str | None) -> tuple[Sequence[Key], float]:
-        """The keys as they are known, and for how long they have been."""
+        """Returns the matching keys that are known and still hold, and their age."""
         if self._known is None:
             return (), 0.0
         known_at, keys = self._known
@@ -215,7 +218,7 @@ class FetchedKeys:
         return (_named(keys, key_id) if age_s < _KEPT_S else ()), age_s
 
     def _is_due(self) -> bool:
-        """Whether the address may be asked again; if so, the caller is the one who asks."""
+        """Whether the address may be asked again; if so, the caller must ask it."""
         now = self._clock()
         with self._lock:
             if self._asked_at is not None and now - self._asked_at < _AGAIN_S:
@@ -233,14 +236,14 @@ class FetchedKeys:
 
 
 def _named(keys: Sequence[Key], key_id: str | None) -> Sequence[Key]:
-    """The key of that name, else those without one; a token that names none may be of any."""
+    """Returns the keys with that id; all keys for a token that names none."""
     if key_id is None:
         return keys
     return [key for key in keys if key.key_id == key_id]
 
 
 def _fetched(url: str) -> Sequence[Key]:
-    """The keys at an address.
+    """Returns the keys at an address.
 
     Raises:
         SeamlineError: LOGIN_KEYS_UNAVAILABLE.
@@ -267,10 +270,10 @@ def _read(file: pathlib.Path) -> bytes:
 
 
 def _keys(text: bytes, source: str) -> Sequence[Key]:
-    """The keys of a set that verify signatures; others in it are passed over.
+    """Returns the keys of a set that verify signatures; skips all others.
 
     Raises:
-        SeamlineError: INVALID_CONFIG when it is no set, or has none.
+        SeamlineError: INVALID_CONFIG when it is not a key set, or has no such key.
     """
     try:
         listed = json.loads(text)["keys"]
@@ -295,6 +298,6 @@ def _key(entry: Mapping[str, Any]) -> Key | None:
         _LOG.warning("a key of tokens cannot be used: %s", error)
         return None
     if not hasattr(public, "public_bytes"):
-        public = public.public_key()  # a private key, which has no business to be there
+        public = public.public_key()  # a private key, which has no business being there
     key_id = entry.get("kid")
     return Key(key_id if isinstance(key_id, str) else None, algorithms, public)

@@ -1,8 +1,10 @@
-"""Failed logins, slowed by address and by user; nobody who has the right password is.
+"""Slows down failed logins, by address and by user.
 
-Failures are counted at a pace: so many at once, and then one in so many seconds. Who is faster is
-refused before anything is looked at. An address from which a user has logged in is counted by
-itself, so that others who try that user's name do not lock the user out. Memory is bounded.
+Failures are allowed at a pace: a number of them at once, then one at a fixed interval. Faster
+attempts are refused before anything about them is checked; only a password that is remembered as
+good is accepted without asking here (see `passwords`). Failures from an address from which the user
+has logged in are counted separately, so that others who try that user's name do not lock the user
+out. Memory is bounded.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _KNOWN_S = 24 * 3600.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pace:
-    """How often something may happen: so often at once, and then once in so many seconds."""
+    """How often something may happen: `at_once` times, then once every `every_s` seconds."""
 
     at_once: int
     every_s: float
@@ -34,10 +36,10 @@ ADDRESS = Pace(50, 2.0)
 
 
 class FailedLogins:
-    """Counts failures. Safe to share between threads.
+    """Counts failed logins. Safe to share between threads.
 
     Args:
-        clock: Seconds that only grow.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -47,7 +49,7 @@ class FailedLogins:
         self._known: Cache[tuple[str, str], bool] = Cache(_KEYS_MAX, ttl_s=_KNOWN_S, clock=clock)
 
     def check(self, address: str, user: str | None = None) -> None:
-        """Another try is in time.
+        """Checks that another attempt is not too early.
 
         Raises:
             SeamlineError: TOO_MANY_LOGINS, with the seconds to wait in its details.
@@ -64,19 +66,19 @@ class FailedLogins:
             )
 
     def count_address(self, address: str) -> None:
-        """A login from an address has failed."""
+        """Counts a failed login from an address."""
         self._count(_network(address), ADDRESS)
 
     def count_user(self, address: str, user: str) -> None:
-        """A login as a user has failed."""
+        """Counts a failed login as a user."""
         self._count(self._of_user(address, user), USER)
 
     def succeeded(self, address: str, user: str) -> None:
-        """A user has logged in from an address."""
+        """Notes that a user has logged in from an address."""
         self._known.put((_network(address), user), True)
 
     def _of_user(self, address: str, user: str) -> Hashable:
-        """What failures of a user are counted under, from there."""
+        """Returns the key under which a user's failures from an address are counted."""
         network = _network(address)
         is_known = self._known.get((network, user)) is not None
         return (user, network) if is_known else (user,)
@@ -87,13 +89,16 @@ class FailedLogins:
             self._paid_until.put(key, max(now, self._paid_until.get(key) or now) + pace.every_s)
 
     def _wait_s(self, key: Hashable, pace: Pace) -> float:
-        """Each failure is paid with its seconds; so many may be owed."""
+        """Returns the seconds until the next attempt.
+
+        Each failure costs `every_s` seconds, and may be owed until `at_once` of them have added up.
+        """
         now = self._clock()
         return (self._paid_until.get(key) or now) - now - (pace.at_once - 1) * pace.every_s
 
 
 def _network(address: str) -> str:
-    """What somebody has who has an address: that one, or a network of IPv6."""
+    """Returns what the owner of an address has: that address, or a network of IPv6."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -1,10 +1,11 @@
-"""Who is asking, by user and password: a file of hashes in the form of htpasswd and of Trino.
+"""Identifies callers by user and password, with a file of hashes as htpasswd and Trino have it.
 
     ann:$2y$10$…
     bob:$argon2id$v=19$m=65536,t=3,p=4$…
 
-The file is watched. A hash is slow to check on purpose: a good password is remembered for a while,
-by a digest under a key that this process alone has. An unknown user takes the time of a known one.
+The file is watched. A hash is slow to check on purpose, so a good password is remembered for a
+while, as a digest under a key that only this process has. An unknown user takes as long as a known
+one.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _ID_DIGITS = 12
 
 
 class Passwords:
-    """Knows whose password is which. Safe to share between threads.
+    """Verifies passwords. Safe to share between threads.
 
     Args:
         file: Users and hashes.
@@ -62,16 +63,16 @@ class Passwords:
         self._checking = threading.BoundedSemaphore(os.cpu_count() or 1)
 
     def identify(self, user: str, password: str, address: str) -> Identity:
-        """Whose password it is.
+        """Returns the identity of a user with this password.
 
         Args:
-            user: Who somebody says they are.
-            password: The proof.
-            address: Where it comes from.
+            user: The user that somebody claims to be.
+            password: The password that proves it.
+            address: The address they come from.
 
         Raises:
             SeamlineError: UNAUTHENTICATED, the same for an unknown user and a wrong password;
-                TOO_MANY_LOGINS, without looking at it.
+                TOO_MANY_LOGINS, without looking at the password.
         """
         hashes = self._hashes.get()
         secret = password.encode()
@@ -83,7 +84,7 @@ class Passwords:
         return _identity(user, hashed)
 
     def again(self, known: Identity) -> Identity | None:
-        """Somebody who was identified before; None when that password is not theirs any more."""
+        """Returns the identity of somebody identified before; None if the password is obsolete."""
         hashed = self._hashes.get().get(known.principal.name)
         found = None if hashed is None else _identity(known.principal.name, hashed)
         return found if found is not None and found.credential == known.credential else None
@@ -98,7 +99,7 @@ class Passwords:
                 details={RETRY_AFTER: 1},
             )
         try:
-            if self._good.get(digest) is not None:  # by who asked at the same moment
+            if self._good.get(digest) is not None:  # by another request at the same moment
                 return
             self._failed.check(address, user)
             if not _matches(secret, hashed) or not is_known:
@@ -110,7 +111,10 @@ class Passwords:
         self._good.put(digest, True)
 
     def _of_nobody(self, user: str, hashes: Mapping[str, str]) -> str:
-        """A hash for an unknown user, always the same: it costs what that of a known one does."""
+        """Returns a hash for an unknown user, always the same one.
+
+        It costs as much to check as that of a known user.
+        """
         number = int.from_bytes(self._digest(user, "", b"")[:8], "big")
         return list(hashes.values())[number % len(hashes)]
 
@@ -128,7 +132,7 @@ def _identity(user: str, hashed: str) -> Identity:
 
 def _matches(secret: bytes, hashed: str) -> bool:
     if len(secret) > _PASSWORD_BYTES_MAX:
-        secret = b""  # takes its time, and is no password
+        secret = b""  # takes its time, and is nobody's password
     if hashed.startswith("$2"):
         return bcrypt.checkpw(secret[:_BCRYPT_BYTES_MAX], hashed.encode())
     try:
@@ -138,7 +142,7 @@ def _matches(secret: bytes, hashed: str) -> bool:
 
 
 def _read(file: pathlib.Path) -> Mapping[str, str]:
-    """Hashes by user; at least one.
+    """Returns hashes by user, at least one.
 
     Raises:
         SeamlineError: INVALID_CONFIG.

@@ -1,7 +1,7 @@
-"""Certificates that whoever signed them has revoked: lists in files, which are watched.
+"""Client certificates that their issuers have revoked: lists in a file, which is watched.
 
-TLS refuses new connections by the same lists; here they are asked for each request, so that a
-connection that is open already, or a stream, does not outlive what it was opened with.
+TLS refuses new connections by the same lists. Here they are checked for each request, so that a
+connection that is already open, or a stream, does not outlive the certificate it was opened with.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from seamline.gateway.access.watched import Watched
 _LIST = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 
 Revoked = frozenset[tuple[str, str]]
-"""Who has signed, and serial numbers as OpenSSL writes them."""
+"""(issuer, serial number as OpenSSL writes it) of each revoked certificate."""
 
 
 class Revocations:
-    """Knows what has been revoked. Safe to share between threads.
+    """Knows the revoked certificates. Safe to share between threads.
 
     Args:
         file: The lists, in PEM.
@@ -34,11 +34,11 @@ class Revocations:
         self._revoked = Watched([file], lambda: read(file), "revoked certificates")
 
     def check(self, issuer: str, serial: str) -> None:
-        """A certificate has not been revoked.
+        """Checks that a certificate has not been revoked.
 
         Args:
-            issuer: Who has signed it, as `issuer_of` gives it.
-            serial: Its number, in hexadecimal.
+            issuer: Who signed it, as `issuer_of` returns it.
+            serial: Its serial number, in hexadecimal.
 
         Raises:
             SeamlineError: UNAUTHENTICATED.
@@ -48,12 +48,12 @@ class Revocations:
 
 
 def issuer_of(certificate: bytes) -> str:
-    """Who has signed a certificate that is given in DER."""
+    """Returns who signed a certificate that is given in DER."""
     return x509.load_der_x509_certificate(certificate).issuer.rfc4514_string()
 
 
 def read(file: pathlib.Path) -> Revoked:
-    """What the lists in a file have revoked.
+    """Returns what the lists in a file have revoked.
 
     Raises:
         SeamlineError: INVALID_CONFIG.

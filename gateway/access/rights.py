@@ -1,7 +1,8 @@
 """What one principal may do: the rules, applied to names.
 
-What somebody may not see at all is not there for them: the same error as for a name that nobody has
-given. What they see and may not do is PERMISSION_DENIED, which names the right that is missing.
+What a principal may not see at all does not exist for them: the error is the same as for a name
+that was never used. What they see but may not use is PERMISSION_DENIED, which names the missing
+right.
 """
 
 from __future__ import annotations
@@ -45,18 +46,18 @@ _OF_FUNCTIONS = "system"
 _ABOUT_ROWS = frozenset({"", "cold", "hot", "changes"})
 """Variants of a table that have its columns."""
 _OF_VALUES = frozenset({"files"})
-"""Variants that tell values of columns, as the bounds of files."""
+"""Variants that reveal values of columns, such as the bounds of files."""
 KEPT_WHEN_COLUMNS_ARE_HIDDEN = frozenset({"_kafka_partition", "_kafka_offset", "_kafka_timestamp"})
-"""Columns of a record that repeat nothing of what is hidden."""
+"""Columns of a record that reveal nothing of hidden columns."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody who asks.
+    """Somebody who sends requests.
 
     Attributes:
         name: The name that statements and tokens belong to.
-        groups: Groups that rules know.
+        groups: Groups that rules may name.
     """
 
     name: str
@@ -65,11 +66,11 @@ class Principal:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TableRights:
-    """What one may do with a table.
+    """What a principal may do with a table.
 
     Attributes:
-        privileges: What at all.
-        restriction: What may be seen of it.
+        privileges: The privileges, if any.
+        restriction: Which rows and columns may be seen.
     """
 
     privileges: frozenset[Privilege] = frozenset(Privilege)
@@ -77,11 +78,11 @@ class TableRights:
 
     @property
     def sees(self) -> bool:
-        """Whether the table is there at all."""
+        """Whether the table exists for the principal at all."""
         return bool(self.privileges)
 
     def columns(self, fields: tuple[Field, ...]) -> tuple[Field, ...]:
-        """Those of a table's columns that are there."""
+        """Returns the columns of a table that exist for the principal."""
         return tuple(f for f in fields if f.name.lower() not in self.restriction.denied)
 
 
@@ -101,11 +102,11 @@ class Rights:
     # --- Names -------------------------------------------------------------------------------
 
     def sees_catalog(self, name: str) -> bool:
-        """Whether a catalog, or a cluster, is there."""
+        """Whether a catalog, or a cluster, may be seen."""
         return self._catalog(name) is not CatalogAccess.NONE
 
     def sees_schema(self, catalog: str, schema: str) -> bool:
-        """Whether a schema is there: some table of it may be."""
+        """Whether a schema may be seen, because a table in it may be."""
         rules = self._rules
         if not self.sees_catalog(catalog) or rules is None or rules.tables is None:
             return self.sees_catalog(catalog)
@@ -120,7 +121,7 @@ class Rights:
         )
 
     def table(self, name: TableName) -> TableRights:
-        """What may be done with a table; its variants are as it is."""
+        """Returns the rights to a table, which hold for its variants, too."""
         if self._rules is None or name.is_system:
             return _EVERYTHING
         key = (name.catalog or name.cluster, name.schema, name.table)
@@ -128,7 +129,7 @@ class Rights:
         return self._tables.get_or_make(key, lambda: self._table(*key, is_topic=is_topic))
 
     def check_catalog(self, name: str) -> None:
-        """A catalog must be there.
+        """Checks that a catalog may be seen.
 
         Raises:
             SeamlineError: CATALOG_NOT_FOUND.
@@ -137,7 +138,7 @@ class Rights:
             raise SeamlineError(CATALOG_NOT_FOUND, f"catalog {name} does not exist")
 
     def check_visible(self, name: TableName) -> None:
-        """A table must be there.
+        """Checks that a table may be seen.
 
         Raises:
             SeamlineError: CATALOG_NOT_FOUND, TABLE_NOT_FOUND, TOPIC_NOT_FOUND.
@@ -152,7 +153,7 @@ class Rights:
         raise SeamlineError(TABLE_NOT_FOUND, f"table {'.'.join(name.full)} does not exist")
 
     def require(self, privilege: Privilege, name: TableName) -> None:
-        """A table must be there, and something be allowed with it.
+        """Checks that a table may be seen, and that a privilege on it is granted.
 
         Raises:
             SeamlineError: as `check_visible`; PERMISSION_DENIED.
@@ -165,11 +166,11 @@ class Rights:
             )
 
     def restriction(self, name: TableName) -> Restriction:
-        """What may be seen of a table that is read.
+        """Returns which rows and columns may be seen of a table that is read.
 
         Raises:
             SeamlineError: as `require` for SELECT; PERMISSION_DENIED for a table about the table
-                that would tell more.
+                that would reveal more.
         """
         self.require(Privilege.SELECT, name)
         found = self.table(name).restriction
@@ -180,7 +181,7 @@ class Rights:
         return NO_RESTRICTION
 
     def require_new(self, name: TableName) -> None:
-        """Something of a name must be allowed to be made.
+        """Checks that something of a name may be created.
 
         Raises:
             SeamlineError: CATALOG_NOT_FOUND, PERMISSION_DENIED.
@@ -190,7 +191,7 @@ class Rights:
             raise self._denied("create", name.display)
 
     def require_whole(self, name: TableName) -> None:
-        """A table must be readable with all rows and columns, by a reader that takes its files.
+        """Checks that all of a table may be read, by a reader that takes its files.
 
         Raises:
             SeamlineError: as `require`; PERMISSION_DENIED.
@@ -202,7 +203,7 @@ class Rights:
     # --- Other things ------------------------------------------------------------------------
 
     def require_topic(self, cluster: str, topic: str) -> None:
-        """A table must be allowed over a topic.
+        """Checks that a table may be made over a topic.
 
         Raises:
             SeamlineError: PERMISSION_DENIED.
@@ -219,7 +220,7 @@ class Rights:
             raise self._denied("make tables over", f"topic {topic} of cluster {cluster}")
 
     def require_function(self, catalog: str, function: str) -> None:
-        """A table function of a catalog must be allowed; it is in the schema `system`, as in Trino.
+        """Checks that a catalog's table function may be used; its schema is `system`, as in Trino.
 
         Raises:
             SeamlineError: CATALOG_NOT_FOUND, PERMISSION_DENIED.
@@ -239,7 +240,7 @@ class Rights:
             raise self._denied("execute", f"function {catalog}.{_OF_FUNCTIONS}.{function}")
 
     def require_property(self, name: str) -> None:
-        """A property of a session must be allowed.
+        """Checks that a session property may be set.
 
         Raises:
             SeamlineError: PERMISSION_DENIED.
@@ -252,7 +253,7 @@ class Rights:
             raise self._denied("set", f"session property {name}")
 
     def may(self, action: Action, owner: str) -> bool:
-        """Whether something may be done with statements of an owner."""
+        """Whether an action is allowed on the statements of an owner."""
         if owner == self.principal.name and action is not Action.EXECUTE:
             return True
         if self._rules is None or self._rules.queries is None:
@@ -264,7 +265,7 @@ class Rights:
         return rule is not None and action in rule.allow
 
     def require_execute(self) -> None:
-        """Statements must be allowed.
+        """Checks that statements may be executed.
 
         Raises:
             SeamlineError: PERMISSION_DENIED.
@@ -278,12 +279,12 @@ class Rights:
         return rule.is_for(self.principal.name, self.principal.groups)
 
     def _first(self, rules: Iterable[RuleT], holds: Callable[[RuleT], bool]) -> RuleT | None:
-        """The rule that decides: the first that is for the principal and holds."""
+        """Returns the rule that decides: the first that is for the principal and holds."""
         return next((rule for rule in rules if self._is_mine(rule) and holds(rule)), None)
 
     def _catalog(self, name: str) -> CatalogAccess:
         if self._rules is None or self._rules.catalogs is None or name == SYSTEM_CATALOG:
-            return CatalogAccess.ALL  # each table of `system` shows what may be seen
+            return CatalogAccess.ALL  # each table of `system` shows only what may be seen
         rule = self._first(self._rules.catalogs, lambda rule: matches(rule.catalog, name))
         return CatalogAccess.NONE if rule is None else rule.allow
 
@@ -312,7 +313,7 @@ class Rights:
 
 
 def not_whole(principal: Principal, table: str) -> SeamlineError:
-    """The error of a reader of files, for a table of which not all may be seen."""
+    """Returns the error for a reader of files that may not see all of a table."""
     return SeamlineError(
         PERMISSION_DENIED,
         f"{principal.name} may not see all of {table}, and this reader would",
@@ -339,4 +340,4 @@ def _of_rule(rule: TableRule) -> TableRights:
 
 
 OPERATOR = Rights(Principal("operator"))
-"""Whoever runs the gateway and its commands: everything is theirs."""
+"""The rights of whoever runs the gateway and its commands: everything is allowed."""

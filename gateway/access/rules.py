@@ -1,9 +1,9 @@
 """The rules file: who may do what, in the shape of Trino's file-based access control.
 
-A section is a list of rules. The first whose patterns all match decides; patterns are regular
-expressions for whole names, and one that is left out matches everything. Where a section is there
-and none of its rules matches, the answer is no. Where a section is left out, everything is allowed
-but to bind topics, which is Seamline's own section: without a rule nobody may.
+A section is a list of rules. The first rule whose patterns all match decides. Patterns are regular
+expressions for whole names; a pattern that is left out matches everything. If a section is present
+and none of its rules matches, the answer is no. If a section is left out, everything is allowed,
+except binding topics: that section is Seamline's own, and without a rule nobody may bind any.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from seamline.sql import parse
 
 
 class Privilege(enum.StrEnum):
-    """What one may do with a table; OWNERSHIP creates, changes and drops it."""
+    """Privileges on a table; OWNERSHIP covers creating, changing and dropping it."""
 
     SELECT = "SELECT"
     INSERT = "INSERT"
@@ -36,7 +36,7 @@ class Privilege(enum.StrEnum):
 
 
 class FunctionPrivilege(enum.StrEnum):
-    """What one may do with a function; who may grant it may execute it."""
+    """Privileges on a function; whoever may grant it may execute it."""
 
     EXECUTE = "EXECUTE"
     GRANT_EXECUTE = "GRANT_EXECUTE"
@@ -44,7 +44,7 @@ class FunctionPrivilege(enum.StrEnum):
 
 
 class CatalogAccess(enum.StrEnum):
-    """What one may do in a catalog at most."""
+    """The most that is allowed in a catalog."""
 
     ALL = "all"
     READ_ONLY = "read-only"
@@ -52,7 +52,7 @@ class CatalogAccess(enum.StrEnum):
 
 
 class Action(enum.StrEnum):
-    """What one may do with statements; the last two with those of others."""
+    """What may be done with statements; the last two are for those of others."""
 
     EXECUTE = "execute"
     VIEW = "view"
@@ -79,7 +79,7 @@ def _expression(text: str) -> str:
 
 
 def _of_trino(value: object) -> object:
-    """Trino also takes booleans."""
+    """Converts the booleans that Trino also accepts."""
     return {"true": "all", "false": "none"}.get(str(value).lower(), value)
 
 
@@ -94,7 +94,7 @@ def _compiled(pattern: str, *, case_matters: bool = False) -> re.Pattern[str]:
 
 @functools.lru_cache(4096)
 def expression(text: str) -> exp.Expr:
-    """A filter or mask as a tree, not to be changed.
+    """Returns a filter or mask as a tree, which must not be changed.
 
     Raises:
         SeamlineError: SYNTAX_ERROR, NOT_SUPPORTED.
@@ -103,7 +103,7 @@ def expression(text: str) -> exp.Expr:
 
 
 def matches(pattern: str | None, name: str, *, case_matters: bool = False) -> bool:
-    """Whether a pattern is for a whole name; none is for all. Case matters in topics alone."""
+    """Whether a pattern matches a whole name; None matches all. Case matters only for topics."""
     if pattern is None:
         return True
     return _compiled(pattern, case_matters=case_matters).fullmatch(name) is not None
@@ -113,10 +113,10 @@ def matches(pattern: str | None, name: str, *, case_matters: bool = False) -> bo
 
 
 class Rule(Settings):
-    """A rule: whom it is for."""
+    """A rule, and whom it is for."""
 
     user: Pattern | None = None
-    """The principal."""
+    """The name of the principal."""
     group: Pattern | None = None
     """One of the principal's groups."""
 
@@ -127,20 +127,20 @@ class Rule(Settings):
 
 
 class CatalogRule(Rule):
-    """What may be done in catalogs at most; clusters are catalogs, too."""
+    """The most that is allowed in catalogs; clusters are catalogs, too."""
 
     catalog: Pattern | None = None
     allow: Annotated[CatalogAccess, BeforeValidator(_of_trino)]
 
 
 class ColumnRule(Settings):
-    """What of a column may be seen."""
+    """Whether a column may be seen, and how."""
 
     name: str
     allow: bool = True
-    """Whether it exists for those the rule is for."""
+    """Whether the column exists for those the rule is for."""
     mask: Expression | None = None
-    """What it is instead: SQL over the table's columns, of the column's type."""
+    """What is shown instead: SQL over the table's columns, of the column's type."""
 
 
 class TableRule(Rule):
@@ -173,22 +173,22 @@ class TopicRule(Rule):
 
 
 class QueryRule(Rule):
-    """What may be done with statements of whom; one's own may always be seen and ended."""
+    """What may be done with whose statements; one's own may always be seen and ended."""
 
     owner: Annotated[Pattern | None, Field(alias="queryOwner")] = None
-    """Who has submitted it."""
+    """Who has submitted the statement."""
     allow: frozenset[Action]
 
 
 class SessionPropertyRule(Rule):
-    """Which properties of a session may be set."""
+    """Which session properties may be set."""
 
     property: Pattern | None = None
     allow: bool
 
 
 class CatalogSessionPropertyRule(SessionPropertyRule):
-    """Which properties of a session's catalog may be set; there are none."""
+    """Which session properties of a catalog may be set; there are none."""
 
     catalog: Pattern | None = None
 
@@ -206,7 +206,7 @@ class Rules(Settings):
 
 
 def read(file: pathlib.Path) -> Rules:
-    """The rules in a file of JSON or YAML.
+    """Reads the rules from a JSON or YAML file.
 
     Raises:
         SeamlineError: INVALID_CONFIG, naming what is wrong and where.

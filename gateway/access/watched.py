@@ -1,7 +1,7 @@
-"""Files that are watched: what was made of them, made anew once they have changed.
+"""Watched files: what was made from them, and made again once they have changed.
 
-A change holds from the next time that anybody asks. One that nothing can be made of is reported in
-the log, and what was made last holds until it can.
+A change takes effect at the next access. If nothing can be made of a change, that is reported in
+the log, and what was made last holds until something can.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ T = TypeVar("T")
 
 
 class Watched(Generic[T]):
-    """What files say now. Safe to share between threads.
+    """A value made from files as they are now. Safe to share between threads.
 
     Args:
-        files: They are made of.
-        make: Makes it, and raises a SeamlineError when it cannot.
-        what: What it is, for the log.
+        files: The files it is made from.
+        make: Makes the value; raises a SeamlineError when it cannot.
+        what: What the value is, for the log.
 
     Raises:
-        SeamlineError: what `make` raises at first.
+        SeamlineError: whatever the first call of `make` raises.
     """
 
     def __init__(self, files: Sequence[pathlib.Path], make: Callable[[], T], what: str) -> None:
@@ -39,7 +39,7 @@ class Watched(Generic[T]):
         self._value = make()
 
     def get(self) -> T:
-        """The value; the same one while the files stay the same."""
+        """Returns the value; the same one while the files stay the same."""
         with self._lock:
             found = self._signature()
             if found != self._seen:
@@ -56,7 +56,7 @@ class Watched(Generic[T]):
             _LOG.info("%s read from %s", self._what, ", ".join(map(str, self._files)))
 
     def _signature(self) -> tuple[tuple[int, int, int] | None, ...]:
-        """Changes when one of the files does."""
+        """Returns a value that changes when one of the files does."""
         return tuple(map(_signature, self._files))
 
 

@@ -1,4 +1,4 @@
-"""`seamline table adopt`, `unadopt` and `audit`: tables that other writers fill."""
+"""Commands of `seamline table` about other writers: adopt, unadopt, audit, take-over, hand-over."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def adopt(
 ) -> None:
     """Bind the table NAME, which another writer fills, to its topic.
 
-    Shows what it found, and asks, before it writes anything. A Delta table is only read: what is to
-    be added to the configuration is printed.
+    Shows what it found, and asks for confirmation, before it writes anything. A Delta table is
+    read-only: the entry to add to the configuration is printed instead.
     """
     from seamline.gateway.commands import adopting
 
@@ -148,7 +148,7 @@ def unadopt(name: str, config_file: str | None, settings: tuple[str, ...]) -> No
 def take_over(name: str, yes: bool, config_file: str | None, settings: tuple[str, ...]) -> None:
     """Continue filling the adopted table NAME, whose writer has been stopped.
 
-    From then on `seamline tier` fills it, from where that writer ended.
+    From then on, `seamline tier` fills it, starting where that writer ended.
     """
     from seamline.gateway.commands import handing_over
 
@@ -185,7 +185,7 @@ def hand_over(
 ) -> None:
     """Hand the table NAME, which Seamline has filled, over to another writer.
 
-    Tiering must have been stopped. Says at which offsets the other one must begin.
+    Tiering must have been stopped. Prints the offsets at which the other writer must begin.
     """
     from seamline.gateway.commands import adopting, handing_over
 
@@ -214,8 +214,8 @@ def hand_over(
 def audit(name: str, format_: str, config_file: str | None, settings: tuple[str, ...]) -> None:
     """Check that the table NAME has each record below its boundary exactly once.
 
-    Names holes and doubles, compared with the log as far as it reaches back. Ends with 1 when there
-    are any.
+    Lists missing and duplicated records, compared with the log as far as it reaches back. Exits
+    with 1 when there are any.
     """
     from seamline.gateway.commands import auditing
 
@@ -238,7 +238,7 @@ def audit(name: str, format_: str, config_file: str | None, settings: tuple[str,
         sys.exit(1)
 
 
-# --- What is shown -------------------------------------------------------------------------------
+# --- Output --------------------------------------------------------------------------------------
 
 
 def _shown(found: Findings) -> list[str]:

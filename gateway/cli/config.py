@@ -1,4 +1,4 @@
-"""`seamline config`: what the configuration is, and where each value came from."""
+"""`seamline config`: shows the configuration and where each value came from."""
 
 from __future__ import annotations
 

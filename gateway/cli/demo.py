@@ -1,4 +1,4 @@
-"""`seamline demo`: the main job, end to end."""
+"""`seamline demo`: runs Seamline's main job end to end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A gateway that outlives the command that started it, and can be found again and stopped.
+"""Starts a gateway that outlives the command, and finds and stops it later.
 
-The command returns when the gateway answers, or with what kept it from starting. The gateway's
-state directory records which process it is.
+The command returns when the gateway answers, or fails with the error that kept it from starting.
+The gateway's state directory records which process it is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Detached:
     """A gateway in a process of its own.
 
     Attributes:
-        address: Where it answers.
+        address: The address at which it answers.
         process: The process.
         log: The file that its output goes to.
     """
@@ -42,14 +42,14 @@ class Detached:
 
 
 def start(work: Work, directory: pathlib.Path) -> Detached | None:
-    """Continues in a child process with a session of its own.
+    """Runs the work in a child process with its own process session.
 
     Args:
         work: What the child does; it calls its argument with the address once that answers.
         directory: The gateway's state directory.
 
     Returns:
-        The child, to the parent; None to the child, when the work has ended.
+        In the parent, the child; in the child, None when the work has ended.
 
     Raises:
         SeamlineError: why the work could not start.
@@ -77,10 +77,10 @@ def start(work: Work, directory: pathlib.Path) -> Detached | None:
 
 
 def stop(directory: pathlib.Path, grace_s: float) -> bool:
-    """Ends the gateway that `start` left in that state directory.
+    """Ends the gateway that `start` recorded in a state directory.
 
     Returns:
-        Whether there was one.
+        Whether one was running.
     """
     file = directory / _FILE
     try:
@@ -112,5 +112,5 @@ def _wait(pid: int, told: int, directory: pathlib.Path) -> Detached:
 
 
 def _tell(tell: int, answer: dict[str, Any]) -> None:
-    with contextlib.suppress(BrokenPipeError):  # said already, and nobody is listening any more
+    with contextlib.suppress(BrokenPipeError):  # the parent has its answer and stopped reading
         os.write(tell, json.dumps(answer).encode() + b"\n")

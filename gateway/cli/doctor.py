@@ -1,4 +1,4 @@
-"""`seamline doctor`: what is wrong with this machine and this configuration, and what to do."""
+"""`seamline doctor`: reports what is wrong with machine and configuration, and what to do."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def doctor(
     config_file: str | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Says what is wrong with this machine and this configuration, and what to do.
+    """Say what is wrong with this machine and this configuration, and what to do.
 
-    Ends with 1 when something is wrong, with 0 when nothing is, or only warnings are given.
+    Exits with 1 when something is wrong, and with 0 when nothing is or there are only warnings.
     """
     loaded, problem = _configured(config_file, settings)
     found = _findings(loaded, problem, seconds, writes=not read_only, starts_spark=starts_spark)
@@ -67,7 +67,7 @@ def doctor(
         click.echo("")
         click.echo(_in_short(summary))
     sys.stdout.flush()
-    # what still waits for an answer that never comes is not waited for
+    # do not wait for checks whose answers never come
     sys.exit(1 if summary[Level.WRONG.value] else 0)
 
 
@@ -88,7 +88,7 @@ def _findings(
     writes: bool,
     starts_spark: bool,
 ) -> Iterator[tuple[str, Finding]]:
-    """What all checks find, without secrets; tables come last, when it is known what is away."""
+    """Yields all findings, without secrets; tables come last, when it is known what is down."""
     from seamline.gateway.doctor import checks
     from seamline.gateway.doctor.examination import examine
 
@@ -110,11 +110,11 @@ def _findings(
         yield about, finding.without(secrets)
 
 
-# --- What is shown -------------------------------------------------------------------------------
+# --- Output --------------------------------------------------------------------------------------
 
 
 def _told(found: Iterable[tuple[str, Finding]]) -> Iterator[tuple[str, Finding]]:
-    """The same, each printed as it comes."""
+    """Prints each finding as it comes, and passes it on."""
     heading = ""
     colour = False if os.environ.get("NO_COLOR") else None
     for about, finding in found:
@@ -128,7 +128,7 @@ def _told(found: Iterable[tuple[str, Finding]]) -> Iterator[tuple[str, Finding]]
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    """A finding as it is printed: its level, its text, and the remedy below."""
+    """Yields the lines of a finding: its level and text, and the remedy below."""
     width = min(shutil.get_terminal_size((80, 24)).columns, _WIDTH_MAX)
     level = finding.level.value
     lead = " " * 10

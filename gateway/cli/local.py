@@ -1,4 +1,4 @@
-"""`seamline local`: the embedded stack, started, found and stopped."""
+"""`seamline local`: starts, finds and stops the embedded stack."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def produce(
 
 
 def _servers(directory: pathlib.Path | None) -> str:
-    """Where the running broker answers.
+    """Returns the address of the running broker.
 
     Raises:
         SeamlineError: LOCAL_STACK_DOWN.
@@ -174,7 +174,7 @@ def _say(line: str) -> None:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Reports on stderr: one line that is overwritten on a terminal, else a line each."""
+    """Reports on stderr: on a terminal one line that is overwritten, else a line per report."""
     if not sys.stderr.isatty():
         yield _say
         return
@@ -187,7 +187,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 @contextlib.contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """SIGTERM and a closed terminal stop the command as Ctrl-C does."""
+    """Makes SIGTERM and a closed terminal stop the command as Ctrl-C does."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

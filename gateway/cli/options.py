@@ -1,7 +1,7 @@
 """Options that the gateway's commands share.
 
-A module of commands declares them, and imports what they need when they are called: `--help`, or
-one of them, does not wait for the libraries of all.
+A module of commands imports what a command needs only when that command is called, so that neither
+`--help` nor one command waits for the libraries of all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 PORT = click.IntRange(0, 65535)
-"""A port to listen on; 0 takes a free one."""
+"""A port to listen on; 0 picks a free one."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,14 +35,14 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Duration(click.ParamType[float]):
-    """A time such as 500ms, 30s, 5m; converted to seconds."""
+    """A duration such as 500ms, 30s, 5m; converted to seconds."""
 
     name = "duration"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Seconds."""
+        """Returns the duration in seconds."""
         match = _DURATION.fullmatch(str(value))
         if match is None:
             self.fail(f"{value!r} is not a duration; write 500ms, 30s, 5m or 1h", param, ctx)
@@ -50,7 +50,7 @@ class Duration(click.ParamType[float]):
 
 
 def config_options(command: F) -> F:
-    """`--config FILE` and `--set path=value`."""
+    """Adds the options `--config FILE` and `--set path=value`."""
     command = click.option(
         "--set", "settings", multiple=True, metavar="PATH=VALUE", help="Override a setting."
     )(command)
@@ -62,10 +62,10 @@ def config_options(command: F) -> F:
 def load_config(
     config_file: str | None, settings: tuple[str, ...], **flags: str | int | None
 ) -> Loaded:
-    """The configuration that the options mean.
+    """Loads the configuration that the options specify.
 
     Args:
-        config_file: The file named, if any.
+        config_file: The file that was named, if any.
         settings: `path=value` strings.
         flags: Further values; `http__port` sets `http.port`, None sets nothing.
 
@@ -89,7 +89,7 @@ def load_config(
 
 
 def table_of(text: str, connections: Connections) -> TableName:
-    """The table that an argument of the command line names, as listings write it.
+    """Returns the table that a command-line argument names, spelt as in listings.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT when it names no table of a catalog; CATALOG_NOT_FOUND, ….
@@ -101,10 +101,10 @@ def table_of(text: str, connections: Connections) -> TableName:
 
 
 def look_at(wanted: Sequence[TableName], connections: Connections) -> None:
-    """Loads each table before Spark starts, which is pointless when none can be loaded.
+    """Loads each table before Spark starts; starting it is pointless if none can be loaded.
 
     Raises:
-        SeamlineError: why the first cannot be loaded, when none can.
+        SeamlineError: why the first table cannot be loaded, if none can.
     """
     failures = []
     for name in wanted:
@@ -125,7 +125,7 @@ def text_of(value: str) -> str: ...
 
 
 def text_of(value: str | None) -> str | None:
-    """The value itself, or what the file after @ holds."""
+    """Returns the value itself, or the contents of FILE for `@FILE`."""
     if value is None or not value.startswith("@"):
         return value
     try:

@@ -1,4 +1,4 @@
-"""`seamline serve`: the gateway."""
+"""`seamline serve`: runs the gateway."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def serve(
 
 
 def greet(address: str) -> None:
-    """Prints where the gateway answers."""
+    """Prints the address at which the gateway answers."""
     click.echo(f"Seamline gateway on {address} (Ctrl-C stops it)", err=True)

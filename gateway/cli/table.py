@@ -1,4 +1,4 @@
-"""`seamline table`: unified tables created, listed, described, maintained and dropped."""
+"""`seamline table`: creates, lists, describes, alters, maintains and drops unified tables."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def tier(
 
 
 def stop_on_signals(application: TieringApplication) -> None:
-    """The first Ctrl-C or SIGTERM lets batches finish; a second one ends at once."""
+    """Lets the first Ctrl-C or SIGTERM finish current batches; a second one ends at once."""
 
     def stop(number: int, _: FrameType | None) -> None:
         click.echo("stopping after the current batch …", err=True)
@@ -116,7 +116,7 @@ def stop_on_signals(application: TieringApplication) -> None:
 
 
 def show_step(progress: Progress, step: Step | SeamlineError, seconds: float) -> None:
-    """One line a step; nothing for a look at an idle table."""
+    """Prints one line per step, but nothing for further checks of an idle table."""
     from seamline.seam.tiering import Outcome
 
     if isinstance(step, SeamlineError):

@@ -1,6 +1,6 @@
-"""A table that may be adopted: what it is now, whatever its format, and who fills it.
+"""A table that may be adopted: its present state, in either table format, and its writer.
 
-What the adopter says takes precedence over what is found in its commits and columns.
+What the user says about the writer takes precedence over what the commits and columns show.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Adoptable:
 
     Attributes:
         state: Its metadata.
-        writer: Who fills it.
-        options: The options of the writer's provider.
-        as_if: Gives the table as it would be with properties of ours.
-        is_only_read: Whether nothing can be written into it.
+        writer: The writer that fills it.
+        options: The options of the writer's boundary provider.
+        as_if: Returns the table as it would be with the given Seamline properties.
+        is_only_read: Whether the table is read-only.
     """
 
     state: TableState
@@ -45,11 +45,12 @@ class Adoptable:
 
 
 def look_at(connections: Connections, wanted: Adoption) -> Adoptable:
-    """A table, and who fills it.
+    """Returns a table's state and its writer.
 
     Raises:
-        SeamlineError: ADOPTION_REFUSED when Seamline fills it itself, when it has no snapshot, or
-            when nobody knows who fills it; TABLE_NOT_FOUND, INVALID_ARGUMENT, MISSING_EXTRA, ….
+        SeamlineError: ADOPTION_REFUSED when Seamline itself fills the table, when it has no
+            snapshot, or when its writer is unknown; TABLE_NOT_FOUND, INVALID_ARGUMENT,
+            MISSING_EXTRA, ….
     """
     if is_delta(connections, wanted.name):
         return _delta(connections, wanted)
@@ -71,7 +72,7 @@ def look_at(connections: Connections, wanted: Adoption) -> Adoptable:
 
 def _delta(connections: Connections, wanted: Adoption) -> Adoptable:
     catalog: DeltaCatalog = connections.delta(wanted.name.catalog)
-    from seamline.connectors.delta import writers  # its extra is there, now that the catalog is
+    from seamline.connectors.delta import writers  # the catalog has already required the extra
 
     def as_if(properties: Mapping[str, str]) -> ColdTable:
         return catalog.as_if(wanted.name.path, properties, wanted.location)
@@ -84,13 +85,13 @@ def _delta(connections: Connections, wanted: Adoption) -> Adoptable:
 
 
 def is_delta(connections: Connections, name: TableName) -> bool:
-    """Whether a table is of a catalog of Delta tables, which are only read."""
+    """Returns whether a table belongs to a catalog of Delta tables, which are read-only."""
     config = connections.config.catalogs.get(name.catalog)
     return config is not None and config.is_delta
 
 
 def require_foreign(state: TableState) -> None:
-    """Seamline must not fill the table itself, and somebody must have.
+    """Requires a table that Seamline does not fill itself and that has a snapshot.
 
     Raises:
         SeamlineError: ADOPTION_REFUSED.
@@ -116,7 +117,7 @@ def _require_snapshot(state: TableState) -> None:
 
 
 def _writer(wanted: Adoption, state: TableState) -> Writer:
-    """Who fills the table; what is said goes before what is found."""
+    """Returns the table's writer; a provider named by the user overrides the detected one."""
     named = {writer.name.lower(): writer for writer in (*BY_COLUMNS, FLINK)}
     found = writer_of(state)
     if wanted.provider is None:
@@ -126,7 +127,7 @@ def _writer(wanted: Adoption, state: TableState) -> Writer:
 
 
 def _known(provider: str, known: Collection[str]) -> str:
-    """A provider's name, as it is written here.
+    """Returns a provider's name in lower case, if it is known.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.

@@ -1,10 +1,10 @@
-"""Adopting a table that another writer fills from a topic, and letting go of it again.
+"""Adopts a table that another writer fills from a topic, and releases it again.
 
-What is found is shown before anything is written: who fills the table, how far it has the log and
-how far that can be trusted, where each column comes from, and the same records of both tiers side
-by side. A record that the log shows and the table lacks, or has otherwise, speaks against it.
-Adopting writes properties of the table, or prints them for the configuration where the table may
-not be written to, as no Delta table may; un-adopting removes them, and leaves nothing else behind.
+The findings are shown before anything is written: the table's writer, its boundary and how far that
+can be trusted, the source of each column, and the same records of both tiers side by side. A record
+that the log shows and the table lacks, or has with other values, is an objection to adopting it.
+Adopting writes table properties. If the table may not be written to, which is true of every Delta
+table, it prints them for the configuration. Un-adopting removes them and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ class Adoption:
         name: The table.
         topic: The topic that is copied into it.
         cluster: The topic's cluster.
-        provider: Who says how far its snapshots have the log; None for what is found.
+        provider: The boundary provider for its snapshots; None for the one that is detected.
         columns: Columns that hold parts of a record: `partition=k_partition`, ….
         columns_from: Further entries of `columns_from`: `column = source`.
         format: How values are encoded.
-        key_format: How keys are.
-        on_error: What a bad record becomes.
-        isolation: What the log is read under.
-        value_schema: The schema of all values, where they name none of a registry.
-        key_schema: The same of keys.
-        spellings: Ways to write values that are taken besides.
-        csv_separator: What stands between the fields of CSV.
-        csv_quote: What its fields are quoted with.
+        key_format: How keys are encoded.
+        on_error: What becomes of a bad record.
+        isolation: The isolation level under which the log is read.
+        value_schema: The schema of all values, if they do not name one in a registry.
+        key_schema: The same for keys.
+        spellings: Further ways of writing values that are accepted.
+        csv_separator: The separator between CSV fields.
+        csv_quote: The quote character of CSV fields.
         options: Options of the provider, by name.
-        start: Where the table begins, for partitions of which it has nothing.
-        force: Whether it is adopted although something speaks against it.
-        location: Where a Delta table lies that neither the configuration nor its name leads to.
+        start: The offset at which the table begins, for partitions of which it has no rows.
+        force: Whether to adopt it despite the problems found.
+        location: The location of a Delta table, if neither the configuration nor its name gives it.
     """
 
     name: TableName
@@ -101,12 +101,12 @@ _OTHERS = (
 
 
 def of_statement(name: TableName, given: Mapping[str, Any], cluster: str) -> Adoption:
-    """What the properties of CREATE TABLE … WITH, or of ALTER TABLE … SET PROPERTIES, ask for.
+    """Parses the properties of CREATE TABLE … WITH, or of ALTER TABLE … SET PROPERTIES.
 
     Args:
         name: The table.
-        given: The properties; lists are arrays, or texts with commas.
-        cluster: The cluster of a topic without one.
+        given: The properties; a list is an array, or a string with commas.
+        cluster: The cluster of the topic, if the properties name none.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION, INVALID_ARGUMENT.
@@ -122,7 +122,7 @@ def of_statement(name: TableName, given: Mapping[str, Any], cluster: str) -> Ado
         )
     said: dict[str, Any] = {key: str(given[key]) for key in _TEXTS if key in given}
     said["columns"], said["spellings"] = _list(given, "columns"), _list(given, "spellings")
-    said["columns_from"] = _items(given, "columns_from")  # which has commas of its own
+    said["columns_from"] = _items(given, "columns_from")  # its entries may contain commas
     return Adoption(
         name=name,
         provider=str(given["boundary"]) if "boundary" in given else None,
@@ -144,7 +144,7 @@ def _list(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def option_of(text: str) -> tuple[str, str]:
-    """`name=value`, an option of a provider.
+    """Parses `name=value`, an option of a provider.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -156,7 +156,7 @@ def option_of(text: str) -> tuple[str, str]:
 
 
 def offsets_of(text: str) -> dict[int, int]:
-    """`partition:offset,…`.
+    """Parses `partition:offset,…`.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -172,18 +172,19 @@ def offsets_of(text: str) -> dict[int, int]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Findings:
-    """What was found of a table.
+    """What was found out about a table.
 
     Attributes:
-        table: The table as it would be.
-        writer: Who fills it.
-        binding: What would be recorded.
-        boundary: The boundary at its snapshot.
-        bounds: What the log holds.
+        table: The table as it would be when adopted.
+        writer: The writer that fills it.
+        binding: The binding that would be recorded.
+        boundary: The boundary of its current snapshot.
+        bounds: The bounds of the topic.
         sample: Records of both tiers.
-        problems: What speaks against adopting it.
+        problems: Objections to adopting it.
         notes: What its owner should know.
-        is_for_configuration: Whether the table is only read, so that nothing is written into it.
+        is_for_configuration: Whether the table is read-only, so that the configuration must bind
+            it.
     """
 
     table: ColdTable
@@ -198,13 +199,13 @@ class Findings:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties that say all of it."""
+        """The table properties that record the adoption."""
         own = self.table.state.properties
         return {k: v for k, v in own.items() if k.startswith(PROPERTY_PREFIX)}
 
     @property
     def configuration(self) -> str:
-        """The same for the configuration, in YAML."""
+        """The same settings as YAML for the configuration."""
         lines = [
             f"    {k.removeprefix(PROPERTY_PREFIX).replace('-', '_')}: {json.dumps(v)}"
             for k, v in self.properties.items()
@@ -218,7 +219,7 @@ class Findings:
 
 
 def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> Findings:
-    """Looks at a table and its topic; writes nothing.
+    """Examines a table and its topic, and writes nothing.
 
     Raises:
         SeamlineError: ADOPTION_REFUSED when Seamline fills the table itself, or when it has no
@@ -261,7 +262,7 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
 
 
 def create_text(state: TableState, binding: TopicBinding) -> str:
-    """The statement that adopts a table as it has been."""
+    """Returns the statement that would adopt a table the way it has been adopted."""
     texts = {
         "topic": binding.topic,
         "cluster": binding.cluster,
@@ -293,11 +294,11 @@ def _quoted(text: str) -> str:
 
 
 def adopt(connections: Connections, findings: Findings, *, force: bool = False) -> None:
-    """Records what was found in the table's properties.
+    """Adopts the table: records the findings in its properties.
 
     Raises:
-        SeamlineError: ADOPTION_REFUSED when something speaks against it; CATALOG_ACCESS_DENIED,
-            COMMIT_CONFLICT, ….
+        SeamlineError: ADOPTION_REFUSED when there are problems, unless forced;
+            STATEMENT_NOT_ALLOWED for a Delta table; CATALOG_ACCESS_DENIED, COMMIT_CONFLICT, ….
     """
     require_no_problems(findings, force=force)
     name = findings.table.state.name
@@ -323,7 +324,7 @@ def adopt(connections: Connections, findings: Findings, *, force: bool = False) 
 
 
 def require_no_problems(findings: Findings, *, force: bool) -> None:
-    """What speaks against adopting a table must be accepted by its owner.
+    """Refuses to adopt a table with problems, unless its owner accepts them.
 
     Raises:
         SeamlineError: ADOPTION_REFUSED.
@@ -336,7 +337,7 @@ def require_no_problems(findings: Findings, *, force: bool) -> None:
 
 
 def unadopt(connections: Connections, name: TableName) -> None:
-    """Takes away what adopting has written into a table.
+    """Removes what adopting has written into a table.
 
     Raises:
         SeamlineError: NOT_A_UNIFIED_TABLE, ADOPTION_REFUSED when it was never adopted;
@@ -377,7 +378,7 @@ def _configured(state: TableState) -> SeamlineError:
     )
 
 
-# --- What is to be recorded ----------------------------------------------------------------------
+# --- The binding to be recorded ------------------------------------------------------------------
 
 
 def _binding(
@@ -408,7 +409,7 @@ def _binding(
 
 
 def _entry(text: str) -> str:
-    """`partition=k_partition` as an entry of `columns_from`, where the column comes first."""
+    """Turns `partition=k_partition` into an entry of `columns_from`, which has the column first."""
     part, equals, column = text.partition("=")
     if not equals or part.strip() not in _PARTS:
         raise SeamlineError(
@@ -419,7 +420,7 @@ def _entry(text: str) -> str:
     return f"{column.strip()} = {part.strip()}"
 
 
-# --- What speaks against it ----------------------------------------------------------------------
+# --- Problems and notes --------------------------------------------------------------------------
 
 
 def _ends(boundary: Boundary, bounds: LogBounds) -> Iterator[str]:

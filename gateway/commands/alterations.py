@@ -1,7 +1,7 @@
-"""ALTER TABLE and COMMENT ON: changes to a table that exists.
+"""ALTER TABLE and COMMENT ON: changes to an existing table.
 
-What would make the table disagree with its topic is refused: a column that the record key repeats,
-one that the files are laid out by, one with a reserved name.
+Changes that would make the table disagree with its topic are refused, such as those to a column
+that the record key repeats or by which files are laid out, or to one with a reserved name.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from seamline.sql.statements import (
 from seamline.sql.types import Field
 
 _PROPERTIES = {"on_error": POLICIES, "evolution": EVOLUTIONS}
-"""The properties of a unified table that may change, and what each may be."""
+"""The properties of a unified table that may be changed, and the values that each may have."""
 _PARTITIONS = "key_partitions"
-"""The owner of an upsert table may give their word anew that each key is in one partition."""
+"""Setting it renews the word of an upsert table's owner that each key is in one partition."""
 
 
 def alter(connections: Connections, statement: AlterTable, session: Session) -> Rows:
-    """ALTER TABLE of a unified table.
+    """Runs ALTER TABLE on a unified table.
 
     Raises:
         SeamlineError: NOT_A_UNIFIED_TABLE, INVALID_TABLE_DEFINITION, COLUMN_NOT_FOUND,
@@ -92,7 +92,7 @@ def alter(connections: Connections, statement: AlterTable, session: Session) -> 
 
 
 def comment(connections: Connections, statement: Comment, session: Session) -> Rows:
-    """COMMENT ON TABLE, or ON COLUMN.
+    """Runs COMMENT ON TABLE or COMMENT ON COLUMN.
 
     Raises:
         SeamlineError: TABLE_NOT_FOUND, COLUMN_NOT_FOUND, COMMIT_CONFLICT, …
@@ -121,7 +121,7 @@ def comment(connections: Connections, statement: Comment, session: Session) -> R
 
 
 def load(connections: Connections, name: TableName) -> IcebergTable:
-    """A table as it is now, found by its name as statements find it.
+    """Loads the current state of a table, looked up by name as statements look it up.
 
     Raises:
         SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
@@ -203,7 +203,7 @@ def _set(table: IcebergTable, binding: TopicBinding, change: SetProperties) -> N
     properties = {
         PROPERTY_PREFIX + name.replace("_", "-"): str(value) for name, value in change.properties
     }
-    # older records lie where the partitioner has put them among fewer partitions
+    # the partitioner placed older records among fewer partitions, so it no longer finds them
     is_spread_anew = _PARTITIONS in dict(change.properties)
     without = (PROPERTY_PREFIX + "key-partitioner",) if is_spread_anew else ()
     commits.set_properties(table, properties, without=without)
@@ -231,7 +231,7 @@ def _column(table: IcebergTable, name: str) -> Field:
 def _require_free(
     table: IcebergTable, binding: TopicBinding, column: Field, what: str, *, by_layout: bool = True
 ) -> None:
-    """A column that something else depends on stays."""
+    """Refuses to change a column that something else depends on."""
     metadata = table.iceberg.metadata
     laid_out = {
         f.source_id: "partitioned" for spec in metadata.partition_specs for f in spec.fields
@@ -259,7 +259,7 @@ def _check(
     binding: TopicBinding,
     changed: Callable[[tuple[Field, ...]], tuple[Field, ...]],
 ) -> None:
-    """The columns as they will be must be those of a unified table, of the records' format."""
+    """Requires that the changed columns are valid for a unified table and its record format."""
     own = tuple(f for f in table.state.schema.columns if f.name not in columns.METADATA_NAMES)
     fields = changed(own)
     tables.check_columns(fields)

@@ -1,11 +1,12 @@
-"""The audit of a table: whether its snapshot holds each record below the boundary, once.
+"""Audits a table: whether its snapshot holds each record below the boundary exactly once.
 
-Rows are counted where they lie. Offsets without a row are looked up in the log, as far as it
-reaches back: transaction markers, aborted and compacted records leave no rows, nor do records that
-the table's policy leaves out; anything else that the log shows and the snapshot lacks is a hole.
+Rows are counted in the snapshot's files. Offsets without a row are looked up in the log, as far as
+it reaches back. Transaction markers, aborted and compacted records leave no rows, nor do records
+that the table's policy leaves out. Anything else that the log shows and the snapshot lacks is a
+hole.
 
-Of an upsert table each key must be there once. Records that later ones have replaced leave no rows
-either, so nothing is said of holes.
+In an upsert table, each key must occur once. Records that later ones have replaced leave no rows
+either, so holes are not reported.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ MEMORY_BYTES = 1 << 30
 
 
 class Kind(enum.Enum):
-    """What an audit may find."""
+    """The kinds of findings."""
 
     HOLE = "hole"
     DOUBLE = "double"
@@ -59,9 +60,9 @@ class Found:
     """One finding.
 
     Attributes:
-        kind: What it is.
-        range: Where.
-        records: How many records it concerns; of doubles and keys, the rows that are too many.
+        kind: Its kind.
+        range: The offsets at which it is.
+        records: The number of records concerned; for doubles and keys, the number of surplus rows.
     """
 
     kind: Kind
@@ -71,15 +72,15 @@ class Found:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit has found.
+    """The result of an audit.
 
     Attributes:
         table: The table.
-        snapshot_id: The snapshot that was looked at.
-        boundary: The boundary at it.
+        snapshot_id: The snapshot that was audited.
+        boundary: The boundary of that snapshot.
         partitions: The rows of each partition.
-        others: Rows that are no records of the log.
-        found: The findings; those that say nothing is wrong are `UNKNOWN`.
+        others: The number of rows that are not records of the log.
+        found: The findings; only those of kind `UNKNOWN` do not mean that something is wrong.
     """
 
     table: str
@@ -91,11 +92,11 @@ class Audit:
 
     @property
     def is_clean(self) -> bool:
-        """Whether each record is there once, as far as the log can tell."""
+        """Whether each record is there exactly once, as far as the log can tell."""
         return all(finding.kind is Kind.UNKNOWN for finding in self.found)
 
     def to_json(self) -> dict[str, Any]:
-        """All of it."""
+        """Returns the whole result, JSON-ready."""
         return {
             "table": self.table,
             "snapshot_id": self.snapshot_id,
@@ -123,13 +124,13 @@ class Audit:
 def audit(
     sources: Sources, name: TableName, deadline: Deadline, report: Callable[[str], None]
 ) -> Audit:
-    """Audits the present snapshot of a unified table.
+    """Audits the current snapshot of a unified table.
 
     Args:
         sources: Clusters and catalogs.
         name: The table.
         deadline: Bounds requests to the log.
-        report: Takes progress.
+        report: Called with progress messages.
 
     Raises:
         SeamlineError: NOT_A_UNIFIED_TABLE, OFFSETS_NOT_STORED, TOPIC_RECREATED, BOUNDARY_MISSING, …
@@ -235,7 +236,10 @@ class _Auditor:
         )
 
     def _began(self, partition: int, here: PartitionRows | None) -> int:
-        """Where the table began: our first commit says it, and of other writers its owner."""
+        """Returns a partition's first offset in the table.
+
+        Seamline's first commit records it; for a table of another writer, its owner states it.
+        """
         state = self._table.state
         if state.provider is not None:
             return self._start.get(partition, 0)
@@ -246,7 +250,7 @@ class _Auditor:
         return here.first if here is not None else self._boundary.next.get(partition, 0)
 
     def _without_rows(self, holes: Sequence[OffsetRange]) -> Iterator[Found]:
-        """What offsets without a row are, by the log."""
+        """Yields what the log tells about offsets without a row."""
         kept_from = self._bounds.start
         kept = []
         for hole in holes:
@@ -276,7 +280,7 @@ class _Auditor:
 
 
 def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Neighbouring offsets as half-open ranges."""
+    """Yields runs of consecutive offsets as half-open ranges."""
     start = end = None
     for offset in offsets:
         if offset != end:

@@ -1,7 +1,7 @@
-"""The last records below the boundary as both tiers have them, and objections to adopting a table.
+"""Compares the last records below the boundary in both tiers, to find objections to adoption.
 
-A record that the log shows and the snapshot lacks, has otherwise, or has twice, says that its
-writer does not copy each record once, or that a column does not hold what it is said to hold.
+If the snapshot lacks a record that the log shows, has it twice or with other values, then the
+table's writer does not copy each record once, or a column does not hold what it is said to hold.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from seamline.seam.records import DecoderSpec, Places
 from seamline.sql import types
 
 SAMPLE_RECORDS = 20
-"""Records of each partition that are compared, the last ones below the boundary."""
+"""The number of last records below the boundary that are compared in each partition."""
 _PARTITIONS_MAX = 16
 
 
@@ -43,7 +43,7 @@ class Pair:
         partition: Its partition.
         offset: Its offset.
         cold: Its row in the snapshot, by column; None when there is none.
-        hot: The row that the log gives; None when there is none.
+        hot: Its row decoded from the log, by column; None when there is none.
     """
 
     partition: int
@@ -53,14 +53,14 @@ class Pair:
 
     @property
     def differences(self) -> list[str]:
-        """Columns that are not the same in both."""
+        """Columns whose values differ; none if either tier lacks the record."""
         if self.cold is None or self.hot is None:
             return []
         return [name for name in self.hot if not _is_same(self.hot[name], self.cold[name])]
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two values are the same; NaN is the same as itself."""
+    """Returns whether two values are equal; NaN equals itself here."""
     match one, other:
         case dict(), dict():
             return one.keys() == other.keys() and all(_is_same(one[k], other[k]) for k in one)
@@ -79,10 +79,10 @@ def compare(
     log: HotLog,
     deadline: Deadline,
 ) -> tuple[list[Pair], list[tuple[int, int]]]:
-    """The last records below the boundary, as the log and as the snapshot have them.
+    """Reads the last records below the boundary from the log and from the snapshot.
 
     Returns:
-        The pairs, and the places that have several rows in the snapshot.
+        The pairs, and the positions (partition, offset) with several rows in the snapshot.
     """
     spec = DecoderSpec.of(binding, table.state.schema.columns)
     decoder = Decoder(spec, schemas_of(log, deadline))
@@ -135,7 +135,7 @@ def _cold_rows(
 
 
 def doubles(places: Sequence[tuple[int, int]]) -> Iterator[str]:
-    """What speaks against a table some of whose last records have several rows."""
+    """Yields an objection if some of the last records have several rows."""
     if places:
         partition, offset = places[0]
         yield (
@@ -145,7 +145,7 @@ def doubles(places: Sequence[tuple[int, int]]) -> Iterator[str]:
 
 
 def all_doubles(table: ColdTable, binding: TopicBinding) -> Iterator[str]:
-    """Rows that are too many in a whole table."""
+    """Yields an objection for each partition of the whole table that has duplicate rows."""
     snapshot_id = table.state.current_snapshot_id
     assert snapshot_id is not None
     encoding = binding.encoding
@@ -159,7 +159,7 @@ def all_doubles(table: ColdTable, binding: TopicBinding) -> Iterator[str]:
 
 
 def missing(pairs: Sequence[Pair]) -> Iterator[str]:
-    """What speaks against a table that lacks records of the log."""
+    """Yields an objection if the table lacks records of the log."""
     found = [pair for pair in pairs if pair.cold is None]
     if found:
         first = found[0]
@@ -171,9 +171,15 @@ def missing(pairs: Sequence[Pair]) -> Iterator[str]:
 
 
 def differences(pairs: Sequence[Pair], columns: Container[str], *, not_in: bool) -> Iterator[str]:
-    """The first difference in columns that are, or are not, among some.
+    """Yields the first difference in a column that is among `columns`, or is not.
 
-    A column that only says what the log knows of a record may differ: it does not spoil the rows.
+    Columns that only repeat what the log knows of a record may differ without spoiling the rows,
+    so callers pass those.
+
+    Args:
+        pairs: The records in both tiers.
+        columns: Column names.
+        not_in: Whether to look at the columns that are not among them.
     """
     for pair in pairs:
         for name in pair.differences:

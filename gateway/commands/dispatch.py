@@ -1,4 +1,4 @@
-"""Statements that are not queries, such as SHOW and CREATE TABLE, and what runs each."""
+"""Dispatches statements that are not queries, such as SHOW and CREATE TABLE."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ _NO_REQUEST = StatementRequest("")
 
 
 class Commands:
-    """Runs such statements.
+    """Runs statements that are not queries.
 
     Args:
-        connections: What they read and change.
-        kill: Ends the statement of an id.
+        connections: The catalogs and clusters that the statements read and change.
+        kill: Ends the statement with a given id.
     """
 
     def __init__(
@@ -76,16 +76,16 @@ class Commands:
         deadline: Deadline,
         request: StatementRequest = _NO_REQUEST,
     ) -> Rows:
-        """Runs one.
+        """Runs a statement.
 
         Args:
             statement: The statement.
-            session: What its names leave unsaid.
-            deadline: The statement's.
-            request: What the client asked for; its session is in there.
+            session: The catalog and schema for names that omit them.
+            deadline: The statement's deadline.
+            request: The client's request, which carries the client's session.
 
         Raises:
-            SeamlineError: named after the cause.
+            SeamlineError: with a code that names the cause.
         """
         with placed_at(getattr(statement, "location", None)):
             return self._run(statement, session, deadline, request)
@@ -93,15 +93,15 @@ class Commands:
     def create_view(
         self, statement: CreateView, session: Session, output: Sequence[Output]
     ) -> Rows:
-        """CREATE VIEW.
+        """Runs CREATE VIEW.
 
         Args:
             statement: The statement.
-            session: What its names leave unsaid.
+            session: The catalog and schema for names that omit them.
             output: The columns of its query.
 
         Raises:
-            SeamlineError: named after the cause.
+            SeamlineError: with a code that names the cause.
         """
         with placed_at(getattr(statement, "location", None)):
             return views.create(self._connections, statement, session, output)
@@ -168,7 +168,7 @@ class Commands:
         try:
             created = tables.create(self._connections, definition, deadline)
         except SeamlineError as error:
-            # what exists must be a unified table: a plain one would never show the topic's records
+            # IF NOT EXISTS accepts only a unified table: a plain one never shows topic records
             existing = error.code is TABLE_EXISTS and statement.if_not_exists
             if not existing or not tables.is_unified(self._connections, name):
                 raise
@@ -182,7 +182,7 @@ class Commands:
         session: Session,
         deadline: Deadline,
     ) -> Rows:
-        """Binds a table that another writer fills to its topic; its notes are the answer."""
+        """Binds a table that another writer fills to its topic; returns the notes about it."""
         name = names.resolve(written, session, self._connections)
         if not name.is_own_table:
             raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be adopted")
@@ -195,7 +195,7 @@ class Commands:
         return noted(findings.notes)
 
     def _create_plain(self, statement: CreateTable, session: Session) -> Rows:
-        """A plain Iceberg table without rows."""
+        """Creates a plain Iceberg table without rows."""
         if not statement.columns:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,

@@ -1,4 +1,4 @@
-"""Whether a table's columns follow the schemas of its topic: the setting `evolution`."""
+"""The setting `evolution`: whether a table's columns follow the schemas of its topic."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from seamline.gateway.commands.tables import TableDefinition
 
 _FORMATS = frozenset({"avro", "protobuf", "json_schema"})
-"""Those whose values name their schema."""
+"""The formats whose values name their schema."""
 _INFERRED = frozenset({"avro", "protobuf"})
-"""Those whose schema says which columns a table has that is made without any."""
+"""The formats whose schema determines the columns of a table that is created without any."""
 
 
 def settled(definition: TableDefinition, inferred: Inferred | None) -> TableDefinition:
-    """The definition with the setting's value; none where values name no schema.
+    """Returns the definition with the setting resolved; it stays unset if values name no schema.
 
-    Who lets the schema say which columns there are, gets those of its next version, too; who names
-    columns has named those that are wanted. Where records are of several schemas, nobody has said
-    which of them the table is to follow.
+    If the schema determines the columns, the table also gets those of the schema's next version. If
+    the user names the columns, those are the ones that are wanted. If records have several schemas,
+    nobody has said which of them the table is to follow, so it follows none.
 
     Args:
         definition: The table.
-        inferred: Its columns, where they are inferred.
+        inferred: Its columns, if they are inferred.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
@@ -44,7 +44,7 @@ def settled(definition: TableDefinition, inferred: Inferred | None) -> TableDefi
 
 
 def check_altered(binding: TopicBinding, value: object) -> None:
-    """What may not be set of a table.
+    """Refuses a value of `evolution` that an existing table cannot have.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.

@@ -1,8 +1,8 @@
-"""A table changes hands: from its writer to Seamline's pipeline, and from that to another writer.
+"""Passes a table from its writer to Seamline's pipeline, or from the pipeline to another writer.
 
-Either way one place in the log is the end of one writer and the beginning of the other, and it is
-recorded in a commit that lands only if the table is still as it was read. A writer that goes on all
-the same is noticed: its next commit makes the table fail with a named error, and no row is doubled.
+Either way, one boundary is the end of one writer and the beginning of the other. It is recorded in
+a commit that succeeds only if the table is still as it was read. A writer that continues all the
+same is noticed: its next commit makes the table fail with a named error, and no row is duplicated.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OF_ADOPTION = ("topic-id", "cluster-id")
 def take_over(
     connections: Connections, name: TableName, deadline: Deadline, report: Report
 ) -> Boundary:
-    """Lets Seamline's pipeline go on where the writer of an adopted table has stopped.
+    """Lets Seamline's pipeline continue where the writer of an adopted table has stopped.
 
     The writer must have been stopped. A boundary that is not exact is audited first.
 
@@ -49,14 +49,14 @@ def take_over(
         connections: Clusters and catalogs.
         name: The table.
         deadline: Bounds requests to the log.
-        report: Takes progress.
+        report: Called with progress messages.
 
     Returns:
         The boundary at which the pipeline begins.
 
     Raises:
-        SeamlineError: NOT_A_UNIFIED_TABLE when nobody else fills it, ADOPTION_REFUSED when it does
-            not hold each record once, COMMIT_CONFLICT when its writer still commits;
+        SeamlineError: NOT_A_UNIFIED_TABLE when no other writer fills the table, ADOPTION_REFUSED
+            when it does not hold each record once, COMMIT_CONFLICT when its writer still commits;
             SECOND_WRITER, LOG_TRIMMED, LOG_TRUNCATED, TOPIC_RECREATED.
     """
     table = alterations.load(connections, name)
@@ -94,17 +94,17 @@ def hand_over(
     provider: str = "columns",
     options: Mapping[str, str],
 ) -> Boundary:
-    """Lets another writer go on where Seamline's pipeline has stopped.
+    """Lets another writer continue where Seamline's pipeline has stopped.
 
     Args:
         connections: Clusters and catalogs.
         name: The table.
         deadline: Bounds requests to the log.
-        provider: Says from then on how far the table is.
+        provider: The boundary provider that determines the table's boundary from then on.
         options: Options of the provider.
 
     Returns:
-        The boundary at which the other writer must begin: it is as offsets of a consumer group.
+        The boundary at which the other writer must begin, usable as consumer group offsets.
 
     Raises:
         SeamlineError: NOT_A_UNIFIED_TABLE, INVALID_ARGUMENT, COMMIT_CONFLICT.
@@ -145,7 +145,7 @@ def _let_go(
     provider: str,
     options: Mapping[str, str],
 ) -> Boundary:
-    """Commits the pipeline's last boundary, with the properties that name the other writer's."""
+    """Commits the pipeline's last boundary, and the properties that name the new provider."""
     head = table.state.current_snapshot_id
     table.require_single_writer(head)
     log = connections.log(binding.cluster)
@@ -177,7 +177,7 @@ def _bound(table: IcebergTable, name: TableName) -> TopicBinding:
 def _require_clean(
     connections: Connections, name: TableName, deadline: Deadline, report: Report
 ) -> None:
-    """What is derived from rows is only known to be right once they have been counted."""
+    """Audits a table whose boundary was derived from its rows, and requires a clean result."""
     audit = auditing.audit(connections, name, deadline, report)
     if not audit.is_clean:
         kinds = sorted({finding.kind.value for finding in audit.found})
@@ -189,7 +189,7 @@ def _require_clean(
 
 
 def _add_columns(connections: Connections, name: TableName, report: Report) -> None:
-    """The pipeline writes where each record came from; what is there already has no value there."""
+    """Adds the missing origin columns, which the pipeline writes; existing rows have null there."""
 
     def work() -> None:
         table = alterations.load(connections, name)

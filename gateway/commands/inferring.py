@@ -1,4 +1,4 @@
-"""What a topic holds, examined before a table is created over it: columns, and what fits them."""
+"""Examines a topic before a table is created over it: its columns, and records that misfit them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Sample:
 
 
 def sample(log: HotLog, topic: str, bounds: LogBounds, deadline: Deadline) -> Sample:
-    """The newest records of a topic, of every partition."""
+    """Returns the newest records of every partition of a topic."""
     share = max(1, SAMPLE_RECORDS // max(1, len(bounds.end)))
     ranges = [
         OffsetRange(partition, max(bounds.start.get(partition, 0), end - share), end)
@@ -66,7 +66,7 @@ def sample(log: HotLog, topic: str, bounds: LogBounds, deadline: Deadline) -> Sa
 def inferred(
     definition: TableDefinition, encoding: Encoding, seen: Sample, schemas: Schemas
 ) -> Inferred:
-    """The columns of a topic's records.
+    """Returns the columns of a topic's records.
 
     Raises:
         SeamlineError: INFERENCE_FAILED, SCHEMA_REGISTRY_UNAVAILABLE.
@@ -124,7 +124,7 @@ class _KeyTypes:
         self._schemas = schemas
 
     def __call__(self, path: Path) -> Type | None:
-        """The type of a column for what a path leads to; None when nothing says it."""
+        """Returns the type of a column for the value at a path; None when it is unknown."""
         definition, seen = self._definition, self._seen
         if definition.key_format in infer_schema.KINDS:
             setting = Setting(KEY, self._schemas, definition.key_schema)
@@ -148,14 +148,14 @@ def notes(
     found: Inferred | None,
     schemas: Schemas,
 ) -> Iterator[str]:
-    """What people should know of a table and the newest records of its topic.
+    """Yields what users should know about a table and the newest records of its topic.
 
     Args:
         definition: The table.
-        spec: What makes rows of the records.
+        spec: How records are decoded to rows.
         seen: The records.
-        found: What was inferred of them.
-        schemas: Where their schemas are.
+        found: What was inferred from them; None when the columns were given.
+        schemas: Looks up their schemas.
     """
     if found is not None:
         yield from found.notes
@@ -187,7 +187,7 @@ def notes(
 
 
 def _bad(decoder: Decoder, seen: Sample) -> tuple[dict[int, str], int]:
-    """Why records are bad, and how many there are."""
+    """Returns why records are bad, by their index, and the number of all records."""
     bad: dict[int, str] = {}
     count = 0
     for batch in seen.batches:

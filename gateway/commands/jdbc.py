@@ -1,6 +1,6 @@
-"""`system.jdbc`: what there is, in the shapes that JDBC's DatabaseMetaData prescribes.
+"""`system.jdbc`: catalogs, schemas, tables, columns and types, as JDBC's DatabaseMetaData has them.
 
-Hidden columns are not among a table's: `DESCRIBE` has them.
+Hidden columns are left out of a table's columns; `DESCRIBE` has them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NUMBERS: Mapping[Type, int] = {
     types.VARCHAR: 12,
     types.DATE: 91,
 }
-"""What `java.sql.Types` calls them."""
+"""Their numbers in `java.sql.Types`."""
 _SIZES: Mapping[Type, int] = {
     types.TINYINT: 3,
     types.SMALLINT: 5,
@@ -37,12 +37,12 @@ _SIZES: Mapping[Type, int] = {
     types.VARCHAR: _UNBOUNDED,
     types.DATE: 10,
 }
-"""Digits, or characters."""
+"""Sizes in digits or characters; in bits for `real` and `double`."""
 _JAVA_OBJECT = 2000
 
 
 def number_of(type_: Type) -> int:
-    """What `java.sql.Types` calls a type."""
+    """Returns a type's number in `java.sql.Types`."""
     match type_:
         case Decimal():
             return 3
@@ -60,7 +60,7 @@ def number_of(type_: Type) -> int:
 
 
 def size_of(type_: Type) -> int | None:
-    """Its digits or characters at most; None where that says nothing."""
+    """Returns a type's size, as digits or characters at most; None where that is meaningless."""
     match type_:
         case Decimal(precision):
             return precision
@@ -81,7 +81,7 @@ def _fraction(precision: int) -> int:
 
 
 def _digits(type_: Type) -> tuple[int | None, int | None]:
-    """Digits after the point, and the base that digits are counted in."""
+    """Returns the digits after the decimal point, and the radix of a type's digits."""
     if isinstance(type_, Decimal):
         return type_.scale, 10
     if isinstance(type_, Timestamp | Time):
@@ -91,7 +91,7 @@ def _digits(type_: Type) -> tuple[int | None, int | None]:
     return None, 2 if type_ in types.FLOATS else None
 
 
-# --- What there is -------------------------------------------------------------------------------
+# --- Rows ----------------------------------------------------------------------------------------
 
 
 def _catalogs(asked: Asked) -> Iterator[Row]:
@@ -195,4 +195,4 @@ ROWS: Mapping[str, Rows] = {
     "tables": _tables,
     "types": _types,
 }
-"""What makes the rows of each table that may have any."""
+"""The function that makes the rows, for each table that may have any."""

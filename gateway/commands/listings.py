@@ -1,8 +1,8 @@
-"""What there is: the schemas and tables of a catalog or a cluster, as SHOW and others list them.
+"""Lists the schemas and tables of a catalog or a cluster, for SHOW and others.
 
-Everything is listed under a name that `names.resolve` reads as the same thing. A listing never
-fails as a whole: what cannot be read of one entry, or of one schema, is said there and keeps no
-other from being listed.
+Everything is listed under a name that `names.resolve` resolves to the same object. A listing never
+fails as a whole: if one entry or one schema cannot be read, its entry says so, and the others are
+still listed.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Listed:
-    """A table, or a topic, and what is shown of it.
+    """A listed table, view or topic, and what is shown of it.
 
     Attributes:
         source: The catalog or cluster.
-        schema: The schema, as it is listed; None for all of a catalog that cannot be listed.
-        name: The table; None for all of a schema that cannot be listed.
-        columns: Its columns; none that cannot be read.
-        binding: The topic behind it; None for a plain table.
-        state: What it was loaded with; None for a topic, and for what cannot be loaded.
+        schema: The schema, as it is listed; None stands for a whole catalog that cannot be listed.
+        name: The table; None stands for a whole schema that cannot be listed.
+        columns: Its columns; empty if they cannot be read.
+        binding: Its binding to a topic; None for a plain table.
+        state: Its loaded state; None for a topic, and for a table that cannot be loaded.
         error: Why some of it cannot be shown.
-        view: The view that it is; None for one that cannot be read.
-        is_view: Whether it is one.
+        view: The view; None for a view that cannot be read, and for anything else.
+        is_view: Whether it is a view.
     """
 
     source: str
@@ -62,7 +62,7 @@ class Listed:
 
     @property
     def display(self) -> str:
-        """Its full name as far as it is known: a table, a schema or a source."""
+        """Its full name, as far as it is known: that of a table, a schema or a source."""
         if self.name is not None:
             return self.name.display
         parts = (self.source, self.schema) if self.schema is not None else (self.source,)
@@ -70,17 +70,17 @@ class Listed:
 
 
 Listing = Callable[[Sources, str, Deadline], Iterator[Listed]]
-"""What there is in a catalog or a cluster."""
+"""Lists the contents of a catalog or a cluster."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Waiting:
-    """A unified table and what waits for it in its topic.
+    """A unified table and how much of its topic has not been tiered.
 
     Attributes:
         table: The table, or an entry for tables that cannot be listed.
-        offsets: How many have not been tiered; None when that is unknown.
-        error: Why not.
+        offsets: The number of offsets that have not been tiered; None when that is unknown.
+        error: Why it is unknown.
     """
 
     table: Listed
@@ -89,13 +89,13 @@ class Waiting:
 
 
 def catalogs(sources: Sources) -> list[str]:
-    """Catalogs, and clusters, which are named like catalogs."""
+    """Returns the names of catalogs, and of clusters, which are addressed like catalogs."""
     known = [*sources.config.catalogs, *sources.config.clusters, SYSTEM_CATALOG]
     return sorted(name for name in known if sources.rights.sees_catalog(name))
 
 
 def schemas(sources: Sources, source: str) -> list[str]:
-    """Schemas of a catalog or a cluster.
+    """Returns the schemas of a catalog or a cluster.
 
     Raises:
         SeamlineError: CATALOG_NOT_FOUND, CATALOG_UNAVAILABLE.
@@ -112,7 +112,7 @@ def schemas(sources: Sources, source: str) -> list[str]:
 
 
 def tables(sources: Sources, source: str, schema: str, deadline: Deadline) -> list[TableName]:
-    """Tables of a schema, or topics; those of `information_schema` are the gateway's own.
+    """Returns the tables, or topics, of a schema, without those of `information_schema`.
 
     Raises:
         SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE, KAFKA_UNAVAILABLE.
@@ -132,7 +132,7 @@ def tables(sources: Sources, source: str, schema: str, deadline: Deadline) -> li
 
 
 def views(sources: Sources, source: str, schema: str) -> list[TableName]:
-    """Views of a schema; only catalogs have any.
+    """Returns the views of a schema; only catalogs have any.
 
     Raises:
         SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
@@ -144,7 +144,7 @@ def views(sources: Sources, source: str, schema: str) -> list[TableName]:
 
 
 def all_tables(sources: Sources, source: str, deadline: Deadline) -> Iterator[Listed]:
-    """Every table of a catalog, or topic of a cluster, with what is shown of it.
+    """Yields every table and view of a catalog, or topic of a cluster, with what is shown of it.
 
     Raises:
         SeamlineError: CATALOG_UNAVAILABLE when not even its schemas can be listed.
@@ -158,7 +158,7 @@ def all_tables(sources: Sources, source: str, deadline: Deadline) -> Iterator[Li
 
 
 def everything(sources: Sources, listing: Listing, deadline: Deadline) -> Iterator[Listed]:
-    """What there is in every catalog and cluster; an entry with an error for one that is away.
+    """Yields the contents of every catalog and cluster; an entry with an error if one is down.
 
     Args:
         sources: Catalogs and clusters.
@@ -173,12 +173,12 @@ def everything(sources: Sources, listing: Listing, deadline: Deadline) -> Iterat
 
 
 def schemas_or_none(sources: Sources, source: str) -> list[str]:
-    """Schemas of a catalog or a cluster; none of one that is away."""
+    """Returns the schemas of a catalog or a cluster; none if it is unavailable."""
     return _tried(lambda: schemas(sources, source))[0] or []
 
 
 def all_names(sources: Sources, source: str, deadline: Deadline) -> Iterator[Listed]:
-    """Every table and view of a catalog, or topic of a cluster, unread.
+    """Yields every table and view of a catalog, or topic of a cluster, without loading it.
 
     Raises:
         SeamlineError: CATALOG_UNAVAILABLE when not even its schemas can be listed.
@@ -199,7 +199,7 @@ def all_names(sources: Sources, source: str, deadline: Deadline) -> Iterator[Lis
 
 
 def unified(sources: Sources, deadline: Deadline) -> Iterator[Waiting]:
-    """Every unified table of every catalog, and whatever may be one and cannot be read."""
+    """Yields every unified table of every catalog, and whatever cannot be read and may be one."""
     gone: dict[str, SeamlineError] = {}
     for catalog in sources.config.catalogs:
         found, error = _tried(lambda c=catalog: list(all_tables(sources, c, deadline)))  # type: ignore[misc]
@@ -244,7 +244,7 @@ def _waiting(
     gone: dict[str, SeamlineError],
     deadline: Deadline,
 ) -> Waiting:
-    """A cluster that does not answer is asked only once, and noted in `gone`."""
+    """Counts a table's offsets; a cluster that does not answer is asked once, and put in `gone`."""
 
     def offsets() -> int:
         boundary = boundary_of(state, state.current_snapshot_id)
@@ -261,7 +261,7 @@ def _waiting(
 
 
 def _tried(work: Callable[[], T]) -> tuple[T | None, SeamlineError | None]:
-    """What work returns, or why it fails, whatever is raised."""
+    """Returns the result of the work, or the error with which it failed, whatever it raised."""
     try:
         return work(), None
     except KeyboardInterrupt:

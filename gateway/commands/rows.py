@@ -15,13 +15,14 @@ from seamline.sql.types import Type
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rows:
-    """The result of such a statement.
+    """The result of a statement that is not a query.
 
     Attributes:
         output: Its columns.
         rows: Its rows.
-        changes: What the client's session is from now on, as `Statement.changes` has it.
-        dropped: Full name of the table that it dropped: what the session has read of it is past.
+        changes: Changes to the client's session, in the form of `Statement.changes`.
+        dropped: Full name of the table that it dropped; what the session has read of that table no
+            longer counts.
     """
 
     output: tuple[Output, ...]
@@ -31,26 +32,26 @@ class Rows:
 
 
 def done(changes: Mapping[str, Any] | None = None) -> Rows:
-    """The answer of what has nothing else to say."""
+    """Returns the answer of a statement that has no rows of its own."""
     return Rows((Output("result", types.BOOLEAN),), [(True,)], changes or {})
 
 
 NOTES = (Output("note", types.VARCHAR),)
-"""The columns of an answer that says what people should know."""
+"""The columns of an answer that consists of notes for the user."""
 
 
 def noted(notes: Sequence[str]) -> Rows:
-    """The answer of what may have something to say."""
+    """Returns the notes as an answer, or that of `done` if there are none."""
     return Rows(NOTES, [(note,) for note in notes]) if notes else done()
 
 
 def table(shape: Mapping[str, Type], rows: Iterable[tuple[Any, ...]]) -> Rows:
-    """Rows under named columns."""
+    """Returns rows with named columns."""
     return Rows(tuple(Output(name, type_) for name, type_ in shape.items()), list(rows))
 
 
 def matching(rows: Sequence[Any], pattern: str | None, escape: str | None) -> list[Any]:
-    """Rows whose first cell matches a LIKE pattern.
+    """Returns the rows whose first cell matches a LIKE pattern; all of them without a pattern.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.

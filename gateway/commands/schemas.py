@@ -1,6 +1,7 @@
-"""CREATE SCHEMA and DROP SCHEMA: a namespace of a catalog, made before its first table or after it.
+"""CREATE SCHEMA and DROP SCHEMA, for the namespaces of a catalog.
 
-Who may own any table of a schema may make and drop it. Only an empty one is dropped.
+A schema may be created ahead of its first table, which would otherwise create it. Both statements
+need OWNERSHIP of any table in the schema, whatever its name. Only an empty schema is dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from seamline.sql.statements import CreateSchema, DropSchema
 
 
 def create(connections: Connections, statement: CreateSchema, session: Session) -> Rows:
-    """CREATE SCHEMA.
+    """Runs CREATE SCHEMA.
 
     Raises:
         SeamlineError: SCHEMA_EXISTS, STATEMENT_NOT_ALLOWED, PERMISSION_DENIED, CATALOG_NOT_FOUND,
@@ -37,7 +38,7 @@ def create(connections: Connections, statement: CreateSchema, session: Session) 
 
 
 def drop(connections: Connections, statement: DropSchema, session: Session) -> Rows:
-    """DROP SCHEMA.
+    """Runs DROP SCHEMA.
 
     Raises:
         SeamlineError: SCHEMA_NOT_FOUND, SCHEMA_NOT_EMPTY, STATEMENT_NOT_ALLOWED,
@@ -59,7 +60,7 @@ def drop(connections: Connections, statement: DropSchema, session: Session) -> R
 
 
 def _place(connections: Connections, parts: tuple[str, ...], session: Session) -> tuple[str, str]:
-    """The catalog and the schema that a name means."""
+    """Returns the catalog and the schema that a name refers to."""
     source = parts[0] if len(parts) > 1 else session.catalog
     found = names.session(connections.config, source).catalog
     connections.rights.check_catalog(found)
@@ -67,7 +68,7 @@ def _place(connections: Connections, parts: tuple[str, ...], session: Session) -
 
 
 def _own(connections: Connections, source: str, schema: str) -> IcebergCatalog:
-    """The catalog, whose schemas are made and dropped here, if that is allowed.
+    """Returns the catalog, if its schemas may be created and dropped here.
 
     Raises:
         SeamlineError: STATEMENT_NOT_ALLOWED, PERMISSION_DENIED.

@@ -1,4 +1,4 @@
-"""SET SESSION, RESET SESSION, SHOW SESSION, USE and transactions: the session from now on.
+"""Statements about the session: SET SESSION, RESET SESSION, SHOW SESSION, USE and transactions.
 
 The answer carries the change, and the client sends it along with its next statements; see
 `session_properties`.
@@ -22,7 +22,7 @@ from seamline.sql.statements import WRITES, SetSession, Show, Statement, Transac
 
 
 def set_property(statement: SetSession, rights: Rights) -> Rows:
-    """SET SESSION, or RESET SESSION.
+    """Runs SET SESSION or RESET SESSION.
 
     Raises:
         SeamlineError: INVALID_SESSION_PROPERTY, PERMISSION_DENIED.
@@ -35,14 +35,14 @@ def set_property(statement: SetSession, rights: Rights) -> Rows:
 
 
 def show_properties(statement: Show, request: StatementRequest) -> Rows:
-    """SHOW SESSION."""
+    """Runs SHOW SESSION."""
     found = session_properties.shown(request.properties)
     shape = dict.fromkeys(("Name", "Value", "Default", "Type", "Description"), types.VARCHAR)
     return table(shape, matching(found, statement.like, statement.escape))
 
 
 def use(statement: Use, session: Session, sources: Sources) -> Rows:
-    """USE.
+    """Runs USE.
 
     Raises:
         SeamlineError: CATALOG_NOT_FOUND, SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
@@ -63,11 +63,11 @@ _ALONE = "Every statement is a transaction of its own; a token repeats what one 
 
 
 def transaction(statement: Transaction, request: StatementRequest) -> Rows:
-    """START TRANSACTION, COMMIT and ROLLBACK, which only change what the session calls itself.
+    """Runs START TRANSACTION, COMMIT or ROLLBACK, which only change the session's transaction id.
 
     Raises:
-        SeamlineError: STATEMENT_NOT_ALLOWED where a session has no transactions, in one that is
-            not or is in one already.
+        SeamlineError: STATEMENT_NOT_ALLOWED if the client's sessions have no transactions, if
+            START TRANSACTION is sent inside a transaction, or COMMIT or ROLLBACK outside of one.
     """
     if request.transaction is None:
         raise SeamlineError(
@@ -81,7 +81,7 @@ def transaction(statement: Transaction, request: StatementRequest) -> Rows:
 
 
 def check_transaction(statement: Statement, request: StatementRequest) -> None:
-    """Nothing is written in a transaction: its end could neither commit nor undo that.
+    """Refuses writes in a transaction, whose end could neither commit nor undo them.
 
     Raises:
         SeamlineError: STATEMENT_NOT_ALLOWED.

@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE: what there is."""
+"""SHOW and DESCRIBE: statements that list and describe objects."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Shows:
         self._loaded = LoadedTables(connections)
 
     def run(self, statement: Show, session: Session, deadline: Deadline) -> Rows:
-        """Runs one.
+        """Runs one such statement.
 
         Raises:
-            SeamlineError: named after the cause.
+            SeamlineError: with a code that names the cause.
         """
         match statement.what:
             case "catalogs":

@@ -1,7 +1,7 @@
-"""SHOW STATS FOR a table: what Iceberg's metadata knows of it, and how long its tail is.
+"""SHOW STATS FOR a table: the statistics in Iceberg's metadata, and the length of its tail.
 
-Nothing is read of the table's files, nor of its log: the statistics of the columns are those that
-the writers of the snapshot's files left. They are for planning, not for answers.
+No data files and no log records are read: the column statistics are those that the writers of the
+snapshot's files recorded. They are for planning, not for answers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHAPE = {
 
 
 def show(connections: Connections, name: TableName, deadline: Deadline) -> Rows:
-    """The statistics of a table of a catalog.
+    """Returns the statistics of a table in a catalog.
 
     Raises:
         SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, KAFKA_UNAVAILABLE, …

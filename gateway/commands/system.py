@@ -1,13 +1,13 @@
-"""Tables made of what the gateway knows: `information_schema`, and tables about a table.
+"""Tables that the gateway computes: `information_schema`, `system`, and metadata tables of a table.
 
 They are relations like any other: bound, filtered and joined by the engine.
 
-    catalog.information_schema.{schemata, tables, columns, views}, and of roles and grants: empty
+    catalog.information_schema.{schemata, tables, columns, views}, and empty tables of roles, grants
     system.…      see `system_catalog`
-    t$seam        the seam the statement itself reads t with, a row per partition
-    t$snapshots   the snapshots that are kept
+    t$seam        the seam with which the same statement reads t, one row per partition
+    t$snapshots   the snapshots that are retained
     t$files       the data files of the current snapshot
-    t$tail        what the gateway holds of t's log, a row per partition
+    t$tail        what the gateway holds of t's log, one row per partition
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _ROLES: Mapping[str, Mapping[str, Type]] = {
         types.VARCHAR,
     ),
 }
-"""Tables without rows: there are no roles and nothing is granted, rights are in a file of rules."""
+"""Tables that are always empty: rights come from a rules file, not from roles and grants."""
 INFORMATION_TABLES = {
     "columns": _COLUMNS,
     "schemata": _SCHEMATA,
@@ -89,14 +89,14 @@ INFORMATION_TABLES = {
 
 
 def tables_of(schema: str) -> Mapping[str, Mapping[str, Type]]:
-    """The tables of `information_schema`, or of a schema of `system`, and their columns."""
+    """Returns the tables of `information_schema`, or of a schema of `system`, and their columns."""
     if schema == INFORMATION_SCHEMA:
         return INFORMATION_TABLES
     return system_shapes.SHAPES[schema]
 
 
 def system_columns(name: TableName) -> Mapping[str, Type]:
-    """The columns of a table of `information_schema`, or of `system`.
+    """Returns the columns of a table of `information_schema` or `system`.
 
     Raises:
         SeamlineError: TABLE_NOT_FOUND.
@@ -113,7 +113,7 @@ def system_columns(name: TableName) -> Mapping[str, Type]:
 
 
 def system_table(name: TableName, asked: Asked) -> tuple[Relation, pa.Table]:
-    """A table of `information_schema`, or of `system`.
+    """Returns a table of `information_schema` or `system`.
 
     Raises:
         SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, KAFKA_UNAVAILABLE.
@@ -127,7 +127,7 @@ def system_table(name: TableName, asked: Asked) -> tuple[Relation, pa.Table]:
 def information_schema(
     name: TableName, sources: Sources, deadline: Deadline
 ) -> tuple[Relation, pa.Table]:
-    """A table of `information_schema`, of a catalog or of a cluster.
+    """Returns a table of the `information_schema` of a catalog or a cluster.
 
     Raises:
         SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, KAFKA_UNAVAILABLE.
@@ -159,21 +159,21 @@ def information_schema(
 
 
 def _column_rows(fields: Sequence[Field]) -> Iterator[tuple[Any, ...]]:
-    """(name, position, default, nullable, type, comment) of what `SELECT *` gives."""
+    """Yields (name, position, default, nullable, type, comment) of each column of `SELECT *`."""
     shown = (field for field in fields if field.name not in columns.METADATA_NAMES)
     for position, field in enumerate(shown, start=1):
         yield field.name, position, None, nullable(field), str(field.type), field.comment
 
 
 def nullable(field: Field) -> str:
-    """Whether a column may be null, as SQL's catalogs say it."""
+    """Returns YES or NO, as `information_schema` says whether a column may be null."""
     return "NO" if field.required else "YES"
 
 
 def about_table(
     name: TableName, table: ColdTable, seam: Seam, follower: Follower | None = None
 ) -> tuple[Relation, pa.Table]:
-    """A table about a table."""
+    """Returns the metadata table of a table that the name's variant selects, such as `$seam`."""
     match name.variant:
         case "seam":
             return _seam_table(seam)

@@ -1,11 +1,11 @@
-"""The catalog `system`: what tools that know Trino ask a server, as tables like any other.
+"""The catalog `system`, whose tables answer what Trino tools ask a server.
 
-    system.jdbc.…       what there is, as JDBC's DatabaseMetaData has it
+    system.jdbc.…       catalogs, schemas, tables, columns and types, as JDBC's DatabaseMetaData
     system.metadata.…   catalogs, and comments of tables
     system.runtime.…    statements, and the gateway itself
 
-Each shows only what its reader may see. A catalog that cannot be listed has no rows in them; the
-reason is said by its own `information_schema.tables`.
+Each shows only what its reader may see. A catalog that cannot be listed has no rows in them; its
+own `information_schema.tables` gives the reason.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _queries(asked: Asked) -> Iterator[Row]:
 
 
 def _query(statement: Statement, *, own: bool) -> Row:
-    """A statement; only whom it belongs to sees the tokens of its answer."""
+    """Returns the row of a statement; only its owner sees the tokens of its answer."""
     receipt, error = statement.receipt, statement.error
     return (
         statement.statement_id,
@@ -78,6 +78,6 @@ _ROWS: Mapping[str, Mapping[str, Rows]] = {
 
 
 def rows(schema: str, table: str, asked: Asked) -> list[Row]:
-    """The rows of a table; none of what there never is, as procedures."""
+    """Returns the rows of a table; none for what never exists here, such as procedures."""
     make = _ROWS[schema].get(table)
     return [] if make is None else list(make(asked))

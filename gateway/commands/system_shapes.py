@@ -147,4 +147,4 @@ SHAPES: Mapping[str, Mapping[str, Shape]] = {
         },
     },
 }
-"""The columns, by schema and table."""
+"""The columns of each table, by schema and table."""

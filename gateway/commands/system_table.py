@@ -1,4 +1,4 @@
-"""What the tables of the catalog `system` are made of."""
+"""The inputs from which the tables of the catalog `system` are computed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from seamline.gateway.query.statements import Statement
 
 Row = tuple[Any, ...]
 Statements = Callable[[], Sequence[Statement]]
-"""Gives the statements that whoever asks may see."""
+"""Returns the statements that the caller may see."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Asked:
-    """What there is for whoever asks.
+    """The caller's view of the gateway.
 
     Attributes:
-        sources: Catalogs and clusters, as they may see them.
-        deadline: Their statement's.
-        statements: The statements that they may see.
+        sources: Catalogs and clusters, as far as the caller may see them.
+        deadline: The deadline of the caller's statement.
+        statements: Returns the statements that the caller may see.
     """
 
     sources: Sources
@@ -31,4 +31,4 @@ class Asked:
 
 
 Rows = Callable[[Asked], Iterable[Row]]
-"""Makes the rows of a table."""
+"""Returns the rows of a table."""

@@ -1,8 +1,8 @@
-"""Unified tables: created, found, described and dropped.
+"""Creates, finds, describes and drops unified tables.
 
 A unified table is an Iceberg table whose properties name a topic; there is no other record of it.
-It is created with its first snapshot, empty but for the boundary, in one commit, so there is never
-a table without a boundary.
+One commit creates the table and its first snapshot, which holds nothing but the boundary, so there
+is never a table without a boundary.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ from seamline.sql import columns, parse, types
 from seamline.sql.types import Field
 
 TOPIC_S_MAX = 3.0
-"""How long to ask again for an unknown topic: brokers learn late of one that was just made."""
+"""Seconds to retry an unknown topic: brokers learn of a new one with a delay."""
 _TOPIC_AGAIN_S = 0.05
 MADE_HERE = "seamline.made-by-statement"
-"""The property of plain tables that CREATE TABLE … AS has made, and DROP TABLE may drop."""
+"""The property of plain tables that CREATE TABLE made here, and that DROP TABLE may drop."""
 _TABLE_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
     "write.parquet.compression-codec": "zstd",
-    # kept also in a table so wide that writers leave out the statistics of its last columns
+    # kept even in a table so wide that writers omit the statistics of its last columns
     **{f"write.metadata.metrics.column.{name}": "full" for name in columns.POSITION_NAMES},
 }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TableDefinition:
-    """What a unified table is to be.
+    """The definition of a unified table to be created.
 
     Attributes:
         name: Its name and catalog.
@@ -74,22 +74,22 @@ class TableDefinition:
         columns: The columns of the records; None means that they are inferred.
         format: How values are encoded.
         mode: `append`, `upsert` or `changelog`.
-        primary_key: The columns that are the key of an upsert table.
-        envelope: What the changes of a change log are wrapped in.
-        on_error: What a bad record becomes.
-        isolation: What the log is read under.
+        primary_key: The key columns of an upsert table.
+        envelope: The envelope that wraps the changes of a change log.
+        on_error: What becomes of a bad record.
+        isolation: The isolation level under which the log is read.
         key: Column that the record key repeats.
         key_format: How keys are encoded.
-        columns_from: Entries `column = source` of columns that come from other parts of a record
-            than the value's field of their name.
-        value_schema: The schema of all values, where they name none of a registry.
+        columns_from: Entries `column = source` for columns that come from another part of a record
+            than the value's field of the same name.
+        value_schema: The schema of all values, if they do not name one in a registry.
         key_schema: The same for keys.
-        spellings: Ways to write values that are taken besides.
-        csv_separator: What stands between the fields of CSV.
-        csv_quote: What its fields are quoted with.
-        evolution: Whether tiering changes the columns when records have a newer schema; None for
-            the default: it does where the schema says which columns there are.
-        key_partitioner: The owner's word on how keys are spread over partitions.
+        spellings: Further ways of writing values that are accepted.
+        csv_separator: The separator between CSV fields.
+        csv_quote: The quote character of CSV fields.
+        evolution: Whether tiering changes the columns when records have a newer schema. None is
+            the default: it does if the schema determines the columns.
+        key_partitioner: How keys are spread over partitions, as the owner states it.
         partitioning: Partition transforms.
         sorted_by: Sort columns.
         start: Where the table begins: `earliest`, `latest`, an offset for every partition,
@@ -126,7 +126,7 @@ class TableDefinition:
 
 
 def parse_fields(text: str) -> tuple[Field, ...]:
-    """Columns as they stand in CREATE TABLE: `auction bigint, extra row(a bigint), …`.
+    """Parses columns as written in CREATE TABLE: `auction bigint, extra row(a bigint), …`.
 
     Raises:
         SeamlineError: SYNTAX_ERROR, NOT_SUPPORTED.
@@ -135,7 +135,7 @@ def parse_fields(text: str) -> tuple[Field, ...]:
 
 
 def fields_of(definitions: Sequence[tuple[str, Any, bool]]) -> tuple[Field, ...]:
-    """Parsed column definitions as fields."""
+    """Returns parsed column definitions as fields."""
     return tuple(
         Field(name, types.from_sqlglot(type_), required=required)
         for name, type_, required in definitions
@@ -144,11 +144,11 @@ def fields_of(definitions: Sequence[tuple[str, Any, bool]]) -> tuple[Field, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Created:
-    """A table that has been made.
+    """A table that has been created.
 
     Attributes:
         table: The table.
-        inferred: What was inferred when columns were not given.
+        inferred: What was inferred; None when the columns were given.
         notes: Where the newest records do not fit its columns, each with what would fit.
     """
 
@@ -242,7 +242,7 @@ def _binding(
 
 
 def _bounds(log: HotLog, definition: TableDefinition, deadline: Deadline) -> LogBounds:
-    """What the log holds of a topic that may have been made a moment ago."""
+    """Returns the bounds of a topic, retrying if it may only just have been created."""
     until = time.monotonic() + TOPIC_S_MAX
     while True:
         try:
@@ -256,7 +256,9 @@ def _bounds(log: HotLog, definition: TableDefinition, deadline: Deadline) -> Log
 
 
 def require_free(connections: Connections, name: TableName) -> None:
-    """A name is taken when a statement reads a table by it, or would if the table could be read.
+    """Requires that a name is free.
+
+    It is taken if statements resolve it to a view, or to a table, even one that cannot be read.
 
     Raises:
         SeamlineError: TABLE_EXISTS; CATALOG_UNAVAILABLE, CATALOG_ACCESS_DENIED.
@@ -274,7 +276,7 @@ def require_free(connections: Connections, name: TableName) -> None:
 
 
 def is_unified(connections: Connections, name: TableName) -> bool:
-    """Whether a statement reads a unified table by a name."""
+    """Returns whether a name leads statements to a unified table."""
     try:
         require_unified(connections, name)
     except SeamlineError:
@@ -312,7 +314,7 @@ def _check_columns(definition: TableDefinition, fields: Sequence[Field]) -> None
 
 
 def check_columns(fields: Sequence[Field]) -> None:
-    """The columns of records must have names of their own.
+    """Requires at least one column, and names that are unique and not reserved.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
@@ -376,7 +378,7 @@ def _checked(start: Offsets, bounds: LogBounds) -> Offsets:
 
 
 def texts(name: str, properties: Mapping[str, Any]) -> tuple[str, ...]:
-    """A property that is a text, or an array of them; nothing where it is not given.
+    """Returns a property that is a string or an array of strings; empty if it is not given.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
@@ -389,12 +391,12 @@ def texts(name: str, properties: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def drop(connections: Connections, name: TableName, *, purge: bool = False) -> None:
-    """Takes a table that was made here out of its catalog; the topic is left alone.
+    """Drops a table that was created here from its catalog; its topic is left alone.
 
     Args:
         connections: Clusters and catalogs.
         name: The table.
-        purge: Whether its data files go, too.
+        purge: Whether its data files are deleted, too.
 
     Raises:
         SeamlineError: NOT_A_UNIFIED_TABLE, TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
@@ -406,10 +408,10 @@ def drop(connections: Connections, name: TableName, *, purge: bool = False) -> N
 
 
 def require_unified(connections: Connections, name: TableName) -> TableState:
-    """Refuses what was not made here: a plain table belongs to whoever made it.
+    """Refuses plain and adopted tables, which belong to whoever made them.
 
     Returns:
-        The table, found by its name as statements find it.
+        The table, looked up by name as statements look it up.
 
     Raises:
         SeamlineError: NOT_A_UNIFIED_TABLE, TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
@@ -435,7 +437,7 @@ def _require_not_adopted(state: TableState) -> None:
 
 
 def describe(state: TableState, bounds: LogBounds | None) -> dict[str, Any]:
-    """What there is to know about a table, JSON-ready, and how far it has been tiered."""
+    """Returns a JSON-ready description of a table, and how far it has been tiered."""
     binding = TopicBinding.from_properties(state.properties)
     body: dict[str, Any] = {
         "table": state.display_name,

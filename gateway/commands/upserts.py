@@ -1,4 +1,4 @@
-"""Upsert tables: what their definition must say, so that none of them is read wrongly."""
+"""Upsert tables: checks of their definition, so that none of them is read wrongly."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from seamline.gateway.commands.tables import TableDefinition
 
 TABLE_PROPERTIES = {f"write.{what}.mode": "merge-on-read" for what in ("delete", "update", "merge")}
-"""Tiering changes rows all over a table: it leaves the files, and says which rows are gone."""
+"""Tiering changes rows all over a table, so it keeps data files and writes delete files."""
 
 
 _STRUCTURED = frozenset({"json", "avro", "protobuf", "json_schema"})
-"""Formats of keys that have fields."""
+"""Formats in which a key has fields."""
 
 
 def defined(
     definition: TableDefinition, fields: tuple[Field, ...]
 ) -> tuple[TableDefinition, tuple[Field, ...]]:
-    """The definition and the columns, with the primary key as the columns spell it, and not null.
+    """Returns the definition and columns, the key spelt as the columns are and made NOT NULL.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
@@ -71,7 +71,7 @@ def defined(
 
 
 def _check_record_key(definition: TableDefinition, key: list[str]) -> None:
-    """A delete has no value: its row must be found by the record's key."""
+    """Requires that a delete's row, having no value, can be found by the record's key."""
     sources = {
         ".".join(entry.column).lower(): entry.source
         for entry in parse_sources(definition.columns_from)
@@ -92,7 +92,7 @@ def _check_record_key(definition: TableDefinition, key: list[str]) -> None:
 
 
 def check_altered(name: str, value: Any) -> None:
-    """What may not be set of an upsert table.
+    """Refuses a property value that an upsert table cannot have.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
@@ -105,7 +105,7 @@ def check_altered(name: str, value: Any) -> None:
 
 
 def check_writable(binding: TopicBinding) -> None:
-    """A record that is written here must lie in the partition where others put its key.
+    """Requires that records written here go to the partition where other producers put their key.
 
     Raises:
         SeamlineError: NOT_SUPPORTED.

@@ -30,12 +30,13 @@ from seamline.sql.types import Field, Type
 def create(
     connections: Connections, statement: CreateView, session: Session, output: Sequence[Output]
 ) -> Rows:
-    """CREATE VIEW.
+    """Runs CREATE VIEW.
 
     Args:
         connections: Catalogs.
         statement: The statement.
-        session: What names leave unsaid: those of the statement now, and of the view from now on.
+        session: The catalog and schema for names that omit them, in the statement now and in the
+            view from now on.
         output: The columns of its query.
 
     Raises:
@@ -65,7 +66,7 @@ def create(
 
 
 def drop(connections: Connections, statement: DropView, session: Session) -> Rows:
-    """DROP VIEW.
+    """Runs DROP VIEW.
 
     Raises:
         SeamlineError: VIEW_NOT_FOUND, CATALOG_UNAVAILABLE.
@@ -81,7 +82,7 @@ def drop(connections: Connections, statement: DropView, session: Session) -> Row
 
 
 def show(connections: Connections, parts: tuple[str, ...], session: Session) -> Rows:
-    """SHOW CREATE VIEW.
+    """Runs SHOW CREATE VIEW.
 
     Raises:
         SeamlineError: VIEW_NOT_FOUND, INVALID_VIEW, CATALOG_UNAVAILABLE.
@@ -97,7 +98,7 @@ def show(connections: Connections, parts: tuple[str, ...], session: Session) -> 
 def comment(
     connections: Connections, parts: tuple[str, ...], session: Session, text: str | None
 ) -> Rows:
-    """COMMENT ON VIEW.
+    """Runs COMMENT ON VIEW.
 
     Raises:
         SeamlineError: VIEW_NOT_FOUND, INVALID_VIEW, CATALOG_UNAVAILABLE.
@@ -112,7 +113,7 @@ def comment(
 def require(
     connections: Connections, parts: tuple[str, ...], session: Session
 ) -> tuple[TableName, View]:
-    """The view of a name.
+    """Returns the view with a name, and its full name.
 
     Raises:
         SeamlineError: VIEW_NOT_FOUND, INVALID_VIEW, CATALOG_UNAVAILABLE.
@@ -162,7 +163,7 @@ def _columns(output: Sequence[Output]) -> tuple[Field, ...]:
 
 
 def _kept(type_: Type) -> Type:
-    """A bare NULL is a text for whoever reads the view."""
+    """Returns the type in which a view's column is stored; a bare NULL becomes varchar."""
     return types.VARCHAR if type_ == types.UNKNOWN else storable(type_)
 
 

@@ -1,8 +1,8 @@
 """CREATE TABLE of plain tables and INSERT INTO: rows written in one commit or transaction.
 
 A plain Iceberg table gets one snapshot. A unified table repeats its topic, so its rows become
-records of the topic, in the table's format, in one transaction of the log; the write they are is
-handed back, so that the next read waits for them.
+records of the topic, in the table's format, in one Kafka transaction. The write is returned, so
+that the next read waits for it.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from seamline.sql.statements import CreateTable, Insert
 from seamline.sql.types import Field, Type
 
 _READABLE_S = 5.0
-"""How long a transaction that was committed may take to become readable."""
+"""Seconds to wait for a committed transaction to become readable."""
 _PAUSE_S = 0.005
 _PROPERTIES = ("comment", "format", "format_version", "partitioning", "sorted_by")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewTable:
-    """A plain table that is to be made."""
+    """A plain table to be created."""
 
     name: TableName
     properties: dict[str, Any]
@@ -69,9 +69,9 @@ class Target:
     Attributes:
         name: Its name.
         table: The table.
-        binding: Its topic; None for a plain one.
-        fields: All columns of its rows, hidden ones left out.
-        given: The columns that the query has values for.
+        binding: Its binding to a topic; None for a plain table.
+        fields: All columns that are written, without the hidden ones.
+        given: The columns for which the query has values.
     """
 
     name: TableName
@@ -83,7 +83,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Written:
-    """What was written: how many rows, and for a topic which records they are."""
+    """What was written: the number of rows, and for a topic the records they became."""
 
     rows: int
     write: Write | None = None
@@ -93,7 +93,7 @@ class Written:
 
 
 def new_table(connections: Connections, asked: CreateTable, session: Session) -> NewTable | None:
-    """The plain table to be made; None when it exists and that is no error.
+    """Returns the plain table to be created; None if it exists and IF NOT EXISTS allows that.
 
     Raises:
         SeamlineError: TABLE_EXISTS, INVALID_TABLE_DEFINITION, CATALOG_UNAVAILABLE, …
@@ -124,7 +124,7 @@ def new_table(connections: Connections, asked: CreateTable, session: Session) ->
 
 
 def fields_of_query(output: Sequence[Output]) -> tuple[Field, ...]:
-    """The columns of a table that is made of a query.
+    """Returns the columns of a table that is created from a query.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
@@ -152,7 +152,7 @@ def create(
     fields: Sequence[Field],
     batches: Iterator[pa.RecordBatch],
 ) -> Written:
-    """Makes a table and its rows.
+    """Creates a table and writes its rows.
 
     Args:
         connections: Clusters and catalogs.
@@ -190,7 +190,7 @@ def create(
 
 
 def target(connections: Connections, statement: Insert, session: Session) -> Target:
-    """The table to be written to, and its columns that are given.
+    """Returns the table to be written to, and which of its columns are given.
 
     Raises:
         SeamlineError: TABLE_NOT_FOUND, COLUMN_NOT_FOUND, STATEMENT_NOT_ALLOWED, …
@@ -225,7 +225,7 @@ def target(connections: Connections, statement: Insert, session: Session) -> Tar
 
 
 def check_types(target: Target, output: Sequence[Output]) -> None:
-    """The query must have a value of the right type for each column.
+    """Requires that the query has a value of a fitting type for each given column.
 
     Raises:
         SeamlineError: TYPE_MISMATCH.
@@ -246,7 +246,7 @@ def check_types(target: Target, output: Sequence[Output]) -> None:
 
 
 def _may_fit(source: Type, target: Type) -> bool:
-    """Whether both hold whole numbers: one that is too large is refused when it is met."""
+    """Returns whether both types hold whole numbers; a value that is too large fails when met."""
     whole = coercion.as_decimal(source)
     return whole is not None and whole.scale == 0 and target in types.INTEGERS
 
@@ -254,10 +254,10 @@ def _may_fit(source: Type, target: Type) -> bool:
 def wait_until_readable(
     connections: Connections, target: Target, write: Write, deadline: Deadline
 ) -> None:
-    """Waits a little until records that were written can be read.
+    """Waits briefly until written records can be read.
 
-    They are written, whatever happens meanwhile; somebody else's open transaction may hide them for
-    longer.
+    The records are written whatever happens in the meantime. Another producer's open transaction
+    may hide them for longer.
     """
     assert target.binding is not None
     topic, isolation = target.binding.topic, target.binding.isolation
@@ -300,7 +300,7 @@ def insert(
 
 
 def _stored(values: pa.Array, field: Field, type_: pa.DataType) -> pa.Array:
-    """Values as their column holds them.
+    """Returns values in the type that their column stores.
 
     Raises:
         SeamlineError: NUMERIC_OVERFLOW.
@@ -316,7 +316,7 @@ def _stored(values: pa.Array, field: Field, type_: pa.DataType) -> pa.Array:
 
 
 class _Counted:
-    """Batches as they pass by, and how many rows they had."""
+    """Passes batches through and counts their rows."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -329,7 +329,7 @@ class _Counted:
 
 
 def _whole(batches: Iterator[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
-    """The rows with all columns of the table: what is not given is its default, or null."""
+    """Yields rows with all columns of the table: its default, or null, where none is given."""
     places = {field.name: place for place, field in enumerate(target.given)}
     schema = pa.schema([(field.name, types.to_arrow(field.type)) for field in target.fields])
     for batch in batches:

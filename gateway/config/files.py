@@ -1,4 +1,4 @@
-"""Where the configuration's file is, and the local stack's folder."""
+"""Where the configuration file and the folder of the local stack are."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ FILE_NAME = "seamline.yaml"
 
 
 def find_file(explicit: str | None, environment: Mapping[str, str]) -> pathlib.Path | None:
-    """The file to read: the one named, else `seamline.yaml` here, else the local stack's.
+    """Returns the file to read: the named one, else `seamline.yaml` here, else the local stack's.
 
     Raises:
-        SeamlineError: INVALID_CONFIG when the one named is not there.
+        SeamlineError: INVALID_CONFIG when the named file does not exist.
     """
     named = explicit or environment.get(FILE_VARIABLE)
     if named:
@@ -33,6 +33,6 @@ def find_file(explicit: str | None, environment: Mapping[str, str]) -> pathlib.P
 
 
 def local_state_directory(environment: Mapping[str, str]) -> pathlib.Path:
-    """Where `seamline local` keeps everything by default."""
+    """Returns where `seamline local` keeps everything by default."""
     named = environment.get(HOME_VARIABLE)
     return pathlib.Path(named) if named else pathlib.Path.home() / ".seamline"

@@ -38,10 +38,10 @@ _PROBLEMS = {
     "string_type": "must be a string",
     "tuple_type": "must be a list",
 }
-"""Ours for messages of Pydantic that speak of Python; all others are shown as they are."""
+"""Replacements for messages of Pydantic that speak of Python; all others are shown as they are."""
 _SUBJECT = re.compile("^(Input|String|Value) (?=should)")
 _UNFILLED = "default_factory_not_called"
-"""The error of a default that depends on a wrong value: no problem of its own."""
+"""The error of a default that depends on a wrong value, which is no problem of its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Loaded:
 
     Attributes:
         config: The values.
-        sources: By dotted path, for what is not a default.
-        secrets: Paths of values that were taken from elsewhere, and are not shown.
+        sources: The source of each value that is not a default, by dotted path.
+        secrets: Paths of values that are kept elsewhere, and are not shown.
     """
 
     config: Config
@@ -105,14 +105,14 @@ def load(
 
 
 def describe(loaded: Loaded) -> Iterator[tuple[str, str, str]]:
-    """(path, value, source) of every value, secrets hidden."""
+    """Yields (path, value, source) of every value, with secrets hidden."""
     for path, name, value in _leaves(loaded.config.model_dump()):
         shown = HIDDEN if _is_hidden(loaded, path, name, value) else masked(str(value))
         yield path, shown, loaded.sources.get(path, "default")
 
 
 def secret_values(loaded: Loaded) -> Iterator[str]:
-    """The values that `describe` hides, for whoever must not let them out."""
+    """Yields the values that `describe` hides, for callers that must not reveal them."""
     for path, name, value in _leaves(loaded.config.model_dump()):
         if _is_hidden(loaded, path, name, value):
             yield str(value)
@@ -133,7 +133,7 @@ class _Told:
 
     @classmethod
     def by_file(cls, file: pathlib.Path, environment: Mapping[str, str]) -> _Told:
-        """The values of the file."""
+        """Returns the values of the file."""
         tree, referred = references.resolve(yaml_file.read(file), environment)
         sources = {path: str(file) for path, _, _ in _leaves(tree)}
         sources.update({path: f"{file}, {names}" for path, names in referred.items()})
@@ -156,7 +156,7 @@ class _Told:
         self.secrets.discard(path)
 
     def problem(self, error: ErrorDetails) -> str:
-        """What is wrong with one value, which is shown unless it is a secret."""
+        """Describes what is wrong with one value, which is shown unless it is a secret."""
         *groups, name = map(str, error["loc"])
         path, value = ".".join([*groups, name]), error["input"]
         text = _PROBLEMS.get(error["type"], _SUBJECT.sub("", error["msg"]))
@@ -167,7 +167,7 @@ class _Told:
         return f"{path} {text} ({self._source(path)})"
 
     def _source(self, path: str) -> str:
-        """The source of the value, else of a part of it, else of the group that lacks it."""
+        """Returns the source of a value, else of a part of it, else of the group that lacks it."""
         parts = [told for told in self.sources if f"{told}.".startswith(f"{path}.")]
         return self.sources[min(parts)] if parts else self._source(path.rpartition(".")[0])
 
@@ -176,7 +176,7 @@ class _Told:
 
 
 def _leaves(value: Any, path: str = "", name: str = "") -> Iterator[tuple[str, str, Any]]:
-    """(path, its last name, value); the name of a property may contain dots."""
+    """Yields (path, its last name, value); the name of a property may contain dots."""
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         value = ",".join(value)  # as variables and flags give it
     if isinstance(value, list | tuple):
@@ -196,7 +196,7 @@ def _path_of_variable(name: str) -> str | None:
 
 
 def _keys(path: str) -> list[str]:
-    """The keys of a dotted path; the name of a property may contain dots, and that of a table."""
+    """Returns the keys of a dotted path; names of properties and of tables may contain dots."""
     keys = path.split(".")
     for depth in range(1, len(keys)):
         inner = _declared(keys[:depth]).get("additionalProperties", {})
@@ -216,7 +216,7 @@ def _schema() -> Mapping[str, Any]:
 
 
 def _declared(keys: Sequence[str]) -> Mapping[str, Any]:
-    """The JSON schema of what keys lead to; empty where nothing is declared."""
+    """Returns the JSON schema of what the keys lead to; empty where nothing is declared."""
     node = schema = _schema()
     for key in keys:
         declared = node.get("properties", {}).get(key)

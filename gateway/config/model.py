@@ -30,7 +30,7 @@ from seamline.gateway.query.names import SYSTEM_CATALOG
 
 
 def _in_units(**units: int) -> BeforeValidator:
-    """Also takes a number with a unit."""
+    """Also accepts a number with a unit."""
 
     def multiplied(value: object) -> object:
         match = re.fullmatch(r"(\d[\d_]*) *([A-Za-z]+)", str(value))
@@ -80,14 +80,14 @@ class TlsConfig(Settings):
     certificate: Text | None = None
     """File with its certificate and the chain above it, in PEM."""
     key: Text | None = None
-    """File with the certificate's key, in PEM, without a passphrase, which not everybody on the
-    machine may read."""
+    """File with the certificate's key, in PEM, without a passphrase. It must not be readable by
+    everybody on the machine."""
     client_ca: Text | None = None
-    """File with the certificates of those who sign clients' certificates, in PEM. A client with
-    such a certificate needs no other proof of who it is."""
+    """File with the certificates of the authorities that sign clients' certificates, in PEM. A
+    client with such a certificate needs no other proof of who it is."""
     client_crl: Text | None = None
-    """File with the lists of certificates that those have revoked, in PEM: one of each. A list
-    that has expired lets in nobody whom it could be about."""
+    """File with the lists of certificates that these authorities have revoked, in PEM: one list of
+    each. If a list has expired, nobody whom it could be about is let in."""
     client_name: Annotated[Text, AfterValidator(_with_a_group)] = "(.*)"
     """A regular expression for the whole common name of a client's certificate; its first group is
     the principal."""
@@ -126,21 +126,22 @@ class HttpConfig(Settings):
     """Where the gateway listens."""
 
     host: Text = "127.0.0.1"
-    """Address; anything but loopback needs `auth`."""
+    """Address; anything but loopback needs `auth` or `http.tls.client_ca`."""
     port: Port = 8474
     """Port; 0 takes a free one."""
     threads: Threads = 32
-    """Requests worked on at once, not counting those that wait for a statement or a client."""
+    """Requests handled at once, not counting those that wait for a statement or a client."""
     request_bytes_max: Bytes = 1 << 20
     """Largest request body."""
     external_url: Annotated[Text, AfterValidator(_address)] | None = None
-    """How clients reach it, as `https://host:port/path`, where that is not what they ask for:
-    behind a proxy that changes the host or ends TLS. Answers of Trino's protocol name it."""
+    """How clients reach the gateway, as `https://host:port/path`, if that differs from what their
+    requests say: behind a proxy that changes the host or terminates TLS. Answers in Trino's
+    protocol contain it."""
     trusted_proxies: Annotated[tuple[Network, ...], BeforeValidator(listed)] = ()
-    """Networks of the proxies whose word counts on where a request comes from, such as
-    `10.0.0.0/8`; without any, a request comes from whoever has connected."""
+    """Networks of the proxies that are trusted to say where a request comes from, such as
+    `10.0.0.0/8`. Without any, a request comes from whoever has connected."""
     proxy_header: Literal["X-Forwarded-For", "Forwarded"] = "X-Forwarded-For"
-    """Where these proxies note that: each must write it itself, or add to it."""
+    """The header in which these proxies say so; each must write it itself, or add to it."""
     drain_seconds_max: Seconds = 60
     """After SIGTERM, how long the statements that the gateway has accepted may still run and be
     fetched; new ones are refused meanwhile."""
@@ -156,7 +157,7 @@ class FlightConfig(Settings):
 
 
 class AccessToken(Settings):
-    """A bearer token of one principal, kept as its SHA-256 only."""
+    """A bearer token of one principal, kept only as its SHA-256."""
 
     name: Text
     """The principal."""
@@ -165,10 +166,10 @@ class AccessToken(Settings):
     groups: Annotated[tuple[Text, ...], BeforeValidator(listed)] = ()
     """Groups of the principal, which access rules may name."""
     expires: AwareDatetime | None = None
-    """The moment from which it is not taken any more, with its zone."""
+    """The moment from which it is no longer accepted, with a time zone."""
 
     def has_expired(self) -> bool:
-        """Whether it is not taken any more."""
+        """Whether it is no longer accepted."""
         return self.expires is not None and datetime.datetime.now(datetime.UTC) >= self.expires
 
 
@@ -184,18 +185,18 @@ _THIS_MACHINE = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class JwtConfig(Settings):
-    """The identity provider whose JSON Web Tokens it takes; none without `jwks`."""
+    """The identity provider whose JSON Web Tokens are accepted; none without `jwks`."""
 
     jwks: Annotated[Text, AfterValidator(_secured)] | None = None
     """Its keys, as a JSON Web Key Set: an https address, or a file, which is watched."""
     issuer: Text | None = None
-    """What tokens have as `iss`."""
+    """The value of `iss` in its tokens."""
     audience: Annotated[tuple[Text, ...], BeforeValidator(listed)] = ()
-    """What tokens have as `aud`; one of several will do."""
+    """The values of `aud` that are accepted; a token needs one of them."""
     principal_claim: Text = "sub"
-    """The claim that is the principal; with dots, one inside of others."""
+    """The claim that names the principal; with dots, a claim inside others."""
     groups_claim: Text | None = None
-    """The claim that lists the principal's groups; with dots, one inside of others."""
+    """The claim that lists the principal's groups; with dots, a claim inside others."""
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
@@ -214,39 +215,40 @@ class TokenFile(Settings):
 
 
 class AuthConfig(Settings):
-    """Who may use the gateway; without any way to say who one is, anybody who can reach it."""
+    """Who may use the gateway; without any method of authentication, anybody who can reach it."""
 
     tokens: tuple[AccessToken, ...] = ()
-    """The bearer tokens it takes."""
+    """The bearer tokens that are accepted."""
     token_file: Text | None = None
-    """File of further ones: YAML with a list `tokens` of the same entries; watched for changes."""
+    """File of further tokens: YAML with a list `tokens` of the same entries; watched for
+    changes."""
     passwords: Text | None = None
-    """File of users and their passwords' hashes (bcrypt or argon2), as htpasswd and Trino have it;
-    watched for changes."""
+    """File of users and the hashes of their passwords (bcrypt or argon2), as htpasswd and Trino
+    have it; watched for changes."""
     jwt: JwtConfig = JwtConfig()
-    """Whose JSON Web Tokens it takes."""
+    """Whose JSON Web Tokens are accepted."""
     groups: Text | None = None
-    """File of groups and who is in them, as `group:user,user`; watched for changes."""
+    """File of groups and their members, as `group:user,user`; watched for changes."""
     rules: Text | None = None
     """File of access rules, watched for changes; without it, every principal may do everything."""
 
     @property
     def takes_credentials(self) -> bool:
-        """Whether a request can say who sends it, without a certificate of its own."""
+        """Whether a request can say who sends it without a client certificate."""
         return bool(self.tokens or self.token_file or self.passwords or self.jwt.jwks)
 
 
 class AuditConfig(Settings):
-    """Where it is written down who did what; nowhere, unless a file or a topic is named."""
+    """Where the audit log is written: nowhere, unless a file or a topic is named."""
 
     file: Text | None = None
-    """File of JSON lines, or `-` for standard output; when it is moved away, another one of its
+    """File of JSON lines, or `-` for standard output; if it is moved away, a new one of the same
     name is begun."""
     topic: Text | None = None
     """Topic of the default cluster, instead of a file."""
     literals: Literal["keep", "redact"] = "keep"
-    """Whether texts of statements are written as they are, or with a ? for each string and number
-    alone."""
+    """Whether the texts of statements are written as they are, or only with a ? for each string and
+    number."""
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -265,9 +267,9 @@ class LimitsConfig(Settings):
     statements_queued_max: NonNegativeInt = 256
     """Statements that may wait; more are refused."""
     principal_running_max: Threads = 12
-    """Statements of one principal that run at once, where there are several."""
+    """Statements of one principal that run at once, if there are several principals."""
     principal_queued_max: NonNegativeInt = 64
-    """Statements of one principal that may wait, where there are several."""
+    """Statements of one principal that may wait, if there are several principals."""
     statements_per_minute_max: Rate = 0
     """Statements that are accepted in any minute; 0 sets no limit."""
     principal_statements_per_minute_max: Rate = 0
@@ -277,33 +279,34 @@ class LimitsConfig(Settings):
     principal_history_max: NonNegativeInt = 100
     """Statements of one principal that are still listed after their results have been released."""
     results_bytes: Bytes = 32 << 30
-    """Size of all results that are kept; the oldest of whoever has most of it are released."""
-    principal_results_bytes: Bytes = 16 << 30
-    """Size of the results of one principal that are kept, where there are several; the oldest are
+    """Size of all results that are kept; the oldest results of the principal that has the most are
     released."""
+    principal_results_bytes: Bytes = 16 << 30
+    """Size of the results of one principal that are kept, if there are several principals; the
+    oldest are released."""
     scan_bytes_max: Bytes = 0
-    """What one statement may read, of files and of tails that the gateway reads for it; 0 sets no
-    limit."""
+    """Bytes that one statement may read, from files and from tails that the gateway reads for it; 0
+    sets no limit."""
     memory_bytes: Bytes = 512 << 20
     """Memory of one statement in DuckDB before it spills."""
     principal_memory_bytes: Bytes = 0
-    """Memory that the running statements of one principal may hold in DuckDB's processes, where
-    there are several principals; the largest is ended. 0 sets no limit."""
+    """Memory that the running statements of one principal may hold in DuckDB's processes, if there
+    are several principals; the largest statement is ended. 0 sets no limit."""
     statements_memory_bytes: Bytes = 0
-    """Memory that all running statements may hold in DuckDB's processes; the largest is ended. 0
-    sets no limit."""
+    """Memory that all running statements may hold in DuckDB's processes; the largest statement is
+    ended. 0 sets no limit."""
     spill_bytes: Bytes = 10 << 30
-    """Disk that one statement may spill."""
+    """Disk space that one statement may use to spill."""
     result_bytes: Bytes = 4 << 30
-    """Size of one result."""
+    """Largest size of one result."""
     result_seconds: PositiveSeconds = 600
     """How long a finished result that nobody fetches is kept."""
     duckdb_threads: Annotated[NonNegativeInt, Field(le=4096)] = 0
     """Threads of one statement in DuckDB; 0 means all cores."""
     duckdb_cold_bytes_max: Bytes = 4 << 30
-    """A scan of more bytes of files goes to Spark."""
+    """A scan of more bytes of files than this goes to Spark."""
     duckdb_tail_rows_max: NonNegativeInt = 5_000_000
-    """A longer tail goes to Spark."""
+    """A tail that is longer than this goes to Spark."""
 
 
 class TailConfig(Settings):
@@ -312,10 +315,10 @@ class TailConfig(Settings):
     follow: bool = True
     """Whether tables are followed; otherwise every statement reads its tail itself."""
     memory_bytes: Bytes = 512 << 20
-    """Memory for decoded rows, of all tables together; a part of it is left to what is being read,
-    merged and written."""
+    """Memory for decoded rows, of all tables together; part of it is reserved for what is being
+    read, merged and written."""
     disk_bytes: Bytes = 10 << 30
-    """Files of what does not stay in memory, of all tables together."""
+    """Disk space for what does not stay in memory, of all tables together."""
     idle_seconds: PositiveSeconds = 600
     """A table that no statement reads for this long is no longer followed."""
 
@@ -324,12 +327,12 @@ class SparkConfig(Settings):
     """Spark, for large scans and for tiering."""
 
     remote: Text | None = None
-    """A Spark Connect address (`sc://host:port`, with `/;use_ssl=true;token=…` where it wants a
+    """A Spark Connect address (`sc://host:port`, with `/;use_ssl=true;token=…` if it needs a
     token); without it, a local server is started when needed."""
     master: Text = "local[*]"
-    """Master of what is started here: the local server, and tiering."""
+    """Spark master of what is started here: the local server, and tiering."""
     driver_memory: Text = "2g"
-    """Its memory, as Spark writes it."""
+    """Memory of the driver that is started here, as Spark writes it."""
     packages: bool = False
     """Resolve Spark's jars with Maven coordinates instead of the local cache."""
     conf: Mapping[str, str] = {}
@@ -340,25 +343,25 @@ class TokensConfig(Settings):
     """Tokens that repeat a read."""
 
     secret: Annotated[str, Field(min_length=16)] | None = None
-    """Signs them, of at least 16 characters; gateways that share a secret accept each other's.
-    Without it, one is kept under `state_directory`."""
+    """Secret that signs them, of at least 16 characters; gateways that share a secret accept each
+    other's tokens. Without it, one is kept under `state_directory`."""
     age_seconds_max: PositiveSeconds = 7 * 24 * 3600
-    """Older ones are refused."""
+    """Older tokens are refused."""
 
 
 class IcebergConfig(Settings):
     """The Iceberg REST catalog, through which any engine reads the live tables."""
 
     location: Text | None = None
-    """Where the files of tails are put, as the engines reach it; by default in a folder `_seamline`
-    of the warehouse where that is in object storage, else under `state_directory`, which is right
-    only where the engines share this machine's disk and user."""
+    """Where the files of tails are put, as an address that the engines can reach. By default, this
+    is a folder `_seamline` of the warehouse if that is in object storage, else a folder under
+    `state_directory`, which is right only if the engines share this machine's disk and user."""
     hold_seconds: Seconds = 5
     """How long a statement that asks for a table again gets the same seam."""
     lease_seconds: PositiveSeconds = 3600
     """How long a virtual snapshot can be read after it was last given out."""
     tail_offsets_max: PositiveInt = 20_000_000
-    """A longer tail is not written."""
+    """A tail of more offsets than this is not written."""
 
 
 # --- The tree ------------------------------------------------------------------------------------
@@ -380,20 +383,20 @@ class Config(Settings):
     catalogs: Annotated[Mapping[str, CatalogConfig], BeforeValidator(_named), Field(min_length=1)]
     """Catalogs, by the name they have in SQL."""
     clusters: Annotated[Mapping[str, ClusterConfig], BeforeValidator(_named), Field(min_length=1)]
-    """Kafka clusters, by the name tables and SQL call them."""
+    """Kafka clusters, by the name that tables and SQL use for them."""
     tables: Mapping[str, Mapping[str, str]] = {}
     """Properties of tables by their full names, such as `lake.sales.orders`: what `seamline table
-    adopt` writes into a table, for those that may not be written to. Of a Delta table they say
-    besides where it lies (`location`), unless that is the folder of its names in the warehouse."""
+    adopt` writes into a table, for tables that may not be written to. For a Delta table, they also
+    say where it lies (`location`), unless that is the folder of its names in the warehouse."""
     default_catalog: str = Field(default_factory=lambda found: next(iter(found["catalogs"])))
-    """Catalog of names that leave it out; the first one, unless another is named."""
+    """Catalog for names that leave it out; the first one, unless another is named."""
     default_cluster: str = Field(default_factory=lambda found: next(iter(found["clusters"])))
-    """Cluster of tables that name none; the first one, unless another is named."""
+    """Cluster for tables that name none; the first one, unless another is named."""
     default_schema: Text = "default"
     """Default schema for names without one."""
     state_directory: Text = ""
     """Where the gateway keeps results, spills and its secret; by default `.seamline-gateway` beside
-    the file."""
+    the configuration file."""
     http: HttpConfig = HttpConfig()
     """Where it listens."""
     flight: FlightConfig = FlightConfig()
@@ -401,7 +404,7 @@ class Config(Settings):
     auth: AuthConfig = AuthConfig()
     """Who may use it."""
     audit: AuditConfig = AuditConfig()
-    """What it writes down."""
+    """Its audit log."""
     limits: LimitsConfig = LimitsConfig()
     """What it may use."""
     tail: TailConfig = TailConfig()
@@ -409,7 +412,7 @@ class Config(Settings):
     spark: SparkConfig = SparkConfig()
     """Its Spark."""
     tokens: TokensConfig = TokensConfig()
-    """How it signs."""
+    """How it signs tokens."""
     iceberg: IcebergConfig = IcebergConfig()
     """Its Iceberg catalog of live tables."""
 
@@ -419,7 +422,10 @@ class Config(Settings):
         return self.auth.takes_credentials or self.http.tls.client_ca is not None
 
     def shared(self) -> LimitsConfig:
-        """The limits as they hold: alone on a gateway, somebody has all of it."""
+        """Returns the limits in effect.
+
+        Without authentication there is only one principal, who may use what all may use together.
+        """
         if self.asks_who:
             return self.limits
         return self.limits.model_copy(

@@ -1,9 +1,9 @@
 """Values of the configuration file that are kept elsewhere: `${env:NAME}` and `${file:PATH}`.
 
-Passwords do not belong in a file that is shared, printed and kept. In place of any value, in a list
-of users or among a client's properties, the file can say where to take it from, alone or within a
-string (`postgresql://gateway:${env:PASSWORD}@host/db`). What is taken is a secret and is never
-shown.
+Passwords do not belong in a file that is shared, printed and kept. Instead of any value, including
+one in a list of users or among a client's properties, the file can say where to take it from, alone
+or within a string (`postgresql://gateway:${env:PASSWORD}@host/db`). A value taken from elsewhere is
+a secret and is never shown.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _REFERENCE = re.compile(r"\$\{(?P<kind>env|file):(?P<name>[^}]*)\}")
 
 
 def resolve(tree: Any, environment: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
-    """The tree with the values in the place of the references to them.
+    """Returns the tree with the values in place of the references to them.
 
     Args:
-        tree: What was read from the file.
-        environment: Variables.
+        tree: The tree that was read from the file.
+        environment: Environment variables.
 
     Returns:
         The tree, and by dotted path the references in every value that had any.

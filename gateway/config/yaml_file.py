@@ -1,4 +1,4 @@
-"""The configuration's file: a tree of groups, lists and strings, or refused in one line.
+"""Reads a YAML file: a tree of groups, lists and strings, or an error in one line.
 
 Aliases can turn a small file into an endless tree, or one too large for memory: both are refused.
 """
@@ -28,7 +28,7 @@ _Texts.yaml_implicit_resolvers = {
 
 
 def read(file: pathlib.Path) -> dict[str, Any]:
-    """The tree in a YAML file; an empty one for an empty file.
+    """Returns the tree in a YAML file; an empty one for an empty file.
 
     Raises:
         SeamlineError: INVALID_CONFIG, naming the file and what is wrong with it.
@@ -53,7 +53,7 @@ def read(file: pathlib.Path) -> dict[str, Any]:
 
 
 def _size(tree: Any, known: dict[int, int]) -> int:
-    """How many values a tree has, each alias counted as what it repeats.
+    """Returns how many values a tree has, with each alias counted as what it repeats.
 
     Raises:
         ValueError: when an alias repeats what contains it.

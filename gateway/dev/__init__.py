@@ -1,1 +1,1 @@
-"""For trying out: an embedded stack, and the demo."""
+"""Tools for trying Seamline out: an embedded stack, and the demo."""

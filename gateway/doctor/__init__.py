@@ -1,1 +1,1 @@
-"""What is wrong with a machine and a configuration, and what to do about it."""
+"""Diagnoses what is wrong with a machine and a configuration, and says what to do about it."""

@@ -1,7 +1,7 @@
-"""Catalogs and warehouses: reached, listed, read, and written to where nobody has forbidden it.
+"""Checks that catalogs and warehouses can be reached, listed, read and, if allowed, written to.
 
-Whether a catalog may be written to is found out by writing: a namespace is made and dropped, and a
-small file is written beside the tables, read, and removed.
+Whether a catalog may be written to is found out by writing: a namespace is created and dropped, and
+a small file is written beside the tables, read, and removed. `--read-only` prevents that.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _READ_ONLY = "Statements work; CREATE TABLE and tiering do not, until it may wri
 
 
 def look(connections: Connections, name: str, *, writes: bool) -> Iterator[Finding]:
-    """A catalog and where its tables lie.
+    """Checks a catalog and the storage of its tables.
 
     Args:
         connections: Catalogs.
         name: Its name in the configuration.
-        writes: Whether it is found out by writing whether one may.
+        writes: Whether to find out by writing whether writing is allowed.
     """
     try:
         catalog = connections.cold(name)
@@ -78,7 +78,7 @@ def _namespace(connections: Connections, name: str) -> Finding:
 
 
 def _object(connections: Connections, name: str, table_location: str | None) -> Finding:
-    """A file where tables lie: written, read, removed."""
+    """Writes, reads and removes a file in the place where tables are stored."""
     from pyiceberg.io import load_file_io
 
     warehouse = connections.config.catalogs[name].warehouse

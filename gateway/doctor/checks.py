@@ -1,4 +1,4 @@
-"""Which checks there are, in the order in which they are told."""
+"""The list of checks, in the order in which they are reported."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ TABLES = "Tables"
 
 
 def secrets(loaded: Loaded | None) -> tuple[str, ...]:
-    """The secret values of a configuration, which no finding may show."""
+    """Returns the secret values of a configuration, which no finding may show."""
     return () if loaded is None else secrets_of(secret_values(loaded))
 
 
 def of_machine(loaded: Loaded | None, problem: SeamlineError | None) -> list[Check]:
-    """What can be looked at without asking anybody else.
+    """Returns the checks that need no other service.
 
     Args:
-        loaded: The configuration; None where it cannot be used.
-        problem: Why not.
+        loaded: The configuration; None if it cannot be used.
+        problem: Why it cannot be used.
     """
     config = loaded.config if loaded is not None else None
     made = [
@@ -49,13 +49,13 @@ def of_machine(loaded: Loaded | None, problem: SeamlineError | None) -> list[Che
 def of_the_outside(
     connections: Connections, seconds: float, *, writes: bool, starts_spark: bool
 ) -> list[Check]:
-    """Clusters, registries, catalogs and Spark.
+    """Returns the checks of clusters, registries, catalogs and Spark.
 
     Args:
-        connections: What the configuration names.
+        connections: The catalogs and clusters of the configuration.
         seconds: How long each check may take.
-        writes: Whether small things are written, to see whether they can be.
-        starts_spark: Whether a local Spark is started.
+        writes: Whether to make small writes, to see whether they are possible.
+        starts_spark: Whether to start a local Spark.
     """
     from seamline.gateway.doctor import catalogs, clusters, spark
 
@@ -76,12 +76,12 @@ def of_the_outside(
 
 
 def of_tables(connections: Connections, wrong: Collection[str], seconds: float) -> list[Check]:
-    """The unified tables.
+    """Returns the check of the unified tables; none if every catalog is down.
 
     Args:
-        connections: What the configuration names.
-        wrong: What checks with something wrong were about.
-        seconds: How long it may take.
+        connections: The catalogs and clusters of the configuration.
+        wrong: The headings of the checks that found something wrong.
+        seconds: How long the check may take.
     """
     from seamline.gateway.doctor import tables
     from seamline.gateway.query.deadline import StatementDeadline

@@ -1,8 +1,8 @@
-"""Kafka clusters and their schema registries: what does not answer, and what answers in its place.
+"""Checks Kafka clusters and their schema registries: what does not answer, and what does instead.
 
-Each address is probed by itself, then the client logs in as it does for statements, and last every
-broker is connected to where the cluster says it is: a broker may be reached that names, as its own
-address, one that cannot be.
+Each address is probed by itself. Then the client logs in as it does for statements. Finally, every
+broker is reached at its advertised address, since a broker may answer at one address but advertise
+another that cannot be reached.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from seamline.gateway.query.deadline import StatementDeadline
 _SKEW_S = 5.0
 _POLL_S = 0.5
 _STEPS = 3
-"""Of its time, one address may take this part for each step."""
+"""Each step of probing an address may take the remaining time divided by this."""
 _GIVEN = re.compile(
     r"(?P<host>[^/\s]+):(?P<port>\d+)/(?P<id>\d+): .*(?:Connect to|Failed to resolve)"
 )
-"""How librdkafka names a broker at the address that it was given for it."""
+"""How librdkafka's errors name a broker at its advertised address."""
 _SUBJECT = "seamline-doctor"
-"""A subject that no registry has: to be told so is an answer."""
+"""A subject that no registry has; being told so shows that the registry answers."""
 
 
 def look(config: ClusterConfig, seconds: float) -> Iterator[Finding]:
-    """The cluster's brokers, the login, the addresses they give, topics' ids, and the clock.
+    """Checks a cluster's brokers, topic ids, clock, login, and advertised addresses.
 
     Args:
-        config: How it is reached.
-        seconds: How long the login is waited for.
+        config: How the cluster is reached.
+        seconds: How long to wait for the login.
     """
     until = time.monotonic() + seconds
     answers: list[Answer] = []
@@ -53,7 +53,7 @@ def look(config: ClusterConfig, seconds: float) -> Iterator[Finding]:
             continue
         release = answers[-1].release
         yield ok(f"{host}:{port} answers{f', speaks {release}' if release else ''}")
-    level = Level.WARNING if answers else Level.WRONG  # one of several is enough to begin with
+    level = Level.WARNING if answers else Level.WRONG  # one of several suffices to bootstrap
     for failure in failures:
         yield of_error(failure, level)
     if not answers:
@@ -89,7 +89,7 @@ def _clock(answers: list[Answer]) -> Iterator[Finding]:
 
 
 def _client(config: ClusterConfig, until: float) -> Iterator[Finding]:
-    """What the client itself says, with all its properties."""
+    """Checks the login and the advertised addresses, using the client with all its properties."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -138,7 +138,7 @@ def _away(number: object, host: str, port: object) -> Finding:
 
 
 def _refused(config: ClusterConfig, said: list[Any]) -> Finding | None:
-    """What keeps the client from logging in, when it is that."""
+    """Returns a finding if the client's errors show that the login or TLS fails."""
     from confluent_kafka import KafkaError
 
     properties = f"clusters.{config.name}.properties"
@@ -168,7 +168,7 @@ def _refused(config: ClusterConfig, said: list[Any]) -> Finding | None:
 def _silent_broker(config: ClusterConfig, said: list[Any]) -> Finding:
     for error in said:
         given = _GIVEN.search(error.str())
-        if given is not None:  # it went on to where a broker says that it is
+        if given is not None:  # it tried a broker's advertised address
             return _away(given["id"], given["host"], given["port"])
     logs_in = config.properties.get("security.protocol", "").lower().startswith("sasl")
     remedy = "Look into the brokers' logs."
@@ -183,7 +183,7 @@ def _silent_broker(config: ClusterConfig, said: list[Any]) -> Finding:
 
 
 def _reason(error: Any) -> str:
-    """What librdkafka says, without the name of its thread."""
+    """Returns librdkafka's message without the name of its thread."""
     return str(error.str()).rpartition("]: ")[2]
 
 
@@ -192,14 +192,14 @@ def _some(things: list[Any], word: str) -> str:
 
 
 def _silent() -> logging.Logger:
-    """Takes what librdkafka logs, all of which is said better here."""
+    """Returns a logger that drops librdkafka's messages, which the findings state better."""
     made = logging.getLogger("seamline.doctor.kafka")
     made.setLevel(logging.CRITICAL)
     return made
 
 
 def schema_registry(config: ClusterConfig, seconds: float) -> Iterator[Finding]:
-    """Whether the registry answers, and lets one in."""
+    """Checks whether the schema registry answers and accepts the login."""
     address = config.schema_registry.address
     try:
         registry(config.schema_registry).within(StatementDeadline(seconds)).latest(_SUBJECT)

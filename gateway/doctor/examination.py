@@ -1,7 +1,7 @@
-"""All checks, made at the same time, each within its time and whatever another one finds.
+"""Runs checks at the same time, each with its own time limit and whatever the others find.
 
-A check that does not come to an end in time, or that raises something, is itself a finding. What
-tables are like is looked at after the rest: those whose catalog or cluster is away are left out.
+A check that does not end in time, or that raises an exception, is itself a finding. Tables are
+checked after the rest; those whose catalog or cluster is down are left out.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Look = Callable[[], Iterable[Finding]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Check:
-    """Something to look at.
+    """A check to be run.
 
     Attributes:
-        about: What its findings are about; those of one heading may come from several checks.
-        look: Looks at it.
-        seconds: How long it may take; None for what all have.
+        about: The heading of its findings; several checks may share one heading.
+        look: Runs the check, and returns its findings.
+        seconds: How long it may take; None for the common limit.
     """
 
     about: str
@@ -35,11 +35,11 @@ class Check:
 
 
 def examine(checks: Sequence[Check], seconds: float) -> Iterator[tuple[str, Finding]]:
-    """What all checks find, in their order, as soon as it is known.
+    """Runs all checks and yields their findings, in the order of the checks, as they are known.
 
     Args:
         checks: The checks.
-        seconds: How long each of them may take that does not say so itself.
+        seconds: How long each check may take that has no limit of its own.
     """
     began = time.monotonic()
     running = [_begun(check) for check in checks]

@@ -1,9 +1,9 @@
-"""What a check finds: one line, good or not, and what to do about it.
+"""Findings of checks: one line each, good or bad, and what to do about it.
 
 ok         as it should be
-warning    something does not work, or will not, and statements do
-wrong      statements fail, or will
-skipped    not looked at, and why
+warning    statements work, but something else does not, or will not
+wrong      statements fail, or will fail
+skipped    not checked, and why
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from seamline.errors import SeamlineError
 from seamline.gateway.config.secrets import HIDDEN, masked
 
 _SECRET_LENGTH_MIN = 4
-"""A shorter one would be hidden in every other word."""
+"""A shorter secret is not masked, as it would match parts of ordinary words."""
 
 
 class Level(enum.Enum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -30,13 +30,13 @@ class Level(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One line.
+    """One finding.
 
     Attributes:
-        level: How bad it is.
+        level: Its severity.
         text: What was found.
-        remedy: What to do about it; empty where nothing is.
-        code: The name of the error it was found by, if it was.
+        remedy: What to do about it; empty if there is nothing to do.
+        code: The name of the error that led to it, if one did.
     """
 
     level: Level
@@ -45,7 +45,7 @@ class Finding:
     code: str = ""
 
     def without(self, secrets: Iterable[str]) -> Finding:
-        """The same with nothing secret in it."""
+        """Returns the finding with all secrets masked."""
 
         def cut(shown: str) -> str:
             shown = masked(" ".join(shown.split()))
@@ -56,7 +56,7 @@ class Finding:
         return dataclasses.replace(self, text=cut(self.text), remedy=cut(self.remedy))
 
     def to_json(self, about: str) -> dict[str, str | None]:
-        """As `--format json` has it."""
+        """Returns the finding in the form of `--format json`."""
         return {
             "about": about,
             "status": self.level.value,
@@ -67,37 +67,37 @@ class Finding:
 
 
 def ok(text: str) -> Finding:
-    """It is as it should be."""
+    """Returns a finding that something is as it should be."""
     return Finding(Level.OK, text)
 
 
 def warning(text: str, remedy: str) -> Finding:
-    """Statements work, and something else does not."""
+    """Returns a finding that statements work, but something else does not."""
     return Finding(Level.WARNING, text, remedy)
 
 
 def wrong(text: str, remedy: str) -> Finding:
-    """Statements fail, or will."""
+    """Returns a finding that statements fail, or will fail."""
     return Finding(Level.WRONG, text, remedy)
 
 
 def skipped(text: str) -> Finding:
-    """It was not looked at."""
+    """Returns a finding that something was not checked."""
     return Finding(Level.SKIPPED, text)
 
 
 def of_error(error: SeamlineError, level: Level = Level.WRONG, about: str = "") -> Finding:
-    """What a named error says."""
+    """Returns a named error as a finding."""
     text = f"{about}: {error.message}" if about else error.message
     return Finding(level, text, error.hint, error.code.name)
 
 
 def secrets_of(values: Iterable[str]) -> tuple[str, ...]:
-    """The secret values that can be looked for in a text, the longest first."""
+    """Returns the secret values that can be searched for in a text, the longest first."""
     return tuple(sorted({v for v in values if len(v) >= _SECRET_LENGTH_MIN}, key=len, reverse=True))
 
 
 def counts(findings: Iterable[Finding]) -> Mapping[str, int]:
-    """How many there are of each level, by its name."""
+    """Returns the number of findings by the name of their level."""
     levels = [finding.level for finding in findings]
     return {level.value: levels.count(level) for level in Level}

@@ -1,4 +1,4 @@
-"""Whether Python and the packages are those that this release was tested with."""
+"""Checks whether Python and the packages are those that this release was tested with."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WITHOUT = {
 
 
 def look() -> Iterator[Finding]:
-    """Python, Seamline, and what each extra needs."""
+    """Checks Python, Seamline, and the packages that each extra needs."""
     system = f"{platform.system()} {platform.machine()}"
     found = f"Python {platform.python_version()} on {system}"
     if sys.version_info < _PYTHON:
@@ -48,7 +48,7 @@ def look() -> Iterator[Finding]:
 
 
 def extra_of(module: str) -> str | None:
-    """The extra that installs a module, if one does."""
+    """Returns the extra that installs a module, if one does."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         for extra, bounds in _extras(importlib.metadata.requires(_DISTRIBUTION) or []).items():
             if extra and any(name.lower().replace("-", "_") == module.lower() for name in bounds):
@@ -57,7 +57,7 @@ def extra_of(module: str) -> str | None:
 
 
 def _extras(wanted: list[str]) -> dict[str, dict[str, str]]:
-    """Of each extra its packages, and the bounds of their versions."""
+    """Returns the packages of each extra, with the bounds of their versions."""
     extras: dict[str, dict[str, str]] = {}
     for line in wanted:
         match = _REQUIREMENT.match(line)
@@ -101,7 +101,7 @@ def _installed(name: str) -> str | None:
 
 
 def satisfies(version: str, bounds: str) -> bool:
-    """Whether a version is within bounds such as `<3,>=2.16`; by its numbers alone."""
+    """Returns whether a version is within bounds such as `<3,>=2.16`; only its numbers count."""
     found = _numbers(version)
     for match in _BOUND.finditer(bounds):
         other = _numbers(match["version"])

@@ -1,6 +1,6 @@
-"""What the gateway needs of this machine: Java, jars, folders and the room in them, its port.
+"""Checks what the gateway needs of this machine: Java, jars, folders with free space, and its port.
 
-Also whether a gateway runs there already, and whether it is of this release.
+It also checks whether a gateway runs there already, and whether that is of this release.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from seamline.gateway.doctor.findings import Finding, Level, of_error, ok, skipp
 from seamline.version import VERSION
 
 MEGABYTES = {"kafka": 45, "spark": 72}
-"""What there is to download; of object stores' bundles it is not known before."""
+"""Approximate download sizes; those of the object stores' bundles are not known in advance."""
 _ROOM_BYTES_MIN = 1 << 30
 _ANSWER_S = 3.0
 _EPHEMERAL = 1024
 
 
 def java() -> Iterator[Finding]:
-    """The Java that Spark and the local broker run on."""
+    """Checks the Java that Spark and the local broker run on."""
     try:
         found = find_java(os.environ)
     except SeamlineError as error:
@@ -42,7 +42,7 @@ def java() -> Iterator[Finding]:
 
 
 def jar_sets(config: Config | None) -> Iterator[Finding]:
-    """The jars in the cache, and their checksums."""
+    """Checks the jars in the cache, and their checksums."""
     cache = jars.cache_directory(os.environ)
     wanted = [jars.SPARK] if importlib.util.find_spec("pyspark") is not None else []
     if config is not None:
@@ -81,7 +81,7 @@ def _jar_set(wanted: JarSet, cache: pathlib.Path, why: str) -> Finding:
 
 
 def folders(config: Config) -> Iterator[Finding]:
-    """The state directory and the folder of temporary files: rights, and room."""
+    """Checks permissions and free space of the state directory and the temporary directory."""
     state = pathlib.Path(config.state_directory)
     yield _folder("state directory", state, config.limits.spill_bytes)
     if state.is_dir():
@@ -121,7 +121,7 @@ def _folder(what: str, path: pathlib.Path, bytes_wanted: int) -> Finding:
 
 
 def gateway(config: Config) -> Iterator[Finding]:
-    """Who listens where this configuration's gateway does, or would."""
+    """Checks what listens at the address on which this configuration's gateway does, or would."""
     from seamline.gateway.access.authentication import check_listening
     from seamline.gateway.http.server import check_port
 
@@ -163,7 +163,7 @@ def _tls(config: Config) -> Iterator[Finding]:
 
 
 def _is_held(directory: pathlib.Path) -> bool:
-    """Whether a gateway has locked the state directory."""
+    """Returns whether a gateway has locked the state directory."""
     try:
         with (directory / "gateway.lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -175,7 +175,7 @@ def _is_held(directory: pathlib.Path) -> bool:
 
 
 def _listener(config: Config, taken: SeamlineError) -> Finding:
-    """What has the port: a gateway, or something else."""
+    """Checks whether the program on the port is a gateway of this release, or something else."""
     import json
 
     import urllib3

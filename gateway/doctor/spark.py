@@ -1,4 +1,4 @@
-"""Spark: its client, and the server that it is reached by, or would be started as."""
+"""Checks Spark: its client, and the server that is configured or would be started."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from seamline.gateway.doctor.findings import Finding, Level, of_error, ok, skipp
 
 START_S = 150.0
 ANSWER_S = 30.0
-"""A session on a server takes longer than an answer of anything else."""
+"""Seconds for a Spark server, where opening a session takes longer than any other answer."""
 _PORT = 15002
 
 
 def look(config: Config, *, starts: bool) -> Iterator[Finding]:
-    """Spark as the configuration has it.
+    """Checks Spark as it is configured.
 
     Args:
         config: The configuration.
-        starts: Whether a local server is started to see whether it does.
+        starts: Whether to start a local server to see whether that works.
     """
     if importlib.util.find_spec("pyspark") is None:
         yield warning(
@@ -68,7 +68,7 @@ def _local(config: Config) -> Finding:
 
 
 def _asked(url: str, who: str) -> str:
-    """What a server answers to the smallest question.
+    """Runs the smallest query on a server, and returns a text about its answer.
 
     Raises:
         SeamlineError: SPARK_UNAVAILABLE.

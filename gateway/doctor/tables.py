@@ -1,7 +1,8 @@
-"""Unified tables: whether each can be read, and whether it still will be tomorrow.
+"""Checks unified tables: whether each can be read now, and whether it can be read tomorrow.
 
-What is wrong with a table is what a statement over it would say. What is a warning is what goes
-wrong next: a log that is trimmed soon after it was tiered, and records that nobody tiers.
+A finding is `wrong` if a statement over the table would fail, and says what the statement would
+say. It is a `warning` if something will go wrong next: retention is about to overtake tiering, or
+nobody tiers the records.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ from seamline.seam.now import pin
 from seamline.seam.table import TableState
 
 _IDLE_S = 15 * 60
-"""After so long without a commit, records that wait are waiting for nobody."""
+"""Seconds without a commit after which untiered records suggest that no writer runs."""
 _NEAR = 0.2
-"""Of what the log holds: a boundary that lies so near to its start is soon below it."""
+"""Fraction of the log's length; a boundary this close to the log's start may soon be below it."""
 
 
 def look(connections: Connections, away: Collection[str], deadline: Deadline) -> Iterator[Finding]:
-    """Every unified table.
+    """Checks every unified table.
 
     Args:
         connections: Catalogs and clusters.
         away: The catalogs and clusters that do not answer.
-        deadline: Bounds the time.
+        deadline: Limits the time.
     """
     number = 0
     for entry in listings.unified(connections, deadline):
         binding = entry.table.binding
         if entry.table.source in away:
-            continue  # its catalog was complained of
+            continue  # there is a finding about its catalog already
         number += 1
         if binding is not None and binding.cluster in away:
             yield skipped(f"{entry.table.display}: its cluster {binding.cluster} is away")
@@ -68,7 +69,7 @@ def _table(connections: Connections, entry: Waiting, deadline: Deadline) -> Find
 def _aging(
     entry: Waiting, state: TableState, binding: TopicBinding, boundary: Boundary, bounds: LogBounds
 ) -> Finding:
-    """How it stands, and what goes wrong next."""
+    """Returns how far a readable table has been tiered, or a warning of what goes wrong next."""
     name, lag = entry.table.display, entry.offsets or 0
     held = {p: bounds.end.get(p, 0) - start for p, start in bounds.start.items()}
     near = [
@@ -96,7 +97,7 @@ def _aging(
 
 
 def _committed_ms(state: TableState) -> int | None:
-    """When rows or a boundary last came in; None for a table that was only made."""
+    """Returns when rows or a boundary were last committed; None if the table was only created."""
     if len(state.snapshots) < 2 or state.current_snapshot_id is None:
         return None
     return state.snapshots[state.current_snapshot_id].timestamp_ms

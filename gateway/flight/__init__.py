@@ -1,1 +1,1 @@
-"""Arrow Flight SQL: the gateway's statements over gRPC, their rows as Arrow."""
+"""Arrow Flight SQL: the gateway's statements over gRPC, with their rows as Arrow."""

@@ -1,4 +1,4 @@
-"""The actions of Flight SQL that there are: prepared statements, cancelling, and the session."""
+"""The supported actions of Flight SQL: prepared statements, cancellation, and the session."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ Answer = Callable[[Call, bytes], Iterator[bytes]]
 
 
 class Actions:
-    """Does what actions say. Safe to share between threads.
+    """Executes actions. Safe to share between threads.
 
     Args:
         service: Runs statements.
         prepared: The prepared statements.
         known: The sessions.
-        audit: Is told who ends statements.
-        place_of: The place that a catalog and a schema, or none, stand for; raises what is wrong
-            with them.
+        audit: Records who ends statements.
+        place_of: Returns the catalog and schema that given ones, or None, resolve to; raises an
+            error if they are wrong.
     """
 
     def __init__(
@@ -68,15 +68,15 @@ class Actions:
         }
 
     def described(self) -> Iterator[tuple[str, str]]:
-        """Name and purpose of each."""
+        """Yields the name and the description of each action."""
         for name, (description, _) in self._answers.items():
             yield name, description
 
     def answer(self, call: Call, name: str, body: bytes) -> list[bytes]:
-        """What an action answers.
+        """Executes an action, and returns its answer.
 
         Raises:
-            SeamlineError: NOT_SUPPORTED, and what each of them raises.
+            SeamlineError: NOT_SUPPORTED for an unknown action, and what each action raises.
         """
         if name not in self._answers:
             raise SeamlineError(
@@ -118,7 +118,7 @@ class Actions:
         yield messages.packed("ActionCancelQueryResult", result=self._ended(call, info))
 
     def _ended(self, call: Call, info: Any) -> int:
-        """Ends the statement whose rows an answer is about.
+        """Ends the statement of a FlightInfo, and returns the status of the cancellation.
 
         Raises:
             SeamlineError: INVALID_REQUEST, STATEMENT_NOT_FOUND.
@@ -134,7 +134,7 @@ class Actions:
         except SeamlineError as error:
             if error.code is not STATEMENT_NOT_FOUND:
                 raise
-            return _NOT_CANCELLABLE  # or it has ended, and its rows were fetched
+            return _NOT_CANCELLABLE  # unknown, or ended with its rows fetched
         self._note(call.caller)
         if found.state in FINAL:
             found.close()
@@ -143,7 +143,7 @@ class Actions:
         return _CANCELLED if found.wait(_END_S) in FINAL else _CANCELLING
 
     def _note(self, caller: Caller) -> None:
-        """Has it written down that somebody ends a statement, which may be another's."""
+        """Records in the audit log that the caller ends a statement, which may be another's."""
         if self._audit.is_on:
             who = audited.who(caller.principal, caller.origin)
             self._audit.write("request", {**who, "request": "Flight CancelFlightInfo"})
@@ -160,7 +160,7 @@ class Actions:
         yield answer.SerializeToString()
 
     def _set_option(self, call: Call, name: str, value: str | None) -> int | None:
-        """Sets an option, None unsets it; gives what is wrong with it."""
+        """Sets an option, or unsets it if the value is None; returns the error value, or None."""
         if name not in sessions.NAMES and name.lower() not in session_properties.PROPERTIES:
             return _INVALID_NAME
         if name not in sessions.NAMES:
@@ -191,7 +191,7 @@ class Actions:
 
 
 def _text(value: Any) -> str | None:
-    """The value of an option as SET SESSION has it; None for none."""
+    """Returns an option's value as the text that SET SESSION takes; None if it has no value."""
     kinds = ("string_value", "bool_value", "int64_value", "double_value")
     for kind in kinds:
         if value.HasField(kind):

@@ -1,10 +1,10 @@
-"""Who calls: by the headers of the call and by the same proofs as over HTTP, or nobody.
+"""Identifies callers by the headers of the call, with the same credentials as over HTTP.
 
-A client may log in once, by `Handshake` with a password: it is given a token that stands for that
-proof, which every call looks at again, so that it ends when the password does. A client may as well
-send its proof with every call. Where there are several principals, one has half of the calls that
-there may be at once. An open gateway listens on loopback, and pages in a browser cannot
-speak gRPC without TLS; so nobody else reaches it here.
+A client may log in once with a password, by `Handshake`. It gets a token that stands for that
+credential. Every call checks the credential again, so the token ends when the password does. A
+client may also send its credential with every call. If there are several principals, each may have
+half of the concurrent calls. An open gateway listens on loopback, and pages in a browser cannot
+speak gRPC without TLS, so nobody else reaches it here.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from seamline.gateway.access.rights import Principal
 
 AUTHORIZATION = "authorization"
 CALLS_MAX = 256
-"""Calls at once."""
+"""Maximum number of concurrent calls."""
 OWN_CALLS_MAX = CALLS_MAX // 2
-"""Of one principal, where there are several."""
+"""Maximum number for one principal, if there are several."""
 _SALT = "seamline-flight-login"
 _PREFIX = "seamline-flight."
 _BEARER = "bearer "
@@ -38,12 +38,12 @@ _BEARER = "bearer "
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls, and what else the headers say.
+    """The caller, and the headers of the call.
 
     Attributes:
-        identity: Who it is.
+        identity: The caller's identity.
         origin: Where the call comes from.
-        headers: Its headers, by their names in lower case; the first of a name.
+        headers: The headers by lower-case name; of several with one name, the first.
     """
 
     identity: Identity
@@ -52,21 +52,21 @@ class Caller:
 
     @property
     def principal(self) -> Principal:
-        """Who it is."""
+        """The caller's principal."""
         return self.identity.principal
 
 
 class Callers:
-    """Knows who calls. Safe to share between threads.
+    """Identifies callers. Safe to share between threads.
 
     Args:
-        known: Says who somebody is.
-        secret: Signs the tokens of those who logged in.
-        age_seconds_max: Older ones are refused.
-        audit: Is told of refused logins.
+        known: Authenticates callers.
+        secret: Signs login tokens.
+        age_seconds_max: The age in seconds beyond which login tokens are refused.
+        audit: Records refused logins.
 
     Attributes:
-        audit: The same.
+        audit: The same audit log.
     """
 
     def __init__(
@@ -80,15 +80,15 @@ class Callers:
         self.audit = audit
 
     def identify(self, context: Any, method: str) -> Caller:
-        """Who makes a call.
+        """Returns who makes a call.
 
         Args:
-            context: The call's.
-            method: What is called.
+            context: The context of the call.
+            method: The method that is called.
 
         Raises:
             SeamlineError: UNAUTHENTICATED and what else `Authentication.identify` raises;
-                TOO_MANY_STATEMENTS when they have as many calls as they may.
+                TOO_MANY_STATEMENTS when the caller has too many calls open.
         """
         headers: dict[str, str] = {}
         for name, value in context.invocation_metadata():
@@ -104,7 +104,7 @@ class Callers:
         return Caller(found, Origin.of(found, address), headers)
 
     def token(self, caller: Caller) -> str:
-        """What somebody who has just proved who it is may send instead of that proof."""
+        """Returns the token that an authenticated caller may send instead of the credential."""
         who = caller.identity
         groups = list(who.principal.groups)
         body = [who.principal.name, groups, who.method, who.credential, who.expires]
@@ -118,7 +118,7 @@ class Callers:
         return self._known.identify(Presented(authorization, host, address))
 
     def _count(self, name: str, context: Any) -> None:
-        """Another call of somebody begins, and counts until it ends."""
+        """Counts another call of a principal until it ends."""
         own_max = CALLS_MAX if self._known.is_open else OWN_CALLS_MAX
         with self._lock:
             if self._calls[name] >= own_max:
@@ -164,6 +164,6 @@ class Callers:
 
 
 def _address(peer: str) -> str:
-    """The address of a peer as gRPC writes it: `ipv4:127.0.0.1:52100`, `ipv6:[::1]:52100`."""
+    """Returns the IP address of a gRPC peer, such as `ipv4:127.0.0.1:52100`, `ipv6:[::1]:52100`."""
     _, _, place = urllib.parse.unquote(peer).partition(":")
     return place.rpartition(":")[0].strip("[]")

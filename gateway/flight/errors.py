@@ -1,7 +1,8 @@
-"""Errors as gRPC carries them: a status, the text with its remedy, and all of it as JSON beside.
+"""Errors as gRPC carries them: a status, a text with a hint, and the whole error as JSON.
 
-The message is what a person reads: the error's name, its cause, its place and what to do. Programs
-find the name in the trailer `seamline-code`, and the whole error in `seamline-error-bin`.
+The message is for people: the error's name, its cause, its place and what to do. Programs find the
+name in the trailer `seamline-code`, and the whole error in `seamline-error-bin`, if it is not too
+large for a header.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from seamline.errors import (
 )
 
 _MESSAGE_MAX = 4000
-"""Letters: clients take some kilobytes of headers, and no more."""
+"""Size limit of the message, and of the JSON, as clients only take some kilobytes of headers."""
 
 _BY_CODE: Mapping[ErrorCode, Any] = {
     CANCELED: grpc.StatusCode.CANCELLED,
@@ -48,7 +49,7 @@ _BY_KIND: Mapping[ErrorKind, Any] = {
 
 
 def status_of(code: ErrorCode) -> Any:
-    """The status of gRPC that stands for a code."""
+    """Returns the gRPC status for an error code."""
     found = _BY_CODE.get(code) or _BY_HTTP_STATUS.get(code.http_status)
     return found or _BY_KIND[code.kind]
 
@@ -65,7 +66,7 @@ def refuse(context: Any, error: SeamlineError) -> NoReturn:
 
 
 def _cut(text: str, hint: str) -> str:
-    """The text, whose end says what to do, with its middle left out where it is too long."""
+    """Returns the text with its middle left out if it is too long; its end says what to do."""
     if len(text) <= _MESSAGE_MAX:
         return text
     return f"{text[: _MESSAGE_MAX - len(hint)]} …\nhint: {hint}"

@@ -1,7 +1,7 @@
-"""Rows on their way to clients: messages of Arrow IPC, each in a message of Flight.
+"""Encodes rows for clients: Arrow IPC messages, each in a Flight message.
 
-A chunk of a result is Arrow IPC already, so its messages are sent as they lie there: nothing is
-decoded. Clients take messages of some megabytes; a chunk that has larger ones is cut into smaller.
+A chunk of a result is Arrow IPC already, so its messages are sent as they are, without decoding.
+Clients accept messages of some megabytes, so a larger chunk is cut into smaller messages.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.ipc
 
 MESSAGE_BYTES = 8 << 20
-"""The largest message, unless a single row is larger."""
+"""The maximum size of a message, unless a single row is larger."""
 _HEADER, _BODY = b"\x12", b"\xc2\x3e"
 """The tags of FlightData's fields 2 and 1000."""
 
 
 def frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Messages of Flight with the rows of chunks: the schema, then each batch.
+    """Yields Flight messages with the rows of chunks: the schema first, then each batch.
 
     Args:
-        chunks: Arrow IPC streams of one schema; at least one.
+        chunks: Arrow IPC streams with the same schema; at least one.
     """
     is_first = True
     for chunk in chunks:
@@ -34,7 +34,7 @@ def frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def table_frames(table: pa.Table) -> Iterator[bytes]:
-    """The same for a table of a few rows."""
+    """Yields the same for a table of a few rows."""
     return frames([_stream(table.schema, table.to_batches())])
 
 
@@ -50,7 +50,7 @@ def _parts(chunk: bytes) -> Iterator[Any]:
 
 
 def _halved(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
-    """The rows in streams that are small enough; rows may differ much in size."""
+    """Yields the rows in streams that are small enough, as rows may differ much in size."""
     size = pa.ipc.get_record_batch_size(batch)
     if size <= MESSAGE_BYTES or batch.num_rows == 1:
         yield _stream(batch.schema, [batch])
@@ -77,7 +77,7 @@ def _frame(message: Any) -> bytes:
 
 
 def _length(number: int) -> bytes:
-    """A number as Protocol Buffers write it."""
+    """Returns a number as a Protocol Buffers varint."""
     found = bytearray()
     while number > 0x7F:
         found.append(number & 0x7F | 0x80)
@@ -87,5 +87,5 @@ def _length(number: int) -> bytes:
 
 
 def schema_bytes(schema: pa.Schema) -> bytes:
-    """A schema as Flight carries it."""
+    """Returns a schema in Flight's encoding."""
     return bytes(schema.serialize())

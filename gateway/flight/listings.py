@@ -1,7 +1,7 @@
-"""What there is, as Flight SQL lists it: catalogs, schemas, tables, types, and what SQL can do.
+"""Flight SQL's metadata lists: catalogs, schemas, tables, types, and the SQL that is supported.
 
-Lists are read from `system.jdbc` by statements of the caller, who so sees what they may. There are
-no keys to tell of: tables have none that other tables refer to.
+The lists are read from `system.jdbc` by statements of the caller, so callers see only what they
+may. The lists of keys are empty: tables have no keys that other tables refer to.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _TYPES = pa.schema(
 
 
 class Listings:
-    """Answers the commands that ask what there is. Safe to share between threads.
+    """Answers metadata commands. Safe to share between threads.
 
     Args:
         running: Runs statements.
@@ -112,16 +112,16 @@ class Listings:
         }
 
     def schema(self, name: str, command: Any) -> pa.Schema | None:
-        """The columns of a command's answer; None for a command that lists nothing."""
+        """Returns the columns of a command's answer; None for a command that is not a list."""
         if name == "CommandGetTables":
             return _WITH_SCHEMA if command.include_schema else _TABLES
         return _OTHERS.get(name)
 
     def answer(self, call: Call, name: str, command: Any) -> pa.Table:
-        """What a command asks for.
+        """Returns the list that a command asks for.
 
         Raises:
-            SeamlineError: why that cannot be said.
+            SeamlineError: why the list cannot be read.
         """
         return self._answers[name](call, command)
 
@@ -162,7 +162,7 @@ class Listings:
         return found.append_column(_WITH_SCHEMA.field("table_schema"), [schemas])
 
     def _fields(self, call: Call, command: Any) -> dict[tuple[str, str, str], list[pa.Field]]:
-        """The columns of the tables that a command is about, by catalog, schema and table."""
+        """Returns the columns of the tables a command selects, by catalog, schema and table."""
         where, values = _where(*_named(command))
         sql = (
             "SELECT table_cat, table_schem, table_name, column_name, type_name, column_size,"
@@ -197,14 +197,14 @@ _OTHERS: Mapping[str, pa.Schema] = {
 
 
 def _named(command: Any) -> Iterator[tuple[str, Any, str]]:
-    """The conditions on names that a command for tables has."""
+    """Yields the conditions on names that a command for tables may have."""
     yield "table_cat = ?", command, "catalog"
     yield r"table_schem LIKE ? ESCAPE '\'", command, "db_schema_filter_pattern"
     yield r"table_name LIKE ? ESCAPE '\'", command, "table_name_filter_pattern"
 
 
 def _where(*conditions: tuple[str, Any, str]) -> tuple[str, list[Any]]:
-    """WHERE with the conditions whose field a command has, and their values."""
+    """Returns WHERE with the conditions whose field the command has set, and their values."""
     said = [(sql, getattr(of, field)) for sql, of, field in conditions if of.HasField(field)]
     where = " AND ".join(sql for sql, _ in said)
     return (f" WHERE {where}" if where else ""), [value for _, value in said]
@@ -215,7 +215,7 @@ def _place(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _field(row: Mapping[str, Any]) -> pa.Field:
-    """A column of a table, with what JDBC wants to know of it."""
+    """Returns a column of a table, with the metadata that JDBC needs."""
     plain = types.result_field(row["column_name"], types.parse(row["type_name"]))
     said = {
         "CATALOG_NAME": row["table_cat"],
@@ -233,7 +233,7 @@ _RENAMED = {"precision": "column_size", "sql_datetime_sub": "datetime_subcode"}
 
 
 def _type(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A type as Flight SQL describes it."""
+    """Returns a type in the form of Flight SQL."""
     made = {_RENAMED.get(name, name): value for name, value in row.items()}
     parameters = row["create_params"]
     made["create_params"] = parameters.split(",") if parameters else None

@@ -1,8 +1,8 @@
-"""The messages of Arrow Flight and of Flight SQL that are spoken here, made of a description.
+"""The messages of Arrow Flight and Flight SQL that the gateway uses, built from a description.
 
-A line of the description is a field: its name, its number and its type, which is a scalar of
-Protocol Buffers, another message, or a map of texts to one. `?` says that it may be left out,
-`*` that there may be many. Commands and their answers travel in an `Any`.
+The description has a line per message and its fields: each field's name, number and type. A type is
+a Protocol Buffers scalar, another message, or `<…>` for a map of strings to one. `?` marks an
+optional field, `*` a repeated one. Commands and their answers are wrapped in an `Any`.
 """
 
 from __future__ import annotations
@@ -129,16 +129,16 @@ def _classes() -> dict[str, Any]:
 
 
 CLASSES = _classes()
-"""The class of each message, by its name."""
+"""The class of each message, by the message's name."""
 
 
 def new(name: str, **fields: Any) -> Any:
-    """A message."""
+    """Returns a new message."""
     return CLASSES[name](**fields)
 
 
 def read(name: str, data: bytes) -> Any:
-    """A message of that kind.
+    """Parses a message of a given kind.
 
     Raises:
         SeamlineError: INVALID_REQUEST.
@@ -155,17 +155,17 @@ _SPEAK = "The client must speak Arrow Flight SQL."
 
 
 def packed(name: str, **fields: Any) -> bytes:
-    """A message of Flight SQL as it travels."""
+    """Returns a serialized Flight SQL message, wrapped in an `Any`."""
     content = new(name, **fields).SerializeToString()
     made = any_pb2.Any(type_url=_TYPE_URL + name, value=content)
     return bytes(made.SerializeToString())
 
 
 def unpacked(data: bytes) -> tuple[str, Any]:
-    """The name and the content of a message that travels; None for one that is not known here.
+    """Parses a wrapped message; returns its name, and its content or None if it is not known here.
 
     Raises:
-        SeamlineError: INVALID_REQUEST for bytes that are no such message.
+        SeamlineError: INVALID_REQUEST for bytes that are not such a message.
     """
     try:
         found = any_pb2.Any.FromString(data)
@@ -180,7 +180,7 @@ def unpacked(data: bytes) -> tuple[str, Any]:
 
 
 def unpacked_as(name: str, data: bytes) -> Any:
-    """The content of a message that travels, which is of that kind.
+    """Parses a wrapped message of a given kind, and returns its content.
 
     Raises:
         SeamlineError: INVALID_REQUEST.

@@ -1,8 +1,8 @@
-"""Prepared statements: their columns and parameters described, their values kept until they run.
+"""Prepared statements: describes their columns and parameters, and keeps values until they run.
 
-A statement is described by the gateway's own DESCRIBE OUTPUT and INPUT, so a description costs a
-plan and reads no rows; of what only lists something, such as SHOW, the columns are found by running
-it. A prepared statement belongs to whoever prepared it, and is forgotten when it is not used.
+A statement is described by the gateway's own DESCRIBE OUTPUT and DESCRIBE INPUT, so a description
+costs a plan and reads no rows. A statement that only lists something, such as SHOW, is run to find
+its columns. A prepared statement belongs to whoever prepared it, and is forgotten when unused.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from seamline.sql.statements import CreateTableAs, Execute, Explain, Insert, Que
 from seamline.sql.types import Type
 
 KEPT_S = 3600.0
-"""How long a prepared statement that is not used is kept."""
+"""Seconds for which an unused prepared statement is kept."""
 _KEPT_BYTES_MAX = 64 << 20
-"""What all of them may hold, texts and values; whoever holds most loses those first that he used
-least."""
+"""Memory for all texts and values; beyond it, the largest owner loses the least recently used
+first."""
 _EACH_BYTES = 1000
 _NAME = "p"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Description:
-    """What is known of a statement before it runs.
+    """What is known about a statement before it runs.
 
     Attributes:
-        is_update: Whether it changes something, and has no rows.
-        columns: Its columns; none of an update.
-        parameters: Its parameters, by place; text where nothing says of which type one is.
-        takes_names: Whether its parameters have names, and no places.
+        is_update: Whether it changes something and returns no rows.
+        columns: Its columns; empty for an update.
+        parameters: Its parameters, by position; varchar if the type of one is unknown.
+        takes_names: Whether its parameters are named rather than positional.
     """
 
     is_update: bool
@@ -59,8 +59,8 @@ class Prepared:
 
     Attributes:
         text: The statement.
-        description: What is known of it.
-        values: The values of its parameters, a row for each time that it is to run.
+        description: What is known about it.
+        values: The values of its parameters, one row for each time that it is to run.
     """
 
     text: str
@@ -69,15 +69,15 @@ class Prepared:
 
     @property
     def size_bytes(self) -> int:
-        """About what it holds of memory."""
+        """The approximate memory that it uses."""
         values = self.values.nbytes if self.values is not None else 0
         return _EACH_BYTES + len(self.text) + int(values)
 
     def parameter_sets(self) -> list[Any]:
-        """The values of each run: by place, or by name where the statement has names.
+        """Returns the values of each run, by position, or by name if the parameters are named.
 
         Raises:
-            SeamlineError: INVALID_PARAMETERS for what Python has no value for.
+            SeamlineError: INVALID_PARAMETERS for a value that Python cannot represent.
         """
         if self.values is None or not self.values.num_columns:
             return [[]]
@@ -106,10 +106,10 @@ class PreparedStatements:
         )
 
     def prepare(self, call: Call, text: str) -> tuple[str, Prepared]:
-        """Prepares a statement; gives its handle, too.
+        """Prepares a statement, and returns it with its handle.
 
         Raises:
-            SeamlineError: what is wrong with it.
+            SeamlineError: the error of the statement.
         """
         made = Prepared(text, self.describe(call, text))
         handle = secrets.token_urlsafe(18)
@@ -117,7 +117,7 @@ class PreparedStatements:
         return handle, made
 
     def find(self, call: Call, handle: bytes) -> Prepared:
-        """A prepared statement of the caller, for whom those of others do not exist.
+        """Returns a prepared statement of the caller, for whom those of others do not exist.
 
         Raises:
             SeamlineError: PREPARED_STATEMENT_NOT_FOUND.
@@ -145,14 +145,14 @@ class PreparedStatements:
         return bound
 
     def close(self, call: Call, handle: bytes) -> None:
-        """Forgets one; does nothing where there is none."""
+        """Forgets a prepared statement; does nothing if there is none."""
         self._known.pop(call.caller.principal.name, handle.decode(errors="replace"))
 
     def describe(self, call: Call, text: str) -> Description:
-        """What is known of a statement before it runs.
+        """Returns what is known about a statement before it runs.
 
         Raises:
-            SeamlineError: what is wrong with it.
+            SeamlineError: the error of the statement.
         """
         parsed = parse.parse(text, dialect=call.session.options.get("dialect"))
         match parsed:
@@ -197,7 +197,7 @@ def _known(type_: str) -> Type:
 
 
 def _fields(of: Sequence[Type]) -> pa.Schema:
-    """Parameters by place."""
+    """Returns the schema of positional parameters, which are named by their position."""
     return pa.schema(types.result_field(str(place), type_) for place, type_ in enumerate(of))
 
 
@@ -206,7 +206,7 @@ def _takes_names(query: Query) -> bool:
 
 
 def one(sets: list[Any]) -> Any:
-    """The values of a query, which runs once.
+    """Returns the only set of values, as a query runs once.
 
     Raises:
         SeamlineError: INVALID_PARAMETERS.

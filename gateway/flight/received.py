@@ -1,9 +1,9 @@
-"""Rows that clients send, as parameters: nothing of them is unpacked before it is known how large.
+"""Reads rows that clients send as parameters, and unpacks none before their size is known.
 
-A message of Arrow IPC says how long its columns are, and how much its buffers hold once they are
-decompressed; a few bytes may say that it is terabytes. What a message says is therefore read here,
-from its FlatBuffer, before Arrow allocates a byte for it. Values that rows share, as those of a
-dictionary, count as often as rows may have them.
+An Arrow IPC message states how long its columns are, and the size of its buffers once decompressed;
+a few bytes may claim terabytes. So the claim is read here from the message's FlatBuffer, before
+Arrow allocates a byte for it. Values that rows share, such as those of a dictionary, count as often
+as rows may have them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from seamline.errors import INVALID_REQUEST, SeamlineError
 _CONTINUES = b"\xff\xff\xff\xff"
 _ALIGNED = 8
 _SHARED_BYTES_MAX = 64 << 20
-"""What rows may have together, in bytes or in number, of values that they share."""
+"""Limit of the bytes, or the number, of shared values if each row had its own copy."""
 _DICTIONARY, _RECORDS = 2, 3
-"""Kinds of messages."""
+"""Kinds of Arrow IPC messages."""
 _SHARE = (
     pa.types.is_dictionary,
     pa.types.is_run_end_encoded,
@@ -35,11 +35,11 @@ _SHARE = (
 
 
 def read_rows(messages: Iterable[Any], bytes_max: int) -> pa.Table:
-    """The rows that a client sends, as it sends parameters; without columns where it sends none.
+    """Returns the rows that a client sends as parameters; a table without columns if it sends none.
 
     Args:
-        messages: Messages of Flight, with the schema first.
-        bytes_max: What they may have together, decompressed; and how many values.
+        messages: Flight messages, the schema first.
+        bytes_max: Limit of their total decompressed size, and of the number of their values.
 
     Raises:
         SeamlineError: INVALID_REQUEST.
@@ -68,9 +68,9 @@ def read_rows(messages: Iterable[Any], bytes_max: int) -> pa.Table:
         with pa.ipc.open_stream(bytes(found)) as reader:
             table = reader.read_all()
         table.validate()
-        _check_shared(table, values)  # before each of them is looked at
+        _check_shared(table, values)  # before full validation looks at each value
         table.validate(full=True)
-        table.schema.names  # noqa: B018 - texts that are no UTF-8 show when they are asked for
+        table.schema.names  # noqa: B018 - names that are not UTF-8 fail when they are read
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise _no_rows(str(error)) from error
     return table
@@ -85,11 +85,11 @@ def _no_rows(why: str) -> SeamlineError:
 
 
 def _check_shared(table: pa.Table, values: int) -> None:
-    """Values that rows share are few enough, if each row had its own.
+    """Requires that shared values are few enough even if each row had its own copy.
 
     Args:
         table: The rows.
-        values: How many values they have, shared ones counted once.
+        values: The number of their values, with shared ones counted once.
 
     Raises:
         SeamlineError: INVALID_REQUEST.
@@ -111,20 +111,20 @@ def _shares(type_: pa.DataType) -> bool:
 
 
 def _encapsulated(header: bytes, body: bytes) -> bytes:
-    """A message of Arrow IPC as it stands in a stream."""
+    """Returns an Arrow IPC message in its stream encoding."""
     header += b"\0" * (-len(header) % _ALIGNED)
     return _CONTINUES + struct.pack("<i", len(header)) + header + body
 
 
-# --- What a message says of its size -------------------------------------------------------------
+# --- The size that a message claims --------------------------------------------------------------
 
 
 class _Size:
-    """How large the content of a message is.
+    """The size of a message's content.
 
     Attributes:
         length: Bytes of its body, decompressed.
-        values: How many values its columns have, those in lists and structures, too.
+        values: The number of values in its columns, including those in lists and structs.
     """
 
     def __init__(self, length: int, values: int) -> None:
@@ -133,10 +133,10 @@ class _Size:
 
     @classmethod
     def of(cls, header: bytes, body: bytes) -> _Size:
-        """That of a message.
+        """Returns the size of a message.
 
         Raises:
-            struct.error, OverflowError: It says nonsense.
+            struct.error, OverflowError: The message is malformed.
         """
         message = _Flat.root(header)
         kind, content = message.number(1, "B"), message.table(2)
@@ -157,7 +157,7 @@ class _Size:
 
 
 class _Flat:
-    """A table of a FlatBuffer, its fields by their numbers."""
+    """A table in a FlatBuffer, whose fields are accessed by number."""
 
     def __init__(self, data: bytes, place: int) -> None:
         self._data = data
@@ -166,21 +166,21 @@ class _Flat:
 
     @classmethod
     def root(cls, data: bytes) -> _Flat:
-        """The outermost."""
+        """Returns the root table."""
         return cls(data, struct.unpack_from("<I", data)[0])
 
     def number(self, field: int, kind: str) -> int:
-        """A number; 0 where it is not there."""
+        """Returns a number; 0 if it is absent."""
         place = self._field(field)
         return self._at(f"<{kind}", place) if place else 0
 
     def table(self, field: int) -> _Flat | None:
-        """A table inside of it."""
+        """Returns a nested table; None if it is absent."""
         place = self._field(field)
         return _Flat(self._data, place + self._at("<I", place)) if place else None
 
     def pairs(self, field: int) -> Iterator[tuple[int, int]]:
-        """A list of structures of two long numbers."""
+        """Yields the elements of a vector of structs of two 64-bit integers."""
         place = self._field(field)
         if place:
             start = place + self._at("<I", place)
@@ -188,7 +188,7 @@ class _Flat:
             yield from struct.iter_unpack("<qq", self._data[start + 4 : start + 4 + 16 * count])
 
     def _field(self, number: int) -> int:
-        """Where a field is; 0 where it is not there."""
+        """Returns the position of a field; 0 if it is absent."""
         place = 4 + 2 * number
         if place >= self._at("<H", self._fields):
             return 0

@@ -1,14 +1,14 @@
-"""The calls of Arrow Flight that Flight SQL is made of.
+"""The Arrow Flight calls that Flight SQL uses.
 
-    Handshake       a login, by a password once, which gives a token
-    GetFlightInfo   submits a statement; its ticket is for the rows. Also for what there is
-    GetSchema       columns, and nothing runs
-    DoGet           the rows of a ticket, as they come
-    DoPut           runs an update, or takes parameters of a prepared statement
-    DoAction        prepares, forgets, cancels; sets and tells options of the session
+    Handshake       logs in once by password, and returns a token
+    GetFlightInfo   submits a statement, and returns a ticket for its rows; also for metadata lists
+    GetSchema       returns columns; a query is planned, but not run
+    DoGet           returns the rows of a ticket, as they come
+    DoPut           runs an update, or takes the parameters of a prepared statement
+    DoAction        prepares, forgets and cancels statements; sets and returns session options
 
-Whatever else Flight has is refused by name. Each call says who makes it, and each answer is for
-them alone: a ticket is of no use to anybody else.
+All other Flight calls are refused by name. Each call says who makes it, and its answer is for that
+caller alone: a ticket is of no use to anybody else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from seamline.gateway.query.service import Service
 from seamline.gateway.query.statements import FINAL, Statement
 
 _COMMAND = 2
-"""The type of a descriptor that has a command."""
+"""The type of a descriptor that carries a command."""
 _UNKNOWN = -1
 _TICKET = "TicketStatementQuery"
 
@@ -45,10 +45,10 @@ class Routes:
 
     Args:
         service: Runs statements.
-        callers: Knows who calls.
-        request_bytes_max: What a client may send in one call.
-        place_of: The place that a catalog and a schema, or none, stand for; raises what is wrong
-            with them.
+        callers: Identifies callers.
+        request_bytes_max: How much a client may send in one call.
+        place_of: Returns the catalog and schema that given ones, or None, resolve to; raises an
+            error if they are wrong.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class Routes:
         self._actions = Actions(service, self._prepared, self._sessions, callers.audit, place_of)
 
     def handshake(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        """Logs in whom the headers name."""
+        """Logs in the caller that the headers identify."""
         caller = self._callers.identify(context, "Handshake")
         context.send_initial_metadata(((AUTHORIZATION, self._callers.token(caller)),))
         for _ in itertools.islice(requests, 1):
             yield messages.new("HandshakeResponse")
 
     def flight_info(self, requests: Iterator[Any], context: Any) -> Any:
-        """Submits what a descriptor asks for."""
+        """Submits the statement or metadata command of a descriptor."""
         call, descriptor = self._call(context, "GetFlightInfo"), _only(requests)
         name, command = _command(descriptor)
         schema = self._listings.schema(name, command)
@@ -87,7 +87,7 @@ class Routes:
         return found
 
     def schema(self, requests: Iterator[Any], context: Any) -> Any:
-        """The columns of what a descriptor asks for."""
+        """Returns the columns of a descriptor's statement or metadata command."""
         call, descriptor = self._call(context, "GetSchema"), _only(requests)
         name, command = _command(descriptor)
         found = self._listings.schema(name, command)
@@ -104,7 +104,7 @@ class Routes:
         return messages.new("SchemaResult", schema=schema_bytes(found))
 
     def get(self, requests: Iterator[Any], context: Any) -> Iterator[bytes]:
-        """The rows of a ticket."""
+        """Yields the rows of a ticket."""
         call = self._call(context, "DoGet")
         name, command = messages.unpacked(_only(requests).ticket)
         if name != _TICKET:
@@ -123,7 +123,7 @@ class Routes:
             yield from frames(chunks)
 
     def put(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        """Runs an update, or takes parameters."""
+        """Runs an update, or takes the parameters of a prepared statement."""
         call = self._call(context, "DoPut")
         first = _only(requests)
         name, command = _command(first.flight_descriptor)
@@ -144,14 +144,14 @@ class Routes:
         yield messages.new("PutResult", app_metadata=found)
 
     def action(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        """Does what an action says."""
+        """Executes an action."""
         call, action = self._call(context, "DoAction"), _only(requests)
         found = self._actions.answer(call, action.type, action.body)
         call.session.offer(context)
         yield from (messages.new("Result", body=body) for body in found)
 
     def list_actions(self, _: Any, context: Any) -> Iterator[Any]:
-        """The actions that there are."""
+        """Yields the supported actions."""
         self._call(context, "ListActions")
         for name, description in self._actions.described():
             yield messages.new("ActionType", type=name, description=description)
@@ -182,7 +182,7 @@ class Routes:
         return _info(descriptor, _columns(statement), ticket, _row_count(statement))
 
     def _updated(self, call: Call, handle: bytes, sent: Iterator[Any]) -> int:
-        """Runs an update once for each row of its parameters; gives the rows written by all."""
+        """Runs an update once per row of parameters; returns the number of rows written by all."""
         found, values = self._prepared.find(call, handle), self._rows(sent)
         if values.num_columns:
             found = self._prepared.bind(call, handle, values)
@@ -193,7 +193,7 @@ class Routes:
 
 
 def _only(requests: Iterator[Any]) -> Any:
-    """The first message of a call, which is the only one of most.
+    """Returns the first message of a call; most calls have only one.
 
     Raises:
         SeamlineError: INVALID_REQUEST.
@@ -205,7 +205,7 @@ def _only(requests: Iterator[Any]) -> Any:
 
 
 def _command(descriptor: Any) -> tuple[str, Any]:
-    """The command of a descriptor.
+    """Returns the command of a descriptor, with its name.
 
     Raises:
         SeamlineError: INVALID_REQUEST.
@@ -228,7 +228,7 @@ def _unknown(name: str) -> SeamlineError:
 
 
 def _check_alone(command: Any) -> None:
-    """A statement is in no transaction.
+    """Requires that a command is not part of a transaction.
 
     Raises:
         SeamlineError: NOT_SUPPORTED.
@@ -240,7 +240,7 @@ def _check_alone(command: Any) -> None:
 
 
 def _columns(statement: Statement) -> pa.Schema:
-    """The columns that its client sees: none of a statement that only says how much it has done."""
+    """Returns the columns that the client sees; none if a statement only says what it has done."""
     if statement.spool is None or not updates.has_result(statement):
         return NO_COLUMNS
     return statement.spool.schema

@@ -1,4 +1,4 @@
-"""The statements of calls: submitted, waited for, their rows sent, and ended with their calls."""
+"""Runs the statements of calls: submits them, awaits them, sends rows, ends them with the call."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Call:
     """One call of a client.
 
     Attributes:
-        caller: Who calls.
-        session: Their session.
-        context: The call's in gRPC.
+        caller: The caller.
+        session: The caller's session.
+        context: The gRPC context of the call.
     """
 
     caller: Caller
@@ -50,7 +50,7 @@ class _Watch:
             self._gone()
 
     def release(self) -> None:
-        """The call may end, and the statement stays as it is."""
+        """Leaves the statement as it is when the call ends."""
         self._is_released = True
 
     def _gone(self) -> None:
@@ -76,16 +76,16 @@ class Running:
         *,
         prepared: Mapping[str, str] | None = None,
     ) -> Statement:
-        """Submits a statement, and waits for its columns; for the end of one that has none.
+        """Submits a statement and waits for its columns, or for its end if it is an update.
 
         Args:
-            call: Whose it is.
+            call: The call that it belongs to.
             text: The statement.
             parameters: Values of its placeholders.
-            prepared: The prepared statements that it is about, in the place of the session's.
+            prepared: The prepared statements that it refers to, instead of the session's.
 
         Raises:
-            SeamlineError: what is wrong with it.
+            SeamlineError: the error of the statement.
         """
         request, who = call.session.request(text, parameters), call.caller
         if prepared is not None:
@@ -107,13 +107,13 @@ class Running:
         return statement
 
     def update(self, call: Call, text: str, parameters: Any = ()) -> int:
-        """Runs a statement that changes something, to its end.
+        """Runs an update to its end.
 
         Returns:
-            How many rows it has written.
+            The number of rows that it has written.
 
         Raises:
-            SeamlineError: what is wrong with it; STATEMENT_NOT_ALLOWED for a query.
+            SeamlineError: the error of the statement; STATEMENT_NOT_ALLOWED for a query.
         """
         statement = self.begin(call, text, parameters)
         if updates.update_type(statement) is None:
@@ -135,18 +135,18 @@ class Running:
         *,
         prepared: Mapping[str, str] | None = None,
     ) -> pa.Table:
-        """All rows of a small result; the arguments are those of `begin`."""
+        """Returns all rows of a small result; the arguments are those of `begin`."""
         statement = self.begin(call, text, parameters, prepared=prepared)
         chunks = list(self.chunks(call, statement))
         schema = statement.spool.schema if statement.spool is not None else NO_COLUMNS
         return pa.Table.from_batches([b for chunk in chunks for b in read_chunk(chunk)], schema)
 
     def forget(self, statement: Statement) -> None:
-        """Releases a statement of which its client has not heard."""
+        """Releases a statement that its client does not know of."""
         self._service.forget(statement)
 
     def chunks(self, call: Call, statement: Statement) -> Iterator[bytes]:
-        """The chunks of a result as they come; the result is released after the last.
+        """Yields the chunks of a result as they come, and releases the result after the last one.
 
         Raises:
             SeamlineError: why there are no more.

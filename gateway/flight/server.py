@@ -1,7 +1,7 @@
-"""The gRPC server beside HTTP: the same address, certificate and limits, another port.
+"""The gRPC server beside HTTP, with the same address, certificate and limits but its own port.
 
-Each call has a thread while it lasts, of which there are so many; a further call is refused. Who
-calls is known before anything is waited for, and a client that falls silent is cut off.
+Each call has a thread while it lasts. The number of threads is limited, and further calls are
+refused. Callers are identified before anything is waited for, and silent clients are cut off.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class FlightServer:
     """Serves until it is closed.
 
     Args:
-        config: The configuration; it has a port for Flight.
-        routes: Answer the calls.
+        config: The configuration, which has a port for Flight.
+        routes: Answers the calls.
 
     Attributes:
-        address: Where it answers.
+        address: The address at which it answers.
 
     Raises:
         SeamlineError: PORT_TAKEN, INVALID_CONFIG.
@@ -72,7 +72,7 @@ class FlightServer:
         self._server.start()
 
     def close(self) -> None:
-        """Takes no more calls, and ends those there are after some seconds."""
+        """Accepts no more calls, and ends the current ones after a few seconds."""
         self._server.stop(_STOP_S).wait()
         self._silence.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -91,7 +91,7 @@ class FlightServer:
 
 
 def _credentials(tls: TlsConfig) -> Any:
-    """The certificate, and later the one that has taken its place."""
+    """Returns credentials that follow the certificate when it is replaced."""
     assert tls.certificate is not None
     assert tls.key is not None
     files = [pathlib.Path(tls.certificate), pathlib.Path(tls.key)]
@@ -113,10 +113,10 @@ def _certificates(certificate: pathlib.Path, key: pathlib.Path) -> Any:
 
 
 def _handlers(routes: Routes, silence: Silence) -> Any:
-    """What answers each method.
+    """Returns the handlers of all methods.
 
-    All of them are streams of requests to the server, those with one request, too: so it is known
-    who calls before anything is waited for.
+    Even methods with a single request are registered as streams of requests, so that the caller is
+    identified before anything is waited for.
     """
     methods = {
         "Handshake": _many(routes.handshake, "HandshakeRequest", silence),
@@ -133,7 +133,7 @@ def _handlers(routes: Routes, silence: Silence) -> Any:
 
 
 def _one(route: Callable[[Any, Any], Any], request: str, silence: Silence) -> Any:
-    """A method of one answer, whose failures have names."""
+    """Returns the handler of a method with one answer, whose failures are named errors."""
 
     def answer(requests: Iterator[bytes], context: Any) -> Any:
         try:
@@ -150,7 +150,7 @@ def _many(
     silence: Silence,
     write: Callable[[Any], bytes] | None = None,
 ) -> Any:
-    """A method of many answers, whose failures have names."""
+    """Returns the handler of a method with a stream of answers, whose failures are named errors."""
 
     def answer(requests: Iterator[bytes], context: Any) -> Iterator[Any]:
         try:
@@ -173,6 +173,6 @@ def _bytes(message: Any) -> bytes:
 def _named(error: Exception, context: Any) -> SeamlineError:
     if isinstance(error, SeamlineError):
         return error
-    if context.is_active():  # and not its client that has gone
+    if context.is_active():  # else its client has gone
         _LOG.error("a call failed", exc_info=error)
     return SeamlineError(INTERNAL_ERROR, type(error).__name__)

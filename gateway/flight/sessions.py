@@ -1,11 +1,11 @@
-"""Sessions of clients that keep cookies: options, what USE and SET SESSION said, and what was seen.
+"""Sessions of clients that keep cookies: options, changes by USE and SET SESSION, and tokens seen.
 
-    seamline-NAME: value        a header: an option of this call, whatever the session has
-    cookie: seamline-session=…  the session, which any answer to a client without one offers
+    seamline-NAME: value        a header: an option of this call, which overrides the session's
+    cookie: seamline-session=…  the session; each answer to a client without one offers a new one
 
-Options are `catalog`, `schema` and the properties that SHOW SESSION lists. A session is kept when a
-client comes back with its cookie, or sets an option; it belongs to one principal, and is forgotten
-after hours without a call. A client without cookies has headers, and nothing else that lasts.
+Options are `catalog`, `schema` and the properties that SHOW SESSION lists. A session is kept once a
+client comes back with its cookie or sets an option. It belongs to one principal, and is forgotten
+after twelve hours without a call. A client without cookies has only headers; nothing of it is kept.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ NAMES = ("catalog", "schema")
 _COOKIE = "seamline-session"
 _HEADER = "seamline-"
 _OPTIONS = ".options"
-"""At the end of the cookie of a session that has some."""
+"""Suffix of the cookie of a session that has options or prepared statements."""
 _ID = re.compile(r"([A-Za-z0-9_-]{24})(\.options)?")
 _SESSIONS_BYTES_MAX = 64 << 20
-"""What all of them may hold; whoever holds most loses those first that he used least."""
+"""Memory for all sessions; beyond it, the largest owner loses the least recently used first."""
 _EACH_BYTES = 1000
 _IDLE_S = 12 * 3600.0
 _SOURCE_MAX = 200
 
 
 class Session:
-    """What a client has said and seen. Safe to share between threads.
+    """What a client has set and read. Safe to share between threads.
 
     Attributes:
         options: Values by name.
         prepared: The statements of PREPARE, by name.
-        seen: What it has read.
+        seen: The tokens of what it has read.
     """
 
     def __init__(self) -> None:
@@ -52,21 +52,21 @@ class Session:
 
     @property
     def has_options(self) -> bool:
-        """Whether statements mean something else outside of it."""
+        """Whether it has options or prepared statements, without which statements differ."""
         return bool(self.options or self.prepared)
 
     @property
     def size_bytes(self) -> int:
-        """About what it holds of memory."""
+        """The approximate memory that it uses."""
         texts = (*self.options.values(), *self.prepared.values(), *self.prepared, *self.seen.all)
         return _EACH_BYTES + sum(map(len, texts))
 
     def clear(self) -> None:
-        """Forgets what was said; it is not to be used again."""
+        """Forgets what was set; the session must not be used again."""
         self.options, self.prepared = {}, {}
 
     def change(self, changes: Mapping[str, Any]) -> None:
-        """Takes what a statement has changed, as `Statement.changes` has it."""
+        """Applies the changes of a statement, in the form of `Statement.changes`."""
         named = {name: changes[name] for name in NAMES if name in changes}
         _update(self.options, {**named, **changes.get("properties", {})})
         _update(self.prepared, changes.get("prepared", {}))
@@ -84,10 +84,10 @@ class CallSession:
     """The session of one call.
 
     Args:
-        session: The client's.
-        headers: The call's.
-        offer: Gives the client the cookie that it needs, if it does not have that; a function of
-            the call's context.
+        session: The client's session.
+        headers: The headers of the call.
+        offer: Called with the call's context; sends the client the right cookie if it has none or
+            another.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class CallSession:
 
     @property
     def options(self) -> dict[str, str]:
-        """What holds for the call.
+        """The options that apply to the call, with those of its headers.
 
         Raises:
             SeamlineError: INVALID_SESSION_PROPERTY for a header that names no option.
@@ -114,7 +114,7 @@ class CallSession:
         return found
 
     def request(self, text: str, parameters: Any = ()) -> StatementRequest:
-        """What the service is asked for.
+        """Returns the request for the service, with the session's options.
 
         Raises:
             SeamlineError: INVALID_SESSION_PROPERTY.
@@ -136,11 +136,11 @@ class CallSession:
         )
 
     def take(self, statement: Statement) -> None:
-        """Takes what a statement says of the session from now on, or why it cannot go on."""
+        """Updates the session from a finished statement, be it from its answer or its error."""
         error = statement.error
         if error is not None:
             if error.code in {HISTORY_CHANGED, INVALID_TOKEN}:
-                self.session.seen.replace(self._sent)  # said once; the next one starts over
+                self.session.seen.replace(self._sent)  # reported once; the next starts over
             return
         token = statement.receipt.get("session")
         if token:
@@ -149,7 +149,7 @@ class CallSession:
 
 
 def check_option(name: str, value: str) -> None:
-    """An option may have a value.
+    """Requires that an option may have a value.
 
     Raises:
         SeamlineError: INVALID_SESSION_PROPERTY.
@@ -167,11 +167,11 @@ class Sessions:
         )
 
     def begin(self, caller: Caller) -> CallSession:
-        """The session of a call.
+        """Returns the session of a call.
 
         Raises:
-            SeamlineError: INVALID_REQUEST for one that had options and is not known any more: no
-                name may mean another table because of that.
+            SeamlineError: INVALID_REQUEST for a session that had options and is no longer known,
+                since names must not come to mean other tables because of that.
         """
         given, has_options = _cookie(caller.headers.get("cookie", ""))
         session_id = given or secrets.token_urlsafe(18)
@@ -199,7 +199,7 @@ class Sessions:
         return CallSession(session, caller.headers, offer)
 
     def close(self, caller: Caller) -> bool:
-        """Forgets the session of a call; False where there is none."""
+        """Forgets the session of a call; returns False if there is none."""
         given, _ = _cookie(caller.headers.get("cookie", ""))
         found = None if given is None else self._known.pop(caller.principal.name, given)
         if found is None:
@@ -209,7 +209,7 @@ class Sessions:
 
 
 def _cookie(header: str) -> tuple[str | None, bool]:
-    """The session that a client names, where it can be one of ours, and whether it has options."""
+    """Returns the session id in a client's cookie, if well-formed, and whether it has options."""
     try:
         found = http.cookies.SimpleCookie(header).get(_COOKIE)
     except http.cookies.CookieError:

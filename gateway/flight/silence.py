@@ -1,8 +1,8 @@
-"""Clients that fall silent in the middle of a call: what they hold is taken from them.
+"""Cuts off clients that fall silent in the middle of a call, so that they do not hold resources.
 
-A call waits for its client while it reads a message and while it sends one. Who does not send for
-so long, or takes nothing for longer, is cut off: a call that goes nowhere does not keep its thread.
-A client that works on rows may take its time for the next ones.
+A call waits for its client while it reads a message and while it sends one. A client that sends
+nothing for too long, or takes nothing for even longer, is cut off, so that a stalled call does not
+keep its thread. A client that processes rows may take its time before it asks for the next ones.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Silence:
     """Cuts off clients that are silent. Safe to share between threads.
 
     Args:
-        takes_s_max: How long a client may take nothing of what it is sent.
-        sends_s_max: How long one may not send what it has begun to.
-        look_s: How often that is looked at.
+        takes_s_max: Seconds for which a client may take nothing of what it is sent.
+        sends_s_max: Seconds for which a client may not send the message that is awaited.
+        look_s: Seconds between checks.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Silence:
         self._loop = Loop("flight", self._step, delay_s=look_s)
 
     def read(self, messages: Iterator[T], context: Any) -> Iterator[T]:
-        """What a client sends."""
+        """Yields what a client sends."""
         while True:
             with self._waits(context, self._sends_s_max):
                 found = next(messages, None)
@@ -49,13 +49,13 @@ class Silence:
             yield found
 
     def sent(self, messages: Iterator[T], context: Any) -> Iterator[T]:
-        """What a client is sent; it is asked for the next when the last one has gone."""
+        """Yields messages for a client, each when the one before has been sent."""
         for message in messages:
             with self._waits(context, self._takes_s_max):
                 yield message
 
     def close(self) -> None:
-        """Looks no more."""
+        """Stops checking."""
         self._loop.stop()
 
     @contextlib.contextmanager

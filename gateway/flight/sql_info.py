@@ -1,4 +1,4 @@
-"""What the gateway says of itself and of its SQL, by the numbers of Flight SQL's `SqlInfo`."""
+"""What the gateway says about itself and its SQL, by the numbers of Flight SQL's `SqlInfo`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _VALUES = (
     pa.field("int32_to_int32_list_map", pa.map_(pa.int32(), pa.list_(pa.int32()))),
 )
 _KINDS: Mapping[type, int] = {str: 0, bool: 1, int: 3}
-"""Which of the values is used for a value of Python."""
+"""The index in `_VALUES` of the field for a Python value, by its type."""
 SCHEMA = pa.schema(
     [
         pa.field("info_name", pa.uint32(), nullable=False),
@@ -81,9 +81,9 @@ SCHEMA = pa.schema(
 
 
 def rows(wanted: Sequence[int]) -> pa.Table:
-    """What is known of some numbers; of all without any.
+    """Returns the information with the given numbers, or all of it if none are given.
 
-    Numbers of which nothing is known are left out.
+    Unknown numbers are left out.
     """
     found = {number: _INFO[number] for number in wanted or _INFO if number in _INFO}
     kinds = [_KINDS[type(value)] for value in found.values()]

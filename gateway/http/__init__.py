@@ -1,1 +1,1 @@
-"""What the gateway speaks over HTTP."""
+"""The gateway's HTTP interface."""

@@ -1,4 +1,4 @@
-"""What the answers of our own REST API look like; the tests check every answer against it."""
+"""Models of the answers of the gateway's REST API; the tests check every answer against them."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from seamline.gateway.query.statements import State
 
 
 class Place(Shape):
-    """A place in a statement; both count from 1."""
+    """A place in a statement; line and column count from 1."""
 
     line: int
     column: int
 
 
 class Problem(Shape):
-    """A failure with a name."""
+    """A named error."""
 
     code: str = Field(json_schema_extra={"enum": [*sorted(ERRORS)]})
     """Its name, which programs match on."""
     kind: ErrorKind
-    """Who can mend it."""
+    """Who can fix it."""
     message: str
     """The cause."""
     hint: str
     """The remedy."""
     retriable: bool
-    """Whether the same request may succeed later, without anything being changed."""
+    """Whether the same request may succeed later without any change."""
     location: Place | None = None
-    """Where in the statement it lies."""
+    """The place in the statement that caused it."""
     query_id: str | None = None
-    """The statement it belongs to."""
+    """The id of the statement that it belongs to."""
     details: dict[str, Any] = Field(default_factory=dict)
-    """Values that a program may want, as `retry_after_s` and, where a limit was hit, `limit`."""
+    """Values for programs, such as `retry_after_s` and, if a limit was hit, `limit`."""
 
 
 class Failure(Shape):
-    """The answer to what failed."""
+    """The answer to a failed request."""
 
     error: Problem
 
@@ -50,7 +50,7 @@ class Column(Shape):
 
     name: str
     type: str
-    """Its type, as SQL writes it."""
+    """Its SQL type."""
 
 
 class Chunks(Shape):
@@ -58,13 +58,13 @@ class Chunks(Shape):
 
     count: int
     rows: list[int]
-    """Rows of each."""
+    """The number of rows of each chunk."""
     complete: bool
-    """Whether no more will come."""
+    """Whether there will be no more chunks."""
 
 
 class Rows(Shape):
-    """Rows in the answer itself, in the form that was asked for."""
+    """Rows in the answer itself, in the requested format."""
 
     data: list[list[Any]] | None = None
     csv: str | None = None
@@ -73,14 +73,14 @@ class Rows(Shape):
 
 
 class Manifest(Shape):
-    """Everything about a statement but its rows."""
+    """Everything about a statement except its rows."""
 
     statement_id: str
     state: State
     elapsed_s: float
-    """Seconds since it was submitted, or that it took."""
+    """Seconds since it was submitted, or, once it has ended, that it took."""
     progress: dict[str, Any]
-    """The engine, rows and bytes of files that it is expected to read, rows it has given so far."""
+    """The engine, the rows and bytes of files that it is expected to read, and the rows so far."""
     error: Problem | None = None
     columns: list[Column] = Field(default_factory=list)
     chunks: Chunks | None = None
@@ -88,19 +88,19 @@ class Manifest(Shape):
     truncated: bool = False
     """Whether rows were cut off after `row_limit`."""
     receipt: dict[str, Any] = Field(default_factory=dict)
-    """What the rows reflect: the seam of each table, the engine, rows and bytes of each tier."""
+    """What the rows reflect: each table's seam, the engine, and the rows and bytes of each tier."""
     token: str | None = None
-    """Asks for the same rows again."""
+    """Sent as `token`, returns the same rows again."""
     session: str | None = None
-    """As `after`, keeps later statements from falling behind this one."""
+    """Sent as `after`, keeps later statements from falling behind this one."""
     update_type: str | None = None
-    """Keywords of a statement that has no result, such as `INSERT`; its one row says it is done."""
+    """Keywords of a statement without a result, such as `INSERT`; its one row says it is done."""
     update_count: int | None = None
-    """Rows that it has written."""
+    """The number of rows that it has written."""
     write_token: str | None = None
-    """As `after`, makes a statement see what this one has written."""
+    """Sent as `after`, makes a later statement see what this one has written."""
     changes: dict[str, Any] = Field(default_factory=dict)
-    """What the client's session is from now on."""
+    """Changes to the client's session, which apply from now on."""
     inline: Rows | None = None
 
 
@@ -112,31 +112,31 @@ class Chunk(Shape):
 
 
 class Summary(Shape):
-    """A statement in short."""
+    """A summary of a statement."""
 
     statement_id: str
     user: str
     """Who submitted it."""
     statement: str
-    """Its text, or the beginning of that."""
+    """Its text, or the beginning of it."""
     is_cut: bool
-    """Whether it is the beginning."""
+    """Whether `statement` is only the beginning."""
     state: State
     submitted_at: float
-    """Seconds since the epoch."""
+    """When it was submitted, in seconds since the epoch."""
     finished_at: float | None = None
-    """The same; not there before it has ended."""
+    """When it ended, in seconds since the epoch; absent before that."""
     elapsed_s: float
-    """Seconds since it was submitted, or that it took."""
+    """Seconds since it was submitted, or, once it has ended, that it took."""
     row_count: int
-    """Rows of its result so far."""
+    """The number of rows of its result so far."""
     receipt: dict[str, Any]
-    """What its rows reflect, in short: tables, engine, rows and bytes of each tier."""
+    """What its rows reflect, in short: the tables, the engine, the rows and bytes of each tier."""
     error: Problem | None = None
 
 
 class Listing(Shape):
-    """Statements."""
+    """A list of statements."""
 
     statements: list[Summary]
 
@@ -149,13 +149,13 @@ class Seam(Shape, extra="allow"):
 
 
 class Info(Shape):
-    """What answers."""
+    """The product that answers, and its version."""
 
     product: Literal["seamline"]
     version: str
 
 
 class Status(Shape):
-    """That all is well."""
+    """The answer that all is well."""
 
     status: Literal["ok"]

@@ -1,7 +1,7 @@
 """The Flask application: routes, access and errors.
 
-Every answer that is not a success has the body `{"error": {code, kind, message, hint, …}}`, but for
-the Iceberg REST catalog's, whose errors have the form of its specification.
+Every answer that is not a success has the body `{"error": {code, kind, message, hint, …}}`, except
+those of the Iceberg REST catalog, whose errors have the form of its specification.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from seamline.version import VERSION
 
 _LOG = logging.getLogger("seamline.http")
 _WAITS_MAX = 500
-"""Requests that wait for statements at once; the other connections are for other requests."""
+"""Requests that may wait for statements at once; other connections are left for other requests."""
 _NAVIGATES = "navigate"
-"""What a browser says it does when somebody has typed an address, or followed a link."""
+"""The fetch mode that a browser sends when a user types an address or follows a link."""
 _FINE = {200: json(answers.Status, "It is")}
 _METRICS = {200: Answer("Metrics", {"text/plain": None})}
 _WHO = REFUSALS - {INVALID_REQUEST, REQUEST_TOO_LARGE}
@@ -69,7 +69,7 @@ _STATUS_CODES: dict[int, ErrorCode] = {
 
 
 class _Json(DefaultJSONProvider):
-    """JSON as it is written, keys in their order; what is nested too deeply is no JSON to us."""
+    """JSON that keeps the order of keys, and refuses to parse what is nested too deeply."""
 
     sort_keys = False
 
@@ -88,20 +88,20 @@ def create_app(
     metrics_text: Callable[[], str],
     audit: AuditLog | None = None,
 ) -> flask.Flask:
-    """The application over a running gateway's parts.
+    """Returns the application over the parts of a running gateway.
 
     Args:
         config: The configuration.
         service: Runs statements.
         seams: Pins tables for readers elsewhere.
         rest: The Iceberg REST catalog.
-        metrics_text: Every metric, in Prometheus' text format.
-        audit: Is told of refused logins, and of requests that read without a statement.
+        metrics_text: Returns all metrics in Prometheus' text format.
+        audit: Records refused logins, and requests that read without a statement.
     """
     app = flask.Flask("seamline", static_folder=None)
     app.json = _Json(app)
     app.config["MAX_CONTENT_LENGTH"] = config.http.request_bytes_max
-    app.url_map.merge_slashes = False  # a name that begins with one is no place to redirect from
+    app.url_map.merge_slashes = False  # a name may begin with one; no redirect
     turns = Turns(config.http.threads, _WAITS_MAX, shared=config.asks_who)
     _add_access(app, rest, audit or AuditLog(), turns)
     _add_errors(app)
@@ -131,7 +131,7 @@ def _add_access(app: flask.Flask, rest: IcebergRest, audit: AuditLog, turns: Tur
         if console.serves(path):
             return
         if not flask.request.headers.get("Authorization", "").lower().startswith("bearer "):
-            # what else a browser proves, it proves to whatever page asks
+            # a browser sends other credentials for whatever page makes the request
             authentication.check_site(flask.request.headers.get("Sec-Fetch-Site"))
         if path in PROBES:
             return
@@ -155,7 +155,7 @@ def _add_access(app: flask.Flask, rest: IcebergRest, audit: AuditLog, turns: Tur
         if answer.status_code == UNAUTHENTICATED.http_status:
             challenges = rest.authentication.challenges
             if flask.request.headers.get("Sec-Fetch-Mode", _NAVIGATES) != _NAVIGATES:
-                challenges = challenges[:1]  # a page asks its user itself, not by the browser
+                challenges = challenges[:1]  # pages ask users themselves, without the browser
             answer.headers.setlist("WWW-Authenticate", challenges)
         requests_audited.answered(audit, answer.status_code)
         answer.headers["X-Content-Type-Options"] = "nosniff"
@@ -193,7 +193,7 @@ def _add_probes(app: flask.Flask, service: Service) -> None:
     @app.get("/readyz")
     @operation("Whether it takes statements", _FINE, {SHUTTING_DOWN}, refusals=())
     def ready() -> flask.Response:
-        # Says nothing of Kafka and catalogs: when one is down, it is so for every gateway, and a
+        # Does not check Kafka and catalogs: if one is down, it is down for every gateway, and a
         # named error helps more than no gateway at all.
         if not service.accepts_statements:
             raise SeamlineError(SHUTTING_DOWN, "the gateway is stopping")

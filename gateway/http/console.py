@@ -1,8 +1,8 @@
-"""The web console: a page that asks this gateway by its own REST interface.
+"""The web console: a page that uses this gateway's REST API.
 
 Its sources are in `gateway/console`; `make console` builds them into the folder beside this module,
-which wheels carry. The page itself holds nothing secret and is given to everybody; whoever
-uses it proves their identity with the requests that it sends.
+which wheels contain. The page itself holds nothing secret and is served to everybody; its users
+authenticate with the requests that it sends.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _HEADERS = {
     "Content-Security-Policy": _POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",  # asked for again each time, and not sent when it is the same
+    "Cache-Control": "no-cache",  # revalidated each time, and only sent if it changed
 }
 
 
 def serves(path: str) -> bool:
-    """Whether a request is for the page."""
+    """Returns whether a request is for the page or one of its files."""
     return path == ROOT or path.removeprefix(ROOT) in _TYPES
 
 
 def blueprint() -> flask.Blueprint:
-    """The page and its files."""
+    """Returns the routes of the page and its files."""
     folder = importlib.resources.files("seamline.gateway.http").joinpath("console")
     contents = {name: folder.joinpath(name).read_bytes() for name in _TYPES}
     routes = flask.Blueprint("console", __name__)

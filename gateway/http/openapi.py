@@ -1,4 +1,4 @@
-"""The description of the HTTP interface as OpenAPI 3.1, made of the routes and their operations.
+"""The OpenAPI 3.1 description of the HTTP interface, generated from the routes' operations.
 
 A route whose function is not an operation is not described; the tests find it. The routes of other
 protocols, which have specifications of their own, are left out.
@@ -64,7 +64,7 @@ _SCHEMES = {
 
 
 class _Plain(GenerateJsonSchema):
-    """Schemas without titles, which would repeat names."""
+    """Generates schemas without titles, which would only repeat names."""
 
     def field_title_should_be_set(self, _schema: Any, /) -> bool:
         return False
@@ -77,10 +77,10 @@ class _Plain(GenerateJsonSchema):
 
 
 def document(app: flask.Flask) -> dict[str, Any]:
-    """The description of an application.
+    """Generates the description of an application.
 
     Returns:
-        JSON, the same for every application of a version.
+        The document, JSON-ready; it is the same for every application of a version.
     """
     paths: dict[str, dict[str, Any]] = {}
     found = _Components()
@@ -103,7 +103,7 @@ def document(app: flask.Flask) -> dict[str, Any]:
 
 
 def undescribed(app: flask.Flask) -> list[str]:
-    """Routes of ours that the description does not have."""
+    """Returns the gateway's own routes that the description lacks."""
     rules = (rule for rule in app.url_map.iter_rules() if _is_ours(rule))
     return [
         rule.rule
@@ -125,7 +125,7 @@ def _is_ours(rule: Rule) -> bool:
 
 
 def _refuses_all(rule: Rule) -> bool:
-    """Whether it is there for the errors of what is not there."""
+    """Returns whether a route only exists to answer unknown paths with errors."""
     return "<path:" in rule.rule
 
 
@@ -171,7 +171,7 @@ def _operation(rule: Rule, own: Operation, found: _Components) -> dict[str, Any]
 
 
 def _head(get: Mapping[str, Any]) -> dict[str, Any]:
-    """What HEAD does of an operation: the same without content."""
+    """Returns the HEAD operation of a GET operation: the same without content."""
     failed = {s: response for s, response in get["responses"].items() if int(s) >= 400}
     return {
         **get,
@@ -181,7 +181,7 @@ def _head(get: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# --- What comes ----------------------------------------------------------------------------------
+# --- Requests ------------------------------------------------------------------------------------
 
 
 def _in_path(rule: Rule) -> Iterator[dict[str, Any]]:
@@ -197,7 +197,7 @@ def _in_path(rule: Rule) -> Iterator[dict[str, Any]]:
 
 
 def _given(kind: type[BaseModel]) -> Iterator[dict[str, Any]]:
-    """The parameters that a query, or headers, are."""
+    """Yields the parameters of a model of a query string or of headers."""
     place = {Query: "query", Headers: "header"}
     where = next(name for base, name in place.items() if issubclass(kind, base))
     shape = kind.model_json_schema(schema_generator=_Plain)
@@ -212,24 +212,24 @@ def _given(kind: type[BaseModel]) -> Iterator[dict[str, Any]]:
 
 
 def _properties(kind: type[BaseModel]) -> dict[str, Any]:
-    """The schemas of a model's fields, by name."""
+    """Returns the schemas of a model's fields, by name."""
     shape: dict[str, Any] = kind.model_json_schema(schema_generator=_Plain)["properties"]
     return shape
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without the null that a text can never be; a default of null says nothing either."""
+    """Removes null from a schema, as a string parameter cannot be null, and a default of null."""
     kinds = [kind for kind in schema.pop("anyOf", ()) if kind != {"type": "null"}]
     if schema.get("default", ...) is None:
         del schema["default"]
     return {**schema, **(kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else {})}
 
 
-# --- What goes -----------------------------------------------------------------------------------
+# --- Answers -------------------------------------------------------------------------------------
 
 
 def _failures(rule: Rule, own: Operation, found: _Components) -> dict[str, Any]:
-    """The answers to what fails, by status."""
+    """Returns the answers to failures, by status."""
     routing = (*((NOT_FOUND,) if "<" in rule.rule else ()), METHOD_NOT_ALLOWED)
     codes = own.errors | frozenset(routing if own.errors else ())
     is_iceberg = iceberg.serves(rule.rule)
@@ -247,7 +247,7 @@ def _declared_status(code: ErrorCode) -> int:
 
 
 class _Components:
-    """What the parts of a description refer to."""
+    """Collects the components to which the parts of a description refer."""
 
     def __init__(self) -> None:
         self.models: set[type[BaseModel]] = set()
@@ -256,7 +256,7 @@ class _Components:
     def failure(
         self, status: int, forms: Sequence[type[BaseModel]], status_in: Callable[[ErrorCode], int]
     ) -> str:
-        """Where the answer to failures of a status is described, with the names of all of them."""
+        """Returns the reference to the answer for a failure status, which names all its errors."""
         name = f"{'Or'.join(form.__name__ for form in forms)}{status}"
         if name not in self.responses:
             self.models.update(forms)
@@ -270,7 +270,7 @@ class _Components:
         return f"#/components/responses/{name}"
 
     def schemas(self) -> dict[str, Any]:
-        """The schemas of all models."""
+        """Returns the schemas of all models."""
         ordered = sorted(self.models, key=lambda model: model.__name__)
         wanted = [(model, _TAKEN) for model in ordered]
         _, defined = models_json_schema(wanted, ref_template=_REF, schema_generator=_Plain)

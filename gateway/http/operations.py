@@ -1,9 +1,8 @@
-"""Operations: what a route takes is the signature of its function; it is read and checked there.
+"""Operations: a route's function declares its inputs in its signature; they are checked here.
 
-A parameter that is a `Body` is the request's JSON, a `Text` its plain text, a `Query` what stands
-behind the question mark of its address, `Headers` are its headers, and all others are parts of its
-path. What does not fit is INVALID_REQUEST before the function is called. `openapi` describes
-operations to others.
+A parameter of type `Body` is the request's JSON, `Text` its plain text, `Query` its query string,
+and `Headers` its headers; all other parameters are parts of its path. Invalid input is an
+INVALID_REQUEST before the function is called. `openapi` documents the operations.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ from seamline.errors import (
 
 JSON = "application/json"
 COME_AGAIN = frozenset({429, 503})
-"""Statuses of what may be asked again, and when."""
+"""Statuses of requests that may be repeated, for which an answer says when."""
 REFUSALS = frozenset(
     {
         *(INVALID_REQUEST, REQUEST_TOO_LARGE),
         *(UNAUTHENTICATED, PERMISSION_DENIED, TOO_MANY_LOGINS, LOGIN_KEYS_UNAVAILABLE),
     }
 )
-"""What any request may be refused with before its operation is called."""
+"""Errors with which any request may be refused before its operation is called."""
 ANY = frozenset(code for code in ERRORS.values() if code.kind is not ErrorKind.INTERNAL)
-"""What reading tables may end with."""
+"""Errors with which an operation that reads tables may end."""
 
 
 class Shape(BaseModel):
-    """What JSON of ours looks like: these fields, and no others."""
+    """A JSON object of the gateway's API, which has exactly the declared fields."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True
@@ -54,11 +53,11 @@ class Shape(BaseModel):
 
 
 class Given(Shape, abc.ABC):
-    """What an operation is given by a request."""
+    """An input that an operation takes from a request."""
 
     @classmethod
     def of_request(cls) -> Self:
-        """That of the current request.
+        """Returns the input of the current request.
 
         Raises:
             SeamlineError: INVALID_REQUEST.
@@ -70,17 +69,17 @@ class Given(Shape, abc.ABC):
 
     @classmethod
     def names(cls) -> list[str]:
-        """What requests call its fields."""
+        """Returns the names of its fields in requests."""
         return [field.alias or name for name, field in cls.model_fields.items()]
 
     @classmethod
     @abc.abstractmethod
     def _given(cls) -> Any:
-        """What the request at hand has in the place of this model."""
+        """Returns the current request's unvalidated data for this model."""
 
 
 class Body(Given):
-    """The JSON object in a request; its nulls mean what leaving them out means."""
+    """The JSON object in a request; a null field is the same as a missing one."""
 
     model_config = ConfigDict(strict=True)
 
@@ -101,7 +100,7 @@ class Body(Given):
 
 
 class Text(Given):
-    """The plain text in a request; what curl sends without being told its type is that, too."""
+    """The plain text in a request, which may have the type that curl sends by default."""
 
     TYPES: ClassVar = ("application/sql", "text/plain", "application/x-www-form-urlencoded")
 
@@ -121,7 +120,7 @@ class Text(Given):
 
 
 class Query(Given):
-    """What stands behind the question mark of an address."""
+    """The query string of a request."""
 
     @classmethod
     def _given(cls) -> Any:
@@ -129,7 +128,7 @@ class Query(Given):
 
 
 class Headers(Given):
-    """Headers of a request; those that are not its fields mean nothing to it."""
+    """Headers of a request; those that are not declared as fields are ignored."""
 
     @classmethod
     def _given(cls) -> Any:
@@ -139,11 +138,11 @@ class Headers(Given):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request is answered with.
+    """An answer to a request.
 
     Attributes:
-        what: What it is.
-        content: By media type; a model of its JSON, None for what is no JSON.
+        what: Its description.
+        content: The content by media type: the model of its JSON, or None if it is not JSON.
     """
 
     what: str
@@ -151,21 +150,21 @@ class Answer:
 
 
 def json(model: type[BaseModel], what: str) -> Answer:
-    """An answer of JSON."""
+    """Returns an answer of JSON."""
     return Answer(what, {JSON: model})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operation:
-    """What a route is for, takes and answers.
+    """The description of a route: its purpose, inputs and answers.
 
     Attributes:
         summary: What it does.
-        takes: What it is given, by the names of its function's parameters.
-        answers: Answers that are no errors, by status.
-        errors: What it may end with.
-        failed: What it answers then, besides the form that all errors have.
-        head: Whether HEAD asks if there is something to get, and 204 says yes.
+        takes: Its inputs, by the names of its function's parameters.
+        answers: Answers that are not errors, by status.
+        errors: The errors with which it may end.
+        failed: The model of its answer to a failure, besides the form that all errors have.
+        head: Whether HEAD asks if there is something to get; 204 means yes.
     """
 
     summary: str
@@ -181,7 +180,7 @@ class View:
 
     Args:
         call: The function.
-        operation: What it is.
+        operation: Its description.
     """
 
     __name__: str
@@ -195,7 +194,7 @@ class View:
         """Answers the current request.
 
         Raises:
-            SeamlineError: INVALID_REQUEST, or what the operation ends with.
+            SeamlineError: INVALID_REQUEST, or the error with which the operation ends.
         """
         given = {name: kind.of_request() for name, kind in self.operation.takes.items()}
         return self._call(**path, **given)
@@ -210,15 +209,15 @@ def operation(
     head: bool = False,
     refusals: Iterable[ErrorCode] = REFUSALS,
 ) -> Callable[[Callable[..., flask.Response]], View]:
-    """Makes the operation of a function, for a route.
+    """Returns a decorator that makes a function an operation, for a route.
 
     Args:
         summary: What it does.
-        answers: Answers that are no errors, by status.
-        errors: What it may end with.
-        failed: What it answers then, besides the form that all errors have.
-        head: Whether HEAD asks if there is something to get, and 204 says yes.
-        refusals: What its requests may be refused with.
+        answers: Answers that are not errors, by status.
+        errors: The errors with which it may end.
+        failed: The model of its answer to a failure, besides the form that all errors have.
+        head: Whether HEAD asks if there is something to get; 204 means yes.
+        refusals: The errors with which its requests may be refused.
     """
 
     def made(call: Callable[..., flask.Response]) -> View:
@@ -235,7 +234,7 @@ def operation(
 
 
 def empty(status: int, headers: Mapping[str, str] | None = None) -> flask.Response:
-    """An answer without a body, which has no type either."""
+    """Returns an answer without a body, and so without a content type."""
     answer = flask.Response(status=status, headers=dict(headers or {}))
     del answer.headers["Content-Type"]
     return answer

@@ -1,4 +1,4 @@
-"""What the current request reveals about its sender."""
+"""The credentials and addresses with which the current request identifies its sender."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import flask
 from seamline.gateway.access.identity import Presented
 
 IDENTIFIED = "seamline.identified"
-"""What a server has in a request's environment to be told that it is known who asks."""
+"""The key in a request's environment of a function to call once the sender is identified."""
 
 
 def presented() -> Presented:
-    """What the current request reveals about its sender."""
+    """Returns what the current request reveals about its sender."""
     request = flask.request
     connection = request.environ.get("gunicorn.socket")
     certificate, encoded = None, None
@@ -30,5 +30,5 @@ def presented() -> Presented:
 
 
 def identified() -> None:
-    """It is known who sends the current request."""
+    """Tells the server that the sender of the current request is identified."""
     flask.request.environ.get(IDENTIFIED, lambda: None)()

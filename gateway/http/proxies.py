@@ -1,8 +1,9 @@
-"""Where a request comes from, when proxies have passed it on.
+"""Finds the client address of a request that proxies have forwarded.
 
-A proxy notes in a header whom it has passed a request on for. Anybody can write such a header, so
-only what proxies of the gateway's own have noted counts: from the last note back to the first
-address that is none of theirs. A note that cannot be read ends the way back.
+A proxy adds the address for which it forwards a request to a header. Anybody can write such a
+header, so only the entries of the gateway's own proxies count: they are followed from the last
+entry back to the first address that is not one of these proxies. An unreadable entry ends the
+search.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Proxies:
     """The gateway's own proxies. Safe to share between threads.
 
     Args:
-        networks: Where they are; without any, no header counts.
-        header: Where they note whom a request is from: `X-Forwarded-For` or `Forwarded`.
+        networks: Their networks; if there are none, the header is ignored.
+        header: The header in which they note client addresses: `X-Forwarded-For` or `Forwarded`.
     """
 
     def __init__(self, networks: Iterable[str], header: str = X_FORWARDED_FOR) -> None:
@@ -39,11 +40,11 @@ class Proxies:
         self._is_for = header == FORWARDED
 
     def client(self, peer: str, noted: str) -> str:
-        """The address that a request comes from.
+        """Returns the address of the client that sent a request.
 
         Args:
-            peer: Who has sent it here.
-            noted: The header, or nothing.
+            peer: The address of the immediate sender.
+            noted: The header's value, or an empty string.
         """
         address = _read(peer)
         if address is None:
@@ -57,7 +58,7 @@ class Proxies:
         return str(address)
 
     def seen_by(self, application: WSGIApplication) -> WSGIApplication:
-        """The application, which sees clients where it would see proxies."""
+        """Wraps an application so that it sees the addresses of clients instead of proxies."""
 
         def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             noted = environ.get(self._key, "")
@@ -70,7 +71,7 @@ class Proxies:
         return any(address in network for network in self._networks)
 
     def _said(self, note: str) -> str:
-        """The address in a note, as text; nothing when it has none, or two."""
+        """Returns the address in an entry as text; empty if there is none, or more than one."""
         if not self._is_for:
             return note.strip()
         found = _FOR.findall(note.strip())
@@ -78,7 +79,7 @@ class Proxies:
 
 
 def _read(text: str) -> Address | None:
-    """An address, which may have a port; one of IPv4 is that in whichever form it comes."""
+    """Parses an address with or without a port; an IPv4-mapped IPv6 address becomes IPv4."""
     match = _BRACKETED.fullmatch(text) or _WITH_PORT.fullmatch(text)
     try:
         found = ipaddress.ip_address(match[1] if match else text)

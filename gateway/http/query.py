@@ -1,9 +1,9 @@
-"""A query as plain text, answered with its rows: what `curl`, a notebook or a spreadsheet needs.
+"""Answers a query in plain text with its rows, as `curl`, notebooks and spreadsheets need it.
 
     POST   /api/v1/query     SQL in the body; ?format=ndjson|json|csv|arrow, or Accept
 
-The answer begins when the statement has succeeded, so that its status says how it ended. An answer
-that breaks off, because the gateway went away, has no end as HTTP has it: clients report that.
+The answer begins only after the statement has succeeded, so the HTTP status says how it ended. If
+the gateway goes away during the answer, the HTTP response is incomplete, and clients report that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from seamline.sql.binder.scope import Output
 
 TIMEOUT_S_DEFAULT = 60.0
 _ENDING_S = 15.0
-"""How much longer than its time-out a statement may take to end."""
+"""Seconds beyond its timeout that a statement may take to end."""
 STATEMENT_ID = "Seamline-Statement-Id"
 
 
@@ -53,39 +53,39 @@ def _lowered(value: object) -> object:
 
 
 class QueryOptions(Query):
-    """How it is run and answered."""
+    """How a query is run and answered."""
 
     format: (
         Annotated[Literal["ndjson", "json", "csv", "arrow"], BeforeValidator(_lowered)] | None
     ) = None
-    """Form of the rows; without it what `Accept` names, or else ndjson."""
+    """Format of the rows; by default the one that `Accept` names, or else ndjson."""
     catalog: str | None = None
-    """The catalog of names that leave it out."""
+    """The catalog of names that omit it."""
     schema_: str | None = Field(None, alias="schema")
-    """The schema of names that leave it out."""
+    """The schema of names that omit it."""
     dialect: str | None = None
-    """Another dialect it is written in."""
+    """The SQL dialect, if it is another than the gateway's own."""
     engine: str | None = Field(None, json_schema_extra={"enum": [*ENGINES]})
-    """What runs it."""
+    """The engine that runs the query."""
     token: str | None = None
-    """The same rows as an earlier statement."""
+    """The token of an earlier statement; returns the same rows again."""
     after: str | None = None
-    """Tokens that the result must not fall behind, with commas in between."""
+    """Tokens that the result must not fall behind, separated by commas."""
     freshness: str | None = None
     """`latest`, `bounded '500ms'` or `cached`."""
     timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = TIMEOUT_S_DEFAULT
-    """Seconds it may take."""
+    """Seconds that the query may take."""
     row_limit: Annotated[int, Field(ge=0)] | None = None
-    """Rows after which the result is cut off."""
+    """Number of rows after which the result is cut off."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Form:
-    """How rows are written.
+    """An output format of rows.
 
     Attributes:
-        media_type: The name of that.
-        pieces: Writes the chunks of a result, each an Arrow stream.
+        media_type: Its media type.
+        pieces: Encodes the chunks of a result, each of which is an Arrow stream.
     """
 
     media_type: str
@@ -93,7 +93,7 @@ class _Form:
 
 
 def blueprint(service: Service, turns: Turns) -> flask.Blueprint:
-    """The route."""
+    """Returns the route."""
     routes = flask.Blueprint("query", __name__, url_prefix="/api/v1/query")
 
     @routes.post("")
@@ -181,7 +181,7 @@ def _check_names(columns: Sequence[Output]) -> None:
 
 
 def _accepted() -> _Form:
-    """The form that the client's `Accept` prefers; lines of JSON for who takes anything."""
+    """Returns the format that the client's `Accept` prefers; ndjson if it accepts anything."""
     kinds = flask.request.accept_mimetypes
     if not kinds:
         return _FORMS["ndjson"]
@@ -195,7 +195,7 @@ def _accepted() -> _Form:
     )
 
 
-# --- Forms ---------------------------------------------------------------------------------------
+# --- Formats -------------------------------------------------------------------------------------
 
 
 def _lines(chunks: Iterator[bytes], columns: Sequence[Output]) -> Iterator[bytes]:
@@ -219,7 +219,7 @@ def _csv(chunks: Iterator[bytes], columns: Sequence[Output]) -> Iterator[bytes]:
 
 
 def _arrow(chunks: Iterator[bytes], _: Sequence[Output]) -> Iterator[bytes]:
-    """One Arrow stream of all chunks, each of which is one by itself."""
+    """Yields one Arrow stream of all chunks, each of which is an Arrow stream itself."""
     sink = _Sink()
     writer = None
     for data in chunks:
@@ -234,7 +234,7 @@ def _arrow(chunks: Iterator[bytes], _: Sequence[Output]) -> Iterator[bytes]:
 
 
 class _Sink:
-    """What Arrow writes a stream to, and what is taken from it in between."""
+    """A buffer to which Arrow writes a stream, and from which its bytes are taken meanwhile."""
 
     closed = False
 
@@ -242,18 +242,18 @@ class _Sink:
         self._written: list[bytes] = []
 
     def write(self, data: Any) -> int:
-        """Takes bytes."""
+        """Buffers bytes."""
         self._written.append(bytes(data))
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Does nothing, as nothing is held back."""
 
     def close(self) -> None:
-        """Nothing is to be released."""
+        """Does nothing, as there is nothing to release."""
 
     def taken(self) -> bytes:
-        """What was written since this was last asked."""
+        """Returns what was written since the last call."""
         found, self._written = b"".join(self._written), []
         return found
 

@@ -1,6 +1,6 @@
-"""What the audit log says of requests: refused logins, and what reads tables without a statement.
+"""Audit of HTTP requests: refused logins, reads without a statement, cancelled statements.
 
-Neither queries nor bodies of requests are written down: they hold conditions, and secrets.
+Neither query strings nor bodies of requests are logged, as they hold conditions and secrets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _READING = ("/api/v1/seams", "/api/v1/tail/")
 
 
 def login_refused(audit: AuditLog, error: SeamlineError) -> None:
-    """Writes down that somebody was not let in."""
+    """Logs a refused login."""
     if audit.is_on:
         fields = {
             "user": authentication.claimed_user(flask.request.headers.get("Authorization")),
@@ -30,7 +30,7 @@ def login_refused(audit: AuditLog, error: SeamlineError) -> None:
 
 
 def answered(audit: AuditLog, status: int) -> None:
-    """Writes down a request that reads tables without a statement, or ends somebody else's."""
+    """Logs a request that reads tables without a statement, or ends a statement."""
     path, given = flask.request.path, flask.g
     reads = iceberg.serves(path) or path.startswith(_READING)
     ends = path.endswith("/cancel") or (

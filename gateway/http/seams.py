@@ -1,8 +1,8 @@
-"""A table's seam, for readers that read both tiers themselves: Spark's executors.
+"""Returns a table's seam to readers that read both tiers themselves, which are Spark's executors.
 
     POST /api/v1/seams    {"table": "bids", "token": null}
 
-The answer names the snapshot, the offsets and how records are decoded; no row, and no secret.
+The answer has the snapshot, the offsets and how records are decoded, but no rows and no secrets.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from seamline.gateway.query.seams import Seams
 
 
 class Pin(Body):
-    """The table whose seam is wanted."""
+    """The table whose seam is requested."""
 
     table: str
-    """The table, as SQL writes it."""
+    """The table's name, as in SQL."""
     token: str | None = None
-    """The seam that a token remembers."""
+    """A token; requests the seam that it remembers."""
     catalog: str | None = None
-    """The catalog of a name that leaves it out."""
+    """The catalog, if the name omits it."""
     schema_: str | None = Field(None, alias="schema")
-    """The schema of a name that leaves it out."""
+    """The schema, if the name omits it."""
 
 
 def blueprint(seams: Seams) -> flask.Blueprint:
-    """The route."""
+    """Returns the route."""
     routes = flask.Blueprint("seams", __name__, url_prefix="/api/v1/seams")
 
     @routes.post("")

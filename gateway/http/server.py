@@ -1,4 +1,4 @@
-"""Serving over gunicorn: one worker of many threads, its clients made after the fork.
+"""Serves HTTP with gunicorn: one worker with many threads, whose clients are made after the fork.
 
 SIGTERM drains: the worker keeps serving while accepted statements end and are fetched, and refuses
 new ones. SIGINT, which is Ctrl-C, ends it at once.
@@ -46,24 +46,24 @@ _CLOSE_S = 5
 _FAILURE_BYTES_MAX = 1 << 16
 _CONNECTIONS = 1000
 _CROWD = _CONNECTIONS * 7 // 8
-"""From so many connections on, a new one ends one that waits."""
+"""Number of connections beyond which a new one ends a waiting one."""
 _FILES_MAX = 1 << 16
 _HEADER_BYTES_MAX = 1 << 16
-"""Clients of Trino's protocol carry their prepared statements in headers."""
+"""Large, as Trino clients carry their prepared statements in headers."""
 _TURN_S = 0.001
-"""How long a thread that computes keeps the others waiting: what parses a text of 200,000 letters
-would cost a short statement several times Python's 5 ms."""
+"""Seconds after which a computing thread lets others run. With Python's 5 ms, a thread that parses
+a text of 200,000 characters would delay a short statement by several times that."""
 _SILENT_S_MAX = 30
-"""How long a client may neither send nor take a byte in the middle of a request or an answer."""
+"""Seconds for which a client may neither send nor take a byte within a request or an answer."""
 GRACE_S = _ANSWERS_S + _CLOSE_S
-"""After draining: for open requests to be answered, and for everything to be released."""
+"""Seconds after draining to answer open requests and to release everything."""
 
 
 class DrainingWorker(ThreadWorker):  # type: ignore[misc]
     """A worker with a thread for each open request, which drains before it stops.
 
-    What is worked on at once is bounded by `turns`, not by threads: one that waits for a client or
-    for a statement must not be one that others need.
+    The number of requests that are worked on at once is bounded by `turns`, not by threads: others
+    must not need a thread that waits for a client or a statement.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -73,7 +73,7 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
         self.wsgi: Any = None
 
     def load_wsgi(self) -> None:
-        """Loads the application, which says when it knows who asks."""
+        """Loads the application, which reports when it has identified the sender of a request."""
         super().load_wsgi()
         application = self.wsgi
 
@@ -84,11 +84,11 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
         self.wsgi = answer
 
     def get_thread_pool(self) -> concurrent.futures.ThreadPoolExecutor:
-        """Threads are made as they are needed."""
+        """Returns a thread pool that makes threads as they are needed."""
         return concurrent.futures.ThreadPoolExecutor(self.cfg.worker_connections)
 
     def accept(self, listener: Any) -> None:
-        """Accepts a connection. Of very many, the one that nobody needs longest is closed."""
+        """Accepts a connection; if there are very many, closes the one that has waited longest."""
         super().accept(listener)
         if self.nr_conns <= _CROWD:
             return
@@ -123,13 +123,13 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             conn.sock.setsockopt(socket.SOL_SOCKET, option, silent)
         kept = super().handle(conn)
-        if not kept:  # closed here: a client may take its time, and must not have the others'
+        if not kept:  # closed in this thread: a slow client takes no time of others
             conn.close(graceful=True)
             conn.close = lambda **_: None
         return kept
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """SIGTERM. Gunicorn may send it twice; draining starts once."""
+        """Handles SIGTERM by draining; gunicorn may send it twice, but draining starts once."""
         if self.alive and not hasattr(self, "_drains"):
             self._drains = True
             supervision.start("drain", functools.partial(self._drain, sig, frame))
@@ -141,16 +141,16 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
 
 
 class _Log(Logger):  # type: ignore[misc]
-    """Gunicorn's log, without what it says when the command is about to say why."""
+    """Gunicorn's log, without messages about failures that the command is about to explain."""
 
     def error(self, msg: str, *arguments: Any, **options: Any) -> None:
-        """Logs an error."""
+        """Logs an error, except why the worker could not start."""
         is_told = msg in {"Shutting down: %s", "Reason: %s"}
         if not is_told and arguments[1:] != (Arbiter.APP_LOAD_ERROR,):
             super().error(msg, *arguments, **options)
 
     def exception(self, msg: str, *arguments: Any, **options: Any) -> None:
-        """Logs an exception, except that a client was silent for too long."""
+        """Logs an exception, unless a client was silent for too long."""
         if not isinstance(sys.exc_info()[1], BlockingIOError | TimeoutError):
             super().exception(msg, *arguments, **options)
 
@@ -160,7 +160,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
 
     Args:
         config: The configuration.
-        ready: Gets the address as soon as it answers; with that of Flight SQL, after `and`.
+        ready: Called with the address once it answers; that of Flight SQL follows after `and`.
     """
 
     def __init__(self, config: Config, ready: Callable[[str], None]) -> None:
@@ -172,7 +172,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
         super().__init__()
 
     def load_config(self) -> None:
-        """Gunicorn's settings."""
+        """Sets gunicorn's settings."""
         http = self._config.http
         settings: dict[str, Any] = {
             "bind": f"{_bracketed(http.host)}:{http.port}",
@@ -183,7 +183,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
             "keepalive": 75,
             "timeout": 0,
             "limit_request_field_size": _HEADER_BYTES_MAX,
-            "forwarded_allow_ips": "",  # see `proxies`; no header says more than they read
+            "forwarded_allow_ips": "",  # `proxies` alone reads forwarding headers
             "forwarder_headers": "",
             "secure_scheme_headers": {},
             "graceful_timeout": http.drain_seconds_max + GRACE_S,
@@ -208,9 +208,9 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
                 self.cfg.set(name, value)
 
     def load(self) -> flask.Flask:
-        """The application, made in the worker, where what it is made of is first imported.
+        """Returns the application, which is made in the worker and first imports its parts there.
 
-        DuckDB imported before the fork and used after it crashes the worker when that exits.
+        If DuckDB is imported before the fork and used after it, the worker crashes when it exits.
         """
         try:
             with named_state_errors(pathlib.Path(self._config.state_directory)):
@@ -246,7 +246,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
             raise
 
     def drain(self) -> None:
-        """Waits for the statements of the worker that calls it; new ones are refused."""
+        """Waits for the statements of the calling worker, which refuses new ones."""
         if self._gateway is not None:
             self._gateway.service.drain(self._config.http.drain_seconds_max)
 
@@ -266,14 +266,14 @@ def serve(config: Config, ready: Callable[[str], None]) -> None:
 
     Args:
         config: The configuration.
-        ready: Gets the address as soon as it answers.
+        ready: Called with the address once it answers.
 
     Raises:
         SeamlineError: INVALID_CONFIG, PORT_TAKEN, STATE_DIRECTORY_TAKEN, DISK_FULL.
     """
     authentication.check_listening(config)
     if config.http.tls.certificate is not None:
-        ServerTls(config.http.tls)  # what is wrong with it is said here, and not by a worker
+        ServerTls(config.http.tls)  # fails here if it is invalid, and not in a worker
     check_port(config.http.host, config.http.port)
     _allow_files()
     with _own_state(pathlib.Path(config.state_directory)):
@@ -281,7 +281,7 @@ def serve(config: Config, ready: Callable[[str], None]) -> None:
 
 
 def _allow_files() -> None:
-    """As many open files as this process may have: the usual 1,024 are few for its connections."""
+    """Raises the limit of open files; the usual 1,024 are too few for the connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _FILES_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -292,7 +292,7 @@ def _allow_files() -> None:
 def _own_state(directory: pathlib.Path) -> Iterator[None]:
     """Locks the state directory; the worker inherits the lock, and keeps it if this one is killed.
 
-    Two gateways in one would remove each other's results and tails.
+    Two gateways in one directory would remove each other's results and tails.
     """
 
     def taken() -> None:
@@ -309,7 +309,7 @@ def _own_state(directory: pathlib.Path) -> Iterator[None]:
 
 
 def named_state_errors(directory: pathlib.Path) -> contextlib.AbstractContextManager[None]:
-    """Names failures to write to a state directory."""
+    """Turns failures to write to a state directory into named errors."""
     hint = "Set state_directory to a directory this user may write to, with nobody else's files."
     return named_write_errors(directory, INVALID_CONFIG, hint=hint)
 
@@ -319,10 +319,10 @@ def _bracketed(host: str) -> str:
 
 
 def check_port(host: str, port: int) -> None:
-    """Whether it can be listened on.
+    """Requires that the address can be listened on.
 
     Raises:
-        SeamlineError: PORT_TAKEN; INVALID_CONFIG for what is no address of this machine.
+        SeamlineError: PORT_TAKEN; INVALID_CONFIG for a host that is no address of this machine.
     """
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

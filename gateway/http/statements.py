@@ -1,7 +1,7 @@
-"""Our own REST API: statements and their chunks.
+"""The gateway's own REST API: statements and their chunks.
 
-    POST   /api/v1/statements                     submit, wait a little, answer with the manifest
-    GET    /api/v1/statements                     the last ones; ?limit=, ?state=
+    POST   /api/v1/statements                     submit, wait briefly, answer with the manifest
+    GET    /api/v1/statements                     the latest statements; ?limit=, ?state=
     GET    /api/v1/statements/{id}                the manifest; ?wait= seconds
     GET    /api/v1/statements/{id}/chunks/{n}     a chunk; ?format=ARROW_STREAM|JSON_ARRAY|CSV
     GET    /api/v1/statements/{id}/events         its progress, as server-sent events
@@ -9,8 +9,8 @@
     DELETE /api/v1/statements/{id}                release the result
 
 States are PENDING, RUNNING, SUCCEEDED, FAILED, CANCELED and CLOSED. The manifest carries the
-columns, the chunks that are ready, the receipt and the token. A failed statement answers its
-submission with the error's HTTP status; when asked for later, its manifest is a plain answer.
+columns, the chunks that are ready, the receipt and the token. If a statement fails, its submission
+is answered with the error's HTTP status; a later request for its manifest has status 200.
 """
 
 from __future__ import annotations
@@ -71,45 +71,45 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Submission(Body):
-    """A statement, and how it is to be run."""
+    """A statement, and how to run it."""
 
     statement: Annotated[str, Field(min_length=1, examples=["SELECT 1"])]
     """The SQL text."""
     parameters: list[Any] | dict[str, Any] | None = None
-    """Values of `?` in order, or of `:name` as an object."""
+    """Values of `?` in order, or an object with the values of `:name`."""
     catalog: str | None = None
-    """The catalog of names that leave it out."""
+    """The catalog of names that omit it."""
     schema_: str | None = Field(None, alias="schema")
-    """The schema of names that leave it out."""
+    """The schema of names that omit it."""
     dialect: str | None = None
-    """Another dialect it is written in."""
+    """The SQL dialect, if it is another than the gateway's own."""
     engine: str | None = Field(None, json_schema_extra={"enum": [*ENGINES, None]})
-    """What runs it."""
+    """The engine that runs the statement."""
     token: str | None = None
-    """The same rows as an earlier statement."""
+    """The token of an earlier statement; returns the same rows again."""
     after: str | list[str] | None = None
     """Tokens that the result must not fall behind: `session` of earlier answers, write tokens."""
     freshness: str | None = None
     """`latest`, `bounded '500ms'` or `cached`."""
     timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Seconds it may take."""
+    """Seconds that the statement may take."""
     wait_timeout: Seconds | None = None
-    """Seconds to wait for the result, at most a minute; ten without it."""
+    """Seconds to wait for the result, at most 60; by default 10."""
     on_wait_timeout: Annotated[Literal["CONTINUE", "CANCEL"], BeforeValidator(_folded)] | None = (
         None
     )
-    """What becomes of it then."""
+    """What happens to the statement after that."""
     row_limit: Annotated[int, Field(ge=0)] | None = None
-    """Rows after which the result is cut off, and says so."""
+    """Number of rows after which the result is cut off and marked as truncated."""
     format: Format | None = None
-    """Form of the rows in the answer itself, when they are few: JSON_ARRAY without it."""
+    """Format of the rows in the answer itself, if they are few; by default JSON_ARRAY."""
     properties: dict[str, str | None] | None = None
     """Session properties by name."""
     prepared: dict[str, str | None] | None = None
     """Prepared statements: texts by name."""
 
     def request(self) -> StatementRequest:
-        """What the service is asked for.
+        """Returns the request for the service.
 
         Raises:
             SeamlineError: INVALID_PARAMETERS.
@@ -138,28 +138,28 @@ class Submission(Body):
 
 
 class ListingQuery(Query):
-    """Which statements are wanted."""
+    """Which statements to list."""
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    """How many, the newest first."""
+    """The maximum number of statements; the newest come first."""
     state: StateName | None = None
-    """Those in that state."""
+    """Only statements in this state."""
 
 
 class Waiting(Query):
-    """How long to wait for the end."""
+    """How long to wait for the end of a statement."""
 
     wait: Seconds = 0.0
-    """Seconds, at most a minute."""
+    """Seconds to wait for the end, at most 60."""
 
 
 class ChunkQuery(Query):
-    """How a chunk is to be given."""
+    """How to return a chunk."""
 
     format: Format = "ARROW_STREAM"
-    """Form of its rows."""
+    """Format of its rows."""
     wait: Seconds = WAIT_S_DEFAULT
-    """Seconds to wait for it, at most a minute."""
+    """Seconds to wait for the chunk, at most 60."""
 
 
 _MANIFEST = json(answers.Manifest, "The manifest")
@@ -171,7 +171,7 @@ _CHUNKS = {
 
 
 def blueprint(service: Service, turns: Turns, streams: Streams) -> flask.Blueprint:
-    """The routes of a service; a request that waits for a statement gives up its turn."""
+    """Returns the routes for a service; a request that waits for a statement gives up its turn."""
     routes = flask.Blueprint("statements", __name__, url_prefix="/api/v1/statements")
 
     @routes.post("")
@@ -251,7 +251,7 @@ def _add_events(routes: flask.Blueprint, service: Service, streams: Streams) -> 
 
 
 def _progress(statement: Statement, still_known: Callable[[], object]) -> Iterator[str]:
-    """A `progress` event with the manifest whenever that has changed, and `end` with the last."""
+    """Yields a `progress` event whenever the manifest has changed, and `end` with the last one."""
     said, said_at = None, time.monotonic()
     while True:
         try:
@@ -272,7 +272,7 @@ def _progress(statement: Statement, still_known: Callable[[], object]) -> Iterat
 
 
 def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:
-    """Everything about a statement but its rows; a small first chunk is included when asked for."""
+    """Returns everything about a statement except its rows; a small first chunk if requested."""
     spool = statement.spool
     body: dict[str, Any] = {
         "statement_id": statement.statement_id,
@@ -310,7 +310,7 @@ def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:
 
 
 def _inline(statement: Statement, format_: str) -> dict[str, Any] | None:
-    """The first chunk in the answer itself, which saves a second request for small results."""
+    """Returns the first chunk for the answer itself, which saves small results a second request."""
     spool = statement.spool
     assert spool is not None
     data = spool.chunk(0, 0)

@@ -1,8 +1,8 @@
 """Server-sent events: streams to clients that stay connected.
 
-Each costs a thread that waits, and no turn while it does, so there are so many at once; where there
-are several principals, each has half of them at most. A stream ends with the credential that it
-began with.
+Each stream costs a waiting thread, but no turn while it waits, so the number of streams is limited.
+If there are several principals, each may have half of them. A stream ends when the credential that
+it began with does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seamline.gateway.access.authentication import Authentication
 
 STREAMS_MAX = 100
 OWN_MAX = 50
-"""Of one principal, where there are several."""
+"""Maximum number for one principal, if there are several."""
 EVENT_STREAM = "text/event-stream"
 _RETRY_S = 1
 
@@ -30,7 +30,7 @@ class Streams:
     """The streams of one gateway. Safe to share between threads.
 
     Args:
-        authentication: Says who may still be told something.
+        authentication: Tells whether a client's credential is still valid.
     """
 
     def __init__(self, authentication: Authentication) -> None:
@@ -39,14 +39,14 @@ class Streams:
         self._open: collections.Counter[str] = collections.Counter()
 
     def still_known(self) -> Callable[[], object]:
-        """Raises, whenever it is called, once the current request's credential has ended."""
+        """Returns a check that raises once the current request's credential has ended."""
         return functools.partial(self._authentication.again, flask.g.identity)
 
     def answer(self, begin: Callable[[], Iterator[str]]) -> flask.Response:
-        """The answer that sends events.
+        """Returns the answer that sends events.
 
         Args:
-            begin: Gives the events; what it raises is the answer instead.
+            begin: Returns the events; if it raises an error, that is the answer instead.
 
         Raises:
             SeamlineError: TOO_MANY_STATEMENTS.
@@ -64,7 +64,7 @@ class Streams:
         return answer
 
     def _take(self, name: str) -> None:
-        """Another stream of somebody begins.
+        """Counts another stream of a principal.
 
         Raises:
             SeamlineError: TOO_MANY_STATEMENTS.
@@ -93,7 +93,7 @@ class Streams:
 
 
 def event(kind: str, body: dict[str, Any], id_: str = "") -> str:
-    """An event."""
+    """Returns the text of an event."""
     named = f"id: {id_}\n" if id_ else ""
     return f"event: {kind}\n{named}data: {json.dumps(body, separators=(',', ':'))}\n\n"
 

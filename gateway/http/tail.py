@@ -6,10 +6,10 @@
     event: rows         {"data": [[…], …]}, with a token as its id
     event: error        the error, after which the stream ends
 
-A client that reconnects sends the last id in `Last-Event-ID`, and goes on exactly there. What is
-wrong at first is the status of the answer. While nothing arrives, a new id comes now and then. Each
-client costs a thread that waits, and a turn only while there is something to read for it. A stream
-ends with the credential that it began with.
+A client that reconnects sends the last id in `Last-Event-ID`, and continues exactly there. An error
+before the first event is the status of the answer. While no rows arrive, a new id is sent now and
+then. Each client costs a waiting thread, and a turn only while rows are read for it. A stream ends
+when the credential that it began with does.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ _WAIT_S = 5.0
 
 
 class TailQuery(Query):
-    """Where to begin, and what to leave out."""
+    """Where to begin, and which rows to return."""
 
     start: str | None = Field(None, alias="from")
     """A token of any answer, `beginning` or `now`."""
     where: str = ""
-    """A condition in SQL that the rows fulfil."""
+    """An SQL condition that the rows must satisfy."""
     catalog: str | None = None
-    """The catalog of a name that leaves it out."""
+    """The catalog, if the name omits it."""
     schema_: str | None = Field(None, alias="schema")
-    """The schema of a name that leaves it out."""
+    """The schema, if the name omits it."""
 
 
 class LastEvent(Headers):
-    """Where a client was."""
+    """Where a client that reconnects continues."""
 
     last_event_id: str | None = Field(None, alias="Last-Event-ID")
-    """The id of the last event that came; goes on there."""
+    """The id of the last event that was received; the stream continues there."""
 
 
 def blueprint(service: Service, seams: Seams, turns: Turns, streams: Streams) -> flask.Blueprint:
-    """The route."""
+    """Returns the route."""
     routes = flask.Blueprint("tail", __name__, url_prefix="/api/v1/tail")
 
     def wait(statement: Statement) -> None:

@@ -1,7 +1,7 @@
-"""TLS of the gateway: its certificate, and those of its clients.
+"""TLS of the gateway: its own certificate, and those of its clients.
 
-The files are watched: a new certificate holds for connections from then on. Handshakes are done by
-the thread of their connection and have their time, so that a silent client holds up nobody.
+The files are watched; a new certificate applies to all later connections. Each handshake runs in
+the thread of its connection and has a timeout, so that a silent client holds up nobody.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ _OTHERS = 0o007
 
 
 class _ServedSocket(ssl.SSLSocket):
-    """A connection whose client may not fall silent for long in the middle of anything."""
+    """A connection that times out if its client falls silent in the middle of anything."""
 
     silent_s_max = 30.0
 
     def setblocking(self, flag: bool) -> None:
-        """Blocking means for so long at most."""
+        """Sets blocking mode, which waits for `silent_s_max` seconds at most."""
         self.settimeout(self.silent_s_max if flag else 0.0)
 
     def do_handshake(self, block: bool = False) -> None:
-        """Agrees with the client, or raises TimeoutError."""
+        """Completes the handshake, or raises TimeoutError."""
         self.settimeout(_HANDSHAKE_S_MAX)
         super().do_handshake(block)
         self.settimeout(self.silent_s_max)
 
 
 class ServerTls:
-    """The TLS of connections that are accepted. Safe to share between threads.
+    """The TLS settings for accepted connections. Safe to share between threads.
 
     Args:
-        config: Its files; there is a certificate.
+        config: The files; a certificate must be among them.
 
     Raises:
         SeamlineError: INVALID_CONFIG.
@@ -53,7 +53,7 @@ class ServerTls:
         )
 
     def context(self) -> ssl.SSLContext:
-        """What the next connection is made with."""
+        """Returns the context for the next connection."""
         return self._watched.get()
 
 
@@ -82,9 +82,9 @@ def _context(config: TlsConfig) -> ssl.SSLContext:
                 f"http.tls.client_ca {config.client_ca} cannot be used: {_cause(error)}",
                 hint="It is PEM: the certificates of those who sign clients' certificates.",
             ) from error
-        context.verify_mode = ssl.CERT_OPTIONAL  # probes have none, and others have other proofs
+        context.verify_mode = ssl.CERT_OPTIONAL  # probes have none; others have other proofs
     if config.client_crl is not None:
-        revocations.read(pathlib.Path(config.client_crl))  # what is wrong with it is said there
+        revocations.read(pathlib.Path(config.client_crl))  # raises a named error if it is invalid
         context.load_verify_locations(config.client_crl)
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
     return context
@@ -106,7 +106,7 @@ def _check_private(key: pathlib.Path) -> None:
 
 
 def _nothing() -> str:
-    """The passphrase of a key: a server asks nobody for one."""
+    """Returns an empty passphrase, since a server has nobody to ask for one."""
     return ""
 
 

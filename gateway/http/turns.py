@@ -1,13 +1,13 @@
-"""Turns: requests are worked on a few at a time, and one that only waits holds up nobody.
+"""Turns: only a few requests are worked on at a time, and one that only waits holds up nobody.
 
-A request takes its turn once all of it has arrived, and has none while it waits for a statement;
-its answer is sent after its turn. So clients that wait, or are slow, cost a thread and a connection
-each, and no more. Probes take no turn. When very many are waiting already, a request does not wait:
-it is answered at once with the present state.
+A request takes a turn once all of it has arrived, and gives it up while it waits for a statement;
+its answer is sent after its turn. So clients that wait, or are slow, only cost a thread and a
+connection each. Probes take no turn. If very many requests are waiting already, a request does not
+wait, but is answered at once with the present state.
 
-Where there are several principals, nobody has all of it: requests of one take half of the turns and
-half of the waiting at most. What comes on top waits until another of theirs has ended, without a
-turn, and is refused when too many do.
+If there are several principals, the requests of one may take at most half of the turns and half of
+the waiting places. A further request waits without a turn until another of the same principal has
+ended, and is refused if too many do.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Turns:
     """The requests that are worked on. Safe to share between threads.
 
     Args:
-        working_max: Requests that are worked on at once.
-        waiting_max: Requests that wait at once.
+        working_max: The number of requests that are worked on at once.
+        waiting_max: The number of requests that may wait at once.
         shared: Whether there are several principals.
     """
 
@@ -44,11 +44,11 @@ class Turns:
         self._mine = threading.local()
 
     def taken_by(self, application: WSGIApplication, body_bytes_max: int) -> WSGIApplication:
-        """The application, each request of which takes its turn.
+        """Wraps an application so that each of its requests takes a turn.
 
         Args:
-            application: Answers without waiting for the client.
-            body_bytes_max: Longest body it reads.
+            application: The application, which answers without waiting for the client.
+            body_bytes_max: The size of the longest body that it reads.
         """
 
         def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -62,13 +62,15 @@ class Turns:
         return answer
 
     def belong_to(self, name: str) -> None:
-        """The request at hand, which has a turn, is somebody's; it may have to wait for their own.
+        """Assigns the current request, which has a turn, to a principal.
+
+        It waits, without a turn, if that principal has too many requests being worked on.
 
         Args:
             name: The principal.
 
         Raises:
-            SeamlineError: TOO_MANY_STATEMENTS when too many of theirs do already.
+            SeamlineError: TOO_MANY_STATEMENTS when too many of the principal's requests wait.
         """
         if not self._working.take(name, may_wait=False):
             with self._waited_for(name):
@@ -81,10 +83,10 @@ class Turns:
 
     @contextlib.contextmanager
     def waiting(self, seconds: float) -> Iterator[float]:
-        """While it lasts, another request may take the turn.
+        """Gives up the turn of the current request while it waits.
 
         Yields:
-            How many of the seconds to wait: 0 when too many are waiting already.
+            The number of seconds to wait: `seconds`, or 0 when too many are waiting already.
         """
         if seconds <= 0 or not self._begin_to_wait(self._name):
             yield 0.0
@@ -101,7 +103,7 @@ class Turns:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """While it lasts, the thread has a turn; it waits for one first."""
+        """Waits for a turn, and holds it for the current thread."""
         self._take()
         try:
             self._mine.has_turn = True
@@ -112,7 +114,7 @@ class Turns:
 
     @property
     def _name(self) -> str | None:
-        """Whose the request of this thread is; None while nobody knows."""
+        """The principal of this thread's request; None while that is unknown."""
         name: str | None = getattr(self._mine, "name", None)
         return name
 
@@ -155,10 +157,10 @@ class Turns:
 
 
 class _Shares:
-    """How many of something each principal has. Safe to share between threads.
+    """Counts the shares of each principal in something. Safe to share between threads.
 
     Args:
-        own_max: What one may have.
+        own_max: The maximum number for one principal.
     """
 
     def __init__(self, own_max: int) -> None:
@@ -167,7 +169,7 @@ class _Shares:
         self._changed = threading.Condition()
 
     def take(self, name: str, *, may_wait: bool = True) -> bool:
-        """Takes one for somebody; False where they have all they may, and it may not wait."""
+        """Takes a share for a principal; returns False if none is left and it may not wait."""
         with self._changed:
             while self._own[name] >= self._own_max:
                 if not may_wait:
@@ -177,7 +179,7 @@ class _Shares:
             return True
 
     def give_back(self, name: str) -> None:
-        """One of somebody's is free again."""
+        """Gives back a share of a principal."""
         with self._changed:
             self._own[name] -= 1
             if not self._own[name]:
@@ -186,7 +188,7 @@ class _Shares:
 
 
 def _receive(environ: Any, bytes_max: int) -> None:
-    """Reads the body, at most a byte more than allowed, for the application to notice."""
+    """Reads the body, up to one byte more than allowed, so that the application notices."""
     length = environ.get("CONTENT_LENGTH") or ""
     if not length and not environ.get("wsgi.input_terminated"):
         return

@@ -1,8 +1,8 @@
-"""Rows as JSON, exact where JSON is not, and as CSV.
+"""Encodes rows as JSON without losing exactness, and as CSV.
 
 bigint is a number; decimal, date, timestamp and uuid are strings; varbinary is base64; NaN and
-infinities are strings; rows and maps are objects, arrays are arrays. A map whose keys are not text
-has their JSON as keys.
+infinities are strings; rows and maps are objects, arrays are arrays. Map keys that are not strings
+are encoded as JSON to become object keys.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from seamline.sql.types import Array, Map, Row, Type
 
 
 def json_rows(batches: Iterable[pa.RecordBatch], column_types: Sequence[Type]) -> list[list[Any]]:
-    """The rows of batches as lists of JSON values."""
+    """Returns the rows of batches as lists of JSON values."""
     rows: list[list[Any]] = []
     for batch in batches:
         columns = [
@@ -36,7 +36,7 @@ def json_rows(batches: Iterable[pa.RecordBatch], column_types: Sequence[Type]) -
 
 
 def csv_text(batches: Iterable[pa.RecordBatch], columns: Sequence[Output], *, header: bool) -> str:
-    """The rows of batches as CSV."""
+    """Returns the rows of batches as CSV."""
     lines = [separated_line(column.name for column in columns)] if header else []
     converters = [arrow_converter(str(column.type)) for column in columns]
     for batch in batches:
@@ -56,7 +56,7 @@ _AS_THEY_ARE = frozenset({types.BOOLEAN, *types.INTEGERS, types.VARCHAR, types.U
 
 
 def json_value(value: Any, type_: Type) -> Any:
-    """One value as JSON carries it."""
+    """Returns one value in its JSON form."""
     if value is None:
         return None
     match type_:

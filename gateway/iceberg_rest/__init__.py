@@ -1,1 +1,1 @@
-"""Live tables for other engines: virtual snapshots, their files, and who was given which."""
+"""Live tables for other engines: virtual snapshots, their files, and who has been given which."""

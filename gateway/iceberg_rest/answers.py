@@ -1,6 +1,6 @@
-"""What the catalog's answers look like, as far as its description says it.
+"""Models of the catalog's answers, as far as its OpenAPI description covers them.
 
-The Iceberg REST specification says more, of metadata and of files above all.
+The Iceberg REST specification says more, above all about metadata and files.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ class _Answer(BaseModel):
 
 
 class IcebergProblem(_Answer):
-    """A failure, by which clients choose their exception."""
+    """An error, by which clients choose their exception."""
 
     message: str
-    """Our name of it, the cause and the remedy."""
+    """Seamline's name of the error, the cause and the remedy."""
     type: str
     code: int
-    """The status."""
+    """The HTTP status."""
 
 
 class IcebergFailure(_Answer):
-    """The answer to what failed."""
+    """The answer to a failed request."""
 
     error: IcebergProblem
 
 
 class CatalogConfig(_Answer):
-    """What a client has to know of a catalog."""
+    """What a client has to know about a catalog."""
 
     defaults: dict[str, str]
     overrides: dict[str, str]
     endpoints: list[str]
-    """The routes that there are."""
+    """The supported routes."""
 
 
 class Namespaces(_Answer):
@@ -72,20 +72,20 @@ class Identifiers(_Answer):
 
 
 class StorageCredential(_Answer):
-    """Keys for what lies below a place."""
+    """Credentials for the files under a location prefix."""
 
     prefix: str
     config: dict[str, str]
 
 
 class Credentials(_Answer):
-    """Keys for the files of a table."""
+    """Credentials for the files of a table."""
 
     storage_credentials: list[StorageCredential]
 
 
 class LoadedTable(_Answer):
-    """A table as it is now, its tail in a virtual snapshot."""
+    """A table as it is now, with its tail in a virtual snapshot."""
 
     metadata_location: str | None = None
     metadata: dict[str, Any]
@@ -109,7 +109,7 @@ class Tasks(_Answer):
 
 
 class PlannedScan(_Answer):
-    """What has become of a planned scan."""
+    """The status of a planned scan and, once it is completed, its files."""
 
     status: Literal["completed", "submitted", "cancelled", "failed"]
     plan_id: str | None = None

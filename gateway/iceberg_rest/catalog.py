@@ -1,9 +1,9 @@
-"""What the Iceberg REST catalog answers, without HTTP: one seam for all requests of a statement.
+"""The logic of the Iceberg REST catalog, without HTTP: one seam for all requests of a statement.
 
 A load that says which snapshots it wants begins a statement: it gets the table as it is now, and a
-session. Whatever comes with that session shortly afterwards (the same table loaded again, its files
-planned) gets the same seam. A client that knows no sessions gets the seam that its principal's last
-statement began with, for just as long; otherwise every load is fresh.
+session. Further requests with that session shortly afterwards, which load the table again or plan
+its files, get the same seam. A client that does not support sessions gets the seam with which its
+principal's last statement began, for just as long. Otherwise every load is fresh.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ PrincipalTable: TypeAlias = tuple[str, tuple[str, ...]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request.
+    """The sender of a request.
 
     Attributes:
-        identity: Who it is.
+        identity: The sender's identity.
         session: The session that the request came with.
         knows_sessions: Whether the client says that it sends sessions along.
-        rights: What they may do.
+        rights: What the sender may do.
     """
 
     identity: Identity
@@ -57,7 +57,7 @@ class Caller:
 
     @property
     def principal(self) -> str:
-        """Their name."""
+        """The name of the sender's principal."""
         return self.identity.principal.name
 
 
@@ -67,12 +67,12 @@ class LoadRequest:
 
     Attributes:
         name: The table.
-        caller: Who asks.
+        caller: Who asks for it.
         begins: Whether a statement begins with it.
         planned: Whether its scans will be planned here.
         only_referenced: Whether to leave out snapshots that no branch or tag names.
-        known: The tag of what the client already has.
-        delegated: Whether the client asks for credentials of the storage.
+        known: The ETag of what the client already has.
+        delegated: Whether the client asks for storage credentials.
     """
 
     name: TableName
@@ -90,9 +90,9 @@ class LoadResponse:
 
     Attributes:
         metadata: The metadata.
-        session_id: The session; part of the answer's tag.
+        session_id: The session; part of the answer's ETag.
         config: Settings for the client.
-        credentials: Those of the storage, by prefix, for a client that asks for them.
+        credentials: Storage credentials by prefix, for a client that asks for them.
     """
 
     metadata: ServedMetadata
@@ -102,22 +102,22 @@ class LoadResponse:
 
     @property
     def etag(self) -> str:
-        """The tag of the answer: its content, and the session it came with."""
+        """The ETag of the answer: a tag of its content, and the session that it came with."""
         return f"{self.metadata.etag}.{self.session_id}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IcebergRest:
-    """What the routes of the Iceberg REST catalog are made of.
+    """The parts that the routes of the Iceberg REST catalog use.
 
     Attributes:
         config: The configuration.
-        authentication: Knows who asks.
+        authentication: Identifies callers.
         connections: The catalogs behind it.
         catalog: Loads tables.
         plans: Plans scans of them.
         sessions: Reads the tokens of sessions.
-        rights_of: What somebody may do.
+        rights_of: Returns what a principal may do.
     """
 
     config: Config
@@ -129,7 +129,7 @@ class IcebergRest:
     rights_of: Callable[[Principal], Rights]
 
     def deadline(self) -> contextlib.closing[StatementDeadline]:
-        """The deadline of a request that is answered at once; closed at the end of a `with`."""
+        """Returns the deadline of a request that is answered at once; `with` closes it."""
         return contextlib.closing(StatementDeadline(self.config.limits.statement_seconds_max))
 
 
@@ -139,7 +139,7 @@ class ServedCatalog:
     Args:
         tables: The tables.
         tokens: Makes tokens for sessions.
-        hold_seconds: For how long a statement's further requests get the seam of its first.
+        hold_seconds: Seconds for which a statement's further requests get the seam of its first.
     """
 
     def __init__(self, tables: ServedTables, tokens: SessionTokens, hold_seconds: float) -> None:
@@ -153,7 +153,7 @@ class ServedCatalog:
         """Answers a load.
 
         Raises:
-            SeamlineError: named after the cause.
+            SeamlineError: with a code that names the cause.
         """
         table, metadata = self._held(request, deadline) or self._fresh(request, deadline)
         session = TableSession(
@@ -166,22 +166,22 @@ class ServedCatalog:
             **self._config(request, session),
         }
         credentials = self.credentials(table) if request.delegated else []
-        for one in credentials:  # some clients look for them here
+        for one in credentials:  # where some clients look for them
             config |= one["config"]
         return LoadResponse(metadata, session.session_id, config, credentials)
 
     def credentials(self, table: ServedTable) -> list[dict[str, Any]]:
-        """The keys of the storage that a reader of a table is given."""
+        """Returns the storage credentials that a reader of a table is given."""
         catalog = self.tables.catalog_config(table.name)
         if catalog.reader_properties:
             return storage_access.credentials(catalog, self.tables.locations(table))
         return storage_access.passed_on(catalog, vended_credentials(table.cold.iceberg))
 
     def current(self, name: TableName, caller: Caller, deadline: Deadline) -> ServedTable:
-        """The table for a scan that does not say which snapshot it reads.
+        """Returns the table for a scan that does not say which snapshot it reads.
 
         Raises:
-            SeamlineError: named after the cause.
+            SeamlineError: with a code that names the cause.
         """
         key = (caller.principal, name.full)
         held = None if caller.session is None else self._sessions.get(caller.session)
@@ -226,10 +226,10 @@ class ServedCatalog:
         )
 
     def _session_id(self, request: LoadRequest, metadata: ServedMetadata) -> str:
-        """The request's own session, that of an answer that is still right, or a new one.
+        """Returns the id of the request's session, that of a still valid answer, or a new one.
 
-        A client may put any id into its tag; it names a session of that client's principal and
-        table whatever it is.
+        A client may put any id into its ETag; it always names a session of that client's principal
+        and table.
         """
         session = request.caller.session
         if session is not None:
@@ -238,7 +238,7 @@ class ServedCatalog:
         return session_id if session_id and tag == metadata.etag else new_session_id()
 
     def _config(self, request: LoadRequest, session: TableSession) -> dict[str, str]:
-        """Settings that the client needs, and no others: some clients fail on unknown ones."""
+        """Returns only the settings that the client needs, as some clients fail on unknown ones."""
         config = {}
         if request.planned:
             config["scan-planning-mode"] = SERVER

@@ -1,7 +1,7 @@
-"""Errors in the form of the Iceberg REST specification, by which its clients know them.
+"""Errors in the form of the Iceberg REST specification, which its clients understand.
 
-Clients choose their exception by status and type. The type names one of theirs; our own name, and
-the hint, are part of the message.
+Clients choose their exception by status and type. The type names one of their exceptions; the
+message includes Seamline's name of the error, and the hint.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _STATUS: Mapping[ErrorCode, int] = {NOT_SUPPORTED: 406, SNAPSHOT_GONE: 404, COLD
 
 
 def error_response(error: SeamlineError) -> flask.Response:
-    """The answer that carries the error."""
+    """Returns the answer that carries the error."""
     answer = flask.jsonify(error_body(error))
     answer.status_code = status_of(error.code)
     return answer
 
 
 def error_body(error: SeamlineError) -> dict[str, Any]:
-    """The error as JSON."""
+    """Returns the error, JSON-ready."""
     status = status_of(error.code)
     return {
         "error": {
@@ -63,7 +63,7 @@ def error_body(error: SeamlineError) -> dict[str, Any]:
 
 
 def status_of(code: ErrorCode) -> int:
-    """The HTTP status: one that clients retry only where retrying may help."""
+    """Returns the HTTP status; it is one that clients retry only if a retry may help."""
     if code in _STATUS:
         return _STATUS[code]
     if code.kind is ErrorKind.USER:

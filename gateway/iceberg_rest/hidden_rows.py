@@ -1,7 +1,7 @@
-"""Which rows of a snapshot the tail of an upsert table hides, for readers that know neither.
+"""Finds the rows of a snapshot that the tail of an upsert table hides, for readers without tails.
 
 They are found by a join with the keys of the tail, as for a statement on DuckDB, and remembered
-file by file: at the next moment of the same tail, the keys of newer records alone are looked up.
+file by file: when the same tail has grown, only the keys of newer records are looked up.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from seamline.gateway.iceberg_rest.table import ServedTable
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
 
 _ANY = 1 << 62
-"""However many rows there are: nobody else finds them for a reader."""
+"""No limit on the number of rows, as nobody else finds them for a reader."""
 
 
 class HiddenRowsFinder:
-    """Finds hidden rows. Safe to share between threads, for a table at a time.
+    """Finds hidden rows. Safe to share between threads, for one call per table at a time.
 
     Args:
-        memory_bytes: What finding those of a table may use.
+        memory_bytes: The memory that finding those of a table may use.
     """
 
     def __init__(self, *, memory_bytes: int) -> None:
@@ -45,16 +45,17 @@ class HiddenRowsFinder:
         *,
         whole_files: bool,
     ) -> list[DeletedRows]:
-        """The rows, for each file of the snapshot of which the tail hides one or more.
+        """Returns the hidden rows of each snapshot file of which the tail hides at least one.
 
         Args:
             table: An upsert table with a tail.
-            newest: Gives the newest row of each key of the tail.
-            deadline: The request's.
-            whole_files: Whether what the snapshot's own deletes mark of such a file is among them.
+            newest: Returns the newest row of each key of the tail.
+            deadline: The deadline of the request.
+            whole_files: Whether to include the rows of such a file that the snapshot's own deletes
+                mark.
 
         Raises:
-            SeamlineError: NOT_SUPPORTED where rows cannot be told by their positions;
+            SeamlineError: NOT_SUPPORTED if rows cannot be identified by position;
                 UPSERT_ORDER_UNKNOWN, COLD_FILE_MISSING, COLD_FILE_INVALID, STORAGE_UNAVAILABLE.
         """
         scan, plan = _scan(table)
@@ -81,7 +82,7 @@ class HiddenRowsFinder:
 
 
 def _scan(table: ServedTable) -> tuple[EngineScan, ColdPlan]:
-    """The scan of the keys of a table's snapshot, and its files.
+    """Returns the scan of the keys of a table's snapshot, and the snapshot's files.
 
     Raises:
         SeamlineError: NOT_SUPPORTED.

@@ -1,8 +1,8 @@
-"""Leases: until when files are kept for readers that may still come back for them.
+"""Leases: how long files are kept for readers that may still come back for them.
 
-A lease names what it is for, the files, and how long they are kept; it is recorded before the first
-file is written, so that no file is ever left behind unknown. It is renewed whenever somebody asks
-for the files. Records are small JSON files in a folder of the gateway's own.
+A lease names its purpose, the files, and how long they are kept. It is recorded before the first
+file is written, so that no file is left behind unknown. It is renewed whenever somebody asks for
+the files. The records are small JSON files in a folder of the gateway.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Lease:
     """One lease.
 
     Attributes:
-        lease_id: Its name, unique and usable as the name of a file.
+        lease_id: Its name, unique and usable as a file name.
         kind: What it is for.
         until_s: When it ends, in seconds since the epoch.
         paths: Locations of the files.
-        body: What else must be known of them; JSON.
+        body: What else must be remembered about them; JSON.
     """
 
     lease_id: str
@@ -50,7 +50,7 @@ class Leases:
     Args:
         directory: Where they are recorded.
         seconds: How long a lease lasts after the files were last asked for.
-        clock: Seconds since the epoch.
+        clock: Returns seconds since the epoch.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Leases:
         """Extends leases.
 
         Returns:
-            Those that have ended: their files are being removed, or are gone.
+            The ids of leases that have ended: their files are being removed, or are gone.
         """
         until_s = self._clock() + self._seconds
         due = []
@@ -102,13 +102,13 @@ class Leases:
                 self._leases[lease_id] = dataclasses.replace(lease, until_s=0.0)
 
     def get(self, lease_id: str) -> Lease | None:
-        """A lease that has not ended."""
+        """Returns a lease, or None if it has ended or never began."""
         with self._lock:
             lease = self._leases.get(lease_id)
         return lease if lease is not None and lease.until_s > self._clock() else None
 
     def held(self, kind: str) -> list[Lease]:
-        """The leases of a kind that have not ended."""
+        """Returns the leases of a kind that have not ended."""
         now = self._clock()
         with self._lock:
             return [
@@ -118,7 +118,7 @@ class Leases:
             ]
 
     def expire(self) -> list[Lease]:
-        """Takes out the leases that have ended; removing their files is up to the caller."""
+        """Takes out and returns leases that have ended; their files are the caller's to remove."""
         now = self._clock()
         with self._lock:
             ended = [lease for lease in self._leases.values() if lease.until_s <= now]
@@ -127,7 +127,7 @@ class Leases:
         return ended
 
     def put_back(self, lease: Lease) -> None:
-        """Puts an expired lease back whose files could not be removed, for the next round."""
+        """Puts back an expired lease whose files could not be removed, for the next round."""
         with self._lock:
             self._leases.setdefault(lease.lease_id, lease)
 
@@ -153,7 +153,7 @@ class Leases:
             except (ValueError, LookupError, TypeError, AttributeError) as error:
                 _LOG.warning("%s is no record of a lease, and is left alone: %r", path, error)
                 continue
-            if version != _VERSION:  # its files are still ours to remove
+            if version != _VERSION:  # its files must still be removed
                 lease = dataclasses.replace(lease, kind="", body={})
             yield lease
 

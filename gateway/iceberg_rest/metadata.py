@@ -1,7 +1,7 @@
-"""Table metadata as it is served: composed, written to a file of its own, and cached.
+"""Composes the table metadata that is served, writes it to its own file, and caches it.
 
 Clients tell one state of a table from another by the location of its metadata, so each version has
-a file of its own, named after its content. A table with nothing virtual keeps its own metadata.
+its own file, named after its content. A table with nothing virtual keeps its own metadata.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class ServedMetadata:
 
     Attributes:
         location: The file that holds all of it.
-        text: What the client gets: all of it, or all but the snapshots that no reference names.
-        etag: Changes with either.
+        text: What the client gets: all of it, or all except snapshots that no reference names.
+        etag: A tag of the text.
         lease_id: The lease on the file; None for the table's own.
     """
 
@@ -64,14 +64,14 @@ class MetadataWriter:
         planned: bool,
         only_referenced: bool,
     ) -> ServedMetadata:
-        """The metadata of a table with virtual snapshots.
+        """Returns the metadata of a table with virtual snapshots.
 
         Args:
             table: The table.
-            current: The snapshot that is its head; None leaves its own.
+            current: The virtual snapshot that becomes its head; None keeps its own head.
             others: Further snapshots that it lists.
             io: Writes the file.
-            folder: Location it is put under.
+            folder: Location that the file is stored under.
             planned: Whether its scans are planned here.
             only_referenced: Whether to leave out snapshots that no branch or tag names.
 
@@ -110,7 +110,7 @@ class MetadataWriter:
             body = table.file.body
         else:
             body = _composed(table, current, others, planned=planned)
-            body["location"] = folder  # some readers want a table's metadata under its location
+            body["location"] = folder  # some readers expect the metadata under it
             text = _text(body)
             lease_id = hashlib.sha256(text).hexdigest()[:32]
             location = f"{folder}/metadata/00000-{uuid.UUID(lease_id)}.metadata.json"

@@ -1,4 +1,4 @@
-"""Files written for planned scans, used again when the same scan is planned while they last."""
+"""Files written for planned scans, and reused if the same scan is planned while they last."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PlanFiles:
     """The files of one gateway's plans. Safe to share between threads.
 
     Args:
-        leases: Leases on them.
+        leases: Leases on the files.
     """
 
     def __init__(self, leases: Leases) -> None:
@@ -29,7 +29,7 @@ class PlanFiles:
         self._known: Cache[str, tuple[str, tuple[DataFile, ...]]] = Cache(_CACHED_MAX)
 
     def find(self, key: str) -> tuple[DataFile, ...] | None:
-        """The files written under a key, their lease renewed; None when there are none any more."""
+        """Returns the files of a key and renews their lease; None if there are none any more."""
         known = self._known.get(key)
         if known is None or self._leases.renew([known[0]]):
             return None

@@ -1,9 +1,9 @@
 """Planned scans of the Iceberg REST catalog: plans, their pages, and how they are dropped.
 
     POST   …/tables/{table}/plan              plan a scan; "submitted" when it takes long
-    GET    …/tables/{table}/plan/{plan-id}    what has become of it
+    GET    …/tables/{table}/plan/{plan-id}    get its status or result
     DELETE …/tables/{table}/plan/{plan-id}    cancel it, or drop it
-    POST   …/tables/{table}/tasks             a further page of its files
+    POST   …/tables/{table}/tasks             get a further page of its files
 
 A plan that names no snapshot reads the seam that its statement began with.
 """
@@ -51,7 +51,7 @@ _TASKS = {200: json(answers.Tasks, "The page")}
 
 
 class PageOfPlan(SpecBody):
-    """Which further page is wanted."""
+    """Which further page of a plan to return."""
 
     plan_task: str = Field(alias="plan-task")
     """One of the plan's `plan-tasks`."""
@@ -102,7 +102,7 @@ def add_routes(routes: flask.Blueprint, rest: IcebergRest) -> None:
 
 
 def _supported(asked: PlanRequest) -> PlanRequest:
-    """What the request for a plan asks for.
+    """Returns the request for a plan, if it is supported.
 
     Raises:
         SeamlineError: NOT_SUPPORTED.
@@ -135,7 +135,7 @@ def _snapshot(
     caller: Caller,
     deadline: StatementDeadline,
 ) -> tuple[ServedTable, int | None]:
-    """The table and the snapshot of it that is read."""
+    """Returns the table, and the id of the snapshot that is to be read."""
     wanted = asked.snapshot_id
     if wanted is None:
         table = rest.catalog.current(name, caller, deadline)
@@ -149,7 +149,7 @@ def _snapshot(
 
 
 def _schema(table: ServedTable, snapshot_id: int | None, asked: PlanRequest) -> Schema:
-    """The columns that the request's names refer to."""
+    """Returns the schema to whose columns the request's names refer."""
     metadata = table.cold.iceberg.metadata
     if not asked.use_snapshot_schema or snapshot_id is None:
         return metadata.schema()
@@ -166,7 +166,7 @@ def _schema(table: ServedTable, snapshot_id: int | None, asked: PlanRequest) -> 
 
 
 def _result(plan: SubmittedPlan) -> Json:
-    """What has become of a plan."""
+    """Returns the status of a plan and, once it is completed, its first page."""
     if plan.canceled:
         return {"status": "cancelled"}
     if not plan.done:
@@ -182,7 +182,7 @@ def _result(plan: SubmittedPlan) -> Json:
 
 
 def _tasks(plan: ScanPlan, tasks: Sequence[FileTask]) -> Json:
-    """Files to read, with the delete files that they refer to."""
+    """Returns files to read, with the delete files that they refer to."""
     files = _Files(plan)
     asked = plan.request.asked
     residual = True if asked.filter is None else asked.filter
@@ -222,7 +222,7 @@ class _Files:
         return rest_files.delete_file(file, *self._written_with(file))
 
     def _written_with(self, file: DataFile) -> tuple[PartitionSpec, Schema]:
-        """The file's partition spec, and a schema that has its columns."""
+        """Returns the file's partition spec, and a schema that has the spec's columns."""
         spec = self._metadata.specs().get(file.spec_id, self._unpartitioned)
         return spec, schema_for(self._metadata, spec)
 
@@ -230,11 +230,11 @@ class _Files:
 def _field_ids(schema: Schema, names: Sequence[str]) -> frozenset[int]:
     found = set()
     for name in names:
-        with contextlib.suppress(ValueError):  # of a column that there is not
+        with contextlib.suppress(ValueError):  # there is no such column
             found.add(schema.find_field(name).field_id)
     return frozenset(found)
 
 
 def _delete_key(file: DataFile) -> tuple[Any, ...]:
-    """Deletion vectors share files: where in the file is part of which one it is."""
+    """Returns what identifies a delete file; vectors share files, so the offset is part of it."""
     return (file.file_path, file[CONTENT_OFFSET] if len(file) > CONTENT_OFFSET else None)

@@ -22,10 +22,10 @@ _SEPARATOR = "\x1f"
 
 
 def table_name(prefix: str, namespace: str, table: str) -> TableName:
-    """The table that a path names, of which the caller may see everything.
+    """Returns the table that a path names, if the caller may see all of it.
 
     Raises:
-        SeamlineError: UNAUTHENTICATED when the request's session is another table's;
+        SeamlineError: UNAUTHENTICATED when the request's session is that of another table;
             CATALOG_NOT_FOUND, TABLE_NOT_FOUND, PERMISSION_DENIED.
     """
     name = TableName(prefix, "", (*namespace_path(namespace), table))
@@ -38,23 +38,23 @@ def table_name(prefix: str, namespace: str, table: str) -> TableName:
 
 
 class SpecBody(Body, extra="ignore"):
-    """A body that the specification knows; it may have more than is read of it."""
+    """A body that the specification defines; fields that are not declared here are ignored."""
 
 
 class SpecQuery(Query, extra="ignore"):
-    """A query that the specification knows."""
+    """A query string that the specification defines; other parameters are ignored."""
 
 
 class PageQuery(SpecQuery):
-    """Which part of a list is wanted."""
+    """Which part of a list to return."""
 
     page_token: str | None = Field(None, alias="pageToken")
-    """Empty at first, then what the last page gave; without it, all is wanted."""
+    """Empty for the first page, then `next-page-token` of the last one; absent for all entries."""
     page_size: int | None = Field(None, alias="pageSize", ge=1)
-    """How many a page has."""
+    """The number of entries on a page."""
 
     def page(self, field: str, found: Sequence[Any]) -> dict[str, Any]:
-        """That part, as it is answered."""
+        """Returns the requested part of a list, in the form of the answer."""
         size, token = self.page_size, self.page_token
         if token is None or not size:
             return {field: list(found)}
@@ -64,13 +64,13 @@ class PageQuery(SpecQuery):
 
 
 def namespace_path(text: str) -> tuple[str, ...]:
-    """The levels of a namespace."""
+    """Returns the levels of a namespace."""
     return tuple(text.split(_SEPARATOR)) if text else ()
 
 
 @contextlib.contextmanager
 def missing(code: ErrorCode) -> Iterator[None]:
-    """Turns a missing namespace into whatever is missing in it: a table or a view."""
+    """Turns the error of a missing namespace into that of the table or view missing in it."""
     try:
         yield
     except SeamlineError as error:

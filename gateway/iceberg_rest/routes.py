@@ -1,9 +1,9 @@
-"""The Iceberg REST catalog: the live tables, read-only, for any engine that speaks it.
+"""The Iceberg REST catalog: the live tables, read-only, for any engine that speaks its protocol.
 
-Under `/iceberg` every client plans its scans itself, from files; under `/iceberg-plan` scans are
-planned here. Paths after that are the specification's. The prefix names a catalog of the
+Under `/iceberg`, clients plan scans themselves, from files. Under `/iceberg-plan`, the gateway
+plans them. The rest of each path is that of the specification. The prefix names a catalog of the
 configuration, and so does the `warehouse` of the first request. Every table of that catalog is
-there: a unified one with its tail, a plain one as it is.
+served: a unified table with its tail, a plain one as it is.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ ENDPOINTS = (
     f"HEAD {_TABLE}",
     f"GET {_TABLE}/credentials",
     f"POST {_TABLE}/metrics",
-    # refused: Spark then removes the files it has written, and keeps them if it need not ask
+    # listed so that Spark asks: when refused, it removes the files that it has written
     f"POST {_TABLE}",
 )
 VIEW_ENDPOINTS = (
@@ -88,37 +88,37 @@ PLAN_ENDPOINTS = (
 
 
 class ConfigQuery(SpecQuery):
-    """Which catalog is meant."""
+    """Which catalog is requested."""
 
     warehouse: str = ""
-    """Its name; the default one without it."""
+    """The catalog's name; by default the default catalog."""
 
 
 class NamespacesQuery(PageQuery):
-    """Which namespaces are wanted."""
+    """Which namespaces to list."""
 
     parent: str = ""
-    """Those below this one."""
+    """The namespace whose children are listed."""
 
 
 class LoadQuery(SpecQuery):
-    """What of a table is wanted."""
+    """Which parts of a table to return."""
 
     snapshots: Literal["all", "refs"] | None = None
-    """All of its snapshots, or those with names only."""
+    """All snapshots, or only those that a branch or tag names."""
 
 
 class LoadHeaders(Headers):
-    """What a client knows, and can do."""
+    """What a client has already, and what it supports."""
 
     if_none_match: str = Field("", alias="If-None-Match")
-    """The `ETag` of what it has."""
+    """The `ETag` of the metadata that the client has."""
     delegation: str = Field("", alias=storage_access.DELEGATION_HEADER)
-    """`vended-credentials`, of a client that wants keys for the files."""
+    """`vended-credentials` if the client wants credentials for the files."""
 
 
 class Report(SpecBody):
-    """What a client has measured; nothing is read of it."""
+    """A client's metrics report, which is ignored."""
 
 
 _LOADED = {
@@ -128,12 +128,12 @@ _LOADED = {
 
 
 def serves(path: str) -> bool:
-    """Whether a path is the catalog's, so that its errors have the catalog's form."""
+    """Returns whether a path belongs to the catalog, so that its errors have the catalog's form."""
     return any(path == root or path.startswith(f"{root}/") for root in (FILES, PLANNED))
 
 
 def authenticate(rest: IcebergRest) -> Caller:
-    """Who sends the current request.
+    """Returns who sends the current request.
 
     Raises:
         SeamlineError: UNAUTHENTICATED, PERMISSION_DENIED.
@@ -151,7 +151,7 @@ def authenticate(rest: IcebergRest) -> Caller:
 
 
 def blueprint(rest: IcebergRest, root: str) -> flask.Blueprint:
-    """The routes under one of the two roots, over the catalog's parts."""
+    """Returns the routes under one of the two roots, over the catalog's parts."""
     routes = flask.Blueprint(root.strip("/"), __name__, url_prefix=f"{root}/v1")
     planned = root == PLANNED
 
@@ -273,7 +273,7 @@ def _config(rest: IcebergRest, name: str, *, planned: bool) -> dict[str, Any]:
 
 
 def _exists(rest: IcebergRest, name: TableName) -> flask.Response:
-    """A table that cannot be read exists all the same."""
+    """Answers whether a table exists; one that cannot be read does."""
     try:
         rest.connections.catalog(name.catalog).load(name.path)
     except SeamlineError as error:
@@ -307,7 +307,7 @@ def _load(
 
 
 def _load_result(loaded: LoadResponse) -> bytes:
-    """The answer to a load, around metadata that is JSON already."""
+    """Returns the answer to a load, built around metadata that is JSON already."""
     location = json.dumps(loaded.metadata.location).encode()
     rest: dict[str, Any] = {"config": dict(loaded.config)}
     if loaded.credentials:
@@ -320,7 +320,7 @@ def _load_result(loaded: LoadResponse) -> bytes:
 
 
 def _identifiers(prefix: str, found: Sequence[tuple[str, ...]]) -> list[dict[str, Any]]:
-    """Those of some tables or views that the caller may see."""
+    """Returns the identifiers of those tables or views that the caller may see."""
     rights: Rights = flask.g.caller.rights
     return [
         {"namespace": list(path[:-1]), "name": path[-1]}
@@ -330,7 +330,7 @@ def _identifiers(prefix: str, found: Sequence[tuple[str, ...]]) -> list[dict[str
 
 
 def catalog_of(rest: IcebergRest, name: str) -> IcebergCatalog:
-    """A catalog that the caller may see.
+    """Returns a catalog, if the caller may see it.
 
     Raises:
         SeamlineError: CATALOG_NOT_FOUND.
@@ -340,7 +340,7 @@ def catalog_of(rest: IcebergRest, name: str) -> IcebergCatalog:
 
 
 def _namespace(prefix: str, text: str) -> tuple[str, ...]:
-    """A namespace that the caller may see.
+    """Returns the path of a namespace, if the caller may see it.
 
     Raises:
         SeamlineError: SCHEMA_NOT_FOUND.

@@ -1,9 +1,9 @@
-"""Scan plans as clients ask for them: submitted, fetched page by page, cancelled.
+"""Scan plans, which clients submit, fetch page by page, and cancel.
 
 A plan belongs to the principal that asked for it. It is kept until it is cancelled or nobody has
-asked for it for a while; when there are too many, the oldest of whoever has most goes. The files it
-names have leases of their own and outlive it, because an engine drops a plan before it reads. Where
-several principals wait, each has half of the threads at most.
+asked for it for a while. If there are too many plans, the principal with the most loses its oldest.
+The files that a plan names have their own leases and outlive it, because an engine drops a plan
+before it reads. If there are several principals, each may have at most half of the threads.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from seamline.gateway.query.deadline import StatementDeadline
 TASKS_PER_PAGE = 1000
 """Files in one page of a plan."""
 WAIT_S = 30.0
-"""A plan that takes longer is asked for again."""
+"""Seconds to wait for a new plan; a client has to poll for one that takes longer."""
 KEPT_S = 600.0
 PLANS_MAX = 1000
 _WORKERS = 8
 _OWN_WORKERS = 4
-"""Of one principal, where there are several."""
+"""Maximum number for one principal, if there are several."""
 
 
 _Made = concurrent.futures.Future[ScanPlan]
@@ -46,9 +46,9 @@ class SubmittedPlan:
         table: Full name of the table.
         deadline: Cancels it.
         result: The plan, once it is made.
-        touched_at: When it was last asked for.
-        page_size: Files in one page.
-        canceled: Whether it was cancelled; it has no files then.
+        touched_at: When it was last asked for, in monotonic seconds.
+        page_size: Number of files in one page.
+        canceled: Whether it was cancelled, in which case it has no files.
     """
 
     plan_id: str
@@ -62,15 +62,15 @@ class SubmittedPlan:
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended, successfully or not."""
         return self.result.done()
 
     def pages(self) -> int:
-        """Pages of a plan that has ended well."""
+        """Returns the number of pages of a successful plan."""
         return max(1, -(-len(self.result.result().tasks) // self.page_size))
 
     def page(self, number: int) -> tuple[FileTask, ...]:
-        """One page of its files."""
+        """Returns one page of its files."""
         start = number * self.page_size
         return self.result.result().tasks[start : start + self.page_size]
 
@@ -79,8 +79,8 @@ class ScanPlans:
     """The plans of one gateway. Safe to share between threads.
 
     Args:
-        seconds_max: Longest time a plan may take.
-        page_size: Files in one page.
+        seconds_max: Seconds that a plan may take at most.
+        page_size: Number of files in one page.
         shared: Whether there are several principals.
     """
 
@@ -99,10 +99,10 @@ class ScanPlans:
         table: tuple[str, ...],
         make: Callable[[StatementDeadline], ScanPlan],
     ) -> SubmittedPlan:
-        """Starts a plan and waits a little for it.
+        """Starts a plan and waits briefly for it.
 
         Raises:
-            SeamlineError: what it has failed with by then.
+            SeamlineError: the error with which it has failed by then.
         """
         deadline = StatementDeadline(self._seconds_max)
         result = self._workers.submit(principal, lambda: _run(make, deadline))
@@ -121,7 +121,7 @@ class ScanPlans:
         return plan
 
     def find(self, plan_id: str, principal: str, table: tuple[str, ...]) -> SubmittedPlan:
-        """A plan of a principal for a table.
+        """Returns a plan of a principal for a table.
 
         Raises:
             SeamlineError: PLAN_NOT_FOUND.
@@ -152,7 +152,7 @@ class ScanPlans:
             self._plans.pop(plan_id, None)
 
     def _drop_old(self) -> None:
-        """Drops plans that nobody asks for. Called with the lock held."""
+        """Drops plans that nobody asks for, and surplus ones. Called with the lock held."""
         now = time.monotonic()
         old = [k for k, plan in self._plans.items() if now - plan.touched_at > KEPT_S]
         for plan_id in old:
@@ -165,10 +165,10 @@ class ScanPlans:
 
 
 class _Workers:
-    """Threads that make plans: the oldest of whoever has fewest in the making comes next.
+    """Threads that make plans; next is the oldest of the principal with the fewest being made.
 
     Args:
-        own_max: How many of one principal are made at once.
+        own_max: The number of plans of one principal that are made at once.
     """
 
     def __init__(self, own_max: int) -> None:
@@ -179,7 +179,7 @@ class _Workers:
         self._running: collections.Counter[str] = collections.Counter()
 
     def submit(self, principal: str, make: Callable[[], ScanPlan]) -> _Made:
-        """Has a plan made."""
+        """Queues a plan to be made, and returns its future."""
         made: _Made = concurrent.futures.Future()
         with self._lock:
             self._waiting.append((principal, made, make))
@@ -187,7 +187,7 @@ class _Workers:
         return made
 
     def close(self) -> None:
-        """Ends them; what waits is not made."""
+        """Ends the threads; waiting plans are not made."""
         with self._lock:
             waiting, self._waiting = self._waiting, []
         for _, made, _ in waiting:
@@ -195,12 +195,12 @@ class _Workers:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _make(self) -> None:
-        """Makes plans until none may be: whoever has made one looks for the next."""
+        """Makes plans until no further one may be made now."""
         while (found := self._take()) is not None:
             principal, made, make = found
             try:
                 made.set_result(make())
-            except BaseException as error:  # noqa: BLE001 - it is who asks that gets it
+            except BaseException as error:  # noqa: BLE001 - raised again to whoever asks
                 made.set_exception(error)
             finally:
                 with self._lock:
@@ -224,6 +224,6 @@ def _run(make: Callable[[StatementDeadline], ScanPlan], deadline: StatementDeadl
     except Exception:
         raise
     except BaseException as error:
-        raise supervision.named(error) from error  # code below us has its own roots
+        raise supervision.named(error) from error  # libraries raise more than Exception
     finally:
         deadline.close()

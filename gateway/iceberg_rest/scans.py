@@ -1,8 +1,8 @@
-"""Plans a scan for an engine: the files it reads, and of the tail only what it asks for.
+"""Plans a scan for an engine: the files it has to read, and only the needed part of the tail.
 
-Cold files are pruned by the filter. The tail is filtered, projected and limited to the rows asked
-for before any of it is written; where all of its files exist already, these are used. An engine may
-get too much, never too little: it applies its filter to what it reads.
+Cold files are pruned by the filter. The tail is filtered, projected and limited to the requested
+number of rows before any of it is written; if all of its files exist already, these are used. An
+engine may get too many rows, but never too few, and applies its filter to what it reads.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ class PlanRequest(SpecBody):
     """The body of a request for a plan; its filter stays JSON, which `rest_expressions` reads."""
 
     snapshot_id: int | None = Field(None, alias="snapshot-id")
-    """The snapshot to read; the seam that the statement began with, where it is left out."""
+    """The snapshot to read; by default, the seam with which the statement began is read."""
     select: list[str] | None = None
-    """The columns that are wanted; all without it."""
+    """The columns to read; by default all."""
     filter: Any = None
-    """Which rows are wanted."""
+    """The condition on rows."""
     case_sensitive: bool = Field(True, alias="case-sensitive")
-    """Whether case matters in names."""
+    """Whether names are case-sensitive."""
     use_snapshot_schema: bool = Field(False, alias="use-snapshot-schema")
-    """Whether names are those that the snapshot had."""
+    """Whether names refer to the snapshot's schema instead of the current one."""
     stats_fields: list[str] | None = Field(None, alias="stats-fields")
-    """Columns of which the bounds are wanted."""
+    """Columns for which to return bounds."""
     min_rows_requested: int | None = Field(None, alias="min-rows-requested")
-    """Rows that are enough."""
+    """The number of rows that suffices."""
     start_snapshot_id: int | None = Field(None, alias="start-snapshot-id")
     """Not supported."""
     end_snapshot_id: int | None = Field(None, alias="end-snapshot-id")
@@ -67,11 +67,11 @@ class TableScan:
     """A request for a plan, and the table that it is for.
 
     Attributes:
-        table: The table, pinned.
-        snapshot_id: The snapshot to read: the table's virtual one, or one of its own; None for
-            none.
-        schema: The columns that its names refer to.
-        asked: What the engine asks for.
+        table: The pinned table.
+        snapshot_id: The snapshot to read: the table's virtual snapshot, or one of its own; None if
+            the table has no snapshot.
+        schema: The schema to which the request's names refer.
+        asked: The engine's request.
     """
 
     table: ServedTable
@@ -104,7 +104,7 @@ class ScanPlan:
     """The files of a scan.
 
     Attributes:
-        request: What was asked.
+        request: The request.
         tasks: The files, each with the deletes that apply to it.
     """
 
@@ -116,7 +116,7 @@ def plan_scan(tables: ServedTables, request: TableScan, deadline: Deadline) -> S
     """Plans a scan.
 
     Raises:
-        SeamlineError: named after the cause.
+        SeamlineError: with a code that names the cause.
     """
     expression = request.expression
     table, asked = request.table, request.asked
@@ -140,7 +140,7 @@ def plan_scan(tables: ServedTables, request: TableScan, deadline: Deadline) -> S
 
 
 def _enough(tasks: list[FileTask], wanted: int | None) -> tuple[list[FileTask], int | None]:
-    """Files that hold the rows wanted, and how many rows are still wanted."""
+    """Returns files that hold the wanted number of rows, and how many rows are still missing."""
     if wanted is None:
         return tasks, None
     taken = []
@@ -171,14 +171,14 @@ class _TailPlan:
         self._layout = self._table.layout()
         self._pruner = pruner
         self._rows_wanted = rows_wanted
-        # names of a schema other than the tail's own mean nothing here: all of it is read
+        # names of another schema than the tail's do not apply to it, so all of it is read
         speaks_of_tail = request.schema.schema_id == self._tail.seam.schema_id
         self._expression = expression if speaks_of_tail else AlwaysTrue()
         self._select = request.asked.select if speaks_of_tail else None
         self._case_sensitive = request.asked.case_sensitive
 
     def tasks(self, deadline: Deadline) -> list[FileTask]:
-        """The files of the tail."""
+        """Returns the files of the tail."""
         existing = self._tables.segments(self._table)
         with storage_errors(f"table {self._table.name.display}"):
             if existing is None:
@@ -187,7 +187,7 @@ class _TailPlan:
             return [FileTask(file) for file in files if self._pruner.keeps_file(file)]
 
     def _numbered(self, files: Iterable[DataFile]) -> Iterator[DataFile]:
-        """The files, in version 3 with the row ids a commit of the snapshot would have given."""
+        """Yields the files, in version 3 with the row ids that a commit would have assigned."""
         row_id = self._table.base.get("next-row-id") or 0
         for file in files:
             if self._table.version >= 3:
@@ -217,7 +217,7 @@ class _TailPlan:
         return self._tables.plan_files.write(key, self._rows(deadline), layout, io, folder)
 
     def _rows(self, deadline: Deadline) -> Iterator[pa.Table]:
-        """The rows to write: in tables of bounded size, where each can be told by itself."""
+        """Yields the rows to write, in tables of bounded size unless only the newest rows count."""
         newest = self._table.newest()
         if newest is None:
             yield from self._parts(deadline)
@@ -256,7 +256,7 @@ class _TailPlan:
         return matching(rows, bound, schema)
 
     def _columns(self) -> list[str]:
-        """The columns that are written: those the engine reads or filters by."""
+        """Returns the columns to write: those that the engine reads or filters by."""
         known = [column.name for column in self._tail.decoder.stored]
         if self._select is None:
             return known
@@ -272,7 +272,7 @@ class _TailPlan:
         )
 
     def _key(self) -> str:
-        """Equal for scans that read the same part of the tail."""
+        """Returns a digest that is equal for scans that read the same part of the tail."""
         parts = (
             self._tail.snapshot_id,
             self._table.source(),
@@ -284,7 +284,7 @@ class _TailPlan:
 
 
 def _referenced(expression: BooleanExpression) -> set[str]:
-    """Full names of the fields that an expression refers to."""
+    """Returns the full names of the fields that an expression refers to."""
     found: set[str] = set()
     pending: list[Any] = [expression]
     while pending:

@@ -1,7 +1,7 @@
-"""Sessions: by which the requests of one statement of an engine are known to belong together.
+"""Sessions, which identify the requests that belong to one statement of an engine.
 
-An engine loads a table when a statement begins and asks for it again while it plans: once more for
-each reference, or for the files. The load answers with a session, which these further requests
+An engine loads a table when a statement begins, and asks for it again while it plans: once for each
+further reference, or for the files. The load answers with a session, which these further requests
 carry in place of the access token.
 """
 
@@ -26,8 +26,8 @@ class TableSession:
 
     Attributes:
         identity: Who loaded it.
-        table: Full name of the table; the session is good for no other.
-        session_id: Tells the load from others.
+        table: Full name of the table; the session is valid for no other.
+        session_id: Distinguishes the load from others.
     """
 
     identity: Identity
@@ -40,7 +40,7 @@ class SessionTokens:
 
     Args:
         secret: Signs them.
-        age_seconds_max: Older ones are refused.
+        age_seconds_max: The age in seconds beyond which they are refused.
     """
 
     def __init__(self, secret: str, age_seconds_max: int) -> None:
@@ -48,7 +48,7 @@ class SessionTokens:
         self._age_seconds_max = age_seconds_max
 
     def sign(self, session: TableSession) -> str:
-        """The token of a session."""
+        """Returns the token of a session."""
         who = session.identity
         body = [
             [who.principal.name, who.principal.groups, who.method, who.credential, who.expires],
@@ -58,10 +58,10 @@ class SessionTokens:
         return f"{_PREFIX}{self._serializer.dumps(body)}"
 
     def read(self, token: str) -> TableSession | None:
-        """The session of a token, None when it is another kind of token.
+        """Returns the session of a token, or None for another kind of token.
 
         Raises:
-            SeamlineError: UNAUTHENTICATED for one that is forged or too old.
+            SeamlineError: UNAUTHENTICATED for a token that is forged or too old.
         """
         if not token.startswith(_PREFIX):
             return None
@@ -78,5 +78,5 @@ class SessionTokens:
 
 
 def new_session_id() -> str:
-    """An id nobody can guess."""
+    """Returns an id that nobody can guess."""
     return secrets.token_urlsafe(12)

@@ -1,7 +1,7 @@
 """The virtual snapshots that a gateway has served, each for as long as its lease lasts.
 
-What a snapshot holds is remembered, so that it can be read by its id: by an engine from its files,
-by our own SQL and by a planned scan from its seam.
+A snapshot's content is remembered, so that it can be read by its id: by an engine from its files,
+and by Seamline's SQL and planned scans from its seam.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class ServedSnapshot:
     """One virtual snapshot that was served.
 
     Attributes:
-        source: What decided its rows, as text: with another text they would be different now.
+        source: A text of what determined its rows; if it differs now, so may the rows.
         snapshot: The snapshot.
         written: Whether its tail and its manifest list have been written; if not, only a planned
             scan can read it.
         segments: Leases on the files of its tail.
-        spec_ids: Partition specs that these files were written with.
+        spec_ids: Ids of the partition specs that these files were written with.
     """
 
     source: str
@@ -49,13 +49,13 @@ class ServedSnapshot:
         return (f"snapshot-{self.snapshot.snapshot_id}", *self.segments)
 
     def to_json(self) -> dict[str, Any]:
-        """It as JSON."""
+        """Returns the snapshot, JSON-ready."""
         body = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {**body, "snapshot": self.snapshot.to_json()}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> ServedSnapshot:
-        """The inverse of `to_json`."""
+        """Returns the inverse of `to_json`."""
         tuples = {name: tuple(body[name]) for name in ("segments", "spec_ids")}
         return cls(**{**body, **tuples, "snapshot": VirtualSnapshot.from_json(body["snapshot"])})
 
@@ -64,7 +64,7 @@ class ServedSnapshots:
     """The snapshots that one gateway has served. Safe to share between threads.
 
     Args:
-        leases: Holds them.
+        leases: Leases on the snapshots.
     """
 
     def __init__(self, leases: Leases) -> None:
@@ -76,23 +76,23 @@ class ServedSnapshots:
             self._add(served)
 
     def keep(self, served: ServedSnapshot) -> None:
-        """Remembers a snapshot, replacing what was known of it."""
+        """Records a snapshot, replacing what was known about it."""
         paths = [served.snapshot.manifest_list]
         self._leases.hold(served.leases[0], KIND, paths, served.to_json())
         self._add(served)
 
     def find(self, table_uuid: str, snapshot_id: int) -> ServedSnapshot | None:
-        """A snapshot of a table, None once its lease has ended."""
+        """Returns a snapshot of a table, or None once its lease has ended."""
         with self._lock:
             served = self._tables[table_uuid].get(snapshot_id)
         return served if served is not None and self._is_held(served) else None
 
     def newest(self, table_uuid: str, count: int, *, written: bool) -> list[ServedSnapshot]:
-        """The newest snapshots of a table, newest first.
+        """Returns the newest snapshots of a table, newest first.
 
         Args:
             table_uuid: The table.
-            count: How many at most.
+            count: The maximum number of snapshots.
             written: Whether to leave out those that were never written.
         """
         with self._lock:

@@ -1,9 +1,9 @@
-"""Where the files of virtual snapshots are put, and how they are removed again.
+"""Decides where the files of virtual snapshots are stored, and removes them again.
 
-They lie under a prefix of the gateway's own, never under a table's: whatever looks for orphans in a
-table does not see them, and whatever removes ours does not see the table. Engines read them, so
-they must have access to that prefix. A gateway's files are under its own id, so that several
-gateways may share a location.
+They are stored under a prefix of the gateway, never under a table's location. So a job that looks
+for orphan files in a table does not see them, and their removal cannot touch the table. Engines
+read them, so they must have access to that prefix. A gateway's files are under its own id, so that
+several gateways may share a location.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from seamline.gateway.iceberg_rest.table import ServedTable
 
 _LOG = logging.getLogger("seamline.iceberg")
 OWN_FOLDER = "_seamline"
-"""Our folder in a warehouse that is not on this machine: no namespace has such a name, and whatever
-lists a warehouse passes over names that begin so."""
+"""Seamline's folder in a warehouse that is not on this machine. No namespace has such a name, and
+tools that list a warehouse skip names with this prefix."""
 PROBE = "probe.txt"
 PROBE_TEXT = b"A file of a Seamline gateway. Whoever can read this can read its live tables.\n"
 
 
 class SnapshotStorage:
-    """The gateway's own prefix, for each catalog.
+    """The gateway's storage prefix for each catalog.
 
     Args:
         config: The configuration.
@@ -50,21 +50,21 @@ class SnapshotStorage:
         private_folder(self._default)
 
     def folder(self, catalog: str, table_location: str | None = None) -> str:
-        """The location that everything of a catalog's tables is put under.
+        """Returns the location under which all files for a catalog's tables are stored.
 
         Args:
             catalog: Name of the catalog.
-            table_location: Where the table is that it is wanted for; the name of a warehouse need
-                not say where it is.
+            table_location: Location of the table that it is needed for; the name of a warehouse
+                need not say where it is.
 
         Raises:
-            SeamlineError: INVALID_CONFIG when engines could not reach the default one.
+            SeamlineError: INVALID_CONFIG when engines could not reach the default location.
         """
         location = self._config.iceberg.location or self._derived(catalog, table_location)
         return f"{location.rstrip('/')}/{self._gateway_id}/{catalog}"
 
     def _derived(self, catalog: str, table_location: str | None) -> str:
-        """A prefix that the readers of a table reach, and no table lies in."""
+        """Returns a prefix that a table's readers can reach, and in which no table is stored."""
         known = self._config.catalogs[catalog]
         theirs = place_of(table_location or known.warehouse)
         if theirs is None or theirs.scheme == FILE:
@@ -85,11 +85,11 @@ class SnapshotStorage:
         )
 
     def probe(self, catalog: str) -> str:
-        """Location of a small file by which a reader finds out whether it has access to the folder.
+        """Returns the location of a small file with which readers test their access to the folder.
 
         Raises:
             SeamlineError: INVALID_CONFIG.
-            OSError: when it cannot be written.
+            OSError: when the file cannot be written.
         """
         path = f"{self.folder(catalog)}/{PROBE}"
         target = self.io(catalog, path).new_output(path)
@@ -99,22 +99,22 @@ class SnapshotStorage:
         return path
 
     def io(self, catalog: str, path: str) -> FileIO:
-        """Access to a location, with the catalog's rights."""
+        """Returns access to a location, with the catalog's credentials."""
         return load_file_io(dict(self._connections.catalog(catalog).pyiceberg.properties), path)
 
     def io_of(self, table: ServedTable) -> FileIO:
-        """Access to our own files of a table."""
+        """Returns access to the gateway's own files for a table."""
         return self.io(table.name.catalog, self.folder_of(table))
 
     def folder_of(self, table: ServedTable) -> str:
-        """Location of our own files of a table."""
+        """Returns the location of the gateway's own files for a table."""
         return f"{self.folder(table.name.catalog, table.cold.state.location)}/{table.uuid}"
 
     def remove(self, paths: Iterable[str]) -> bool:
-        """Removes files of ours; it is no error when some are gone already.
+        """Removes files of the gateway; it is no error if some are gone already.
 
         Returns:
-            Whether none is left.
+            Whether no file is left.
         """
         left = False
         for path in paths:
@@ -129,7 +129,7 @@ class SnapshotStorage:
         return not left
 
     def _catalog_of(self, path: str) -> str:
-        """The catalog whose rights reach a file of ours."""
+        """Returns the catalog whose credentials give access to a file of the gateway."""
         named = (name for name in self._config.catalogs if f"/{self._gateway_id}/{name}/" in path)
         return next(named, self._config.default_catalog)
 

@@ -1,8 +1,9 @@
-"""How readers reach the files of served tables: where the store is, and with which keys.
+"""How readers reach the files of served tables: the address of the store, and credentials for it.
 
-Where an object store is, every reader is told. Keys go only to a client that asks for them, as the
-REST specification has it: those that the configuration sets aside for readers or, without any,
-those that the catalog behind this one hands out for a while. Never the gateway's own.
+Every reader is told the address of an object store. Credentials only go to a client that asks for
+them, as the REST specification defines it: those that the configuration sets aside for readers, or
+if there are none, temporary ones that the catalog behind this one vends. The gateway's own
+credentials are never given away.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ _ADDRESS = frozenset(
         "adls.account-name",
     }
 )
-"""What says where a store is, and gives nobody access."""
+"""Properties that say where a store is, and give nobody access."""
 
 
 _EXPIRING = ("s3.session-token", "gcs.oauth2.token", "adls.sas-token")
-"""Properties, or how their names begin, that only keys have that expire."""
+"""Names, or prefixes of names, of properties that only expiring credentials have."""
 _STORES = ("s3.", "gcs.", "adls.", "client.region")
 _SIGNING = ("s3.signer", "s3.remote-signing")
-"""For asking the catalog itself to sign requests, with the gateway's own token."""
+"""Properties for having the catalog sign requests, which takes the gateway's own token."""
 
 
 def asks_for_credentials(header: str | None) -> bool:
-    """Whether a client's delegation header takes vended credentials; it lists what it takes."""
+    """Returns whether vended credentials are among the kinds that a delegation header lists."""
     return _VENDED in {kind.strip().lower() for kind in (header or "").split(",")}
 
 
 def addresses(catalog: CatalogConfig, location: str) -> dict[str, str]:
-    """Settings that tell a reader where the store of a table is; none for files of this machine.
+    """Returns settings that tell a reader where a table's store is; none for local files.
 
     Args:
         catalog: The table's catalog.
@@ -53,18 +54,18 @@ def addresses(catalog: CatalogConfig, location: str) -> dict[str, str]:
     found = {name: value for name, value in catalog.properties.items() if name in _ADDRESS}
     region = region_of(catalog.properties)
     if region is not None:
-        # each library has a name of its own for it
+        # libraries differ in their name for it
         found |= {"s3.region": region, "client.region": region}
     return found
 
 
 def credentials(catalog: CatalogConfig, locations: Iterable[str]) -> list[dict[str, Any]]:
-    """The keys set aside for readers, by the prefix that they are for.
+    """Returns the credentials that are set aside for readers, for each prefix.
 
     Args:
         catalog: The table's catalog.
-        locations: Where files of the table lie. A reader that is given one prefix alone may take
-            it to be the one place that the metadata calls the table's location.
+        locations: The locations of the table's files. A reader that gets only one prefix may take
+            it for the table's location in the metadata.
     """
     if not catalog.reader_properties:
         return []
@@ -78,14 +79,14 @@ def credentials(catalog: CatalogConfig, locations: Iterable[str]) -> list[dict[s
 def passed_on(
     catalog: CatalogConfig, vended: Iterable[tuple[str, Mapping[str, str]]]
 ) -> list[dict[str, Any]]:
-    """What the catalog behind this one has handed out for a table's files: keys that expire.
+    """Returns the expiring credentials that the catalog behind this one vended for a table's files.
 
-    Keys that do not are nobody else's, whoever gave them to the gateway, and so is what opens the
-    catalog itself.
+    Credentials that do not expire are not passed on, whoever gave them to the gateway, and neither
+    are those for the catalog itself.
 
     Args:
         catalog: The table's catalog.
-        vended: By prefix what its catalog has handed out.
+        vended: What its catalog has vended, by prefix.
     """
     return [
         {"prefix": prefix, "config": {**addresses(catalog, prefix), **_of_storage(config)}}

@@ -20,8 +20,8 @@ from seamline.seam.seam import Seam
 from seamline.seam.upserts import Newest
 
 UNPARTITIONED_SPEC_ID = 1_000_000
-"""Id of the spec for tails that are not partitioned because they would fall into too many
-partitions, in tables that have no such spec of their own; far above any id a table reaches."""
+"""Id of the unpartitioned spec for tails that would fall into too many partitions, in tables that
+have no unpartitioned spec of their own; far above any spec id that a table reaches."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class ServedTable:
         name: Its name.
         cold: The table in its own catalog.
         file: Its own metadata.
-        base: The same, in a version that virtual snapshots can be put on.
-        tail: Its tail, None when its own head is all there is.
+        base: The same metadata, in a format version to which virtual snapshots can be added.
+        tail: Its tail; None if its own head is all there is.
         moment_ms: A moment that every reader's clock has passed; None for a plain table.
     """
 
@@ -71,13 +71,13 @@ class ServedTable:
 
     @property
     def unpartitioned(self) -> PartitionSpec:
-        """The spec for rows that are not to be partitioned."""
+        """The partition spec for rows that are not to be partitioned."""
         specs = self.cold.iceberg.metadata.partition_specs
         own = next((spec for spec in specs if not spec.fields), None)
         return own or PartitionSpec(spec_id=UNPARTITIONED_SPEC_ID)
 
     def require_own_files(self) -> None:
-        """What is given out with the metadata is read by others: it must name its own files only.
+        """Requires that the metadata names only the table's own files, as other readers read them.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED, COLD_FILE_MISSING, STORAGE_UNAVAILABLE.
@@ -86,7 +86,7 @@ class ServedTable:
         self.cold.require_own_files(head)
 
     def layout(self) -> TailLayout:
-        """How its tail is laid out in files."""
+        """Returns how its tail is laid out in files."""
         metadata = self.cold.iceberg.metadata
         assert self.tail is not None
         return TailLayout(
@@ -101,26 +101,26 @@ class ServedTable:
         )
 
     def newest(self) -> Newest | None:
-        """What of its rows counts; None when all do."""
+        """Returns how to tell which of its rows count; None if all do."""
         binding = TopicBinding.from_properties(self.cold.state.properties)
         assert self.tail is not None
         assert binding is not None
         return Newest.of(binding, self.tail.decoder)
 
     def source(self) -> str:
-        """What decides the rows of given offsets, beside the layout."""
+        """Returns a text of what determines the rows of given offsets, besides the layout."""
         assert self.tail is not None
         seam, decoder = self.tail.seam, self.tail.decoder
         return repr((self.uuid, seam.topic_id, seam.isolation, decoder))
 
 
 def served_tail(table: IcebergTable, seam: Seam, decoder: DecoderSpec | None) -> ServedTail | None:
-    """The tail of a seam, None when it is empty or there is no log."""
+    """Returns the tail of a seam, or None if it is empty or there is no log."""
     if decoder is None or seam.snapshot_id is None or not seam.hot_ranges:
         return None
     return ServedTail(seam, virtual.snapshot_id(seam, table.state.snapshots), decoder)
 
 
 def is_unified(table: IcebergTable) -> bool:
-    """Whether the table has a topic behind it."""
+    """Returns whether the table is bound to a topic."""
     return TopicBinding.from_properties(table.state.properties) is not None

@@ -1,8 +1,8 @@
-"""Tables as other engines are served them: pinned, their tail written as files, with metadata.
+"""Serves tables to other engines: pins them, writes their tail as files, and composes metadata.
 
 A unified table is pinned as for any statement, and its seam becomes a virtual snapshot. Writing the
 tail and composing metadata are separate from pinning, because a planned scan needs neither. A plain
-table is served as it is, and so is one whose tail is empty.
+table is served as it is, and so is a unified table whose tail is empty.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 
 LISTED_MAX = 100
-"""Virtual snapshots that metadata lists beside the current one: the newest."""
+"""Maximum number of virtual snapshots, the newest, that metadata lists beside the current one."""
 _SWEEP_S = 15.0
 
 
@@ -57,8 +57,8 @@ class ServedTables:
         config: The configuration.
         connections: Catalogs.
         gatherer: Pins tables.
-        tails: Gives the rows of tails.
-        clock: Seconds since the epoch.
+        tails: Returns the rows of tails.
+        clock: Returns seconds since the epoch.
     """
 
     def __init__(
@@ -92,34 +92,34 @@ class ServedTables:
         self._sweeper = Loop("leases", self._sweep, delay_s=_SWEEP_S)
 
     def catalog_config(self, name: TableName) -> CatalogConfig:
-        """How the catalog of a table is reached."""
+        """Returns the configuration of a table's catalog."""
         return self._config.catalogs[name.catalog]
 
     def locations(self, table: ServedTable) -> tuple[str, ...]:
-        """Where the files lie that its metadata names."""
+        """Returns the locations of the files that a table's metadata names."""
         ours = (self.storage.folder_of(table),) if is_unified(table.cold) else ()
         shared = self.catalog_config(table.name).data_locations
         return (table.cold.state.location, *ours, *shared)
 
     def close(self) -> None:
-        """Stops expiring leases; what is leased stays for the next gateway."""
+        """Stops expiring leases; what is leased is left for the next gateway."""
         self._sweeper.stop()
         self._sweeper.join()
 
     # --- Pinning -------------------------------------------------------------------------------
 
     def pin(self, name: TableName, deadline: Deadline) -> ServedTable:
-        """The table as it is now.
+        """Returns the table as it is now.
 
         Raises:
-            SeamlineError: named after the cause; see `seam`.
+            SeamlineError: with a code that names the cause; see `seam`.
         """
         pinned = self._gatherer.pin_table(name, deadline)
         assert isinstance(pinned.cold, IcebergTable)
         return self._served(name, pinned.cold, pinned.facts.seam, pinned.facts.decoder)
 
     def load(self, name: TableName) -> ServedTable:
-        """The table without its tail, for reading snapshots of its own.
+        """Returns the table without its tail, for reading its own snapshots.
 
         Raises:
             SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE.
@@ -130,7 +130,7 @@ class ServedTables:
         return ServedTable(name, cold, file, file.body, None)
 
     def pin_again(self, name: TableName, snapshot_id: int) -> ServedTable | None:
-        """The table at one of its virtual snapshots, None when it has none of that id.
+        """Returns the table at one of its virtual snapshots, or None if it has none with that id.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE when the table would be read differently now.
@@ -167,16 +167,16 @@ class ServedTables:
     def metadata(
         self, table: ServedTable, deadline: Deadline, *, planned: bool, only_referenced: bool
     ) -> ServedMetadata:
-        """The table's metadata; what it names can be read for as long as a lease lasts.
+        """Returns the table's metadata; the files it names can be read as long as a lease lasts.
 
         Args:
             table: The table.
-            deadline: The request's.
+            deadline: The deadline of the request.
             planned: Whether its scans will be planned here; otherwise its tail is written now.
             only_referenced: Whether to leave out snapshots that no branch or tag names.
 
         Raises:
-            SeamlineError: named after the cause.
+            SeamlineError: with a code that names the cause.
         """
         if not planned:
             table.require_own_files()
@@ -201,15 +201,15 @@ class ServedTables:
             )
 
     def segments(self, table: ServedTable) -> list[TailSegment] | None:
-        """The files of the table's whole tail, None unless all are written."""
+        """Returns the files of the table's whole tail, or None unless all of them are written."""
         assert table.tail is not None
         return self._writer.segments(table)
 
     def hidden(self, table: ServedTable, deadline: Deadline) -> tuple[ManifestEntry, ...]:
-        """What the table's tail deletes of its snapshot; nothing where all records are rows.
+        """Returns the deletes of the table's tail; none unless it is an upsert table.
 
         Raises:
-            SeamlineError: named after the cause.
+            SeamlineError: with a code that names the cause.
         """
         return self._writer.hidden(table, deadline)
 
@@ -220,10 +220,10 @@ class ServedTables:
         columns: Sequence[str],
         deadline: Deadline,
     ) -> pa.Table:
-        """Rows of the table's tail.
+        """Returns rows of the table's tail.
 
         Raises:
-            SeamlineError: named after the cause.
+            SeamlineError: with a code that names the cause.
         """
         tail = table.tail
         assert tail is not None
@@ -233,7 +233,7 @@ class ServedTables:
     # --- Expiring leases -----------------------------------------------------------------------
 
     def collect(self) -> int:
-        """Removes the files of leases that have ended, and counts these leases."""
+        """Removes the files of leases that have ended, and returns the number of these leases."""
         ended = self._leases.expire()
         for lease in ended:
             if not supervision.attempt("leases", functools.partial(self._remove, lease)):

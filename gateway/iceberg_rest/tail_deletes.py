@@ -1,9 +1,9 @@
-"""What tails of upsert tables hide of their snapshots' rows, as deletes by position.
+"""Position deletes for the snapshot rows that the tails of upsert tables hide.
 
-Every reader applies these, or says that it cannot. Their files are of one snapshot and one tail;
-they are leased as the files of the tail are, and can always be written again. In version 3 a data
-file has one deletion vector at most: one that it has already is merged into the new one, and the
-manifest that names it makes room for one that does not.
+Every reader applies position deletes, or says that it cannot. Their files belong to one snapshot
+and one tail; they are leased as the files of the tail are, and can always be written again. In
+format version 3, a data file has at most one deletion vector. So an existing vector is merged into
+the new one, and the manifest that names it is replaced by one without it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from seamline.gateway.iceberg_rest.table import ServedTable
 
 KIND = "deletes"
 _VECTORS = 3
-"""From this version of the format on, deletes are deletion vectors."""
+"""The format version from which on deletes are deletion vectors."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class TailDeletes:
     """The rows of a snapshot that a tail hides, in files.
 
     Attributes:
-        lease_id: Its name.
-        key: Digest of what they are of.
-        manifests: Manifests that a virtual snapshot has besides.
-        replaced: Paths of the snapshot's own manifests that it does not have for that.
-        added: How many deletes are new and how many rows they mark, as summaries of snapshots call
-            that.
-        removed: Likewise what of the snapshot they replace.
+        lease_id: Their name.
+        key: Digest of the snapshot and tail that they belong to.
+        manifests: Manifests that a virtual snapshot has in addition.
+        replaced: Paths of the snapshot's own manifests that it omits in return.
+        added: The numbers of new delete files and of the rows they mark, by their names in snapshot
+            summaries.
+        removed: The same for the delete files of the snapshot that they replace.
     """
 
     lease_id: str
@@ -61,14 +61,14 @@ class TailDeletes:
     removed: Mapping[str, int] = dataclasses.field(hash=False)
 
     def to_json(self) -> dict[str, Any]:
-        """It as JSON, but for its name."""
+        """Returns everything except its name, JSON-ready."""
         body = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)[1:]}
         entries = [manifests.entry_to_json(entry) for entry in self.manifests]
         return {**body, "manifests": entries, "replaced": list(self.replaced)}
 
     @classmethod
     def from_json(cls, lease_id: str, body: Mapping[str, Any]) -> TailDeletes:
-        """The inverse of `to_json`."""
+        """Returns the inverse of `to_json`."""
         entries = tuple(manifests.entry_from_json(entry) for entry in body["manifests"])
         given = {**body, "manifests": entries, "replaced": tuple(body["replaced"])}
         return cls(lease_id, **given)
@@ -79,7 +79,7 @@ class TailDeletesStore:
 
     Args:
         leases: Leases on their files.
-        memory_bytes: What finding the rows of one may use.
+        memory_bytes: The memory that finding the rows of one table may use.
     """
 
     def __init__(self, leases: Leases, *, memory_bytes: int) -> None:
@@ -103,17 +103,17 @@ class TailDeletesStore:
         newest: Callable[[], pa.Table],
         deadline: Deadline,
     ) -> TailDeletes:
-        """The deletes of a table's tail, written unless they are there.
+        """Returns the deletes of a table's tail, and writes them unless they exist.
 
         Args:
             table: An upsert table with a tail.
             io: Writes the files.
-            folder: Location they are put under.
-            newest: Gives the newest row of each key of the tail.
-            deadline: The request's.
+            folder: Location that they are stored under.
+            newest: Returns the newest row of each key of the tail.
+            deadline: The deadline of the request.
 
         Raises:
-            SeamlineError: NOT_SUPPORTED where its rows cannot be told by their positions;
+            SeamlineError: NOT_SUPPORTED if its rows cannot be identified by position;
                 UPSERT_ORDER_UNKNOWN, COLD_FILE_MISSING, COLD_FILE_INVALID, STORAGE_UNAVAILABLE, …
             OSError: when a file cannot be written.
         """
@@ -174,12 +174,12 @@ class TailDeletesStore:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Replaced:
-    """A manifest of the snapshot of whose deletion vectors some are replaced.
+    """A manifest of the snapshot, some of whose deletion vectors are replaced.
 
     Attributes:
         manifest: The manifest.
-        removed: What is replaced of it.
-        rest: What is not.
+        removed: Its entries that are replaced.
+        rest: Its entries that are kept.
     """
 
     manifest: ManifestFile
@@ -187,14 +187,14 @@ class _Replaced:
     rest: tuple[ManifestEntry, ...]
 
     def write_rest(self, table: ServedTable, io: FileIO, path: str) -> ManifestFile:
-        """What stands in its place."""
+        """Writes the manifest that takes its place."""
         return manifests.write_kept(
             io, path, self.rest, *_spec(table, self.manifest.partition_spec_id)
         )
 
 
 def _replaced(table: ServedTable, rows: Sequence[DeletedRows]) -> list[_Replaced]:
-    """The manifests with vectors of files that have new ones: a file has one vector at most."""
+    """Returns the manifests with vectors to be replaced, as a file has at most one vector."""
     assert table.tail is not None
     assert table.tail.seam.snapshot_id is not None
     paths = {one.file.file_path for one in rows}
@@ -218,14 +218,14 @@ def _numbers(deletes: Sequence[DataFile]) -> dict[str, int]:
 
 
 def _spec(table: ServedTable, spec_id: int) -> tuple[PartitionSpec, Schema, TableVersion]:
-    """What a manifest of files of a partition spec is written with."""
+    """Returns what is needed to write a manifest of a partition spec's files."""
     metadata = table.cold.iceberg.metadata
     spec = metadata.specs()[spec_id]
     return spec, schema_for(metadata, spec), table.version
 
 
 def _key(table: ServedTable) -> str:
-    """Equal where the deletes are the same."""
+    """Returns a digest that is equal if the deletes are the same."""
     assert table.tail is not None
     seam = table.tail.seam
     ranges = [(r.partition, r.start, r.end_exclusive) for r in seam.hot_ranges]

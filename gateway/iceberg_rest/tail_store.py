@@ -1,11 +1,11 @@
 """Tail files, written once and used by every virtual snapshot that holds their offsets.
 
 A segment holds the rows of some ranges of offsets, as data files with their manifests. A tail is
-covered by the segments that lie inside it; what they leave out is read and written as one more
-segment. When a tail has become many small segments, they are merged. Segments are leased: one that
-nobody has asked for is removed; it can always be written again.
+covered by the segments that lie inside it; what they leave out is read and written as further
+segments. If a tail has become many small segments, they are merged. Segments are leased: a segment
+that nobody asks for is removed, since it can always be written again.
 
-The tail of an upsert table is one segment, of the newest row of each key that has one.
+The tail of an upsert table is one segment, with the newest row of each key that has one.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from seamline.seam.offsets import OffsetRange
 
 KIND = "segment"
 SEGMENTS_MAX = 8
-"""A tail of more segments has its small ones merged."""
+"""Number of segments beyond which the small segments of a tail are merged."""
 MERGED_ROWS_MAX = 250_000
-"""A larger segment is not small."""
+"""Number of rows up to which a segment counts as small."""
 OFFSETS_MAX = 500_000
-"""Offsets that are read and written at once."""
+"""Number of offsets that are read and written at once."""
 
 Reader = Callable[[Sequence[OffsetRange]], pa.Table]
-"""The rows of ranges of offsets, in the layout's columns."""
+"""Reads the rows of ranges of offsets, in the layout's columns."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class TailSegment:
     Attributes:
         segment_id: Its name.
         layout: Digest of how its rows were decoded and laid out.
-        ranges: The offsets it holds, whole.
-        rows: Its rows.
+        ranges: The ranges of offsets whose rows it holds, all of them.
+        rows: The number of its rows.
         size_bytes: Size of its data files.
         manifests: Its manifests, as entries of a manifest list.
         data_paths: Its data files.
@@ -68,25 +68,25 @@ class TailSegment:
 
     @property
     def offsets(self) -> int:
-        """Offsets it holds."""
+        """The number of offsets it holds."""
         return sum(len(r) for r in self.ranges)
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every file of it."""
+        """The paths of all its files."""
         return (*self.data_paths, *(manifest.manifest_path for manifest in self.manifests))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TailTable:
-    """A table as its tail files are written.
+    """How a table's tail files are written.
 
     Attributes:
         io: Writes and reads them.
-        folder: Location they are put under.
+        folder: Location that they are stored under.
         layout: How rows are laid out.
-        source: What else decides the rows of given offsets: the log, and how it is decoded.
-        is_whole: Whether which rows of some offsets count depends on all of the tail.
+        source: What else determines the rows of given offsets: the log, and how it is decoded.
+        is_whole: Whether the rows that count depend on the whole tail, as in an upsert table.
     """
 
     io: FileIO
@@ -97,7 +97,7 @@ class TailTable:
 
     @property
     def digest(self) -> str:
-        """Equal for tables whose segments can stand in for each other."""
+        """A digest that is equal for tables whose segments are interchangeable."""
         text = f"{self.source}\n{self.layout.describe()}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -121,7 +121,7 @@ class TailStore:
     def cover(
         self, table: TailTable, ranges: Sequence[OffsetRange], read: Reader
     ) -> list[TailSegment]:
-        """Segments that together hold exactly the ranges; what is missing is written.
+        """Returns segments that together hold exactly the ranges, and writes what is missing.
 
         Raises:
             SeamlineError: what `read` raises.
@@ -141,7 +141,7 @@ class TailStore:
             return self._merged(table, digest, taken)
 
     def covered(self, table: TailTable, ranges: Sequence[OffsetRange]) -> list[TailSegment] | None:
-        """Segments that together hold exactly the ranges, None when some are missing."""
+        """Returns segments that together hold exactly the ranges, or None if any are missing."""
         if table.is_whole:
             whole = self._whole(table.digest, ranges)
             return None if whole is None else [whole]
@@ -156,7 +156,7 @@ class TailStore:
     # --- Choosing ------------------------------------------------------------------------------
 
     def _whole(self, digest: str, ranges: Sequence[OffsetRange]) -> TailSegment | None:
-        """The segment of exactly these ranges, its lease renewed; None when there is none."""
+        """Returns the segment of exactly these ranges, if any, and renews its lease."""
         with self._lock:
             known = [s for s in self._segments.values() if s.layout == digest]
         for segment in known:
@@ -169,7 +169,7 @@ class TailStore:
     def _held(
         self, digest: str, ranges: Sequence[OffsetRange]
     ) -> tuple[list[TailSegment], list[OffsetRange]]:
-        """Segments inside the ranges, their leases renewed, and what they leave out."""
+        """Returns segments inside the ranges, with renewed leases, and what they leave out."""
         while True:
             taken, missing = self._inside(digest, ranges)
             gone = self._leases.renew(segment.segment_id for segment in taken)
@@ -181,7 +181,7 @@ class TailStore:
     def _inside(
         self, digest: str, ranges: Sequence[OffsetRange]
     ) -> tuple[list[TailSegment], list[OffsetRange]]:
-        """Segments inside the ranges that do not overlap, and what they leave out."""
+        """Returns segments inside the ranges that do not overlap, and what they leave out."""
         with self._lock:
             known = [s for s in self._segments.values() if s.layout == digest]
         free = [r for r in ranges if len(r)]
@@ -237,10 +237,10 @@ class TailStore:
 
 
 def read_rows(io: FileIO, path: str) -> pa.Table:
-    """The rows of a tail file, as it stores them.
+    """Returns the rows of a tail file, as it stores them.
 
     Raises:
-        OSError: when it cannot be read.
+        OSError: when the file cannot be read.
     """
     with io.new_input(path).open() as stream:
         return pq.read_table(stream)
@@ -254,7 +254,7 @@ def _manifest(table: TailTable, files: Sequence[DataFile], spec_id: int, path: s
 
 
 def _without(free: Sequence[OffsetRange], taken: Iterable[OffsetRange]) -> list[OffsetRange] | None:
-    """What is left of the free ranges, None when something wanted is not free."""
+    """Returns what is left of the free ranges, or None if part of the taken ones is not free."""
     left = list(free)
     for wanted in taken:
         position = next((i for i, r in enumerate(left) if _contains(r, wanted)), None)
@@ -278,7 +278,7 @@ def _contains(outer: OffsetRange, inner: OffsetRange) -> bool:
 
 
 def parts(ranges: Sequence[OffsetRange]) -> Iterable[list[OffsetRange]]:
-    """The ranges in parts that are small enough to be read and written at once."""
+    """Yields the ranges in parts that are small enough to be read and written at once."""
     part: list[OffsetRange] = []
     room = OFFSETS_MAX
     for wanted in ranges:

@@ -1,7 +1,7 @@
-"""Writes virtual snapshots: the files of the tail, what these hide, and the manifest list.
+"""Writes virtual snapshots: the files of the tail, deletes of rows it hides, and the manifest list.
 
-A snapshot is remembered before its first file is written and again when all of them are, so that
-what is left of one that was never finished is found and removed.
+A snapshot is recorded before its first file is written and again when all of them are, so that the
+remains of an unfinished one are found and removed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from seamline.gateway.iceberg_rest.tail_store import TailSegment, TailStore, Tai
 from seamline.seam.offsets import OffsetRange
 
 Rows = Callable[[ServedTable, Sequence[OffsetRange], Sequence[str], Deadline], pa.Table]
-"""Decoded rows of ranges of a table's tail, with the columns named."""
+"""Returns decoded rows of ranges of a table's tail, with the named columns."""
 
 _LISTS_CACHED_MAX = 64
 _UNWRITTEN = "this-catalog-plans-scans-and-only-reads"
-"""Names the manifest list of a snapshot that has none; whoever looks for it reads why."""
+"""Name for the manifest list of a snapshot that has none; who tries to open it reads why."""
 
 
 class SnapshotWriter:
@@ -43,11 +43,11 @@ class SnapshotWriter:
 
     Args:
         leases: Leases on what is written.
-        snapshots: Where they are remembered.
-        storage: Where their files are put.
-        rows: Gives the rows of tails.
-        tail_offsets_max: A longer tail is not written.
-        memory_bytes: What finding the rows that a tail hides may use.
+        snapshots: Where the snapshots are recorded.
+        storage: Where their files are stored.
+        rows: Returns the rows of tails.
+        tail_offsets_max: The number of offsets beyond which a tail is not written.
+        memory_bytes: The memory that finding the rows that a tail hides may use.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class SnapshotWriter:
         self._lists: Cache[str, tuple[ManifestFile, ...]] = Cache(_LISTS_CACHED_MAX)
 
     def written(self, table: ServedTable, deadline: Deadline) -> ServedSnapshot:
-        """The virtual snapshot of the table, its tail written as files.
+        """Returns the virtual snapshot of the table, with its tail written as files.
 
         Raises:
-            SeamlineError: named after the cause.
+            SeamlineError: with a code that names the cause.
         """
         tail = table.tail
         assert tail is not None
@@ -89,7 +89,7 @@ class SnapshotWriter:
         return served
 
     def announced(self, table: ServedTable) -> ServedSnapshot:
-        """The virtual snapshot of the table, of which no file need exist."""
+        """Returns the virtual snapshot of the table, without writing any of its files."""
         tail = table.tail
         assert tail is not None
         known = self._snapshots.find(table.uuid, tail.snapshot_id)
@@ -105,12 +105,12 @@ class SnapshotWriter:
         return served
 
     def segments(self, table: ServedTable) -> list[TailSegment] | None:
-        """The files of the table's whole tail, None unless all are written."""
+        """Returns the files of the table's whole tail, or None unless all of them are written."""
         assert table.tail is not None
         return self.store.covered(self._table(table), table.tail.seam.hot_ranges)
 
     def _table(self, table: ServedTable) -> TailTable:
-        """How the table's tail files are written."""
+        """Returns how the table's tail files are written."""
         return TailTable(
             self._storage.io_of(table),
             f"{self._storage.folder_of(table)}/tail",
@@ -120,10 +120,10 @@ class SnapshotWriter:
         )
 
     def hidden(self, table: ServedTable, deadline: Deadline) -> tuple[ManifestEntry, ...]:
-        """What the table's tail deletes of its snapshot; nothing where all records are rows.
+        """Returns the deletes of the table's tail; none unless it is an upsert table.
 
         Raises:
-            SeamlineError: named after the cause.
+            SeamlineError: with a code that names the cause.
         """
         tail = table.tail
         assert tail is not None
@@ -139,7 +139,7 @@ class SnapshotWriter:
     def _newest(
         self, table: ServedTable, tail: ServedTail, deadline: Deadline
     ) -> Callable[[], pa.Table] | None:
-        """Gives the newest row of each key of the tail, read once; None where all rows count."""
+        """Returns a reader, which reads once, of each key's newest tail row; None if all count."""
         newest = table.newest()
         if newest is None:
             return None
@@ -243,7 +243,7 @@ class SnapshotWriter:
         added_rows: int,
         name: str,
     ) -> VirtualSnapshot:
-        """The snapshot, with a manifest list of that name."""
+        """Returns the snapshot, with the given name in the path of its manifest list."""
         has_row_ids = table.version >= 3
         assert table.moment_ms is not None
         return VirtualSnapshot(

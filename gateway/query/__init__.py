@@ -1,1 +1,1 @@
-"""A statement's way: facts, plan, run, receipt, result."""
+"""The path of a statement: facts, plan, run, receipt, result."""

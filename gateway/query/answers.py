@@ -1,7 +1,7 @@
-"""The way of a statement, from its text to its result: parse, gather, plan, run, receipt, spool.
+"""The path of a statement from text to result: parse, gather, plan, run, receipt, spool.
 
-A query's rows are written to the spool as its engine gives them; EXPLAIN's lines and the rows of
-commands go the same way.
+A query's rows are written to the spool as its engine produces them. EXPLAIN's lines and the rows of
+commands take the same path.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Answers:
     Args:
         config: The configuration.
         queries: Plans and runs queries.
-        commands: Runs what is not a query.
+        commands: Runs statements that are not queries.
         connections: What statements write to.
-        signer: Reads tokens, and makes those of receipts.
+        signer: Reads tokens, and signs those of receipts.
         spools: Where results are kept.
-        compute: Runs what is pure.
+        compute: Runs pure computations.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Answers:
         """Runs a statement to its result and receipt.
 
         Raises:
-            SeamlineError: what is wrong with it, or with what it reads.
+            SeamlineError: whatever is wrong with the statement, or with what it reads.
         """
         request, rights = statement.request, self._connections.rights
         rights.require_execute()
@@ -234,7 +234,7 @@ class Answers:
 
     @contextlib.contextmanager
     def _reading(self, statement: Statement, request: QueryRequest) -> Iterator[Running]:
-        """A query whose rows are written and not answered."""
+        """Runs a query whose rows are used here, and not returned to the client."""
         running = self._queries.start(
             request, statement.deadline, lambda plan: _note(statement, plan)
         )
@@ -295,7 +295,7 @@ class Answers:
             self._write_rows(statement, _lines(explain(plan)))
 
     def _explain_analyze(self, statement: Statement, request: QueryRequest, asked: Explain) -> None:
-        """Runs a query and says how that went; its rows are counted, and nobody gets them."""
+        """Runs a query and reports on the run; its rows are counted and discarded."""
         rows = 0
         with self._reading(statement, dataclasses.replace(request, row_limit=None)) as running:
             for batch in running.batches:
@@ -328,7 +328,7 @@ class Answers:
 
 
 def _read(request: StatementRequest) -> tuple[sql.Statement, Values]:
-    """What a request's text says, of EXECUTE the statement that was prepared; and its values."""
+    """Returns a request's statement (for EXECUTE, the prepared one) and its parameter values."""
     parsed = parse.parse(request.statement, dialect=request.dialect)
     if isinstance(parsed, Execute):
         return prepared.executed(parsed, request)
@@ -336,7 +336,7 @@ def _read(request: StatementRequest) -> tuple[sql.Statement, Values]:
 
 
 def _note(statement: Statement, planned: Planned) -> None:
-    """Notes what a statement reads, for the audit log."""
+    """Records what a statement reads, for the audit log."""
     statement.tables = audited.tables_of(planned.plan.logical.scans)
 
 

@@ -1,6 +1,6 @@
-"""What the audit log says of a statement: who asked, for what of which tables, and the outcome.
+"""What the audit log records of a statement: caller, tables and columns, and outcome.
 
-Texts of errors are left out: they may repeat values.
+Error messages are left out: they may repeat values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TEXT_MAX = 1 << 17
 
 
 def ended(audit: AuditLog, statement: Statement) -> None:
-    """Writes down a statement that has ended."""
+    """Records a statement that has ended."""
     if not audit.is_on:
         return
     receipt, spool = statement.receipt, statement.spool
@@ -52,14 +52,14 @@ def refused(
     origin: Origin,
     error: SeamlineError,
 ) -> None:
-    """Writes down a statement that was not accepted."""
+    """Records a statement that was not accepted."""
     if audit.is_on:
         asked = _asked(audit, request, caller, origin)
         audit.write("statement", {**asked, "state": "REFUSED", "error": error.code.name})
 
 
 def tables_of(scans: Sequence[Scan]) -> tuple[dict[str, Any], ...]:
-    """The tables that scans read, each with all columns that are read of it."""
+    """Returns the tables that scans read, each with all columns that are read from it."""
     found: dict[str, dict[str, None]] = {}
     for scan in scans:
         columns = found.setdefault(".".join(scan.seam.table), {})
@@ -68,13 +68,13 @@ def tables_of(scans: Sequence[Scan]) -> tuple[dict[str, Any], ...]:
 
 
 def _said(request: StatementRequest) -> dict[str, Any]:
-    """What a program says of itself, where it does."""
+    """Returns what the program says about itself, if anything."""
     said = {"source": request.source, "client_tags": list(request.client_tags)}
     return {name: value for name, value in said.items() if value}
 
 
 def who(principal: Principal, origin: Origin) -> Mapping[str, Any]:
-    """What every event says of whoever asks."""
+    """Returns the fields that identify the caller in every event."""
     return {
         "user": principal.name,
         "groups": list(principal.groups),

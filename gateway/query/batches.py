@@ -1,4 +1,4 @@
-"""A result as a statement takes it from an engine: first batch computed, always released."""
+"""An engine's result as a statement consumes it: first batch computed, always released."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from seamline.connectors.protocols import ResultStream
 class Batches:
     """The batches of a result, the first one already computed; closed when they end.
 
-    Until the first batch a stale fact only costs a retry. A caller that does not read to the end
-    must close.
+    Until the first batch is computed, a stale fact only costs a retry. A caller that does not read
+    to the end must call `close`.
 
     Args:
         stream: The result.

@@ -1,10 +1,10 @@
-"""What statements mean is computed in the gateway's own process, and ended there by force.
+"""The analysis of statements runs in the gateway's own process, where it can be interrupted.
 
-Reading, binding, planning, and writing it in an engine's words take milliseconds. Limits of length
-and nesting keep them short; what none of those has foreseen, a text that grows with every word of
-it, would take one of the threads for ever, and from all the others their time. So a computation
-that has used its seconds of a processor, or whose statement has ended, is interrupted wherever it
-is: it is pure, so that there is nothing it could leave behind.
+Parsing, binding, planning, and translating a statement for an engine take milliseconds. Limits on
+length and nesting keep them short. A case that no limit foresees, such as a text that expands with
+every word, would occupy a thread forever and slow down all the others. So a computation that has
+used up its processor time, or whose statement has ended, is interrupted wherever it is. It is pure,
+so there is nothing that it could leave behind.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from seamline.connectors.supervision import Loop
 from seamline.errors import STATEMENT_TOO_LARGE, SeamlineError
 
 SECONDS_MAX = 15.0
-"""Seconds of a processor; the longest statement there may be takes two."""
+"""Processor seconds; the longest statement that is allowed takes two."""
 _SHORT_S = 1.0
-"""Seconds of a processor that a computation may take although its statement has ended."""
+"""Processor seconds that a computation may use even if its statement has ended."""
 LOOK_S = 0.25
 _SETTLED_S = 1.0
 
@@ -30,19 +30,19 @@ T = TypeVar("T")
 
 
 class Ends(Protocol):
-    """What says whether a statement has ended; a `Deadline` does."""
+    """Tells whether a statement has ended; a `Deadline` does."""
 
     def check(self) -> None:
-        """Raises when it has."""
+        """Raises an error if it has."""
 
 
 class _InterruptedError(BaseException):
-    """Raised in the middle of whatever a thread computes."""
+    """Raised in a thread in the middle of its computation."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Work:
-    """What a thread computes, the clock of its processor time, and what that says at the end."""
+    """A thread's computation, the clock of its processor time, and the limits it runs under."""
 
     thread: int
     clock: Callable[[], float]
@@ -53,10 +53,10 @@ class _Work:
 
 
 class Computing:
-    """Runs computations that may be interrupted. Safe to share between threads.
+    """Runs computations that can be interrupted. Safe to share between threads.
 
     Args:
-        seconds_max: How long one may take, of a processor's time.
+        seconds_max: Processor seconds that one computation may use.
     """
 
     def __init__(self, seconds_max: float = SECONDS_MAX) -> None:
@@ -66,14 +66,14 @@ class Computing:
         self._loop = Loop("computing", self._look)
 
     def run(self, compute: Callable[[], T], deadline: Ends) -> T:
-        """What a computation gives. It must be pure, and hold no lock.
+        """Returns the result of a computation, which must be pure and hold no lock.
 
         Args:
             compute: The computation.
-            deadline: The statement's; a computation goes on for a moment after that.
+            deadline: The statement's deadline; a computation may go on for a moment after it.
 
         Raises:
-            SeamlineError: STATEMENT_TOO_LARGE, or why the statement has ended.
+            SeamlineError: STATEMENT_TOO_LARGE, or the reason why the statement has ended.
         """
         clock = _clock()
         work = _Work(threading.get_ident(), clock, clock(), self._seconds_max, deadline)
@@ -99,11 +99,11 @@ class Computing:
         return found
 
     def close(self) -> None:
-        """Interrupts nothing any more."""
+        """Stops interrupting computations."""
         self._loop.stop()
 
     def _leave(self, work: _Work) -> None:
-        """Ends a computation; an interruption that is on its way arrives here, and not later."""
+        """Ends a computation; an interruption already on its way arrives here, not later."""
         with self._lock:
             self._works.discard(work)
         end = time.monotonic() + _SETTLED_S
@@ -131,7 +131,7 @@ def _has_ended(deadline: Ends) -> bool:
 
 
 def _clock() -> Callable[[], float]:
-    """Seconds of a processor that the calling thread has used; where nobody knows, all seconds."""
+    """Returns a clock of the calling thread's processor time, or of wall time if unavailable."""
     if not hasattr(time, "pthread_getcpuclockid"):
         return time.monotonic
     number = time.pthread_getcpuclockid(threading.get_ident())

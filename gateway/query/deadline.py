@@ -1,4 +1,4 @@
-"""The deadline of a statement: its time, and whether somebody canceled it."""
+"""The deadline of a statement: its time limit, and whether it was canceled."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _AGAIN_S = 0.1
 class StatementDeadline:
     """Implements `Deadline`. Safe to share between threads.
 
-    What is registered with `on_end` is called repeatedly until it is unregistered: a call may come
-    a moment before there is anything to stop.
+    A callback registered with `on_end` is called repeatedly until it is unregistered, because a
+    call may come a moment before there is anything to stop.
 
     Args:
-        seconds: Time the statement has.
+        seconds: How long the statement may take.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -35,7 +35,7 @@ class StatementDeadline:
 
     @property
     def canceled(self) -> bool:
-        """Whether it was canceled, by whomever."""
+        """Whether it was canceled, no matter by whom."""
         return self._canceled is not None
 
     def check(self) -> None:
@@ -57,7 +57,7 @@ class StatementDeadline:
         return max(0.0, self._ends_at - time.monotonic())
 
     def pause(self, seconds: float) -> None:
-        """See `Deadline.pause`; a canceled statement wakes up."""
+        """See `Deadline.pause`; returns early when the statement is canceled."""
         self._ended.wait(min(seconds, self.remaining_s()))
 
     def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
@@ -75,17 +75,17 @@ class StatementDeadline:
         return forget
 
     def cancel(self, why: SeamlineError | None = None) -> None:
-        """Ends the statement at the next check, and stops what it waits for; returns at once.
+        """Ends the statement at its next check, and stops what it waits for; returns at once.
 
         Args:
-            why: What it ends with; the first reason stands.
+            why: The error that it ends with; the first one given stands.
         """
         if self._canceled is None:
             self._canceled = why or SeamlineError(CANCELED, "the statement was canceled")
         self._end()
 
     def close(self) -> None:
-        """Cancels the timer; the statement has ended."""
+        """Cancels the timer of a statement that has ended."""
         self._take_back()
 
     def _end(self) -> None:
@@ -95,7 +95,7 @@ class StatementDeadline:
                 return
             self._stopping = True
         if not supervision.attempt("stop", lambda: Loop("stop", self._stop)):
-            self._stopping = False  # the system gave no thread for it
+            self._stopping = False  # the system could not start a thread
 
     def _stop(self) -> float | None:
         with self._lock:
@@ -109,7 +109,7 @@ class StatementDeadline:
 
 
 def no_deadline() -> StatementDeadline:
-    """For work that has no statement: an hour."""
+    """Returns a deadline for work outside of any statement: an hour."""
     deadline = StatementDeadline(3600.0)
     deadline.close()
     return deadline

@@ -1,8 +1,9 @@
 """A feed: the rows of a table as they arrive, batch by batch, for a client that stays connected.
 
-Each batch is a statement of its own, the changes since the one before, and its token continues
-there. Whether there is anything new is asked first, of the log and the catalog alone. A feed holds
-nothing between two batches but its token, so it goes on anywhere, and a slow client costs nothing.
+Each batch is a statement of its own, which reads the changes since the token of the previous one.
+Before that, only the log and the catalog are asked whether there is anything new. Between two
+batches a feed holds nothing but its token, so it can continue on any gateway, and a slow client
+costs nothing.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from seamline.gateway.query.statements import Statement, StatementRequest
 from seamline.sql.binder.scope import Output
 
 OFFSETS_MAX = 10_000
-"""A batch ends after so many offsets."""
+"""The most offsets in a batch."""
 NOW = "now"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FeedRequest:
-    """What a client wants to be told.
+    """What a client subscribes to.
 
     Attributes:
         table: The table, as SQL writes it.
-        start: The token after which it begins, `beginning` or `now`.
-        where: A condition that the rows fulfil; empty for none.
-        catalog: Catalog of a name that leaves it out.
-        schema: Schema of a name that leaves it out.
+        start: Where it begins: after a token, at the `beginning`, or `now`.
+        where: An SQL condition that the rows meet; empty for none.
+        catalog: Default catalog for the table name.
+        schema: Default schema for the table name.
     """
 
     table: str
@@ -46,12 +47,12 @@ class FeedRequest:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FeedBatch:
-    """What has arrived.
+    """The rows that have arrived.
 
     Attributes:
         output: Name and type of each column.
         rows: The rows, in the order of the log within each partition.
-        token: Continues after them.
+        token: The token that continues after them.
     """
 
     output: tuple[Output, ...]
@@ -68,7 +69,7 @@ class Feed:
         request: What the client wants.
         caller: The client.
         wait: Waits until a statement has ended.
-        origin: Where the client is.
+        origin: Where the client's requests come from.
     """
 
     def __init__(
@@ -91,14 +92,14 @@ class Feed:
 
     @property
     def is_open(self) -> bool:
-        """Whether the gateway still takes statements."""
+        """Whether the gateway still accepts statements."""
         return self._service.accepts_statements
 
     def begin(self) -> FeedBatch:
-        """The first batch: what has arrived since the feed began, if that is now.
+        """Returns the first batch; if the feed begins now, whatever has arrived since it began.
 
         Raises:
-            SeamlineError: as the statement would.
+            SeamlineError: as the statement would raise.
         """
         if self._token == NOW:
             condition = self._request.where or "TRUE"
@@ -108,13 +109,13 @@ class Feed:
         return self._read(self._changes(), continues=False)
 
     def next(self, *, is_due: bool = False) -> FeedBatch | None:
-        """What has arrived since the last batch; None when nothing has.
+        """Returns what has arrived since the last batch; None if nothing has.
 
         Args:
-            is_due: Whether a batch is wanted in any case, for its token, which is a new one.
+            is_due: Whether to return a batch in any case, for the sake of its new token.
 
         Raises:
-            SeamlineError: as the statement would.
+            SeamlineError: as the statement would raise.
         """
         request = self._request
         if is_due:

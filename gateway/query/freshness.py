@@ -1,11 +1,11 @@
-"""How fresh an answer must be, as a statement asks for it.
+"""How fresh an answer must be, as a statement requests it.
 
     latest            every record acknowledged before the statement (the default)
-    bounded '500ms'   every record acknowledged until that long before the statement
+    bounded '500ms'   every record acknowledged up to that long before the statement
     cached            whatever the gateway holds, without asking the log
 
-Anything weaker than `latest` only matters where a table is followed; the receipt says what moment
-an answer reflects. Whatever is asked for, an answer is of one exact seam.
+Anything weaker than `latest` only makes a difference for a table that is followed. The receipt says
+which moment an answer reflects. Whatever is requested, an answer comes from one exact seam.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _BOUNDED = re.compile(r"bounded\s+'?\s*(\d+(?:\.\d+)?)\s*(ms|s|m)\s*'?")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Freshness:
-    """What a statement asks for.
+    """The freshness that a statement requests.
 
     Attributes:
-        text: As it is written.
+        text: Its text form.
         asks_log: Whether the log must be asked for its ends in any case.
-        age_s_max: Otherwise how old the answer may be; None for any age.
+        age_s_max: If not, how old the answer may be; None for any age.
     """
 
     text: str = "latest"
@@ -39,7 +39,7 @@ CACHED = Freshness("cached", asks_log=False)
 
 
 def parse(text: str | None) -> Freshness:
-    """The freshness that a string means; None means `latest`.
+    """Returns the freshness that a string stands for; None stands for `latest`.
 
     Raises:
         SeamlineError: INVALID_REQUEST.

@@ -1,8 +1,8 @@
 """Facts, gathered once: every table a statement names, pinned to one seam, and what its scans read.
 
-The order is the protocol's. Ends of all topics first, then the tables as they are now, then the
-boundary of the snapshot to be read; the pure functions of `seam` decide. A table that is named
-several times, however it is spelled, is pinned once. Nothing else of a statement talks to Kafka or
+The protocol fixes the order: the ends of all topics first, then the tables as they are now, then
+the boundary of the snapshot to be read. The pure functions of `seam` decide. A table that is named
+several times, however it is spelled, is pinned once. Nothing else in a statement talks to Kafka or
 a catalog before its rows are read.
 """
 
@@ -70,18 +70,18 @@ from seamline.sql.qualify import TableReference
 _NAMES_NOTHING = frozenset({TABLE_NOT_FOUND, SCHEMA_NOT_FOUND})
 _TOKEN_SHOWN = 8
 _BOUND_ANEW = frozenset({READ_CONFLICT, TOPIC_NOT_FOUND, INVALID_CONFIG})
-"""What a table that has been bound to another topic meanwhile may look like at first."""
+"""Errors that a table may cause at first if it has been bound to another topic meanwhile."""
 
 VirtualSeams = Callable[[str, int], Seam | None]
-"""The seam behind a virtual snapshot, by the table's id and its own."""
+"""Returns the seam behind a virtual snapshot, given the ids of the table and the snapshot."""
 
 
 ReadToken = Callable[[str], Sequence[Seam]]
-"""Gives the seams of a token."""
+"""Returns the seams of a token."""
 
 
 def no_tokens(_: str) -> Sequence[Seam]:
-    """Reads none.
+    """Refuses every token.
 
     Raises:
         SeamlineError: INVALID_TOKEN.
@@ -95,9 +95,9 @@ class Gatherer:
     Args:
         connections: Clusters and catalogs.
         tails: Knows how far tables are followed.
-        virtual: Knows the virtual snapshots that statements may ask for by their ids.
-        loaded: Loads tables; when left out, a new one that remembers none.
-        statements: Gives the statements that whoever asks may see; when left out, there are none.
+        virtual: Knows the virtual snapshots that statements may name by id.
+        loaded: Loads tables; by default, a new one that remembers none.
+        statements: Returns the statements that the caller may see; by default, none.
     """
 
     def __init__(
@@ -130,13 +130,13 @@ class Gatherer:
 
         Args:
             references: The tables a statement names.
-            session: What the names leave unsaid.
-            deadline: The statement's.
+            session: Default catalog and schema of the names.
+            deadline: The statement's deadline.
             token: Seams to repeat; tables they do not name are pinned as they are now.
-            after: What tables pinned as they are now must not fall behind.
-            freshness: How fresh these must be.
-            now: The moment the statement was submitted; the present when left out.
-            read_token: Gives the seams of the tokens between which changes are asked for.
+            after: The reads and writes that tables pinned as they are now must not fall behind.
+            freshness: How fresh tables pinned as they are now must be.
+            now: The moment the statement was submitted; by default, the present.
+            read_token: Returns the seams of the tokens between which changes are requested.
 
         Raises:
             SeamlineError: named after the cause; see `seam`.
@@ -159,7 +159,7 @@ class Gatherer:
     ) -> Target:
         rights, changes = self._connections.rights, reference.changes
         with placed_at(reference.location):
-            if changes is not None:  # before anything is told of the table
+            if changes is not None:  # before anything about the table is revealed
                 place = names.resolve(reference.name, session, self._connections, is_new=True)
                 rights.require_function(place.catalog or place.cluster, CHANGES_FUNCTION)
             name = names.resolve(reference.name, session, self._connections)
@@ -170,7 +170,7 @@ class Gatherer:
         return Target(name, reference.version, changes=asked)
 
     def _restricted(self, target: Target, pinned: PinnedTable) -> PinnedTable:
-        """A pinned table, of which no more is seen than may be."""
+        """Returns a pinned table, restricted to what the caller may see."""
         found = self._connections.rights.restriction(target.name)
         if not found:
             return pinned
@@ -187,7 +187,7 @@ class Gatherer:
         references: Sequence[TableReference],
         targets: Sequence[Target],
     ) -> Location | None:
-        """Where a statement names what is not there."""
+        """Returns where a statement names the table or schema that does not exist."""
         for reference, target in zip(references, targets, strict=True):
             try:
                 self._loaded.now([target.name])
@@ -215,14 +215,14 @@ class Gatherer:
         limits: Limits,
         deadline: Deadline,
     ) -> LogicalPlan:
-        """The plan with the files and the moments that its scans ask for.
+        """Returns the plan with the files, and the offsets of moments, that its scans ask for.
 
         Args:
-            asked: What scans ask for.
+            asked: The plan that says what scans ask for.
             tables: The table of each scan.
-            engine: What the request asks for.
-            limits: What is large.
-            deadline: The statement's.
+            engine: The engine that the request asks for.
+            limits: What counts as large.
+            deadline: The statement's deadline.
 
         Raises:
             SeamlineError: named after the cause.
@@ -248,7 +248,7 @@ class Gatherer:
     def _moments(
         self, scan: Scan, known: dict[tuple[object, int], Offsets], deadline: Deadline
     ) -> dict[int, Offsets]:
-        """The offsets of the moments that would narrow a scan's tail."""
+        """Returns the offsets of the moments that would narrow a scan's tail."""
         seam = scan.seam
         for moment in moments(scan):
             if (seam.key, moment) not in known:
@@ -272,7 +272,7 @@ class Gatherer:
         return self._pin_by(self._loaded.now(tables), wanted)
 
     def _pin_by(self, before: Mapping[TableName, ColdTable], wanted: Wanted) -> list[PinnedTable]:
-        """Pins, asking the topics that the tables were bound to before."""
+        """Pins the tables, and asks the topics that they were bound to before."""
         targets = [self._with_virtual(target, before) for target in wanted.targets]
         topics = {target: topic_of(target, before) for target in targets}
         floors = self._floors(topics, before, wanted)
@@ -290,8 +290,8 @@ class Gatherer:
             if self._is_recent(target, ends, tables[target.name])
         }
         asked = {topic for target, topic in topics.items() if target not in cached_ends}
-        # a commit that landed after the log was asked may hold records of a topic that was created
-        # again since: asked once more, the log says which topic the table is now over
+        # a commit that landed after the log was asked may hold records of a topic that has been
+        # recreated since: asked once more, the log says which topic the table is now over
         moved = {
             topics[target]
             for target in targets
@@ -308,16 +308,17 @@ class Gatherer:
         return [pinned[_identity(target, tables)] for target in targets]
 
     def _is_recent(self, target: Target, ends: CachedEnds, table: ColdTable) -> bool:
-        """Whether ends that were not asked of the log can go with a table's newest snapshot.
+        """Whether cached ends can go with a table's newest snapshot.
 
-        What compaction had removed before that was written has been replaced below later ends.
+        Records that compaction removed before that snapshot was written were replaced below later
+        ends.
         """
         binding = TopicBinding.from_properties(table.state.properties)
         is_upsert = binding is not None and binding.is_upsert
         return not is_upsert or ends.complete_at >= self._loaded.seen_since(target.name)
 
     def _with_virtual(self, target: Target, tables: Mapping[TableName, ColdTable]) -> Target:
-        """The target; if it asks for a virtual snapshot, with the seam behind it."""
+        """Returns the target, with the seam behind the virtual snapshot it asks for, if any."""
         table, wanted = tables.get(target.name), target.moment
         if table is None or not isinstance(wanted, int) or wanted in table.state.snapshots:
             return target
@@ -329,7 +330,7 @@ class Gatherer:
         tables: Mapping[TableName, ColdTable],
         wanted: Wanted,
     ) -> dict[Topic, Floor]:
-        """How far each topic must be readable before its ends are taken.
+        """Returns how far each topic must be readable before its ends are taken.
 
         Raises:
             SeamlineError: INVALID_TOKEN when a write token does not say which table it is for,
@@ -376,7 +377,7 @@ class Gatherer:
         floors: Mapping[Topic, Floor],
         freshness: Freshness,
     ) -> dict[Target, CachedEnds]:
-        """Ends that need not be asked of the log, for the tables of which enough is cached here."""
+        """Returns the ends that are cached here, for the targets that need not ask the log."""
         found: dict[Target, CachedEnds] = {}
         of_table: dict[str, CachedEnds | None] = {}  # one seam, whatever part of it is read
         for target in targets:
@@ -399,7 +400,10 @@ class Gatherer:
     def _bounds(
         self, topics: set[Topic | None], floors: Mapping[Topic, Floor], deadline: Deadline
     ) -> dict[Topic, LogBounds]:
-        """What the log of each topic holds, once it shows what it must: one request a cluster."""
+        """Returns what each topic's log holds, once it is readable up to its floor.
+
+        Sends one request per cluster and isolation level, and more only while it waits for a floor.
+        """
         asks: dict[tuple[str, str], set[str]] = {}
         for topic in topics:
             if topic is not None:
@@ -417,14 +421,14 @@ class Gatherer:
 
 
 def _identity(target: Target, tables: Mapping[TableName, ColdTable]) -> object:
-    """The same for references that are to have one seam."""
+    """Returns a key that is equal for references that must have the same seam."""
     table = tables.get(target.name)
     known = target.name.folded if table is None else (table.state.uuid, *target.name.folded)
     return known, target.version, target.changes
 
 
 def _asked_changes(changes: Changes, read_token: ReadToken) -> AskedChanges:
-    """Changes, their tokens read."""
+    """Returns the requested changes, with their tokens read."""
     is_all = changes.from_token.lower() == BEGINNING
     later = changes.to_token
     return AskedChanges(
@@ -436,13 +440,13 @@ def _asked_changes(changes: Changes, read_token: ReadToken) -> AskedChanges:
 
 
 def _decoder(state: TableState) -> DecoderSpec | None:
-    """How the records of a table as it is now are decoded; None without a topic."""
+    """Returns how a table's records are decoded now; None without a topic."""
     binding = TopicBinding.from_properties(state.properties)
     return DecoderSpec.of(binding, state.schema.columns) if binding is not None else None
 
 
 def _files(scan: Scan, table: ColdTable) -> ColdPlan:
-    """The files of a snapshot that a scan reads."""
+    """Returns the files of a snapshot that a scan reads."""
     names_ = tuple(column.name for column in scan.columns)
     needed = cold_predicate(scan.seam, scan.facts.places)
     predicate = scan.predicate if needed is None else conjunction(scan.predicate, needed)

@@ -1,6 +1,6 @@
-"""What has become of statements: the last of each principal, also when their results are gone.
+"""What became of statements: the latest of each principal, even after their results are gone.
 
-Bounded in principals, in statements of each, and in what is kept of a text.
+The number of principals, the statements of each, and the text kept of each statement are bounded.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from seamline.connectors.cache import Cache
 from seamline.gateway.query.statements import State, Statement
 
 TEXT_MAX = 2_000
-"""Characters that are kept of a statement."""
+"""Characters that are kept of a statement's text."""
 _PRINCIPALS_MAX = 256
 _OF_RECEIPT = ("engine", "as_of", "rows_cold", "rows_hot", "bytes_cold", "bytes_hot", "retries")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Summary:
-    """A statement in short.
+    """A summary of a statement.
 
     Attributes:
         statement_id: Its id.
         user: Who submitted it.
-        statement: Its text, or the beginning of that.
-        is_cut: Whether it is the beginning.
-        state: Its state; of one that has ended, the one that it ended with.
+        statement: Its text, or the beginning of it.
+        is_cut: Whether only the beginning of its text is kept.
+        state: Its state; for a statement that has ended, the state that it ended in.
         submitted_at: Seconds since the epoch.
-        finished_at: The same, None for one that has not ended.
-        elapsed_s: Seconds since it was submitted, or that it took.
+        finished_at: When it ended, in seconds since the epoch; None if it has not ended.
+        elapsed_s: Seconds since it was submitted; once it has ended, the seconds it took.
         row_count: Rows of its result so far.
-        receipt: What its rows reflect, in short; empty while that is not known.
-        error: What it ended with, as JSON.
+        receipt: A short form of its receipt; empty while that is not known.
+        error: The error that it ended with, as JSON.
     """
 
     statement_id: str
@@ -50,7 +50,7 @@ class Summary:
     error: Mapping[str, Any] | None
 
     def to_json(self) -> dict[str, Any]:
-        """All of it; what there is not is left out."""
+        """Returns all of it, without the values that are None."""
         found = dataclasses.asdict(self)
         found["state"] = self.state.value
         found["elapsed_s"] = round(self.elapsed_s, 6)
@@ -58,7 +58,7 @@ class Summary:
 
 
 def summary_of(statement: Statement) -> Summary:
-    """A statement as it is now."""
+    """Returns the summary of a statement as it is now."""
     text, spool, receipt = statement.request.statement, statement.spool, statement.receipt
     short = {name: receipt[name] for name in _OF_RECEIPT if name in receipt}
     if "tables" in receipt:
@@ -82,7 +82,7 @@ class History:
     """The last statements that have ended. Safe to share between threads.
 
     Args:
-        each_max: How many are kept of a principal.
+        each_max: How many are kept for each principal.
     """
 
     def __init__(self, each_max: int) -> None:
@@ -97,5 +97,5 @@ class History:
         known.append(summary_of(statement))
 
     def all(self) -> list[Summary]:
-        """Those of everybody."""
+        """Returns the statements of all principals."""
         return [summary for known in self._ended.values() for summary in tuple(known)]

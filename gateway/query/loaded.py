@@ -1,8 +1,8 @@
 """Loads the tables behind a statement's names: as they are now, or as they were last seen.
 
-The log is asked before the table that decides is loaded, but only the table says which topic that
-is. For tables that were read before, their last state says it well enough, which saves a statement
-one of two requests to the catalog.
+A statement must ask the log before it loads the table state that it pins, but only the table says
+which topic to ask. If the table was read before, its last known state is good enough for that,
+which saves the statement one of two requests to the catalog.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LoadedTables:
 
     Args:
         connections: Catalogs.
-        last: Where they are remembered.
+        last: Where they are remembered; by default, in a new cache.
     """
 
     def __init__(self, connections: Sources, last: LastSeen | None = None) -> None:
@@ -52,7 +52,7 @@ class LoadedTables:
         self._last: LastSeen = Cache(REMEMBERED_MAX) if last is None else last
 
     def now(self, wanted: Iterable[TableName]) -> Tables:
-        """The tables as they are now; a topic's own name and the gateway's own tables have none.
+        """Loads the tables as they are now; topics and the gateway's own tables are left out.
 
         Raises:
             SeamlineError: TABLE_NOT_FOUND; CATALOG_UNAVAILABLE.
@@ -73,7 +73,7 @@ class LoadedTables:
         return found
 
     def last_seen(self, wanted: Iterable[TableName]) -> Tables | None:
-        """The tables as they were last loaded; None unless all of them have been."""
+        """Returns the tables as they were last loaded; None unless all of them have been."""
         found: Tables = {}
         for name in _of_catalogs(wanted):
             seen = self._last.get(name)
@@ -83,7 +83,7 @@ class LoadedTables:
         return found
 
     def seen_since(self, name: TableName) -> float:
-        """When the current snapshot of a table that was loaded had certainly been committed."""
+        """Returns when the current snapshot of a loaded table had certainly been committed."""
         seen = self._last.get(name)
         return time.monotonic() if seen is None else seen.since
 
@@ -108,7 +108,7 @@ class LoadedTables:
 
 
 def is_changed(before: ColdTable, now: ColdTable) -> bool:
-    """Whether somebody has committed to a table between two looks at it, or it is another one."""
+    """Whether a table was committed to, or replaced by another one, between two looks at it."""
     known = (before.state.uuid, before.state.current_snapshot_id)
     return known != (now.state.uuid, now.state.current_snapshot_id)
 

@@ -1,9 +1,10 @@
-"""Limits of the memory that running statements hold together: those of a principal, and all.
+"""Limits on the memory that running statements hold together, per principal and in total.
 
-What one statement may hold bounds its own process. Here is looked at all of these processes, a few
-times a second; when they hold too much together, the statement that holds most is ended, and the
-next one only when that has let go. What a process holds before it begins does not count, nor do
-tails, which processes share, nor what Spark holds.
+The limit of one statement is enforced in its own process. This module looks at all of these
+processes a few times a second. When they hold too much together, it ends the statement that holds
+the most, and the next one only after that one has released its memory. The memory that a process
+holds before its statement begins does not count, nor do tails, which processes share, nor what
+Spark holds.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ _COME_AGAIN_S = 1
 
 
 class MemoryLimits:
-    """Ends statements that hold too much together.
+    """Ends statements that together hold too much memory.
 
     Args:
-        limits: What they may hold.
-        statements: Every statement there is.
-        held: Bytes that the process of each running statement holds, by its deadline.
+        limits: How much they may hold.
+        statements: Returns all statements.
+        held: Returns the bytes that the process of each running statement holds, by the statement's
+            deadline.
     """
 
     def __init__(
@@ -41,7 +43,7 @@ class MemoryLimits:
         self._held = held
 
     def look(self) -> float | None:
-        """Ends what must be ended; gives the seconds until the next look, None without limits."""
+        """Ends statements if needed; returns seconds until the next look, None without limits."""
         if not self._own_max and not self._all_max:
             return None
         held = self._held()
@@ -67,7 +69,7 @@ def _bound(
     whose: str,
     limit: str,
 ) -> None:
-    """Ends the largest of some statements when they hold too much."""
+    """Ends the largest of some statements if together they hold too much."""
     size = sum(sizes[statement] for statement in statements)
     if size <= allowed or any(statement.deadline.canceled for statement in statements):
         return

@@ -13,7 +13,7 @@ class Metrics:
     """Counts statements. Safe to share between threads.
 
     Args:
-        registry: What it counts is registered there.
+        registry: Where the metrics are registered.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:

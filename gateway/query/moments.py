@@ -1,11 +1,13 @@
 """Where a past moment lies in the log of a table.
 
-In each partition it ends the longest run of records, after the snapshot of that time, none of which
-is later than the moment. Times need not ascend: an early record among later ones belongs to them,
-and a record whose time has not come yet shows only that its producer's clock is wrong.
+In each partition, the moment lies at the end of the longest run of records after the snapshot of
+that time in which no record is later than the moment. Record times need not ascend: an early record
+that follows a later one is not part of the run. A record whose time is still to come only shows
+that its producer's clock is wrong.
 
-The log is asked where it still reaches back to that snapshot; for records it has lost, the newest
-snapshot, which holds the very same. So the place is the same whatever retention and tiering do.
+The log is asked wherever it still reaches back to that snapshot. For records that it has lost, the
+newest snapshot is asked, which holds the same records. So the place is the same whatever retention
+and tiering do.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec
 
 _GROWTH = 1000
-"""The first record asked for is nearly always the one: only then are more of them read."""
+"""The factor by which a read grows if the first record, nearly always the right one, is not."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,9 +34,10 @@ class Later:
     """The records that are later than a moment.
 
     Attributes:
-        first_ms: The least time they have.
-        last_ms: The greatest one: the time it is now.
-        decoder: Which records are rows at all; those that the policy `skip` leaves out are not.
+        first_ms: Their earliest possible time.
+        last_ms: Their latest possible time: the present.
+        decoder: Decides which records are rows at all; those that the policy `skip` leaves out are
+            not.
     """
 
     first_ms: int
@@ -42,7 +45,7 @@ class Later:
     decoder: DecoderSpec
 
     def among(self, batch: RawBatch, schemas: Schemas) -> Iterator[tuple[int, int]]:
-        """Partitions and offsets of those in a batch."""
+        """Yields the partition and offset of each of these records in a batch."""
         bad: Mapping[int, str] = {}
         if self.decoder.on_error == "skip":
             _, bad = Decoder(self.decoder, schemas).decode_all(batch)
@@ -61,20 +64,20 @@ def ends_at(
     later: Later,
     deadline: Deadline,
 ) -> Offsets:
-    """Per partition of the log the first offset that does not belong to the moment.
+    """Returns per partition of the log the first offset that does not belong to the moment.
 
     Args:
         table: The table.
         log: The cluster of its topic.
         own: The snapshot of the moment.
-        head: The newest one.
+        head: The newest snapshot.
         bounds: What the log holds.
-        later: The records that no longer belong to it.
-        deadline: The statement's.
+        later: The records that no longer belong to the moment.
+        deadline: The statement's deadline.
 
     Raises:
-        SeamlineError: TOPIC_RECREATED, LOG_TRIMMED, LOG_TRUNCATED: fresh facts should be tried;
-            KAFKA_UNAVAILABLE and what reading the table may raise.
+        SeamlineError: TOPIC_RECREATED, LOG_TRIMMED, LOG_TRUNCATED: retry with fresh facts;
+            KAFKA_UNAVAILABLE, and whatever reading the table may raise.
     """
     starts = {partition: own.boundary.next.get(partition, 0) for partition in bounds.end}
     lost = [OffsetRange(p, s, bounds.start[p]) for p, s in starts.items() if s < bounds.start[p]]
@@ -99,15 +102,15 @@ def _first_of(
     later: Later,
     deadline: Deadline,
 ) -> dict[int, int]:
-    """The first later record in each range, where there is one.
+    """Returns the first later record in each range that has one.
 
     Args:
         log: The cluster.
-        ranges: What is looked through, from its start on: the log must still have all of it.
-        lowest: Offsets before which it has no later record, as it says itself.
+        ranges: What to search, from its start on; the log must still hold all of it.
+        lowest: Offsets before which there is no later record, according to the log itself.
         bounds: What the log was found to hold.
-        later: The records looked for.
-        deadline: The statement's.
+        later: The records to look for.
+        deadline: The statement's deadline.
     """
     found: dict[int, int] = {}
     left, length = [_from(r, lowest[r.partition]) for r in ranges], 1
@@ -131,5 +134,5 @@ def _first_of(
 
 
 def _from(wanted: OffsetRange, start: int) -> OffsetRange:
-    """The part of a range that begins no earlier."""
+    """Returns the part of a range at or past an offset."""
     return dataclasses.replace(wanted, start=min(max(wanted.start, start), wanted.end_exclusive))

@@ -1,7 +1,7 @@
 """Names of tables in statements: which catalog, schema, table and variant they stand for.
 
-A name has one to three parts, and one rule reads it, so that what `information_schema` and SHOW
-list is what the listed name stands for:
+A name has one to three parts. One rule resolves every name, so a name that `information_schema` or
+SHOW lists stands for what it was listed for:
 
     table                  in the session's schema
     schema.table           in the session's catalog; only when that has no such schema, and a
@@ -9,9 +9,10 @@ list is what the listed name stands for:
     catalog.schema.table   in that catalog; a cluster is a catalog with the one schema `default`,
                            whose tables are its topics; `system` is the gateway's own
 
-A catalog, cluster or table that does not exist as it is spelt is looked for in lower case.
-A suffix after `$` selects a variant of a table: `$cold`, `$hot`, or a table about the table.
-A schema of several levels is one part, with dots; a level that has dots itself is quoted in it.
+If a catalog, cluster or table does not exist as it is spelled, it is looked up in lower case. A
+suffix after `$` selects a variant of a table: `$cold`, `$hot`, or a table about the table. A schema
+with several levels is one part, with dots between the levels; a level that itself contains dots is
+quoted in it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ CLUSTER_SCHEMA = "default"
 """The one schema that a cluster has besides `information_schema`."""
 
 SYSTEM_CATALOG = "system"
-"""A catalog of what the gateway knows; no catalog of the configuration has its name."""
+"""The catalog of what the gateway knows; no configured catalog has its name."""
 SYSTEM_SCHEMAS = ("jdbc", "metadata", "runtime")
 
 _PART = r'(?:"((?:[^"]|"")*)"|([^".]*))'
@@ -53,13 +54,13 @@ class TableName:
     """A resolved name.
 
     Attributes:
-        catalog: Name of the catalog; empty for a cluster's.
-        cluster: Name of the cluster; empty for a catalog's.
+        catalog: Name of the catalog; empty for a topic of a cluster.
+        cluster: Name of the cluster; empty for a table of a catalog.
         path: (namespace…, table) in the catalog, (topic,) in the cluster, or
             (`information_schema`, table) in either, and (schema, table) in `system`.
         variant: One of `VARIANTS`, or empty.
-        is_system: Whether it is a table of `information_schema`, and not of a namespace that
-            happens to have that name, or one of `system`.
+        is_system: Whether it is a table of `system`, or of the real `information_schema`, as
+            opposed to a namespace that happens to have that name.
     """
 
     catalog: str
@@ -99,18 +100,18 @@ class TableName:
 
     @property
     def display(self) -> str:
-        """The whole name, which `split` and `resolve` read as this one."""
+        """The whole name as text, which `split` and `resolve` turn back into this name."""
         table = self.table + (f"${self.variant}" if self.variant else "")
         return text_of((self.catalog or self.cluster, self.schema, table))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Session:
-    """What a request leaves unsaid in names.
+    """The defaults for names in a request.
 
     Attributes:
-        catalog: A catalog, or a cluster.
-        schema: A schema of it.
+        catalog: The default catalog or cluster.
+        schema: The default schema in it.
     """
 
     catalog: str
@@ -118,7 +119,7 @@ class Session:
 
 
 def session(config: Config, catalog: str | None = None, schema: str | None = None) -> Session:
-    """The session of a request.
+    """Returns the session of a request.
 
     Raises:
         SeamlineError: CATALOG_NOT_FOUND.
@@ -131,17 +132,17 @@ def session(config: Config, catalog: str | None = None, schema: str | None = Non
 def resolve(
     parts: Sequence[str], session: Session, sources: Sources, *, is_new: bool = False
 ) -> TableName:
-    """What a name stands for; whether there is such a table shows when it is loaded.
+    """Resolves a name; only loading the table shows whether it exists.
 
     Args:
         parts: The name.
-        session: What it leaves unsaid.
-        sources: Catalogs and clusters, as whoever asks may see them.
-        is_new: Whether it is the name of something that is to be made.
+        session: The defaults for parts that it leaves out.
+        sources: Catalogs and clusters, as the caller may see them.
+        is_new: Whether it names something that is to be created.
 
     Raises:
         SeamlineError: CATALOG_NOT_FOUND, SCHEMA_NOT_FOUND, TABLE_NOT_FOUND; CATALOG_UNAVAILABLE
-            when the first part may be a schema or a cluster, and the catalog does not say.
+            when the first part may be a schema or a cluster, and the catalog does not answer.
     """
     name = _resolved(parts, session, sources)
     if not is_new:
@@ -175,9 +176,10 @@ def _resolved(parts: Sequence[str], session: Session, sources: Sources) -> Table
 
 
 def nearest(name: TableName, sources: Sources) -> str | None:
-    """What to say of a table that is not there: the nearest table, or schema, there is.
+    """Returns a hint for a table that does not exist: the nearest table, or schema, that does.
 
-    A schema with the name of a cluster hides that cluster's topics from short names.
+    A schema with the name of a cluster hides that cluster's topics from short names; the hint then
+    names the topic in full.
     """
     near, cluster = _near(name, sources), name.schema.lower()
     if cluster in sources.config.clusters and sources.rights.sees_catalog(cluster):
@@ -187,9 +189,9 @@ def nearest(name: TableName, sources: Sources) -> str | None:
 
 
 def _near(name: TableName, sources: Sources) -> str | None:
-    """The tables of its schema that are called alike, or else the schemas."""
+    """Suggests similar tables of its schema, or similar schemas if the schema does not exist."""
     catalog, rights, namespace = sources.cold(name.catalog), sources.rights, name.path[:-1]
-    with contextlib.suppress(SeamlineError):  # the first error is the one to tell
+    with contextlib.suppress(SeamlineError):  # the first error is the one to report
         if catalog.has_namespace(namespace):
             there = (TableName(name.catalog, "", path) for path in catalog.tables(namespace))
             seen = [found.path[-1] for found in there if rights.table(found).sees]
@@ -201,10 +203,11 @@ def _near(name: TableName, sources: Sources) -> str | None:
 
 
 def resolve_schema(parts: Sequence[str], session: Session, sources: Sources) -> tuple[str, str]:
-    """Which catalog or cluster, and which schema of it, the parts before a table's name mean.
+    """Resolves the parts before a table's name to a catalog or cluster, and a schema of it.
 
     Raises:
-        SeamlineError: CATALOG_NOT_FOUND; SCHEMA_NOT_FOUND for one that a cluster does not have.
+        SeamlineError: CATALOG_NOT_FOUND; SCHEMA_NOT_FOUND for a schema that a cluster or `system`
+            does not have.
     """
     config = sources.config
     match parts:
@@ -229,7 +232,7 @@ def resolve_schema(parts: Sequence[str], session: Session, sources: Sources) -> 
 
 
 def _fixed_schemas(source: str, sources: Sources) -> tuple[str, ...]:
-    """The schemas of a cluster and of `system`; none for a catalog, which has its own."""
+    """Returns the schemas of a cluster or of `system`; none for a catalog, which has its own."""
     if source in sources.config.clusters:
         return (CLUSTER_SCHEMA,)
     return SYSTEM_SCHEMAS if source == SYSTEM_CATALOG else ()
@@ -259,7 +262,7 @@ def has_schema(sources: Sources, source: str, schema: str) -> bool:
 
 
 def _source(name: str, config: Config, rights: Rights | None = None) -> str:
-    """The catalog or cluster of a name."""
+    """Returns the catalog or cluster of a name."""
     known = (*config.catalogs, *config.clusters, SYSTEM_CATALOG)
     found = _spelt(name, known)
     if found is None:
@@ -278,7 +281,7 @@ def _spelt(name: str, known: Container[str]) -> str | None:
 
 
 def text_of(parts: Sequence[str]) -> str:
-    """The parts with dots between them; a part that contains dots or quotes is quoted."""
+    """Joins the parts with dots; an empty part, or one with dots or quotes, is quoted."""
     return ".".join(
         '"' + part.replace('"', '""') + '"' if set('."') & set(part) or not part else part
         for part in parts
@@ -286,7 +289,7 @@ def text_of(parts: Sequence[str]) -> str:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """The inverse of `text_of`; a name that it did not write is split at its dots."""
+    """Inverts `text_of`; splits any other text at its dots."""
     if re.fullmatch(rf"{_PART}(?:\.{_PART})*", text) is None:
         return tuple(text.split("."))
     found = re.finditer(rf"(?:^|\.){_PART}", text)
@@ -294,27 +297,27 @@ def split(text: str) -> tuple[str, ...]:
 
 
 def schema_text(namespace: Sequence[str]) -> str:
-    """A namespace as one part in SQL; `information_schema` always means the system's."""
+    """Returns a namespace as one part in SQL; `information_schema` always means the system's."""
     text = text_of(namespace)
     return f'"{text}"' if text.lower() == INFORMATION_SCHEMA else text
 
 
 def namespace_of(schema: str) -> tuple[str, ...]:
-    """The inverse of `schema_text`."""
+    """Inverts `schema_text`."""
     return split(schema)
 
 
 def table_text(table: str) -> str:
-    """A table's name in SQL: `$cold` at the end of its own name is written `$$cold`."""
+    """Returns a table's name in SQL: a `$cold` that ends its own name is written `$$cold`."""
     own = _VARIANT.fullmatch(table)
     return f"{own[1]}${own[2]}{own[3]}" if own is not None else table
 
 
 def split_variant(name: str) -> tuple[str, str]:
-    """A table, and the variant of it that a name asks for; empty for the table itself.
+    """Splits a name into its table and its variant, which is empty for the table itself.
 
     Raises:
-        SeamlineError: TABLE_NOT_FOUND when it asks for more than one.
+        SeamlineError: TABLE_NOT_FOUND when it asks for more than one variant.
     """
     found = _VARIANT.fullmatch(name)
     if found is None:

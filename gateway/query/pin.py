@@ -1,7 +1,7 @@
 """One table pinned to its seam, from facts that were gathered: the log first, then the table.
 
-The decisions are in `seam`; here the log is asked once more where its answer is older than the
-table's last commit, or where another leader may have replaced what was seen.
+The decisions are in `seam`. Here the log is asked once more if its answer is older than the table's
+last commit, or if another leader may have replaced what was seen.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _OF_THE_TABLE = frozenset({"cold", "snapshots", "files"})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PinnedTable:
-    """One reference of a statement: its columns, what is known of its table, and the table.
+    """A reference of a statement, pinned: its columns, the facts about its table, and the table.
 
     Attributes:
         relation: Its columns.
-        facts: What is known of it.
-        cold: The loaded table, None without a cold side.
+        facts: What is known about its table.
+        cold: The loaded table; None without a cold side.
     """
 
     relation: Relation
@@ -72,13 +72,13 @@ class PinnedTable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AskedChanges:
-    """Changes that a reference asks for, its tokens read.
+    """The changes that a reference asks for, with their tokens read.
 
     Attributes:
-        earlier: The seams of the token after which they begin; None for the first record.
-        later: Those of the token with which they end; None for the statement's own seam.
-        later_name: What that token is called.
-        offsets_max: They end earlier, after so many offsets.
+        earlier: Seams of the token after which they begin; None to begin with the first record.
+        later: Seams of the token with which they end; None to end with the statement's own seam.
+        later_name: How that token is displayed.
+        offsets_max: Ends them earlier, after this many offsets.
     """
 
     earlier: tuple[Seam, ...] | None
@@ -94,13 +94,13 @@ EVERY_CHANGE = AskedChanges(earlier=None)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
-    """A table, as one reference wants it.
+    """A table as one reference asks for it.
 
     Attributes:
         name: Its name.
-        version: The moment of its past, if any.
-        virtual: The seam behind the virtual snapshot that it asks for.
-        changes: The part of the table that it asks for; None for all of it.
+        version: The past version that it asks for, if any.
+        virtual: The seam behind the virtual snapshot that it asks for, if any.
+        changes: The changes that it asks for; None for the whole table.
     """
 
     name: TableName
@@ -120,7 +120,7 @@ def _now() -> datetime.datetime:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
-    """What one call is to pin, and how; see `Gatherer.pin`."""
+    """What one call pins, and how; see `Gatherer.pin`."""
 
     targets: Sequence[Target]
     session: names.Session
@@ -133,7 +133,7 @@ class Wanted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic, and what it is read under."""
+    """A topic, and the isolation level it is read under."""
 
     cluster: str
     topic: str
@@ -142,12 +142,12 @@ class Topic:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Known:
-    """What the tables of one call are pinned with.
+    """The facts with which one call pins its tables.
 
     Attributes:
-        tables: As they are now.
-        bounds: What logs hold.
-        cached_ends: Ends that were not asked of the log.
+        tables: The tables as they are now.
+        bounds: What each log holds.
+        cached_ends: Ends that are known without asking the log.
         wanted: What the call is to pin.
         known_at: On the monotonic clock, a moment before any of it was learned.
     """
@@ -165,7 +165,7 @@ class TablePinner:
     Args:
         connections: Clusters and catalogs.
         tails: Knows how far tables are followed.
-        statements: Gives the statements that whoever asks may see.
+        statements: Returns the statements that the caller may see.
     """
 
     def __init__(self, connections: Sources, tails: Tails | None, statements: Statements) -> None:
@@ -250,10 +250,10 @@ class TablePinner:
         return PinnedTable(_relation(_columns(schema.columns, seam), state), facts, table)
 
     def _check_not_compacted(self, seam: Seam, target: Target, deadline: Deadline) -> None:
-        """A compacted log may have lost the record that was the newest of its key back then.
+        """Refuses a compacted log, which may have lost what was then the newest record of a key.
 
         Raises:
-            SeamlineError: TOKEN_EXPIRED, or LOG_TRIMMED for a moment.
+            SeamlineError: TOKEN_EXPIRED, or LOG_TRIMMED for a past moment and for changes.
         """
         if not seam.hot_ranges:
             return
@@ -277,7 +277,7 @@ class TablePinner:
         seam: Seam,
         known: Known,
     ) -> Seam:
-        """The part of a seam that a reference asks for."""
+        """Returns the part of a seam that a reference asks for."""
         if target.name.variant and not binding.is_upsert:
             raise _no_changes(target.name)
         earlier = _earlier(target, changes, known)
@@ -298,15 +298,15 @@ class TablePinner:
         bounds: LogBounds,
         known: Known,
     ) -> Seam:
-        """The present seam, or the token's."""
+        """Returns the present seam, or the token's."""
         head = cold_side(state, state.current_snapshot_id)
         log, deadline = self._connections.log(binding.cluster), known.wanted.deadline
         earlier = told(target, known.tables, known.wanted)
         if earlier is not None:
             own = kept_side(state, earlier.snapshot_id)
             bounds = _under((own or head).boundary.isolation, bounds, log, deadline)
-            # what is in the log alone depends on the snapshot, and one of an upsert table has
-            # lost the rows that were replaced since: a later one cannot stand in
+            # what only the log holds depends on the snapshot, and a snapshot of an upsert table
+            # has lost the rows that were replaced: a later one cannot stand in
             is_own = target.name.variant in {"hot", "seam"} or binding.is_upsert
             later = () if is_own else (head,)
             sides = (*((own,) if own is not None else ()), *later)
@@ -334,14 +334,14 @@ class TablePinner:
         moment: datetime.datetime,
         wanted: Wanted,
     ) -> Seam:
-        """The seam of a past moment: the snapshot of that time, and the log up to it."""
+        """Returns the seam of a past moment: the snapshot of that time, and the log up to it."""
         state = table.state
         own = cold_side(state, past.snapshot_at(state, moment))
         head = cold_side(state, state.current_snapshot_id)
         log = self._connections.log(binding.cluster)
         bounds = _under(own.boundary.isolation, bounds, log, wanted.deadline)
         require(recreated(bounds.topic, bounds.topic_id, own.boundary.topic_id))
-        if binding.is_upsert:  # no later snapshot knows what was replaced since
+        if binding.is_upsert:  # no later snapshot has what was replaced since
             starts = {p: own.boundary.next.get(p, 0) for p in bounds.end}
             require(trimmed(bounds, starts))
             head = own
@@ -417,7 +417,7 @@ class TablePinner:
 
 
 def _require_offsets(state: TableState, binding: TopicBinding, seam: Seam) -> None:
-    """What picks rows of the snapshot by their offsets needs a column that holds these.
+    """Checks that a column holds the offsets, if rows of the snapshot are selected by offset.
 
     Raises:
         SeamlineError: OFFSETS_NOT_STORED.
@@ -437,7 +437,7 @@ def _require_offsets(state: TableState, binding: TopicBinding, seam: Seam) -> No
 
 
 def _under(isolation: str, bounds: LogBounds, log: HotLog, deadline: Deadline) -> LogBounds:
-    """What a log holds under the isolation a table was tiered with, whatever the setting is now."""
+    """Returns what a log holds under the isolation a table was tiered with, whatever is set now."""
     if bounds.isolation == isolation:
         return bounds
     return log.bounds([bounds.topic], isolation, deadline)[bounds.topic]
@@ -451,7 +451,7 @@ def _seam_of_now(
     cluster: str,
     deadline: Deadline,
 ) -> Seam:
-    """The present seam; asks the log again if its ends are older than the table's last commit."""
+    """Returns the present seam; asks the log again if its ends predate the table's last commit."""
     for newer in (False, True):
         if newer or head.boundary.isolation != bounds.isolation:
             bounds = log.bounds([bounds.topic], head.boundary.isolation, deadline)[bounds.topic]
@@ -463,13 +463,13 @@ def _seam_of_now(
 
 
 def _check_remembered(log: HotLog, bounds: LogBounds, earlier: Seam, deadline: Deadline) -> None:
-    """The log must not have lost, and replaced, what an earlier seam stands for.
+    """Checks that the log has not lost, and replaced, the records of an earlier seam.
 
     Raises:
         SeamlineError: HISTORY_CHANGED.
     """
     if bounds.topic_id != earlier.topic_id:
-        return  # pinning the table says so
+        return  # pinning the table reports it
     try:
         check_not_truncated(log, bounds, earlier.end, earlier.end_epochs, deadline)
     except SeamlineError as error:
@@ -485,14 +485,14 @@ def _check_remembered(log: HotLog, bounds: LogBounds, earlier: Seam, deadline: D
 def remembered(
     name: TableName, tables: Mapping[TableName, ColdTable], seams: Sequence[Seam]
 ) -> Seam | None:
-    """The seam of what a name stands for among those of a token."""
+    """Returns the seam that a token has for the table or topic of a name, if any."""
     return next(iter(all_remembered(name, tables, seams)), None)
 
 
 def all_remembered(
     name: TableName, tables: Mapping[TableName, ColdTable], seams: Sequence[Seam]
 ) -> tuple[Seam, ...]:
-    """The seams of what a name stands for among those that a session has seen."""
+    """Returns the seams that a session has seen of the table or topic of a name."""
     table = tables.get(name)
     if table is None:
         return repeat.of_topic(seams, name.full)
@@ -500,7 +500,7 @@ def all_remembered(
 
 
 def told(target: Target, tables: Mapping[TableName, ColdTable], wanted: Wanted) -> Seam | None:
-    """The seam that a reference is to be pinned to again; None when it is to have a new one.
+    """Returns the seam that a reference is to be pinned to again; None if it gets a new one.
 
     Raises:
         SeamlineError: INVALID_TOKEN when `to_token` knows nothing of the table.
@@ -516,7 +516,7 @@ def is_present(target: Target, tables: Mapping[TableName, ColdTable], wanted: Wa
 
 
 def _earlier(target: Target, changes: AskedChanges, known: Known) -> Seam | None:
-    """The seam after which changes begin; None for the first record there is."""
+    """Returns the seam after which changes begin; None to begin with the first record."""
     if changes.earlier is None:
         return None
     return _of_token(target.name, known.tables, changes.earlier, "from_token")
@@ -525,7 +525,7 @@ def _earlier(target: Target, changes: AskedChanges, known: Known) -> Seam | None
 def _of_token(
     name: TableName, tables: Mapping[TableName, ColdTable], seams: Sequence[Seam], argument: str
 ) -> Seam:
-    """The seam of what a name stands for in the token of an argument."""
+    """Returns the seam that an argument's token has for the table or topic of a name."""
     found = remembered(name, tables, seams)
     if found is not None:
         return found
@@ -546,14 +546,14 @@ def _no_changes(name: TableName) -> SeamlineError:
 
 
 def _as_of(target: Target) -> str:
-    """What a statement says of the seam of a reference: nothing of one that a token gives it."""
+    """Returns what a reference calls its version or `to_token`; empty if it names neither."""
     if target.changes is not None:
         return target.changes.later_name
     return str(target.moment or "")
 
 
 def topic_of(target: Target, tables: Mapping[TableName, ColdTable]) -> Topic | None:
-    """The topic that must be asked for a target, None when its log does not matter."""
+    """Returns the topic that must be asked for a target; None when its log does not matter."""
     name = target.name
     if name.cluster and not name.is_system:
         return Topic(name.cluster, name.path[-1], READ_COMMITTED)
@@ -566,17 +566,17 @@ def topic_of(target: Target, tables: Mapping[TableName, ColdTable]) -> Topic | N
 
 
 def _stored(state: TableState, seam: Seam) -> tuple[Field, ...]:
-    """The columns of the schema that the snapshot was written with."""
+    """Returns the columns of the schema that the snapshot was written with."""
     return () if seam.snapshot_id is None else state.schema_of(seam.snapshot_id).columns
 
 
 def _columns(own: tuple[Field, ...], seam: Seam) -> tuple[Field, ...]:
-    """The columns of a table as it is read: of its changes it is told which are deletes."""
+    """Returns the columns of a table as it is read; those of its changes include a delete flag."""
     return (*own, columns.DELETED_FIELD) if seam.is_logged else own
 
 
 def _relation(fields: tuple[Field, ...], state: TableState | None = None) -> Relation:
-    """The columns of a table; another writer's are his own, whatever they are called."""
+    """Returns a table's columns; those of another writer's table are never ours to hide."""
     if state is not None and state.provider is not None:
         return Relation(fields)
     return Relation(fields, columns.METADATA_NAMES & {field.name for field in fields})

@@ -1,7 +1,7 @@
-"""Prepared statements: kept by the client as texts, which come along with its requests.
+"""Prepared statements: kept by the client as texts, which it sends along with its requests.
 
-`executed` puts the statement in the place of EXECUTE; what DESCRIBE INPUT and OUTPUT say is read
-from the plan that the statement has with nulls in the place of its parameters.
+`executed` replaces EXECUTE by the prepared statement. DESCRIBE INPUT and DESCRIBE OUTPUT are
+answered from the plan of the statement with nulls in place of its parameters.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ from seamline.sql.statements import (
 from seamline.sql.types import Type
 
 Values = Sequence[Any] | Mapping[str, Any]
-"""Values of placeholders: Python values, or nodes."""
+"""Values of placeholders: Python values, or syntax tree nodes."""
 
 _OF_PREPARED = (Prepare, Execute, Deallocate, DescribePrepared)
 
 
 def prepare(statement: Prepare, request: StatementRequest) -> Rows:
-    """PREPARE: the statement is read, and kept by the client.
+    """Answers PREPARE: the statement is parsed, and kept by the client.
 
     Raises:
-        SeamlineError: what is wrong with it, STATEMENT_NOT_ALLOWED, STATEMENT_TOO_LARGE.
+        SeamlineError: whatever is wrong with the statement; STATEMENT_NOT_ALLOWED,
+            STATEMENT_TOO_LARGE.
     """
     _read(statement.text, request)
     size, longest = len(urllib.parse.quote_plus(statement.text)), request.prepared_bytes_max
@@ -63,7 +64,7 @@ def prepare(statement: Prepare, request: StatementRequest) -> Rows:
 
 
 def deallocate(statement: Deallocate, request: StatementRequest) -> Rows:
-    """DEALLOCATE PREPARE.
+    """Answers DEALLOCATE PREPARE.
 
     Raises:
         SeamlineError: PREPARED_STATEMENT_NOT_FOUND.
@@ -73,10 +74,11 @@ def deallocate(statement: Deallocate, request: StatementRequest) -> Rows:
 
 
 def executed(statement: Execute, request: StatementRequest) -> tuple[Statement, Values]:
-    """The statement that EXECUTE means, and the values of its parameters.
+    """Returns the statement that EXECUTE names, and the values of its parameters.
 
     Raises:
-        SeamlineError: PREPARED_STATEMENT_NOT_FOUND, INVALID_PARAMETERS; what is wrong with it.
+        SeamlineError: PREPARED_STATEMENT_NOT_FOUND, INVALID_PARAMETERS; whatever is wrong with the
+            statement.
     """
     text = statement.text or _text_of(statement.name, request, statement.location)
     found = _read(text, request)
@@ -95,10 +97,10 @@ def executed(statement: Execute, request: StatementRequest) -> tuple[Statement, 
 
 
 def described(statement: DescribePrepared, request: StatementRequest) -> Statement:
-    """The statement that DESCRIBE INPUT or OUTPUT is about.
+    """Returns the statement that DESCRIBE INPUT or DESCRIBE OUTPUT is about.
 
     Raises:
-        SeamlineError: PREPARED_STATEMENT_NOT_FOUND; what is wrong with it.
+        SeamlineError: PREPARED_STATEMENT_NOT_FOUND; whatever is wrong with the statement.
     """
     return _read(_text_of(statement.name, request, statement.location), request)
 
@@ -128,7 +130,7 @@ def _text_of(name: str, request: StatementRequest, location: Location | None) ->
 
 
 def with_nulls(query: Query) -> exp.Expr:
-    """The tree of a query with nulls for its parameters, each of which knows its number."""
+    """Returns a query's tree with nulls for its parameters; each null knows its number."""
     tree = query.tree.copy()
     for node in list(tree.find_all(exp.Placeholder)):
         null = exp.Null()
@@ -141,7 +143,7 @@ _NUMBER = "parameter"
 
 
 def input_rows(query: Query, planned: Planned | None) -> Rows:
-    """DESCRIBE INPUT: the type that each parameter is converted to, as far as one follows.
+    """Answers DESCRIBE INPUT: the type each parameter is converted to, as far as it is known.
 
     Args:
         query: The statement.
@@ -179,7 +181,7 @@ _SIZES: Mapping[Type, int] = {
 
 
 def output_rows(planned: Planned | None) -> Rows:
-    """DESCRIBE OUTPUT: the columns of the result, and the tables that plain ones are of."""
+    """Answers DESCRIBE OUTPUT: the result's columns, and the tables that plain ones come from."""
     if planned is None:
         return table(_OUTPUT, [])
     query = planned.plan.logical.query
@@ -197,7 +199,7 @@ def output_rows(planned: Planned | None) -> Rows:
 def _origins(
     tree: exp.Expr, seams: Mapping[str, Seam]
 ) -> Iterator[tuple[str, str, str, str] | None]:
-    """(catalog, schema, table, column) of each result that is a column of a table."""
+    """Yields (catalog, schema, table, column) of each result that is a table's column, or None."""
     if not isinstance(tree, exp.Select):
         return
     from_, joins = tree.args.get("from_"), tree.args.get("joins") or ()

@@ -1,9 +1,9 @@
 """Queries: from a parsed statement to a running engine, with its seam.
 
-Planning is pure; this is where facts go in. When a fact goes stale before the first row is out (a
-file expired, the log trimmed past the boundary because it has just been tiered), everything is
-read afresh and planned again, a few times; then the error is final. What one engine refuses goes to
-the other, where the request leaves the engine open.
+Planning is pure; this module supplies the facts. If a fact goes stale before the first row is out
+(a file has expired, or the log was trimmed past the boundary because it has just been tiered), all
+facts are read afresh and the query is planned again, a few times; then the error is final. A query
+that one engine refuses goes to the other, if the request leaves the engine open.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ ATTEMPTS_MAX = 4
 _MAY_HAVE_GONE_STALE = frozenset(
     {COLD_FILE_MISSING, SNAPSHOT_GONE, LOG_TRIMMED, LOG_TRUNCATED, TOPIC_RECREATED, READ_CONFLICT}
 )
-"""A topic created again while it is read may look like any of the log's three at first; when asked
-once more, it gets the right name."""
+"""A topic that is recreated while it is read may at first cause any of the log's three errors; when
+asked once more, the log gives the right one."""
 
 _REFUSED = frozenset({NOT_SUPPORTED, STATEMENT_TOO_LARGE, INTERNAL_ERROR, SPARK_FAILED})
-"""What an engine ends a bound query with that the other may well run."""
+"""Errors with which an engine ends a bound query that the other engine may well run."""
 
 
 def may_have_gone_stale(error: SeamlineError) -> bool:
-    """Whether the facts a read was planned with may be what is wrong, so that fresh ones help."""
+    """Whether a read may have failed because its facts were stale, so that fresh ones help."""
     return error.code in _MAY_HAVE_GONE_STALE
 
 
@@ -75,14 +75,14 @@ class QueryRequest:
 
     Attributes:
         tree: Syntax tree, parameters filled in.
-        session: What its names leave unsaid.
+        session: Default catalog and schema of its names.
         engine: `auto`, `duckdb` or `spark`.
         token: Seams to pin again.
-        after: What it must not fall behind.
+        after: The reads and writes that it must not fall behind.
         now: The moment it was submitted.
         freshness: How fresh the rows must be.
         row_limit: Rows after which its result is cut off.
-        read_token: Gives the seams of tokens that its text holds.
+        read_token: Returns the seams of tokens in its text.
     """
 
     tree: exp.Expr
@@ -98,7 +98,7 @@ class QueryRequest:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planned:
-    """A physical plan, the tables it reads by scan id, and the moment that it reflects."""
+    """A physical plan, the tables it reads by scan id, and the moment it reflects."""
 
     plan: PhysicalPlan
     tables: Mapping[str, ColdTable]
@@ -107,7 +107,7 @@ class Planned:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Running:
-    """A query that has started: its first batch is there, or it has ended without one."""
+    """A query that has started: its first batch is computed, or it has ended without one."""
 
     planned: Planned
     execution: Execution
@@ -117,7 +117,7 @@ class Running:
 
 
 class Qualify(Protocol):
-    """Binds a statement to its tables; `qualify` is the one."""
+    """Binds a statement to its tables; implemented by `qualify`."""
 
     def __call__(
         self,
@@ -137,14 +137,14 @@ class Queries:
     Args:
         gatherer: Gathers facts.
         executor: Runs plans.
-        limits: What is large.
+        limits: What counts as large.
         qualify: Binds statements.
-        snapshot_tags: Keeps what Spark reads from expiring; when left out, nothing does.
-        views: Puts the queries of views in their places; when left out, there are no views.
-        user: Who asks.
-        scan_bytes_max: What a query may read, of files and of tails that are read here; 0 sets no
-            limit.
-        compute: Runs what is pure.
+        snapshot_tags: Keeps what Spark reads from expiring; by default, nothing does.
+        views: Replaces views by their queries; by default, there are no views.
+        user: The name of the user who asks.
+        scan_bytes_max: Bytes that a query may read, from files and from tails that are read here; 0
+            sets no limit.
+        compute: Runs pure computations.
     """
 
     def __init__(
@@ -232,11 +232,11 @@ class Queries:
     def start(
         self, request: QueryRequest, deadline: Deadline, planned: Callable[[Planned], None]
     ) -> Running:
-        """Plans the query and starts it; when facts go stale, again with fresh ones.
+        """Plans and starts the query; if facts go stale, plans and starts it again with fresh ones.
 
         Args:
             request: The query.
-            deadline: The statement's.
+            deadline: The statement's deadline.
             planned: Called with each plan before it is run.
 
         Raises:
@@ -249,7 +249,7 @@ class Queries:
                 if not may_have_gone_stale(error) or attempt == ATTEMPTS_MAX - 1:
                     raise
                 deadline.check()
-                # ends that a follower knows may be the same ones still
+                # the ends that a follower knows may still be the stale ones
                 request = dataclasses.replace(request, freshness=LATEST)
         raise AssertionError("the last attempt returns or raises")
 
@@ -296,10 +296,11 @@ class Queries:
     def _elsewhere(
         self, planned: Planned, request: QueryRequest, error: SeamlineError, deadline: Deadline
     ) -> Planned:
-        """The query for the other engine, when this one could not hold the tail or refused it.
+        """Returns the query for the other engine, as this one refused it or cannot hold its tail.
 
         Raises:
-            SeamlineError: the same one, when something else is wrong or that is not possible.
+            SeamlineError: the given one, if something else is wrong or the other engine cannot run
+                it.
         """
         plan = planned.plan
         is_bound = any(files.only_duckdb for files in plan.logical.files.values())
@@ -313,7 +314,7 @@ class Queries:
             reason = f"{plan.route.engine} refused it: {error.code.name}: {error.message[:200]}"
             route = Route(SPARK if plan.route.engine == DUCKDB else DUCKDB, reason)
         if route.engine == DUCKDB:
-            try:  # it needs to know more of the files
+            try:  # DuckDB needs to know more about the files
                 planned = self.plan(dataclasses.replace(request, engine=DUCKDB), deadline)
             except SeamlineError:
                 raise error from None

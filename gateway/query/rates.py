@@ -1,4 +1,4 @@
-"""How often something may happen, and how much is happening: statements a minute, and load."""
+"""Limits on how often something may happen per minute, and how busy the process is."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _HIGH = 0.5
 
 
 class MinuteRate:
-    """Counts what happens, by a key. Guard it with a lock.
+    """Counts events by a key. Guard it with a lock.
 
     Args:
-        count_max: What may happen in any minute; 0 sets no limit.
-        clock: Seconds that only grow.
+        count_max: Events that may happen in any minute; 0 sets no limit.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, count_max: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,14 +28,14 @@ class MinuteRate:
         self._happened: Cache[str, collections.deque[float]] = Cache(_KEYS_MAX)
 
     def wait_s(self, key: str) -> float:
-        """Seconds until it may happen again; 0 where it may happen now."""
+        """Returns the seconds until another event may happen; 0 if it may happen now."""
         happened = self._happened.get(key)
         if not self._count_max or happened is None or len(happened) < self._count_max:
             return 0.0
         return max(0.0, happened[0] + MINUTE_S - self._clock())
 
     def count(self, key: str) -> None:
-        """It has happened."""
+        """Counts an event that has happened."""
         if self._count_max:
             made = self._happened.get_or_make(
                 key, lambda: collections.deque[float](maxlen=self._count_max)
@@ -44,11 +44,11 @@ class MinuteRate:
 
 
 class ProcessLoad:
-    """How busy this process is. What it does in Python takes one processor at most.
+    """How busy this process is. Its Python code uses one processor at most.
 
     Args:
-        clock: Seconds that only grow.
-        used: Seconds of processors that the process has used.
+        clock: A monotonic clock, in seconds.
+        used: Returns the processor seconds that the process has used.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ProcessLoad:
 
     @property
     def is_high(self) -> bool:
-        """Whether it has lately used much of a processor."""
+        """Whether it has recently used much of a processor."""
         now = self._clock()
         if now - self._looked_at >= _LOOK_S:
             used = self._used()

@@ -1,8 +1,8 @@
 """Receipts: what a result reflects. Every result carries one.
 
-JSON-ready: the seam of each table, rows and bytes per tier, the engine and why, how fresh the rows
-are, whether anything is missing from them by the table's own policy, and the token that repeats
-them.
+A receipt is JSON-ready. It has the seam of each table, the rows and bytes per tier, the engine and
+the reason for it, how fresh the rows are, whether anything is missing from them by the table's own
+policy, and the token that repeats them.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def receipt(
     retries: int,
     held: Mapping[Pin, Tagging],
 ) -> dict[str, Any]:
-    """The receipt of a statement.
+    """Returns the receipt of a statement.
 
     Args:
-        plan: The plan it ran by.
-        tails: What was read of the log here, by the key of the seam.
+        plan: The plan that was run.
+        tails: The tails that were read here, by the key of their seam.
         freshness: How fresh the rows had to be.
         as_of: Every record committed before this moment is reflected.
-        token: Repeats the read.
-        session: Passed on as `after`, keeps later reads from falling behind this one.
+        token: The token that repeats the read.
+        session: The token that, passed as `after`, keeps later reads from falling behind this one.
         retries: How often the tables had to be pinned again before the first row.
-        held: Whether snapshots could be kept from expiring, where that was tried.
+        held: Whether snapshots could be kept from expiring, where that was attempted.
     """
     return {
         "engine": plan.route.engine,
@@ -60,7 +60,7 @@ def receipt(
 
 
 def pinned(table: PinnedTable, token: str, config: Config) -> dict[str, Any]:
-    """A pinned table for an external reader: its seam, where it all is, and how to decode it."""
+    """Describes a pinned table for an external reader: its seam, locations, and decoding."""
     seam, decoder = table.facts.seam, table.facts.decoder
     cluster = config.clusters[seam.cluster] if seam.topic else None
     catalog = config.catalogs[seam.table[0]] if table.cold else None
@@ -111,7 +111,7 @@ def _table(
 
 
 def _origin(tail: Tail) -> dict[str, Any]:
-    """Where the tail came from: segments cached here, and what was read from the log besides."""
+    """Describes where the tail came from: segments cached here, and reads from the log."""
     origin = tail.origin
     return {
         "segments": origin.segments,

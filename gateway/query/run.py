@@ -42,7 +42,8 @@ class Execution:
 
     Attributes:
         stream: Its result.
-        tails: What was read of the log, by the key of the seam; absent where Spark reads it.
+        tails: The tails that were read here, by the key of their seam; absent where Spark reads the
+            log.
     """
 
     stream: ResultStream
@@ -54,7 +55,7 @@ class Executor:
 
     Args:
         connections: Clusters and catalogs.
-        engines: By name.
+        engines: The engines, by name.
         tail_bytes_max: Bytes of records that one tail may hold here.
         tail_rows_max: A longer tail is read by Spark's executors.
         spool: Opens a spool for a result that is held back.
@@ -93,23 +94,23 @@ class Executor:
         row_limit: int | None = None,
         scan_bytes_max: int = 0,
     ) -> Execution:
-        """Reads what must be read here, and starts the engine.
+        """Reads the tails that must be read here, and starts the engine.
 
         Args:
             plan: The plan.
             tables: The tables of the scans that have a cold side, by scan id.
-            deadline: The statement's.
-            row_limit: Rows after which nobody reads on; None for all.
-            scan_bytes_max: What may be read, of files and of the tails that are read here; 0 sets
-                no limit.
+            deadline: The statement's deadline.
+            row_limit: Rows after which the result is not read any further; None for all.
+            scan_bytes_max: Bytes that may be read, from files and from tails that are read here; 0
+                sets no limit.
 
         Raises:
-            SeamlineError: named after the cause. No row has been given away yet.
+            SeamlineError: named after the cause. No row has been returned yet.
         """
         _check_size(plan.estimate.cold_bytes, 0, scan_bytes_max)
         left = {key for key, tail in plan.tails.items() if self._is_left_to_spark(plan, tail)}
         for key in left:
-            self.tails.follow(plan.tails[key])  # so that a later statement finds it here
+            self.tails.follow(plan.tails[key])  # so that a later statement finds the tail here
         shipped = {key: tail for key, tail in plan.tails.items() if key not in left}
         tails = self._read(shipped, deadline)
         if plan.route.engine == SPARK:
@@ -139,9 +140,9 @@ class Executor:
         row_limit: int | None,
         deadline: Deadline,
     ) -> ResultStream:
-        """A result over tails that Spark's workers read; no row is given before these are checked.
+        """Holds back a result until the tails that Spark's workers read have been checked.
 
-        Only when the last row is there have the workers certainly read the log.
+        Only when the last row has arrived have the workers certainly read the log.
         """
 
         def batches() -> Generator[pa.RecordBatch]:
@@ -168,7 +169,7 @@ class Executor:
         return plan.route.engine == SPARK and is_large
 
     def _read(self, wanted: Mapping[SeamKey, TailRead], deadline: Deadline) -> dict[SeamKey, Tail]:
-        """Reads all, or none: what has been read is released when another read fails."""
+        """Reads all tails, or none: if one read fails, those already read are released."""
         if len(wanted) <= 1:
             return {key: self.tails.get(tail, deadline) for key, tail in wanted.items()}
         with concurrent.futures.ThreadPoolExecutor(_TAIL_READERS) as pool:
@@ -185,7 +186,7 @@ class Executor:
 
 
 def _check_size(cold_bytes: int, hot_bytes: int, bytes_max: int) -> None:
-    """A statement may read so much.
+    """Checks that a statement does not read too much.
 
     Raises:
         SeamlineError: SCAN_TOO_LARGE.
@@ -203,7 +204,7 @@ def _check_size(cold_bytes: int, hot_bytes: int, bytes_max: int) -> None:
 def _engine_query(
     plan: PhysicalPlan, tables: Mapping[str, ColdTable], tails: Mapping[SeamKey, Tail]
 ) -> EngineQuery:
-    """The plan as engines take it; a tail that was not read becomes a `TailSource`."""
+    """Returns the plan as engines take it; a tail that was not read becomes a `TailSource`."""
     keys = {key: str(number) for number, key in enumerate(plan.tails)}
     output = plan.logical.query.output
     return EngineQuery(
@@ -254,7 +255,7 @@ def _engine_scan(
 
 
 def _followed(scan: Scan, tail: Tail | None) -> FollowedTail | None:
-    """Which tail a scan reads, where it reads all of it."""
+    """Returns which tail a scan reads, if it reads all of it."""
     seam = scan.seam
     if tail is None or tail.log is None or seam.since is not None or not scan.facts.reads_hot:
         return None
@@ -262,7 +263,7 @@ def _followed(scan: Scan, tail: Tail | None) -> FollowedTail | None:
 
 
 def _in_memory(tails: Mapping[SeamKey, Tail]) -> dict[SeamKey, Tail]:
-    """The tails that can be shipped; one that is partly on disk here, Spark reads from the log."""
+    """Returns the tails that can be shipped; Spark reads those partly on disk from the log."""
     for tail in tails.values():
         if tail.files:
             tail.release()

@@ -23,8 +23,8 @@ class Seams:
 
     Args:
         config: The configuration.
-        gatherer_of: Pins tables for somebody.
-        signer: Reads tokens, and makes those that repeat a read.
+        gatherer_of: Returns the gatherer of a principal.
+        signer: Reads tokens, and signs those that repeat a read.
     """
 
     def __init__(
@@ -44,18 +44,18 @@ class Seams:
         token: str | None,
         whole: bool = True,
     ) -> dict[str, Any]:
-        """The seam of one table, with what is needed to read it from elsewhere; JSON-ready.
+        """Returns the seam of one table, with all that a reader elsewhere needs; JSON-ready.
 
         Args:
             table: Its name, as SQL writes it.
-            caller: Who asks.
-            catalog: Catalog of a name that leaves it out.
-            schema: Schema of a name that leaves it out.
-            token: Pins the seam that the token remembers.
-            whole: Whether the caller is to read all of it, and must be allowed to.
+            caller: The principal who asks.
+            catalog: Default catalog for the name.
+            schema: Default schema for the name.
+            token: A token whose seam to pin again; None pins the present one.
+            whole: Whether the caller will read the whole table, and must be allowed to.
 
         Raises:
-            SeamlineError: as a query of it would.
+            SeamlineError: as a query of the table would raise.
         """
         session = names.session(self._config, catalog, schema)
         reference = TableReference(parse.parse_name(table))
@@ -70,7 +70,7 @@ class Seams:
             raise read_only(f"table {pinned.facts.seam.display_name}")
         seam = pinned.facts.seam
         is_part = pinned.facts.kind == "hot" or seam.is_logged
-        if whole and is_part and seam.table_uuid:  # a topic without a table is all there is
+        if whole and is_part and seam.table_uuid:  # a topic without a table is whole
             raise SeamlineError(
                 NOT_SUPPORTED,
                 f"{table} is a part of what its table and topic hold, which has no seam of its own",

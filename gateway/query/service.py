@@ -1,11 +1,11 @@
-"""The service: submit, status, fetch, cancel. Knows nothing of HTTP, engines or tables.
+"""The service: submit, status, fetch, cancel. It knows nothing about HTTP, engines or tables.
 
 Statements wait for one of a fixed number of runners, run under their deadline, and leave a result
-and a receipt. Of those that wait, the next to run is the oldest of the principal that has fewest
-running, so nobody waits for the many of somebody else; and while this process is busy, a principal
-of whom many wait runs one at a time beside others. Whatever goes wrong becomes a named error of the
-statement. A result nobody asks for is released after a while, and a running statement nobody
-asks about is canceled.
+and a receipt. The next statement to run is the oldest of the principal with the fewest running, so
+nobody waits for the many statements of somebody else. While this process is busy and others have
+statements too, a principal with more than one waiting runs one at a time. Whatever goes wrong
+becomes a named error of the statement. A result that nobody fetches is released after a while, and
+a running statement that nobody asks about is canceled.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ABANDONED_S = 300.0
 QUIET_S = 5.0
 _DRAIN_LOOK_S = 0.1
 _CALLS_MAX = 3000
-"""Calls inside of each other that a deeply nested statement may take; each is small."""
+"""Nested calls that a deeply nested statement may take; each of them is small."""
 
 
 class Service:
@@ -55,8 +55,8 @@ class Service:
         limits: How many statements may run, and for how long.
         answer: Runs a statement to its result.
         metrics: Counts statements that ended.
-        rights_of: What somebody may do; by default everything with their own statements.
-        audit: Is told of every statement that has ended, or was refused.
+        rights_of: Returns a principal's rights; by default, everything with their own statements.
+        audit: Records every statement that has ended, or was refused.
         load: How busy this process is.
     """
 
@@ -100,11 +100,11 @@ class Service:
         """Accepts a statement; it runs as soon as a runner is free.
 
         Args:
-            request: What is asked for.
-            caller: Who asks.
+            request: What the client asks for.
+            caller: The principal who asks.
             origin: Where the request comes from.
-            continues: Whether it goes on with what an earlier statement has begun, and is no other
-                one to how many may come in a minute.
+            continues: Whether it continues what an earlier statement began, and so does not count
+                against the limits per minute.
 
         Raises:
             SeamlineError: INVALID_REQUEST, INVALID_SESSION_PROPERTY, TOO_MANY_STATEMENTS,
@@ -144,7 +144,7 @@ class Service:
         return statement
 
     def _count(self, caller: Principal) -> None:
-        """Another statement has come, unless as many as may have come within a minute.
+        """Counts another statement, unless too many have come within a minute.
 
         Raises:
             SeamlineError: TOO_MANY_STATEMENTS.
@@ -169,7 +169,7 @@ class Service:
             rate.count(key)
 
     def _check_waiting(self, caller: Principal) -> None:
-        """Another statement may wait; those for which a runner is free do not count as waiting.
+        """Checks that another statement may wait; those with a free runner do not count as waiting.
 
         Raises:
             SeamlineError: TOO_MANY_STATEMENTS.
@@ -189,12 +189,13 @@ class Service:
     def statement(
         self, statement_id: str, caller: Principal, action: Action | None = None
     ) -> Statement:
-        """A statement of the caller, for whom those of others do not exist.
+        """Returns a statement of the caller, for whom those of others do not exist.
 
         Args:
             statement_id: Its id.
-            caller: Who asks.
-            action: What else whom the rules allow it may do with it.
+            caller: The principal who asks.
+            action: An action for which the rules may let the caller use the statements of others,
+                too.
 
         Raises:
             SeamlineError: STATEMENT_NOT_FOUND.
@@ -208,15 +209,15 @@ class Service:
         return found
 
     def forget(self, statement: Statement) -> None:
-        """Releases a statement that nobody else has heard of."""
+        """Releases a statement that nobody else knows of."""
         with self._lock:
             self._statements.pop(statement.statement_id, None)
         statement.close()
 
     def summaries(self, caller: Principal) -> list[Summary]:
-        """The last statements that somebody may see, in short, newest first.
+        """Returns summaries of the latest statements that a principal may see, newest first.
 
-        Also those of which nothing else is left.
+        These include statements of which nothing else is left.
         """
         found = {summary.statement_id: summary for summary in self._history.all()}
         with self._lock:
@@ -228,27 +229,27 @@ class Service:
         return sorted(seen, key=lambda s: s.submitted_at, reverse=True)
 
     def statements(self, caller: Principal) -> list[Statement]:
-        """The statements that somebody may see, newest first."""
+        """Returns the statements that a principal may see, newest first."""
         with self._lock:
             known = list(self._statements.values())
         seen = [s for s in known if self._may(caller, s, Action.VIEW)]
         return sorted(seen, key=lambda s: s.submitted_at, reverse=True)
 
     def all(self) -> list[Statement]:
-        """Every statement that has not been released, of whomever."""
+        """Returns every statement that has not been released, of all principals."""
         with self._lock:
             return list(self._statements.values())
 
     @property
     def accepts_statements(self) -> bool:
-        """Whether new statements are taken: until it drains or closes."""
+        """Whether new statements are accepted: until it drains or closes."""
         return not self._refusing.is_set()
 
     def drain(self, seconds_max: float) -> None:
         """Refuses new statements, and waits until those accepted have ended and been fetched.
 
         Args:
-            seconds_max: How long it waits at most.
+            seconds_max: How long to wait at most.
         """
         with self._lock:
             self._refusing.set()
@@ -259,7 +260,10 @@ class Service:
                 return
 
     def sweep(self) -> None:
-        """Releases results that nobody asks for, and cancels what nobody asks about."""
+        """Releases results that nobody asks for, and cancels statements that nobody asks about.
+
+        Also releases the oldest results while there are too many.
+        """
         now = time.monotonic()
         with self._lock:
             for statement_id, statement in list(self._statements.items()):
@@ -274,7 +278,10 @@ class Service:
                 supervision.attempt("sweeper", statement.close)
 
     def _crowded_out(self) -> list[Statement]:
-        """Those that have ended and are too many: the oldest of somebody, or of who has most."""
+        """Returns the ended statements that exceed the limits.
+
+        They are the oldest ones of their principal, or of the principal who holds most.
+        """
         limits, found = self._limits, []
         kept: dict[str, list[Statement]] = collections.defaultdict(list)
         sizes: collections.Counter[str] = collections.Counter()
@@ -294,7 +301,7 @@ class Service:
         return found
 
     def close(self) -> None:
-        """Cancels what runs, and waits for it."""
+        """Cancels running statements, and waits for them."""
         with self._lock:
             self._refusing.set()
             self._stopping.set()
@@ -319,7 +326,7 @@ class Service:
         audited.ended(self._audit, statement)
 
     def _run_next(self) -> None:
-        """Runs statements until none may run: whoever has ended one looks for the next."""
+        """Runs statements until none may run: a runner that has ended one looks for the next."""
         while (statement := self._take()) is not None:
             try:
                 self._run(statement)
@@ -328,7 +335,10 @@ class Service:
                     self._running[statement.principal] -= 1
 
     def _take(self) -> Statement | None:
-        """The next to run: the oldest of who has fewest running; None when none may."""
+        """Returns the next statement to run, or None if none may run.
+
+        It is the oldest of the principal with the fewest running.
+        """
         with self._lock:
             if self._stopping.is_set():
                 return None
@@ -340,12 +350,12 @@ class Service:
                 self._waiting.remove(found)
                 if found.begin():
                     self._running[found.principal] += 1
-                    if self._waiting:  # those that had to wait for this one
+                    if self._waiting:  # for those that had to wait for this one
                         self._runners.submit(supervision.attempt, "statement", self._run_next)
                     return found
 
     def _may_run(self) -> list[Statement]:
-        """Statements that wait, of principals who may have another one running."""
+        """Returns the waiting statements of principals who may have another one running."""
         waiting = collections.Counter(s.principal for s in self._waiting)
         running = {name for name, count in self._running.items() if count > 0}
         shares = len(waiting.keys() | running) > 1 and self._load.is_high
@@ -380,7 +390,7 @@ class Service:
 
 
 def _too_many(said: str, limit: str, allowed: int, wait_s: float = 1.0) -> SeamlineError:
-    """The error of a number of statements that is as high as a limit lets it be."""
+    """Returns the error for a number of statements that has reached its limit."""
     return SeamlineError(
         TOO_MANY_STATEMENTS,
         f"{said}; limits.{limit} is {allowed:,}",

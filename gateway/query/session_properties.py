@@ -1,7 +1,7 @@
-"""Session properties: what a session may say once instead of with every statement.
+"""Session properties: what is set once for a session instead of with every statement.
 
-The gateway keeps no session. A client carries what it has set and sends it along, as Trino's
-clients do in headers, so that any gateway answers any of its statements. What a request says itself
+The gateway keeps no sessions. A client keeps what it has set and sends it along, as Trino's clients
+do in headers, so that any gateway can answer any of its statements. A value in the request itself
 wins over a property.
 """
 
@@ -25,11 +25,12 @@ class SessionProperty:
 
     Attributes:
         name: What SET SESSION calls it.
-        field: The field of a request that it stands for.
+        field: The request field that it sets.
         type: Its type, as SHOW SESSION shows it.
-        default: What holds when nobody says anything; empty for nothing.
+        default: The value when nothing is set; empty for none.
         description: What it is.
-        value: The field's value that a text means; raises ValueError or SeamlineError for none.
+        value: Returns the field's value for a text; raises ValueError or SeamlineError if it has
+            none.
     """
 
     name: str
@@ -113,7 +114,7 @@ PROPERTIES = {
 
 
 def property_of(name: str) -> SessionProperty:
-    """The property of that name; case does not count.
+    """Returns the property of that name, ignoring case.
 
     Raises:
         SeamlineError: INVALID_SESSION_PROPERTY.
@@ -129,7 +130,7 @@ def property_of(name: str) -> SessionProperty:
 
 
 def value_of(name: str, text: str) -> Any:
-    """What a property's text means.
+    """Returns the value that a property's text stands for.
 
     Raises:
         SeamlineError: INVALID_SESSION_PROPERTY.
@@ -147,7 +148,7 @@ def value_of(name: str, text: str) -> Any:
 
 
 def applied(request: StatementRequest) -> StatementRequest:
-    """The request with its session's properties, where it says nothing itself.
+    """Returns the request with session properties where the request itself sets no value.
 
     Raises:
         SeamlineError: INVALID_SESSION_PROPERTY.
@@ -161,7 +162,7 @@ def applied(request: StatementRequest) -> StatementRequest:
 
 
 def shown(properties: Mapping[str, str]) -> list[tuple[str, str, str, str, str]]:
-    """(name, value, default, type, description) of every property."""
+    """Returns (name, value, default, type, description) of every property."""
     values = {name.lower(): text for name, text in properties.items()}
     return [
         (p.name, values.get(p.name, p.default), p.default, p.type, p.description)

@@ -1,11 +1,11 @@
-"""Snapshot tags: they keep what a long statement reads from expiring meanwhile.
+"""Snapshot tags: they keep a snapshot from expiring while a long statement reads it.
 
-A gateway has one tag on a snapshot, however many statements read it at once, and keeps it a little
-longer than they need it, for the next one: so a table gets one commit for each of its snapshots,
-not for each statement, and statements do not compete with its writers. A tag is removed once no
-statement has used it for a while, by the commit that makes the next one if there is one. What a
-killed gateway leaves behind is removed by the first expiry after its age. A snapshot that cannot be
-tagged is read all the same, and the receipt says so.
+A gateway has one tag on a snapshot, however many statements read it at once. It keeps the tag a
+little longer than they need it, for the next statement. So a table gets one commit per snapshot,
+not per statement, and statements do not compete with its writers. A tag is removed once no
+statement has used it for a while, by the commit that makes the next one if there is one. Tags that
+a killed gateway leaves behind are removed by the first expiry after their age. A snapshot that
+cannot be tagged is read all the same, and the receipt says so.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from seamline.planners.route import SPARK
 
 TAG_PREFIX = "seamline-snapshot-"
 IDLE_S = 30.0
-"""How long a tag that no statement uses stays."""
+"""Seconds that a tag stays while no statement uses it."""
 _LIFE_S = 3600.0
-"""The least time a tag lasts: for statements shorter than that it is seldom renewed."""
+"""The least seconds that a tag lasts: for shorter statements it rarely needs to be renewed."""
 _SPARE_S = 60.0
-"""How much longer a tag lasts than its statement may take: clocks differ."""
+"""Seconds that a tag lasts longer than its statement may take, as clocks differ."""
 _LOOK_S = 0.1
 _LOG = logging.getLogger("seamline.snapshot_tags")
 
@@ -45,7 +45,7 @@ class Tagging:
 
     Attributes:
         tag: The tag; None when there is none.
-        problem: Why there is none.
+        problem: Why there is no tag.
     """
 
     tag: str | None = None
@@ -69,12 +69,12 @@ class _Tag:
     """One snapshot's tag, shared by statements; all times are on the monotonic clock.
 
     Attributes:
-        busy: Held by whoever makes or renews it.
+        busy: Held while the tag is made or renewed.
         users: Statements that hold the snapshot, or are about to.
         name: Its name once it is made.
         lasts_until: When it may expire.
         idle_since: When the last user left.
-        problem: Why it could not be made last time, and when that was.
+        problem: Why the last attempt to make it failed, and when.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class SnapshotTags:
 
     Args:
         connections: Clusters and catalogs.
-        idle_s: How long a tag that no statement uses stays.
+        idle_s: Seconds that a tag stays while no statement uses it.
     """
 
     def __init__(self, connections: Connections, *, idle_s: float = IDLE_S) -> None:
@@ -101,7 +101,7 @@ class SnapshotTags:
         self._tags: dict[Pin, _Tag] = {}
 
     def take(self, plan: PhysicalPlan, deadline: Deadline) -> TaggedSnapshots:
-        """Holds what Spark is to read; a read by DuckDB is short and would start over instead.
+        """Holds the snapshots that Spark will read; DuckDB's short reads start over instead.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE when a snapshot has already expired; nothing is held then.
@@ -161,7 +161,10 @@ class SnapshotTags:
             raise
 
     def _ensure(self, pin: Pin, tag: _Tag, asked_at: float, deadline: Deadline) -> Tagging:
-        """The tag: made, renewed or as it is; whoever waited for another's try has its outcome."""
+        """Returns the tag, which is made or renewed if needed.
+
+        A caller that waited while another one tried gets the outcome of that attempt.
+        """
         needed_until = time.monotonic() + deadline.remaining_s() + _SPARE_S
         if tag.name is not None and tag.lasts_until >= needed_until:
             return Tagging(tag.name)
@@ -204,7 +207,7 @@ class SnapshotTags:
                 del self._tags[pin]
 
     def _take_idle(self, name: tuple[str, ...]) -> list[str]:
-        """The names of a table's tags that nobody has used for a while; they are forgotten here."""
+        """Forgets a table's tags that nobody has used for a while, and returns their names."""
         with self._lock:
             idle = [
                 pin

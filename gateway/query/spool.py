@@ -1,6 +1,6 @@
 """Results: spooled in chunks, so that a statement never waits for its reader.
 
-A chunk is a complete Arrow IPC stream of some megabytes. The first chunks stay in memory, as long
+A chunk is a complete Arrow IPC stream of a few megabytes. The first chunks stay in memory, as long
 as all results together do not hold too much there; the rest go to one file on disk. A client may
 fetch them at its own pace, several times, and in any order, until the result is released.
 """
@@ -31,18 +31,18 @@ from seamline.errors import (
 CHUNK_BYTES = 4 << 20
 CHUNK_ROWS = 65_536
 MEMORY_BYTES = 16 << 20
-"""What one result holds in memory."""
+"""Bytes that one result may hold in memory."""
 ALL_MEMORY_BYTES = 256 << 20
-"""What all of them do, besides the first bytes of each."""
+"""Bytes that all results together may hold in memory, besides the first bytes of each."""
 _FIRST_BYTES = 64 << 10
 _NO_SPACE = 28
 
 
 class SpoolMemory:
-    """How much memory results hold. Safe to share between threads.
+    """The memory that results hold. Safe to share between threads.
 
     Args:
-        bytes_max: What they may hold together.
+        bytes_max: Bytes that they may hold together.
     """
 
     def __init__(self, bytes_max: int = ALL_MEMORY_BYTES) -> None:
@@ -50,7 +50,7 @@ class SpoolMemory:
         self._lock = threading.Lock()
 
     def take(self, size: int) -> bool:
-        """Takes so many bytes, where there are as many left."""
+        """Takes that many bytes if they are left; returns whether it did."""
         with self._lock:
             if size > self._left:
                 return False
@@ -58,7 +58,7 @@ class SpoolMemory:
             return True
 
     def give_back(self, size: int) -> None:
-        """Gives back what was taken."""
+        """Gives back bytes that were taken."""
         with self._lock:
             self._left += size
 
@@ -68,7 +68,7 @@ class SpoolDirectory:
 
     Args:
         directory: The folder; whatever it holds is removed.
-        size_bytes_max: Size of one result.
+        size_bytes_max: The most bytes that one result may have.
     """
 
     def __init__(self, directory: pathlib.Path, *, size_bytes_max: int) -> None:
@@ -78,12 +78,12 @@ class SpoolDirectory:
         self.clear()
 
     def open(self, schema: pa.Schema, name: str) -> ResultSpool:
-        """A result of that name."""
+        """Opens a spool for the result of that name."""
         path = self._directory / f"{name}.arrow"
         return ResultSpool(schema, path, self._memory, size_bytes_max=self._size_bytes_max)
 
     def open_unnamed(self, schema: pa.Schema) -> ResultSpool:
-        """A place for rows that are held back before they become a result."""
+        """Opens a spool for rows that are held back before they become a result."""
         return self.open(schema, f"{secrets.token_urlsafe(18)}.held")
 
     def clear(self) -> None:
@@ -96,9 +96,9 @@ class ResultSpool:
 
     Args:
         schema: Schema of the result.
-        path: File for what does not stay in memory; made when needed.
-        memory: What all results may hold there.
-        size_bytes_max: Size of the whole result.
+        path: File for chunks that do not stay in memory; created when needed.
+        memory: The memory that is shared by all results.
+        size_bytes_max: The most bytes that the whole result may have.
     """
 
     def __init__(
@@ -123,12 +123,12 @@ class ResultSpool:
 
     @property
     def chunk_count(self) -> int:
-        """Chunks that are ready."""
+        """The number of chunks that are ready."""
         return len(self._chunks)
 
     @property
     def chunk_rows(self) -> list[int]:
-        """Rows of each chunk that is ready."""
+        """The number of rows in each chunk that is ready."""
         return list(self._rows)
 
     @property
@@ -154,7 +154,7 @@ class ResultSpool:
                 self._flush()
 
     def finish(self) -> None:
-        """Says that no more rows will come. A result always has at least one chunk."""
+        """Marks the end of the rows. A result always has at least one chunk."""
         if self._pending or not self._chunks:
             self._flush()
         with self._changed:
@@ -162,7 +162,7 @@ class ResultSpool:
             self._changed.notify_all()
 
     def has_chunk(self, index: int, wait_s: float) -> bool:
-        """Whether there is such a chunk, once that is known or the time has run out."""
+        """Whether a chunk exists, once that is known or the time is up."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closed or self._complete or index < len(self._chunks), wait_s
@@ -170,10 +170,10 @@ class ResultSpool:
             return index < len(self._chunks)
 
     def chunk(self, index: int, wait_s: float) -> bytes | None:
-        """A chunk, waiting for it if it is still to come.
+        """Returns a chunk, and waits for it if it is still to come.
 
         Returns:
-            The Arrow IPC stream, or None when the time ran out.
+            The Arrow IPC stream, or None when the time is up.
 
         Raises:
             SeamlineError: INVALID_ARGUMENT when there is no such chunk, STATEMENT_NOT_FOUND when
@@ -195,14 +195,14 @@ class ResultSpool:
             return None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Every row that is ready, in order."""
+        """Yields every row that is ready, in order."""
         for index in range(self.chunk_count):
             data = self.chunk(index, 0.0)
             assert data is not None
             yield from read_chunk(data)
 
     def abort(self) -> None:
-        """Wakes those that wait: the statement failed."""
+        """Wakes all waiting readers, because the statement failed."""
         with self._changed:
             self._complete = True
             self._changed.notify_all()
@@ -216,7 +216,7 @@ class ResultSpool:
             self._memory.give_back(self._taken)
             self._taken = 0
             if self._file is not None:
-                with contextlib.suppress(OSError):  # what a full disk did not take is not needed
+                with contextlib.suppress(OSError):  # what a full disk refused is not needed
                     self._file.close()
                 self._path.unlink(missing_ok=True)
                 self._file = None
@@ -284,6 +284,6 @@ class ResultSpool:
 
 
 def read_chunk(data: bytes) -> Iterator[pa.RecordBatch]:
-    """The batches of a chunk."""
+    """Yields the batches of a chunk."""
     with pa.ipc.open_stream(data) as reader:
         yield from reader

@@ -1,4 +1,4 @@
-"""Statements: their states, and the registry that runs and remembers them."""
+"""Statements: what clients ask for, and the state and the result of each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class State(enum.Enum):
 
 
 PATIENCE_S = 1.0
-"""How long a statement that must end may take to do so by itself."""
+"""Seconds that a statement which must end may take to do so by itself."""
 FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELED, State.CLOSED})
 
 
@@ -47,22 +47,24 @@ class StatementRequest:
         parameters: Values for placeholders: a list, or a dict by name.
         catalog: Default catalog of its names.
         schema: Default schema of its names.
-        dialect: Another dialect it is written in.
+        dialect: The SQL dialect it is written in, if not the default one.
         engine: `auto`, `duckdb` or `spark`; None means what the session says, or else `auto`.
-        token: A token of an earlier receipt: the same rows again.
-        after: Tokens it must not fall behind: of the session, and of writes.
-        freshness: `latest`, `bounded '500ms'` or `cached`; None means the first.
+        token: Token of an earlier receipt, to read the same rows again.
+        after: Session tokens and write tokens that it must not fall behind.
+        freshness: `latest`, `bounded '500ms'` or `cached`; None means what the session says, or
+            else `latest`.
         timeout_s: Seconds it may take; None means the gateway's limit.
-        row_limit: Rows after which the result is cut off, and says so.
+        row_limit: Rows after which the result is cut off and marked as such.
         properties: The session's properties, by name.
         prepared: The session's prepared statements: texts by name.
-        transaction: The transaction that the session is in, `NO_TRANSACTION` outside of any; None
-            where sessions have none.
-        source: The program it comes from, as that says.
-        client_tags: What else the program says of it.
-        carries_tokens: Whether its client sends along what earlier answers gave it; where it does
-            not, INSERT ends when its rows can be read.
-        prepared_bytes_max: Longest text that can be prepared, as in a URL; None for any length.
+        transaction: The session's transaction, `NO_TRANSACTION` outside of any; None where sessions
+            have no transactions.
+        source: The program it comes from, as the program calls itself.
+        client_tags: Tags that the program adds.
+        carries_tokens: Whether the client sends back the tokens that earlier answers gave it; if
+            not, INSERT ends only once its rows can be read.
+        prepared_bytes_max: Longest text that can be prepared, in bytes as encoded in a URL; None
+            for any length.
     """
 
     statement: str
@@ -89,20 +91,19 @@ class Statement:
     """One statement and everything that is known about it. Safe to read from any thread.
 
     Attributes:
-        parsed: What its text says; of EXECUTE the statement that was prepared. None at first.
-        changes: What its client's session is from now on: `catalog`, `schema`, `properties` and
-            `prepared` by name, `transaction`. What is None there is no longer set, and what is not
-            there stays.
-        tables: The tables it reads, with their columns, as far as it was planned.
-        writes: The table it writes, None when it writes none.
-        described: The columns of the query that it describes, with their types, where it does.
+        parsed: The parsed statement; for EXECUTE, the one that was prepared. None at first.
+        changes: Changes to the client's session: `catalog`, `schema`, `properties` and `prepared`
+            by name, `transaction`. A value that is None is unset; what is absent stays as it is.
+        tables: The tables it reads, with their columns, as far as it has been planned.
+        writes: The table it writes; None if it writes none.
+        described: The columns, with types, of the query that it describes, if it describes one.
 
     Args:
-        request: What is asked for.
-        caller: Who asks.
+        request: What the client asks for.
+        caller: The principal who asks.
         timeout_s: Seconds it may take.
         origin: Where the request comes from.
-        on_end: Called once, when it has ended.
+        on_end: Called once, when the statement has ended.
     """
 
     def __init__(
@@ -142,12 +143,12 @@ class Statement:
 
     @property
     def principal(self) -> str:
-        """The name of who submitted it, to whom its result and tokens belong."""
+        """The name of the principal who submitted it, and owns its result and tokens."""
         return self.caller.name
 
     @property
     def state(self) -> State:
-        """The state now."""
+        """The current state."""
         return self._state
 
     @property
@@ -162,28 +163,28 @@ class Statement:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since it was submitted, or that it took."""
+        """Seconds since it was submitted; once it has ended, the seconds it took."""
         return (self.finished_at or time.time()) - self.submitted_at
 
     def begin(self) -> bool:
-        """Takes it from waiting to running; False when it was canceled while it waited."""
+        """Moves it from waiting to running; returns False if it was canceled while it waited."""
         return self._move(State.RUNNING, only_from=State.PENDING)
 
     def opened(self, output: tuple[Output, ...], spool: ResultSpool) -> None:
-        """Its columns are known and rows are about to come."""
+        """Notes that its columns are known and rows are about to come."""
         with self._changed:
             self.output = output
             self._spool = spool
             self._changed.notify_all()
 
     def succeed(self) -> None:
-        """Every row is there."""
+        """Notes that every row is there."""
         if self._spool is not None:
             self._spool.finish()
         self._move(State.SUCCEEDED)
 
     def fail(self, error: SeamlineError) -> None:
-        """It ended without a result."""
+        """Ends it with an error, and without a result."""
         with self._changed:
             if self._state in FINAL:
                 return
@@ -212,7 +213,7 @@ class Statement:
             self._tell_end()
 
     def wait(self, seconds: float) -> State:
-        """Waits until it has ended or the time is over."""
+        """Waits until it has ended or the time is up; returns its state."""
         self.touch()
         with self._changed:
             self._changed.wait_for(lambda: self._state in FINAL, seconds)
@@ -220,15 +221,15 @@ class Statement:
         return self._state
 
     def wait_for_columns(self, seconds: float) -> None:
-        """Waits until its columns are known, it has ended, or the time is over."""
+        """Waits until its columns are known, it has ended, or the time is up."""
         with self._changed:
             self._changed.wait_for(lambda: self._spool is not None or self._state in FINAL, seconds)
 
     def is_wanted(self, quiet_s: float) -> bool:
-        """Whether it has not ended, or somebody may still fetch rows of it.
+        """Whether it has not ended yet, or somebody may still fetch its rows.
 
         Args:
-            quiet_s: A client that has not asked for that long will not come back.
+            quiet_s: Seconds without a request after which a client will not come back.
         """
         if self._state not in FINAL:
             return True
@@ -237,7 +238,7 @@ class Statement:
         return time.monotonic() - self.touched_at < quiet_s
 
     def hand_over(self) -> None:
-        """Its last rows are on their way."""
+        """Notes that its last rows are on their way to the client."""
         self.handed_over = True
 
     def touch(self) -> None:
@@ -245,9 +246,9 @@ class Statement:
         self.touched_at = time.monotonic()
 
     def _give_up(self) -> None:
-        """Ends it when no runner has taken it, or when its work does not end.
+        """Ends it if no runner has taken it, or if its work does not end by itself.
 
-        What that still holds is released when it notices.
+        What the work still holds is released once it notices.
         """
         now = time.monotonic()
         if self._should_have_ended_at is None:

@@ -1,10 +1,10 @@
 """Tokens: the seams of a statement, signed, so that its rows can be read again.
 
-A session passes on what it has seen, and a client what it has written, so that later reads do not
-fall behind either.
+A session passes on tokens of what it has seen, and a client passes on tokens of what it has
+written, so that later reads do not fall behind them.
 
-A token is compact and versioned, belongs to the principal it was given to, and expires. Its
-contents are not secret; what matters is that nobody can make one up.
+A token is compact and versioned, belongs to the principal it was issued to, and expires. Its
+contents are not secret; what matters is that nobody can forge one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _VERSION = 2
 _SALT = "seamline-token"
 _WRITE_PREFIX = "w1."
 _SEPARATOR = ","
-"""Separates tokens that are passed on as one string: no token contains it."""
+"""Separates tokens that are passed on as one string; no token contains it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Write:
     """A write that a statement must see.
 
     Attributes:
-        table: The table it went to, as the client calls it; None for the statement's only one.
-        end: Per partition the offset after the acknowledged one.
+        table: The table it went to, as the client calls it; None for the statement's only table.
+        end: Per partition, the offset after the acknowledged one.
     """
 
     table: str | None
@@ -52,8 +52,8 @@ class After:
     """What a statement must not fall behind.
 
     Attributes:
-        seen: What sessions have read, an entry from each of them.
-        writes: What was written, and acknowledged.
+        seen: The seams that sessions have read; each session adds its own.
+        writes: The writes that were acknowledged.
     """
 
     seen: tuple[Seam, ...] = ()
@@ -67,8 +67,8 @@ class TokenSigner:
     """Makes and reads tokens.
 
     Args:
-        secret: Signs them.
-        age_seconds_max: Older ones are refused.
+        secret: The secret that signs them.
+        age_seconds_max: The age in seconds past which tokens are refused.
     """
 
     def __init__(self, secret: str, age_seconds_max: int) -> None:
@@ -76,13 +76,13 @@ class TokenSigner:
         self._age_seconds_max = age_seconds_max
 
     def sign(self, seams: Sequence[Seam], principal: str) -> str:
-        """The token of some seams."""
+        """Returns a token for some seams, issued to a principal."""
         body = [encode(seam) for seam in seams]
         token = self._serializer.dumps([_VERSION, principal, body])
         return str(token)
 
     def after(self, tokens: Sequence[str], principal: str) -> After:
-        """What session tokens and write tokens ask for together; a session's may be of any age.
+        """Combines session tokens and write tokens; a session token may be of any age.
 
         Raises:
             SeamlineError: INVALID_TOKEN.
@@ -97,7 +97,7 @@ class TokenSigner:
         return After(tuple(seen), tuple(writes))
 
     def read(self, token: str, principal: str) -> tuple[Seam, ...]:
-        """The seams of a token.
+        """Returns the seams of a token.
 
         Raises:
             SeamlineError: INVALID_TOKEN for one that is forged, broken, of another version or of
@@ -125,14 +125,14 @@ class TokenSigner:
 
 
 def encode(seam: Seam) -> list[Any]:
-    """What a token keeps of a seam: enough to pin it again, and to see that history changed."""
+    """Encodes a seam for a token: enough to pin it again, and to notice that history changed."""
     return [
         list(seam.table),
         seam.table_uuid,
         seam.snapshot_id,
         seam.schema_id,
         seam.topic_id,
-        # by columns, and as differences, which are mostly small: so a token stays compact
+        # as columns, and as differences, which are mostly small: this keeps a token compact
         list(seam.end),
         [seam.boundary.get(p, 0) for p in seam.end],
         [end - seam.boundary.get(p, 0) for p, end in seam.end.items()],
@@ -145,10 +145,10 @@ def encode(seam: Seam) -> list[Any]:
 
 
 def decode(entry: Any) -> Seam:
-    """The inverse of `encode`, as far as a token keeps a seam.
+    """Inverts `encode`; what a token does not keep is left out.
 
     Raises:
-        ValueError, TypeError, AttributeError: when it is not one.
+        ValueError, TypeError, AttributeError: when the entry is not a seam.
     """
     table, uuid, snapshot_id, schema_id, topic_id, *columns = entry[:-4]
     foreign_change_id, sequence, format_, on_error = entry[-4:]
@@ -170,7 +170,10 @@ def decode(entry: Any) -> Seam:
 
 
 def _write(token: str) -> Write:
-    """The write that a client's token means. It is not signed: it can only make its owner wait."""
+    """Returns the write that a client's token stands for.
+
+    The token is not signed: it can only make its owner wait.
+    """
     try:
         text = token.removeprefix(_WRITE_PREFIX)
         body = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
@@ -188,29 +191,31 @@ def _write(token: str) -> Write:
 
 
 def write_text(write: Write) -> str:
-    """The token of a write, as `seamline.write_token` makes it."""
+    """Returns the token of a write, as `seamline.write_token` makes it."""
     last = {str(p): end - 1 for p, end in write.end.items()}
     text = json.dumps({"table": write.table, "offsets": last}, separators=(",", ":")).encode()
     return _WRITE_PREFIX + base64.urlsafe_b64encode(text).decode().rstrip("=")
 
 
 def session_text(token: str, writes: Sequence[Write], seen: Sequence[Seam]) -> str:
-    """A session's token, and with it the writes to tables that nothing read has shown yet.
+    """Returns a session's token, joined with the writes to tables that no read has shown yet.
 
     Args:
         token: The session's.
-        writes: What was written.
-        seen: What the statement has read, and waited for.
+        writes: Writes that the session must not fall behind.
+        seen: The seams that the statement has read, and waited for.
     """
     open_ = [w for w in writes if w.table is not None and not any(_shows(s, w) for s in seen)]
     return _SEPARATOR.join((token, *map(write_text, open_)))
 
 
 def forgotten(after: After, table: tuple[str, ...]) -> After:
-    """What a session must not fall behind once it has dropped a table; another may take the name.
+    """Returns what a session must not fall behind once it has dropped a table.
+
+    Another table may take its name.
 
     Args:
-        after: What it was before.
+        after: What the session must not have fallen behind before.
         table: Full name of the table.
     """
     return After(
@@ -224,7 +229,7 @@ def _shows(seam: Seam, write: Write) -> bool:
 
 
 def _is_called(table: tuple[str, ...], name: str) -> bool:
-    """Whether a name, which may leave out the first parts, is that of a table."""
+    """Whether a name, which may lack its leading parts, is that of a table."""
     parts = _lower(names.split(name))
     return _lower(table)[-len(parts) :] == parts
 
@@ -234,11 +239,11 @@ def _lower(name: Sequence[str]) -> tuple[str, ...]:
 
 
 def kept_secret(path: pathlib.Path) -> str:
-    """The secret in a file, made and written on the first call; readable by the owner only."""
+    """Returns the secret in a file, created on the first call and readable by the owner only."""
     make_folder(path.parent)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     if not path.exists():
-        # the first to link has made it; nobody ever sees half of it
+        # the first process to link it has created it; nobody ever sees half of it
         draft.touch(mode=0o600)
         draft.write_text(secrets.token_urlsafe(32), encoding="utf-8")
         with contextlib.suppress(FileExistsError):

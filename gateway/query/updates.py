@@ -1,4 +1,4 @@
-"""What a statement that is no query has done, as every protocol tells it."""
+"""What a statement other than a query has done, as every protocol reports it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _WRITING = (Insert, CreateTableAs)
 
 
 def update_type(statement: Statement) -> str | None:
-    """Its keywords, such as `DROP TABLE`; None for one that is asked for rows."""
+    """Returns its keywords, such as `DROP TABLE`; None for a statement that returns rows."""
     return None if statement.parsed is None else statements.update_type(statement.parsed)
 
 
 def has_result(statement: Statement) -> bool:
-    """Whether it answers with rows that somebody may want: those of a query, or notes."""
+    """Whether it returns rows that a client may want: those of a query, or notes."""
     return update_type(statement) is None or statement.output == NOTES
 
 
 def rows_written(statement: Statement) -> int | None:
-    """How many rows it has written, which is what it answers; None for one that writes none."""
+    """Returns how many rows it has written, which is its result; None if it writes none."""
     if not isinstance(statement.parsed, _WRITING) or statement.state is not State.SUCCEEDED:
         return None
     data = statement.spool.chunk(0, 0) if statement.spool is not None else None

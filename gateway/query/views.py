@@ -1,8 +1,8 @@
-"""Views in statements: each becomes the subquery it stands for, with its own session's names.
+"""Views in statements: each becomes its subquery, with names resolved by the view's own session.
 
-A view is looked for only where no table of a name is found, so statements without views pay
-nothing. Names in a view are settled by the catalog and schema it was made with, never by those of
-whoever reads it.
+A view is only looked up where no table of a name is found, so statements without views pay nothing.
+Names in a view are resolved by the catalog and schema it was created with, never by those of its
+reader.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from seamline.sql.qualify import tables_of
 from seamline.sql.statements import Query
 
 _DIALECTS = ("trino", "presto", "seamline", "spark", "duckdb")
-"""The dialects of a view's texts, the first of them that is there is read; else any."""
+"""Dialects of a view's texts, in order of preference; without any of these, any other is read."""
 _DEPTH_MAX = 20
 
 
 class ViewExpander:
-    """Puts the queries of views in their places.
+    """Replaces views by their queries.
 
     Args:
         sources: Catalogs.
@@ -42,7 +42,7 @@ class ViewExpander:
         self._sources = sources
 
     def expand(self, tree: exp.Expr, session: Session) -> exp.Expr | None:
-        """The tree with every view replaced; None when it names none.
+        """Returns the tree with every view replaced; None if it names none.
 
         Raises:
             SeamlineError: VIEW_IS_RECURSIVE, INVALID_VIEW, NOT_SUPPORTED, CATALOG_UNAVAILABLE.
@@ -51,12 +51,12 @@ class ViewExpander:
         return found if self._expand(found, session, ()) else None
 
     def require_no_ring(self, tree: exp.Expr, session: Session, name: TableName) -> None:
-        """A view must not be made to read itself.
+        """Checks that a view which is being created does not read itself.
 
         Args:
-            tree: Its query.
-            session: What names in it leave unsaid.
-            name: The view.
+            tree: The view's query.
+            session: The defaults for names in the query.
+            name: The name of the view.
 
         Raises:
             SeamlineError: VIEW_IS_RECURSIVE.
@@ -64,7 +64,7 @@ class ViewExpander:
         self._expand(tree.copy(), session, (name,))
 
     def _expand(self, tree: exp.Expr, session: Session, around: tuple[TableName, ...]) -> bool:
-        """Replaces the views of a tree in place; inside of views, all names become whole ones."""
+        """Replaces the views of a tree in place; inside views, all names become full names."""
         changed = False
         for table in tables_of(tree):
             with placed_at(location_of(table.this)):
@@ -112,7 +112,7 @@ class ViewExpander:
         return expanded(inner, table, Expansion(whole, view.columns, is_renamed))
 
     def body(self, name: TableName, view: View) -> exp.Expr:
-        """The query of a view, without places: they would be those of another text.
+        """Returns the query of a view, without locations, which would refer to another text.
 
         Raises:
             SeamlineError: INVALID_VIEW.
@@ -133,7 +133,10 @@ class ViewExpander:
         return parsed.tree
 
     def _session(self, name: TableName, view: View) -> Session:
-        """What names in a view leave unsaid; another engine may call the catalog otherwise."""
+        """Returns the defaults for names in a view.
+
+        Another engine may know the catalog by another name.
+        """
         known = view.catalog is not None and self._knows(view.catalog)
         catalog = view.catalog if known and view.catalog is not None else name.catalog
         return Session(catalog, names.schema_text(view.namespace or name.path[:-1]))
@@ -144,7 +147,7 @@ class ViewExpander:
 
 
 def find(sources: Sources, name: TableName) -> tuple[tuple[str, ...], View] | None:
-    """The view of a name, and what its catalog calls it; None when there is none.
+    """Returns the path of a view in its catalog, and the view; None if there is none.
 
     Raises:
         SeamlineError: INVALID_VIEW, CATALOG_UNAVAILABLE.
@@ -160,10 +163,10 @@ def find(sources: Sources, name: TableName) -> tuple[tuple[str, ...], View] | No
 
 
 def text_of(name: TableName, view: View) -> tuple[str, str]:
-    """A view's query: its dialect, and its text.
+    """Returns the dialect and the text of a view's query.
 
     Raises:
-        SeamlineError: INVALID_VIEW when it has none.
+        SeamlineError: INVALID_VIEW when it has no text.
     """
     for dialect in (*_DIALECTS, *view.texts):
         if dialect in view.texts:
@@ -172,7 +175,7 @@ def text_of(name: TableName, view: View) -> tuple[str, str]:
 
 
 def _write_whole(table: exp.Table, name: TableName) -> None:
-    """Writes a name with all its parts; how the query calls the table stays as it is."""
+    """Writes a name with all its parts; how the query refers to the table does not change."""
     table_text = table.this.name if name.variant else name.table
     for argument, text in (
         ("catalog", name.catalog or name.cluster),

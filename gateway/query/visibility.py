@@ -1,4 +1,4 @@
-"""Waiting until a log shows what a statement must see: a write, or what its session has read."""
+"""Waits until a log shows what a statement must see: a write, or what its session has read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Floor:
     """How far a topic must be readable.
 
     Attributes:
-        seen: Seams of it that the session has read.
+        seen: Seams of the topic that the session has read.
         write: Exclusive ends of writes that must be readable, by partition.
     """
 
@@ -31,7 +31,7 @@ class Floor:
 
     @property
     def end(self) -> Offsets:
-        """The exclusive ends it must show."""
+        """The exclusive ends that the topic must show."""
         end = self.write
         for seam in self.seen:
             end = end.raised(seam.end)
@@ -41,14 +41,15 @@ class Floor:
 def wait_until_visible(
     log: HotLog, bounds: LogBounds, floor: Floor, deadline: Deadline
 ) -> LogBounds:
-    """The bounds of a topic, taken once it is readable as far as it must be.
+    """Returns the bounds of a topic, taken once it is readable as far as it must be.
 
-    What a session has read was readable then, so the wait for it lasts only as long as a change of
-    leaders takes; the wait for a write lasts until the deadline.
+    What a session has read was readable at that time, so the wait for it lasts only as long as a
+    change of leaders takes; the wait for a write lasts until the deadline. If the topic is another
+    one, or has lost what the session has read, its bounds are returned as they are: pinning the
+    table raises HISTORY_CHANGED.
 
     Raises:
-        SeamlineError: WRITE_NOT_VISIBLE when a write does not become readable; HISTORY_CHANGED
-            when the topic is another one, or has lost what the session has read.
+        SeamlineError: WRITE_NOT_VISIBLE when a write does not become readable.
     """
     waited_s = 0.0
     pause_s = _PAUSE_S_MIN

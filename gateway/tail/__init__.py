@@ -1,1 +1,1 @@
-"""The tails of tables, followed: decoded segments in memory and on disk, within a budget."""
+"""The followed tails of tables: decoded segments in memory and on disk, within a budget."""

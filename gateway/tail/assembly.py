@@ -1,4 +1,4 @@
-"""A tail assembled from cached segments and from what was read besides them."""
+"""Assembles a tail from cached segments and from what was read besides them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seamline.sql.predicates import Predicate
 
 
 def in_memory(tail: Tail, spec: DecoderSpec, wanted: Sequence[str]) -> Tail:
-    """The same tail with the rows of its files in memory too, in no particular order."""
+    """Returns the tail with the rows of its files in memory too, in no particular order."""
     if not tail.files:
         return tail
     kept = kept_columns(spec, wanted)
@@ -45,7 +45,7 @@ def _rows_of(file: TailFile, kept: Sequence[str], schema: pa.Schema) -> pa.Recor
 
 
 def first_bad(slices: Sequence[Slice], spec: DecoderSpec) -> SeamlineError | None:
-    """The error that the first bad record among the slices is, under the policy `fail`."""
+    """Returns the error of the first bad record in the slices, under the policy `fail`."""
     for part in slices:
         found = part.first_bad
         if found is not None:
@@ -60,14 +60,14 @@ def assemble(
     wanted: Sequence[str],
     predicate: Predicate | None,
 ) -> Tail:
-    """A tail of slices and of what was read from the log besides them.
+    """Returns a tail made of slices and of what was read from the log besides them.
 
-    Bad records were looked for in all slices, and skipped ones are counted in all; only then are
+    Bad records were looked for in all slices, and skipped ones are counted in all. Only then are
     segments dropped that the predicate rules out, so that neither depends on the query.
 
     Args:
         slices: Parts of segments; the caller must keep their references as long as the tail.
-        rest: What else belongs to it.
+        rest: The rest of the tail, read from the log.
         spec: How records were decoded.
         wanted: Columns to keep.
         predicate: Rows for which it is not true may be left out.

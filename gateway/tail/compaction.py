@@ -1,9 +1,9 @@
-"""Whether a tail holds the newest record of every key, where its topic is compacted meanwhile.
+"""Checks that a tail holds the newest record of every key, if its topic is compacted meanwhile.
 
-It does if nothing was gone of it when it was read, or all of that has been replaced below its end.
-Else the end has to be a later one: the statement is read afresh, and what has been learned of the
-part that was read already is kept, so that only the short part which came since can raise the same
-question again. See `seam.compaction`.
+It does if no record of it was gone when it was read, or if every such record has been replaced
+below its end. Otherwise the end has to be a later one, and the statement is read afresh. What was
+learned about the part that has been read already is kept, so that only the short part that has
+arrived since can raise the same question again. See `seam.compaction`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from seamline.seam.offsets import Offsets
 
 _KNOWN_MAX = 256
 _LOOKED_OFFSETS_MAX = 100_000_000
-"""One byte of memory each."""
+"""The most offsets that are looked at; each takes one byte of memory."""
 
 Settle = Callable[[float, Offsets], None]
-"""Takes below which offsets all has been replaced that was gone by a moment before."""
+"""Takes a moment, and the offsets below which all that was gone by then has been replaced."""
 
 
 class _Part(NamedTuple):
@@ -39,14 +39,14 @@ class _Part(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What a partition lacked when it was read, and below which offset that has been replaced."""
+    """What a partition held when it was read, and below which offset its gaps were replaced."""
 
     seen: Seen
     replaced_below: int
 
 
 class NewestOfKeys:
-    """Makes sure of tails of upsert tables. Safe to share between threads.
+    """Checks tails of upsert tables. Safe to share between threads.
 
     Args:
         connections: Clusters.
@@ -64,18 +64,18 @@ class NewestOfKeys:
         settle: Settle,
         deadline: Deadline,
     ) -> None:
-        """A tail that was read here must hold the newest record of every key.
+        """Checks that a tail that was read here holds the newest record of every key.
 
         Args:
             wanted: The tail.
-            seen: What was there of the ranges that were read from the log for it.
-            cached: Of the partitions that were cached, below which offset that was replaced which
-                they lack; None where nobody knows.
-            settle: Keeps what is learned of these.
-            deadline: The statement's.
+            seen: Which offsets had records, in the ranges that were read from the log for it.
+            cached: Per cached partition, the offset below which all that was missing from it has
+                been replaced; None where that is not known.
+            settle: Notes what is learned about the cached partitions.
+            deadline: The statement's deadline.
 
         Raises:
-            SeamlineError: READ_CONFLICT when it may not, or as `continuity.check_read`.
+            SeamlineError: READ_CONFLICT when it may not hold them; else as `continuity.check_read`.
         """
         ends = {r.partition: r.end_exclusive for r in wanted.ranges}
         doubtful = {p for p, below in cached.items() if below is None or below > ends[p]}
@@ -88,9 +88,10 @@ class NewestOfKeys:
             self._conclude(wanted, unknown, found)
 
     def check_left(self, wanted: TailRead, deadline: Deadline) -> None:
-        """The same of a tail that Spark's workers have read: nobody knows what they found.
+        """Checks the same of a tail that Spark's workers have read, whose findings are unknown.
 
-        What is still there was there for them, so the log is looked at where that matters.
+        What is still in the log was there for them, too, so the log is read again where that
+        matters.
 
         Raises:
             SeamlineError: as `check`.
@@ -112,7 +113,7 @@ class NewestOfKeys:
             self._conclude(wanted, unknown, self._overtaken(wanted, doubtful, deadline))
 
     def _unknown(self, wanted: TailRead, seen: Sequence[Seen]) -> list[Seen]:
-        """Those parts of a tail that may lack what has been replaced past its end."""
+        """Returns the parts of a tail that may lack records that were replaced past its end."""
         return [s for s in seen if not s.is_whole and not self._is_known(wanted, s)]
 
     def _is_known(self, wanted: TailRead, seen: Seen) -> bool:

@@ -1,7 +1,7 @@
-"""One table's tail, followed: consumed in the background from the boundary on, kept as segments.
+"""Follows one table's tail: consumes it in the background from the boundary on, as segments.
 
-A statement asks Kafka for its ends, waits here until the positions are there, and takes slices of
-segments; nothing it gets depends on when the follower read them.
+A statement asks Kafka for its ends, waits here until the follower's positions have reached them,
+and takes slices of segments. Nothing that it gets depends on when the follower read them.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from seamline.seam.offsets import OffsetRange, Offsets
 _LOG = logging.getLogger("seamline.tail")
 
 READERS = 2
-"""Threads of a follower; consuming holds Python's lock, so more than two do not help."""
+"""Threads of a follower; consuming holds the GIL, so more than two do not help."""
 
 LOOK_EVERY_S = 1.0
 STALLED_S = 3.0
-"""A wait without any progress for this long is given up."""
+"""Seconds without any progress after which a wait is given up."""
 
 
 class State(enum.Enum):
@@ -62,15 +62,16 @@ class Follower:
         log: The cluster.
         retention: Where to begin; partitions it does not name begin at 0.
         store: Counts the segments.
-        make_room: Called when there is too much in memory; whether there is room again.
-        readers: Threads; with 0 nothing happens in the background, and waiting does the work.
+        make_room: Called when there is too much in memory; returns whether there is room again.
+        readers: The number of threads; with 0, nothing happens in the background, and waiting does
+            the work.
 
     Attributes:
         table: What is followed.
-        identity: Whose records these are: what is cached at an offset never becomes another.
+        identity: Identifies the records: what is cached at an offset never becomes another record.
         last_used: When a statement last used it, on the monotonic clock.
         over: Whether it is no longer of use; then nothing is cached.
-        error: Why it is over, when it failed.
+        error: Why it failed, or why a reader cannot continue now and will try again.
     """
 
     def __init__(
@@ -144,16 +145,17 @@ class Follower:
         epochs: Mapping[int, int],
         deadline: Deadline,
     ) -> None:
-        """Makes sure that what is cached below the ends is of this very topic.
+        """Makes sure that what is cached below the ends belongs to this very topic.
 
         Args:
             ends: Exclusive ends, all of them cached.
             asked_at: A moment after which the topic's id was found to be this one.
             epochs: The leader epochs that the log was found to have then, where known.
-            deadline: The statement's.
+            deadline: The statement's deadline.
 
         Raises:
-            SeamlineError: READ_CONFLICT when it may be of another topic, or what the log answers.
+            SeamlineError: READ_CONFLICT when it may belong to another topic, or the log's own
+                error.
         """
         with self._changed:
             spoilt = watch.for_statement(self.error)
@@ -169,7 +171,7 @@ class Follower:
             raise watch.for_statement(error) or error from error
 
     def asked(self, asked_at: float, ends: Offsets) -> None:
-        """Notes the ends that the log was asked for after a moment."""
+        """Notes the ends that the log gave when it was asked after a moment."""
         with self._changed:
             try:
                 quiet = self._partitions.quiet_since(asked_at, {})
@@ -188,7 +190,7 @@ class Follower:
 
     @contextlib.contextmanager
     def keeping(self, boundary: Offsets) -> Iterator[None]:
-        """Within the block, nothing at or past that boundary is trimmed."""
+        """Keeps everything at or past that boundary from being trimmed, within the block."""
         with self._changed:
             self.last_used = time.monotonic()
             key = self._retention.keep(boundary)
@@ -201,12 +203,12 @@ class Follower:
                 self._trim()
 
     def take(self, ranges: Sequence[OffsetRange]) -> CachedSlices:
-        """Slices of what is cached of the ranges, referenced, and what is not cached."""
+        """Returns the cached parts of the ranges as referenced slices, and the parts not cached."""
         with self._changed:
             return self._partitions.take(ranges)
 
     def advance(self, boundary: Offsets, epochs: Mapping[int, int], asked_at: float) -> bool:
-        """Takes note of the table's boundary: trims below it, and skips to it where it is ahead.
+        """Applies the table's boundary: trims below it, and skips to it where reading is behind.
 
         Args:
             boundary: The boundary of the newest snapshot.
@@ -215,7 +217,7 @@ class Follower:
 
         Returns:
             False when it has moved back to before what is cached (the table was rolled back), so
-            that the follower is of no use any more.
+            that the follower is no longer of use.
         """
         with self._changed:
             self.last_used = time.monotonic()
@@ -228,10 +230,10 @@ class Follower:
             return True
 
     def cached_ends(self, age_s_max: float | None) -> tuple[Offsets, float] | None:
-        """Ends below which everything is cached, and the moment at which that was all there was.
+        """Returns ends below which everything is cached, and when these were the ends of the log.
 
         Args:
-            age_s_max: How long ago that may be; None for any time.
+            age_s_max: How many seconds ago that may be; None for any number.
 
         Returns:
             None when it is longer ago, or never was.
@@ -246,12 +248,12 @@ class Follower:
             return self._partitions.confirmed(), complete_at
 
     def missing(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """The parts of the ranges that are not cached."""
+        """Returns the parts of the ranges that are not cached."""
         with self._changed:
             return self._partitions.slices(ranges)[1]
 
     def lag(self, ranges: Sequence[OffsetRange]) -> int:
-        """Offsets still to be read before the ranges are cached."""
+        """Returns how many offsets must still be read before the ranges are cached."""
         with self._changed:
             positions = {**self._retention.boundary, **self._partitions.positions()}
         return sum(max(0, r.end_exclusive - positions.get(r.partition, 0)) for r in ranges)
@@ -290,7 +292,7 @@ class Follower:
 
     @property
     def bytes_per_row(self) -> float | None:
-        """Decoded bytes of a row, None before there was one."""
+        """Decoded bytes per row; None while there has been no row."""
         return self._bytes_seen / self._rows_seen if self._rows_seen else None
 
     # --- The log, and the end --------------------------------------------------------------------
@@ -299,7 +301,7 @@ class Follower:
         """Looks at the log: whether it is still the same, where it ends, which partitions it has.
 
         Raises:
-            SeamlineError: TOPIC_RECREATED, LOG_TRUNCATED, or what the log answers.
+            SeamlineError: TOPIC_RECREATED, LOG_TRUNCATED, or the log's own error.
         """
         with self._changed:
             before, epochs = self._partitions.positions(), self._partitions.epochs()
@@ -319,7 +321,7 @@ class Follower:
             self._changed.notify_all()
 
     def fail(self, error: SeamlineError) -> None:
-        """Gives up: everything cached is released, and those that wait are told."""
+        """Gives up: releases everything cached, and tells those that wait."""
         with self._changed:
             if self.over:
                 return
@@ -348,26 +350,26 @@ class Follower:
         return self._looked_at is None or time.monotonic() - self._looked_at >= LOOK_EVERY_S
 
     def wait_for_change(self, seconds: float) -> None:
-        """Waits until anything changes, or the time is over."""
+        """Waits until anything changes, or the time is up."""
         with self._changed:
             if not self.over:
                 self._changed.wait(seconds)
 
     def in_trouble(self, number: int, error: SeamlineError) -> None:
-        """A reader cannot continue now and will try again; nobody should wait for it."""
+        """Notes that a reader cannot continue now and will try again; nobody should wait for it."""
         with self._changed:
             if not self.over:
                 self.error = self._troubles[number] = error
                 self._changed.notify_all()
 
     def recovered(self, number: int) -> None:
-        """A reader has continued."""
+        """Notes that a reader has continued."""
         with self._changed:
             if self._troubles.pop(number, None) is not None:
                 self.error = next(iter(self._troubles.values()), None)
 
     def relieve(self) -> None:
-        """Returns when there is room in memory for more, or it is over."""
+        """Returns once there is room in memory for more, or the follower is over."""
         while not self.over and self._store.is_over_budget:
             with self._changed:
                 self._relieving += 1
@@ -386,7 +388,7 @@ class Follower:
         self._full = False
 
     def positions(self, number: int, of: int) -> dict[int, int]:
-        """Where each of a reader's partitions is."""
+        """Returns the position of each of a reader's partitions."""
         with self._changed:
             found = self._partitions.positions()
         return {p: position for p, position in found.items() if p % of == number}
@@ -398,7 +400,7 @@ class Follower:
             return self._partitions.epochs()
 
     def publish(self, read: PartitionRead) -> None:
-        """Takes what a reader has read of a partition."""
+        """Adds what a reader has read of a partition."""
         with self._changed:
             if self.over or not self._partitions.publish(read, time.monotonic()):
                 return  # reading has moved elsewhere by now
@@ -411,7 +413,7 @@ class Follower:
     # --- Spilling --------------------------------------------------------------------------------
 
     def spillable(self) -> tuple[Segment, ...]:
-        """The largest run of neighbours in memory that no statement reads."""
+        """Returns the largest run of neighbours in memory that no statement reads."""
         with self._changed:
             return self._partitions.spillable()
 
@@ -423,7 +425,7 @@ class Follower:
     # --- Inside ----------------------------------------------------------------------------------
 
     def _wait(self, seconds: float) -> bool:
-        """Waits for a change. Without threads, makes one; False when there is none to make."""
+        """Waits for a change, or makes one if there are no threads; False if none can be made."""
         if self._in_background:
             self._changed.wait(seconds)
             return True
@@ -434,11 +436,11 @@ class Follower:
             return False
 
     def _is_full(self) -> bool:
-        """Whether it was full and is: others give room up while its readers wait for it."""
+        """Whether it was found full and still is: others may free room while its readers wait."""
         return self._full and self._store.is_over_budget
 
     def _begin(self, partitions: Mapping[int, int]) -> None:
-        """Begins with partitions that are new here."""
+        """Begins to cache partitions that are new here."""
         retention, now = self._retention, time.monotonic()
         for partition in partitions:
             if not self.over and partition not in self._partitions:

@@ -1,9 +1,9 @@
 """The followers of a gateway: at most one for each table, all within one budget.
 
 When there is too much in memory, the largest run of segments that no statement reads goes to disk,
-whichever follower has it; when the disk is full too, the least recently used follower is stopped,
-since what it holds can be read again. Only then is a follower full: it reads no further until
-something is released, and tells those that wait for it.
+whichever follower has it. When the disk is full too, the least recently used follower is stopped,
+since what it holds can be read again. If that is not possible either, a follower is full: it reads
+no further until something is released, and tells those that wait for it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from seamline.seam.offsets import Offsets
 _LOG = logging.getLogger("seamline.tail")
 
 _LOW_WATER = 1 / 2
-"""Spilling continues down to this part of the memory, so that there is room for a while."""
+"""Spilling continues down to this fraction of the budget, so that there is room for a while."""
 
 _UNUSED_S = 10.0
-"""A follower used more recently is not stopped for another's sake."""
+"""A follower used within this many seconds is not stopped to make room for another."""
 
 _JOIN_S = 5.0
 
@@ -53,7 +53,7 @@ class Followers:
     """See the module's docstring. Safe to share between threads.
 
     Args:
-        log_of: Gives the log of the cluster of a name.
+        log_of: Returns the log of the cluster of that name.
         budget: What they may use.
         directory: Where segments are spilled; whatever is in it is deleted.
         readers: Threads of each follower.
@@ -86,12 +86,12 @@ class Followers:
         return self._store.usage
 
     def all(self) -> list[Follower]:
-        """Every follower, by name of its table."""
+        """Returns every follower, sorted by the name of its table."""
         with self._lock:
             return sorted(self._by_table.values(), key=lambda follower: follower.table.name)
 
     def find(self, table_uuid: str) -> Follower | None:
-        """The follower of a table, if it has one."""
+        """Returns the follower of a table, if it has one."""
         with self._lock:
             return self._by_table.get(table_uuid)
 
@@ -103,17 +103,17 @@ class Followers:
         epochs: Mapping[int, int],
         asked_at: float,
     ) -> Follower | None:
-        """The follower of a table, started when there is none that can be used.
+        """Returns the follower of a table; starts one if there is none that can be used.
 
-        One of the same table that follows something else (another schema, another topic), has
-        failed, or begins past the boundary, makes way for a new one.
+        A follower of the same table is replaced if it follows something else (another schema,
+        another topic), has failed, or begins past the boundary.
 
         Args:
             table: What is to be followed.
             cluster: Name of its cluster.
             boundary: The boundary of the table's newest snapshot.
             epochs: Leader epochs there, where known.
-            asked_at: A moment before that was learned.
+            asked_at: A moment before the boundary was learned.
 
         Returns:
             None when the gateway is stopping.
@@ -167,7 +167,7 @@ class Followers:
         self._store.close()
 
     def make_room(self, wanting: Follower) -> bool:
-        """Spills, then stops what nobody uses, until memory is within the budget.
+        """Spills segments, then stops unused followers, until memory is within the budget.
 
         Returns:
             Whether it is; False when all that is left is in use or belongs to `wanting`.

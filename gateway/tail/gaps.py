@@ -1,8 +1,8 @@
-"""What a follower has read too late to see, if anything has: the gaps of one partition.
+"""The gaps of one partition: records that a follower may have come too late to see.
 
-A gap may be a record that compaction had removed. What replaced it lies below an end that the log
-is asked for after the gap was read: once that is known, so is from which end on what is cached has
-the newest record of every key. Until then, nobody knows. See `seam.compaction`.
+A gap may be a record that compaction had removed. What replaced it lies below any end that the log
+is asked for after the gap was read. Once such an end is known, a cached tail that reaches it has
+the newest record of every key; until then, that is unknown. See `seam.compaction`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 from seamline.seam.offsets import OffsetRange
 
 Span = tuple[int, int]
-"""The first offset that has no record, and the one after the last such offset."""
+"""The first offset without a record, and the offset after the last such one."""
 
 
 def gaps_in(covers: OffsetRange, offsets: Sequence[int]) -> Span | None:
-    """Where a part of the log has no records; None where it has one at every offset.
+    """Returns where a part of the log has no records; None if it has one at every offset.
 
     Args:
         covers: The part.
@@ -34,12 +34,12 @@ def gaps_in(covers: OffsetRange, offsets: Sequence[int]) -> Span | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gaps:
-    """The gaps of what is cached of a partition.
+    """The gaps in what is cached of a partition: settled ones, and unknown ones.
 
     Attributes:
-        below: Every gap of which it is known lies below this offset.
-        replaced_below: What these lack has been replaced below this offset.
-        unknown: Where the others lie, of which it is not known yet.
+        below: Every settled gap lies below this offset.
+        replaced_below: What is missing from settled gaps has been replaced below this offset.
+        unknown: Where the gaps lie that are not settled yet.
         read_at: When the last gap was read, on the monotonic clock.
     """
 
@@ -49,14 +49,14 @@ class Gaps:
     read_at: float = 0.0
 
     def read(self, found: Span | None, now: float) -> Gaps:
-        """More was read, which has these gaps."""
+        """Returns the gaps after another read, which found these gaps."""
         if found is None:
             return self
         first = found[0] if self.unknown is None else self.unknown[0]
         return dataclasses.replace(self, unknown=(first, found[1]), read_at=now)
 
     def settled(self, asked_at: float, below: int) -> Gaps:
-        """What had been read by a moment lacks nothing that has not been replaced below an offset.
+        """Returns the gaps with those read before a moment settled below an offset.
 
         Args:
             asked_at: The moment.
@@ -69,10 +69,10 @@ class Gaps:
         return Gaps(self.unknown[1], below, read_at=self.read_at)
 
     def replaced(self, start: int, end: int) -> int | None:
-        """Below which offset everything has been replaced that a range lacks.
+        """Returns the offset below which everything missing from a range has been replaced.
 
         Returns:
-            None when nobody knows yet.
+            None when that is not known yet.
         """
         if self.unknown is not None and self.unknown[0] < end and self.unknown[1] > start:
             return None

@@ -22,7 +22,7 @@ _PER_TABLE: Mapping[str, tuple[str, Callable[[PartitionStatus], int]]] = {
 
 
 class TailMetrics(Collector):
-    """Looks at the followers whenever metrics are asked for.
+    """Computes the metrics of the followers on each scrape.
 
     Args:
         followers: The followers.

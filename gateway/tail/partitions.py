@@ -1,7 +1,7 @@
 """What is cached of each partition: [cached_from, position), without holes, as segments.
 
-A data structure without threads or waiting; its owner has the lock. The store retains a segment
-once for as long as it is in here.
+This is a data structure without threads or waiting; its owner holds the lock. The store retains a
+segment once for as long as it is in here.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from seamline.seam.offsets import OffsetRange, Offsets
 
 @dataclasses.dataclass(slots=True)
 class CachedPartition:
-    """One partition.
+    """What is cached of one partition.
 
     Attributes:
         cached_from: First offset cached.
         position: First offset not read yet.
         moved_at: When the position last moved, on the monotonic clock.
-        confirmed: Rows below it are known to be of the topic that is followed.
-        segments: In the order of their offsets.
+        confirmed: Rows below this offset are known to belong to the topic that is followed.
+        segments: The segments, in the order of their offsets.
         epoch: Leader epoch of the newest record below the position, where known.
-        gaps: Where nothing was found of what is cached.
+        gaps: Where what is cached has no records.
     """
 
     cached_from: int
@@ -62,10 +62,10 @@ class CachedSlices:
 
     Attributes:
         slices: Parts of segments, ascending within each partition.
-        missing: What is not cached; at most one range of a partition.
+        missing: What is not cached; at most one range per partition.
         references: Keeps the segments until it is released.
-        replaced_below: Of each partition that is cached, the offset below which that has been
-            replaced which compaction had removed before it was read; None where nobody knows.
+        replaced_below: Per cached partition, the offset below which all that compaction had removed
+            before it was read has been replaced; None where that is not known.
     """
 
     slices: tuple[Slice, ...]
@@ -89,31 +89,31 @@ class CachedPartitions:
         return partition in self._by_number
 
     def add(self, partition: int, start: int, epoch: int | None, now: float) -> None:
-        """Begins a partition at an offset; one that is there stays as it is."""
+        """Adds a partition that begins at an offset; one that is already there stays as it is."""
         self._by_number.setdefault(
             partition, CachedPartition(start, start, now, start, epoch=epoch)
         )
 
     def snapshot(self) -> dict[int, CachedPartition]:
-        """Every partition, copied."""
+        """Returns a copy of every partition."""
         return {p: dataclasses.replace(cached) for p, cached in sorted(self._by_number.items())}
 
     def positions(self) -> dict[int, int]:
-        """Where reading is in each partition."""
+        """Returns the position of each partition."""
         return {p: cached.position for p, cached in self._by_number.items()}
 
     def epochs(self) -> dict[int, int]:
-        """Leader epochs of the newest records, where known."""
+        """Returns the leader epochs of the newest records, where known."""
         return {
             p: cached.epoch for p, cached in self._by_number.items() if cached.epoch is not None
         }
 
     def confirmed(self) -> Offsets:
-        """The offsets below which rows are known to be of this topic."""
+        """Returns the offsets below which rows are known to belong to this topic."""
         return Offsets({p: cached.confirmed for p, cached in self._by_number.items()})
 
     def position(self, partition: int) -> int:
-        """Where reading is in a partition; 0 where it has not begun."""
+        """Returns the position of a partition; 0 where reading has not begun."""
         cached = self._by_number.get(partition)
         return cached.position if cached is not None else 0
 
@@ -124,7 +124,7 @@ class CachedPartitions:
         )
 
     def publish(self, read: PartitionRead, now: float) -> bool:
-        """Adds what was read; False when it does not belong here."""
+        """Adds what was read; returns False when it does not belong here."""
         cached = self._by_number.get(read.covers.partition)
         if cached is None or cached.position != read.covers.start:
             return False
@@ -139,14 +139,14 @@ class CachedPartitions:
         return True
 
     def confirm(self, below: Mapping[int, int]) -> None:
-        """Rows below these positions are of this topic."""
+        """Notes that rows below these positions belong to this topic."""
         for partition, position in below.items():
             cached = self._by_number.get(partition)
             if cached is not None:
                 cached.confirmed = max(cached.confirmed, min(position, cached.position))
 
     def reached(self, ends: Mapping[int, int]) -> int | None:
-        """How far the ends are reached, in offsets; None when all are."""
+        """Returns how far the ends are reached, in offsets; None when all are."""
         positions = {p: self.position(p) for p in ends}
         if all(positions[p] >= end for p, end in ends.items()):
             return None
@@ -163,7 +163,7 @@ class CachedPartitions:
                 cached.epoch = epochs.get(partition, cached.epoch)
 
     def quiet_since(self, moment: float, epochs: Mapping[int, int]) -> dict[int, int]:
-        """Positions of the partitions that have not moved since a moment.
+        """Returns the positions of the partitions that have not moved since a moment.
 
         Args:
             moment: On the monotonic clock.
@@ -177,7 +177,7 @@ class CachedPartitions:
         }
 
     def take(self, ranges: Sequence[OffsetRange]) -> CachedSlices:
-        """Slices of what is cached of the ranges, referenced, and what is not cached."""
+        """Returns the cached parts of the ranges as referenced slices, and the parts not cached."""
         slices, missing = self.slices(ranges)
         references = self._store.references([part.segment for part in slices])
         cached = [(r, self._by_number[r.partition]) for r in ranges if r not in missing]
@@ -185,7 +185,7 @@ class CachedPartitions:
         return CachedSlices(tuple(slices), tuple(missing), references, replaced)
 
     def slices(self, ranges: Sequence[OffsetRange]) -> tuple[list[Slice], list[OffsetRange]]:
-        """Slices of what is cached of the ranges, and what is not."""
+        """Returns the cached parts of the ranges as slices, and the parts that are not cached."""
         slices: list[Slice] = []
         missing: list[OffsetRange] = []
         for wanted in ranges:
@@ -196,7 +196,7 @@ class CachedPartitions:
             start = min(max(wanted.start, cached.cached_from), wanted.end_exclusive)
             end = max(start, min(wanted.end_exclusive, cached.position))
             if wanted.start < start and end < wanted.end_exclusive:
-                missing.append(wanted)  # a log is read once of each partition
+                missing.append(wanted)  # a partition is read from the log in one range
                 continue
             slices += _slices(cached.segments, start, end)
             around = ((wanted.start, start), (end, wanted.end_exclusive))
@@ -204,7 +204,7 @@ class CachedPartitions:
         return slices, missing
 
     def settle(self, asked_at: float, below: Mapping[int, int]) -> None:
-        """What had been read by a moment lacks only what has been replaced below these offsets."""
+        """Notes that all that was missing by a moment has been replaced below these offsets."""
         for partition, offset in below.items():
             cached = self._by_number.get(partition)
             if cached is not None:
@@ -225,15 +225,15 @@ class CachedPartitions:
                 cached.epoch = retention.epochs.get(partition)
 
     def segments(self, partition: int) -> tuple[Segment, ...]:
-        """The segments of a partition."""
+        """Returns the segments of a partition."""
         cached = self._by_number.get(partition)
         return cached.segments if cached is not None else ()
 
     def replace(self, run: Sequence[Segment], by: Segment) -> bool:
-        """Puts one segment, retained by the caller, in the place of neighbours.
+        """Replaces neighbouring segments by one, which the caller has retained.
 
         Returns:
-            False when they are no longer there; then it stays the caller's.
+            False when they are no longer there; the one segment then stays the caller's.
         """
         cached = self._by_number.get(by.range.partition)
         if cached is None:
@@ -246,7 +246,7 @@ class CachedPartitions:
         return True
 
     def spillable(self) -> tuple[Segment, ...]:
-        """The largest run of neighbours in memory that nobody else uses."""
+        """Returns the largest run of neighbours in memory that nobody else uses."""
         runs = [run for cached in self._by_number.values() for run in self._runs(cached.segments)]
         return max(runs, key=_size, default=())
 

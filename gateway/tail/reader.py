@@ -1,8 +1,8 @@
 """A reader of a follower: a loop that consumes some of its partitions and decodes what arrives.
 
-Consuming holds Python's lock, decoding does not: two readers of one follower overlap. A reader
+Consuming holds the GIL, decoding does not, so that two readers of one follower overlap. A reader
 subscribes at the follower's positions, and again whenever these are not where it left them: a
-partition was added, a boundary was skipped to, or the connection had failed.
+partition was added, the follower skipped to a boundary, or the connection failed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BACKOFF = Backoff(first_s=0.5, max_s=5.0)
 _LOOK_S_MAX = 5.0
 _PASSING = frozenset({KAFKA_UNAVAILABLE, SCHEMA_REGISTRY_UNAVAILABLE, DEADLINE_EXCEEDED})
 _UNKNOWN = frozenset({INTERNAL_ERROR, DISK_FULL})
-"""Errors raised by others' code; what is cached stays good."""
+"""Errors that code other than ours raises; what is cached stays valid."""
 
 
 class Reader:
@@ -48,7 +48,7 @@ class Reader:
     Args:
         follower: The follower.
         log: The cluster.
-        number: Which partitions: those that leave this remainder.
+        number: Which partitions it reads: those with this remainder.
         of: How many readers the follower has.
     """
 
@@ -66,7 +66,7 @@ class Reader:
         return Loop("tail", self._round, after_failure=self._failed, at_end=self._unsubscribe)
 
     def step(self, wait_s: float) -> bool:
-        """Reads what has come, waiting at most that long; returns whether there was anything."""
+        """Reads what has arrived, waiting at most that long; returns whether there was anything."""
         if self._number == 0 and self._follower.look_is_due:
             self._look()
         positions = self._follower.positions(self._number, self._of)
@@ -108,7 +108,7 @@ class Reader:
         return 0.0
 
     def _failed(self, error: SeamlineError, failures: int) -> float:
-        """What passes is tried again, and so is what is unknown; the rest ends the follower."""
+        """Tries again after transient and unknown errors; any other error ends the follower."""
         supervision.attempt("tail", self._unsubscribe)
         if error.code in _UNKNOWN:
             self._follower.in_trouble(self._number, error)
@@ -149,6 +149,6 @@ class _Soon:
         """See `Deadline.pause`."""
         time.sleep(min(seconds, self.remaining_s()))
 
-    def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - it is checked
+    def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - it is polled
         """See `Deadline.on_end`."""
         return lambda: None

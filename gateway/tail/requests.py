@@ -1,4 +1,4 @@
-"""Requests for tails, and who answers them: the values and Protocols around `tails`."""
+"""Requests for tails, and what answers them: the values and Protocols around `tails`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seamline.seam.seam import Seam
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CachedEnds:
-    """Ends of a topic that were not asked of the log.
+    """Ends of a topic that are known without asking the log.
 
     Attributes:
         bounds: What is cached, in the form of a log's bounds.
@@ -33,14 +33,14 @@ class CachedEnds:
 
 
 class TailRows(Protocol):
-    """Gives the rows of a log: all that the catalog needs to know about tails."""
+    """Reads the rows of a log: all that the catalog needs to know about tails."""
 
     def read(self, wanted: TailRead, deadline: Deadline) -> Tail:
-        """The decoded rows of ranges of a seam's log, all in memory.
+        """Returns the decoded rows of ranges of a seam's log, all in memory.
 
         Args:
-            wanted: The seam and the ranges: within its tail, of a log that must still be its own.
-            deadline: The statement's.
+            wanted: The seam, and ranges within its tail; the log must still be the seam's own.
+            deadline: The statement's deadline.
 
         Raises:
             SeamlineError: BAD_RECORD, LOG_TRIMMED, TOPIC_RECREATED, TAIL_TOO_LARGE,
@@ -49,7 +49,7 @@ class TailRows(Protocol):
 
 
 class TailReader(Protocol):
-    """Reads and decodes a tail; `read_tail` is the one."""
+    """Reads and decodes a tail; implemented by `read_tail`."""
 
     def __call__(
         self,
@@ -67,18 +67,18 @@ class TailReader(Protocol):
 
 
 def followed_table(seam: Seam, decoder: DecoderSpec) -> FollowedTable:
-    """What a follower that serves a seam follows."""
+    """Returns what a follower that serves a seam follows."""
     source = RowSource(seam.topic_id, seam.isolation, decoder, seam.schema_id)
     return FollowedTable(seam.table, seam.table_uuid, source)
 
 
 def length_of(ranges: Sequence[OffsetRange]) -> int:
-    """The number of offsets in all ranges together."""
+    """Returns the number of offsets in all ranges together."""
     return sum(len(r) for r in ranges)
 
 
 def ends_cached(ranges: Sequence[OffsetRange], missing: Sequence[OffsetRange]) -> Mapping[int, int]:
-    """The ends up to which each partition's rows come from the follower."""
+    """Returns the ends up to which each partition's rows come from the follower."""
     ends = {r.partition: r.end_exclusive for r in ranges if r not in missing}
     for gap in missing:
         if gap.end_exclusive == ends.get(gap.partition):

@@ -1,6 +1,6 @@
-"""What a follower must keep: from the table's newest boundary on, and from those still being read.
+"""What a follower must keep: everything from the newest boundary on, and from older ones in use.
 
-Its owner has the lock.
+Its owner holds the lock.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from seamline.seam.offsets import Offsets
 
 
 class Retention:
-    """The boundaries of one table that matter.
+    """The boundaries of one table that are still needed.
 
     Args:
         boundary: The boundary of the table's newest snapshot.
         epochs: Leader epochs there, where known.
-        asked_at: On the monotonic clock, a moment before it was learned.
+        asked_at: On the monotonic clock, a moment before the boundary was learned.
     """
 
     def __init__(self, boundary: Offsets, epochs: Mapping[int, int], asked_at: float) -> None:
@@ -27,11 +27,11 @@ class Retention:
 
     @property
     def in_use(self) -> bool:
-        """Whether a statement needs what lies past a boundary."""
+        """Whether a statement still needs what lies past a boundary."""
         return bool(self._in_use_by)
 
     def keep_from(self, partition: int) -> int:
-        """The first offset of a partition that must be kept."""
+        """Returns the first offset of a partition that must be kept."""
         boundaries = (self.boundary, *self._in_use_by.values())
         return min(boundary.get(partition, 0) for boundary in boundaries)
 
@@ -50,5 +50,5 @@ class Retention:
         return asked_at > self._asked_at
 
     def advance(self, boundary: Offsets, epochs: Mapping[int, int], asked_at: float) -> None:
-        """Takes the table's newest boundary."""
+        """Sets the table's newest boundary."""
         self.boundary, self.epochs, self._asked_at = boundary, epochs, asked_at

@@ -1,10 +1,10 @@
 """Segments: decoded rows of a range of offsets, immutable, in memory or in a Parquet file.
 
-A segment stands for every record that the isolation shows in [start, end_exclusive) of one
-partition, decoded with all columns by the one decoder. What `read_tail` returns for such a range
-can be had from its segment alone: the rows, how many records there were, which were left out, and
-the first bad one. Slicing goes by position and copies nothing; a slice keeps its whole segment
-alive, so an owner of slices must have references to their segments (see `store`).
+A segment stands for every record that the isolation level shows in [start, end_exclusive) of one
+partition, decoded with all columns by the one decoder. A segment alone provides what `read_tail`
+returns for such a range: the rows, how many records there were, which were left out, and the first
+bad one. Slicing goes by position and copies nothing. A slice keeps its whole segment alive, so the
+owner of slices must hold references to their segments (see `store`).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Segment:
     """Decoded rows of one range of one partition.
 
     Attributes:
-        source: What its rows are decoded from and with.
+        source: What its rows are decoded from, and how.
         range: The offsets it covers; markers and gaps among them have no rows.
-        records: Records there were, those left out included.
+        records: The number of records, including those that were left out.
         value_bytes: Bytes of their values.
         bad: Offset and reason of each bad record, under the policy `fail`.
         skipped: Offsets of the records left out under the policy `skip`.
-        rows: The rows, None when they are in a file.
-        file: The file, None while they are in memory.
-        row_count: How many rows.
+        rows: The rows; None when they are in a file.
+        file: The file; None while the rows are in memory.
+        row_count: The number of rows.
         size_bytes: Bytes it takes in memory, or on disk when it is there.
         statistics: Least and greatest values of its columns.
     """
@@ -59,12 +59,12 @@ class Segment:
 
     @property
     def segment_id(self) -> str:
-        """Identifies the rows: segments with one id hold the same ones, wherever they are kept."""
+        """Identifies the rows: segments with the same id hold the same rows, wherever they are."""
         r = self.range
         return f"{self.source.digest}-{r.partition}-{r.start}-{r.end_exclusive}"
 
     def load(self) -> pa.RecordBatch:
-        """The rows, read from the file if they are in one.
+        """Returns the rows, read from the file if they are in one.
 
         Raises:
             OSError: when the file cannot be read.
@@ -78,7 +78,7 @@ class Segment:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def offsets(self) -> pa.Array:
-        """The offsets of the rows.
+        """Returns the offsets of the rows.
 
         Raises:
             OSError: when the file cannot be read.
@@ -121,7 +121,7 @@ class Slice:
 
     @property
     def row_count(self) -> int:
-        """How many rows the part has."""
+        """The number of rows in the part."""
         if self.whole:
             return self.segment.row_count
         offsets = self.segment.offsets()
@@ -151,7 +151,7 @@ class Slice:
 
 
 def _position(offsets: pa.Array, offset: int) -> int:
-    """Index of the first row at or past an offset."""
+    """Returns the index of the first row at or past an offset."""
     return bisect.bisect_left(
         range(len(offsets)), offset, key=lambda index: int(offsets[index].as_py())
     )
@@ -161,8 +161,8 @@ def build(source: RowSource, decoder: Decoder, batch: RawBatch, covers: OffsetRa
     """Decodes records into a segment.
 
     Args:
-        source: What they are.
-        decoder: Made from the source's specification.
+        source: What the records are, and how they are decoded.
+        decoder: The decoder of the source's specification.
         batch: Records of one partition.
         covers: The offsets read to get them.
     """
@@ -186,7 +186,7 @@ def build(source: RowSource, decoder: Decoder, batch: RawBatch, covers: OffsetRa
 
 
 def merge(segments: Sequence[Segment]) -> Segment:
-    """One segment for neighbours of one partition, copied into its own memory."""
+    """Merges neighbours of one partition into one segment, copied into its own memory."""
     first, last = segments[0], segments[-1]
     rows = shared_memory().place(pa.concat_batches([segment.load() for segment in segments]))
     return Segment(
@@ -206,21 +206,21 @@ def merge(segments: Sequence[Segment]) -> Segment:
 
 _FILE_NUMBERS = itertools.count()
 _ROW_GROUP_ROWS = 1 << 16
-"""What is buffered while a file is written, and the least that is read of a pruned one."""
+"""Rows buffered while a file is written, and the fewest that are read from a pruned one."""
 
 
 def spill(segment: Segment, directory: pathlib.Path) -> Segment:
-    """The segment as a Parquet file of its own, with field ids and statistics.
+    """Writes the segment to a Parquet file of its own, with field ids and statistics.
 
-    A file's name is used once: tables over one topic have segments with the same id, and so does a
-    follower that started over while statements still read what its predecessor spilled.
+    A file name is used only once: tables over one topic have segments with the same id, and so does
+    a follower that started over while statements still read what its predecessor spilled.
 
     Raises:
         OSError: when it cannot be written; nothing is left behind then.
     """
     path = directory / f"{segment.segment_id}-{next(_FILE_NUMBERS)}.parquet"
     rows = segment.load()
-    # a bad record is a row of nulls, also in columns that are required
+    # a bad record is a row of nulls, even in columns that are required
     schema = pa.schema([field.with_nullable(nullable=True) for field in rows.schema])
     table = pa.Table.from_arrays(rows.columns, schema=schema)
     try:
@@ -256,7 +256,7 @@ def _level(segment: Segment) -> int:
 
 
 def mergeable(segments: Sequence[Segment]) -> Sequence[Segment]:
-    """The newest segments of a partition that should now become one; empty when none should.
+    """Returns the newest segments of a partition that should now be merged; empty if none.
 
     They are merged eight at a time to the next size, so that a row is copied only a few times and
     no partition is ever in more than a few dozen small pieces.

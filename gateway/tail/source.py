@@ -14,7 +14,7 @@ class RowSource:
 
     Attributes:
         topic_id: Kafka's id of the topic.
-        isolation: What it is read under.
+        isolation: The isolation level it is read under.
         decoder: How records are decoded.
         schema_id: Schema of the table the decoder was made from.
     """
@@ -33,7 +33,7 @@ class RowSource:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FollowedTable:
-    """What is followed.
+    """A table that is followed.
 
     Attributes:
         name: Full name of the table.

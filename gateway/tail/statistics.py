@@ -49,7 +49,7 @@ class Statistics:
         self._known: dict[str, ColumnStatistics | None] = {}
 
     def column(self, name: str) -> ColumnStatistics | None:
-        """The statistics of a column; None when nothing can be said of it."""
+        """Returns the statistics of a column; None when nothing can be said about it."""
         if name not in self._known:
             rows = self._rows
             is_there = rows is not None and name in rows.schema.names
@@ -59,7 +59,7 @@ class Statistics:
         return self._known[name]
 
     def settled(self) -> Statistics:
-        """The same without the batch, all of them computed."""
+        """Returns the same statistics, all computed, without the batch."""
         assert self._rows is not None
         for name in self._rows.schema.names:
             self.column(name)
@@ -81,7 +81,7 @@ class Statistics:
             return True
         try:
             return _may(known, predicate)
-        except TypeError:  # a literal of another kind than the column: nothing to prove
+        except TypeError:  # a literal of another kind than the column proves nothing
             return True
 
 

@@ -18,9 +18,9 @@ class PartitionStatus:
         end: The log's end as last seen.
         segments: Segments cached, those on disk included.
         segments_on_disk: Those on disk.
-        rows: Their rows.
-        memory_bytes: What they take in memory.
-        disk_bytes: What they take on disk.
+        rows: Rows in all of them.
+        memory_bytes: Bytes they take in memory.
+        disk_bytes: Bytes they take on disk.
     """
 
     partition: int
@@ -40,7 +40,7 @@ class PartitionStatus:
 
 
 def status(follower: Follower) -> list[PartitionStatus]:
-    """The partitions of a follower."""
+    """Returns the status of each partition of a follower."""
     ends = follower.ends
     found = []
     for partition, cached in follower.partitions.items():

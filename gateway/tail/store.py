@@ -1,8 +1,8 @@
 """The segments that a gateway caches: counted, spilled, and freed when nobody uses them any more.
 
-One budget of memory and one of disk for all tables. A segment counts from when it is cached until
-its last user has released it: being trimmed away does not free what a statement still reads.
-The store says when there is too much in memory; `followers` decides what is spilled.
+All tables share one budget of memory and one of disk. A segment counts from when it is cached until
+its last user has released it: trimming it does not free what a statement still reads. The store
+says when there is too much in memory; `followers` decides what is spilled.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SegmentStore:
     Args:
         memory_bytes_max: Decoded bytes that may be held in memory.
         disk_bytes_max: Bytes of files that may be held on disk; 0 spills nothing.
-        directory: Where the files are; emptied now and at the end.
+        directory: Where the files are kept; emptied now and at the end.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class SegmentStore:
 
     @property
     def is_over_budget(self) -> bool:
-        """Whether more is in memory than there should be.
+        """Whether there is more in memory than there should be.
 
-        A part of the budget is left to what is being read, merged and written.
+        Part of the budget is reserved for what is being read, merged and written.
         """
         return self.usage.memory_bytes > self.memory_bytes_max * _HIGH_WATER
 
     def retain(self, segments: Iterable[Segment]) -> None:
-        """Counts a user of each; the first makes it count against the budget."""
+        """Adds a user to each segment; the first one makes it count against the budget."""
         with self._changed:
             for segment in segments:
                 uses = self._uses.get(segment, 0)
@@ -79,14 +79,17 @@ class SegmentStore:
                     self._count(segment, 1)
 
     def release(self, segments: Iterable[Segment]) -> None:
-        """Removes a user of each; the last one frees memory or deletes the file."""
+        """Removes a user from each segment; the last one frees the memory or deletes the file."""
         with self._changed:
             self._release(segments)
             self._release_forgotten()
             self._changed.notify_all()
 
     def _release_forgotten(self) -> None:
-        """Releases references that were garbage collected; counted here, not in the collector."""
+        """Releases references that were garbage collected.
+
+        They are counted here, not in the garbage collector.
+        """
         while self._forgotten:
             self._release(self._forgotten.popleft())
 
@@ -100,17 +103,17 @@ class SegmentStore:
                     segment.file.unlink(missing_ok=True)
 
     def is_shared(self, segment: Segment) -> bool:
-        """Whether anybody but its follower uses it."""
+        """Whether anybody besides its follower uses the segment."""
         with self._changed:
             return self._uses.get(segment, 0) > 1
 
     def references(self, segments: Sequence[Segment]) -> References:
-        """Retains segments for a statement. They must be retained by their follower at the time."""
+        """Retains segments for a statement. Their follower must retain them at the time."""
         self.retain(segments)
         return References(self, tuple(segments), self._forgotten)
 
     def spilled(self, segment: Segment) -> Segment | None:
-        """The segment in a file, retained once; None when the disk has no room for it."""
+        """Returns the segment written to a file, retained once; None if the disk has no room."""
         if self.usage.disk_bytes >= self.disk_bytes_max:
             return None
         try:
@@ -130,7 +133,7 @@ class SegmentStore:
         return None
 
     def wait_for_change(self, seconds: float) -> None:
-        """Waits until something was released, or the time is over."""
+        """Waits until something was released, or the time is up."""
         with self._changed:
             self._changed.wait(seconds)
 
@@ -141,7 +144,7 @@ class SegmentStore:
             self._changed.notify_all()
 
     def give_back(self) -> None:
-        """Returns memory that Arrow has freed to the system."""
+        """Returns to the system the memory that Arrow has freed."""
         pa.default_memory_pool().release_unused()
 
     def _count(self, segment: Segment, sign: int) -> None:
@@ -152,7 +155,7 @@ class SegmentStore:
 
 
 class References:
-    """Segments that a statement uses, until it releases them or forgets these references."""
+    """Segments that a statement uses, until they are released or this object is collected."""
 
     def __init__(
         self,

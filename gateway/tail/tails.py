@@ -1,13 +1,13 @@
 """The tails of statements: from the table's follower where it has one, else from the log.
 
-A table is followed from the first statement on that reads its tail as it is now. Whatever ranges of
-a statement its follower has not cached (because they begin before what it has, because waiting
-would be slower than reading, because it is full) are read from the log at the same offsets, with
-the same decoder; so a statement's answer never depends on followers, only its speed does.
+A table is followed from the first statement on that reads its tail as it is now. Ranges that the
+follower has not cached (because they begin before what it has, because waiting would be slower than
+reading, or because it is full) are read from the log at the same offsets, with the same decoder. So
+followers affect how fast a statement is answered, but never the answer.
 
-A follower is for a table: its present schema, its present topic. Statements about the past, or with
-a token, use what it has where that is what they need, and start none. A topic without a table is
-not followed: all of it is its tail.
+A follower follows a table with its present schema and its present topic. Statements about the past,
+or with a token, use its rows where these are what they need, and start no follower. A topic without
+a table is not followed: all of it is its tail.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class Tails:
             tail.release()
 
     def get(self, wanted: TailRead, deadline: Deadline) -> Tail:
-        """The rows of the ranges, with the columns asked for.
+        """Returns the rows of the ranges, with the requested columns.
 
         Raises:
             SeamlineError: as `read_tail`; READ_CONFLICT or TOPIC_RECREATED when the log turned out
-                to be another; TAIL_TOO_LARGE when it does not fit here.
+                to be another one; TAIL_TOO_LARGE when it does not fit here.
         """
         follower = self.follow(wanted)
         if follower is None or not wanted.ranges:
@@ -120,9 +120,9 @@ class Tails:
         )
 
     def follow(self, wanted: TailRead) -> Follower | None:
-        """The follower that can serve a read; started if there should be one.
+        """Returns the follower that can serve a read; starts one if there should be one.
 
-        None when the table is not to be followed, or is followed as something else.
+        Returns None when the table is not to be followed, or is followed as something else.
         """
         seam = wanted.seam
         if self.followers is None or not seam.table_uuid:
@@ -136,11 +136,11 @@ class Tails:
         return found if found is not None and found.table == table else None
 
     def follower_of(self, state: TableState) -> Follower | None:
-        """The follower a table has now."""
+        """Returns the follower that a table has now."""
         return self.followers.find(state.uuid) if self.followers is not None else None
 
     def _begin(self, wanted: TailRead) -> None:
-        """Starts to follow a table that is not followed, for somebody who will ask again."""
+        """Starts to follow a table that is not followed, for a caller that will ask again."""
         seam = wanted.seam
         if self.followers is None or self.followers.find(seam.table_uuid) or not self.fits(seam):
             return
@@ -157,7 +157,7 @@ class Tails:
         return seam.whole.hot_offsets * per_row <= budget.memory_bytes + budget.disk_bytes
 
     def cached(self, seam: Seam, decoder: DecoderSpec) -> Offsets:
-        """The ends up to which the tail of a seam is already cached, per partition."""
+        """Returns, per partition, the end up to which the tail of a seam is already cached."""
         found = self.followers.find(seam.table_uuid) if self.followers is not None else None
         if found is None or found.over or found.table != followed_table(seam, decoder):
             return Offsets()
@@ -172,7 +172,7 @@ class Tails:
     def cached_ends(
         self, state: TableState, decoder: DecoderSpec, age_s_max: float | None
     ) -> CachedEnds | None:
-        """Ends of a table's topic that can be read here at once.
+        """Returns ends up to which a table's topic can be read here at once.
 
         Args:
             state: The table as it is now.
@@ -180,7 +180,7 @@ class Tails:
             age_s_max: How old they may be; None for any age.
 
         Returns:
-            None when what is cached is older, or not of the table as it is now.
+            None when what is cached is older, or does not belong to the table as it is now.
         """
         found = self.follower_of(state)
         known = found.cached_ends(age_s_max) if found is not None else None
@@ -197,7 +197,7 @@ class Tails:
             topic=decoder.topic,
             topic_id=source.topic_id,
             cluster_id="",
-            start=Offsets(),  # what is cached needs no log; for the rest, the log is looked at
+            start=Offsets(),  # cached rows need no log; for the rest, the log is checked
             end=ends,
             high_watermark=ends,
             isolation=source.isolation,
@@ -205,7 +205,7 @@ class Tails:
         return CachedEnds(bounds, datetime.datetime.now(datetime.UTC) - age, complete_at)
 
     def _wait(self, follower: Follower, wanted: TailRead, deadline: Deadline) -> str:
-        """Waits for the follower if that is worth it; says why it may not have everything."""
+        """Waits for the follower if that pays off; returns why it may not have everything."""
         missing = length_of(follower.missing(wanted.ranges))
         if follower.lag(wanted.ranges) > missing * _SHORTCUT + _SHORTCUT_OFFSETS:
             return "the follower is still far behind"
@@ -229,7 +229,7 @@ class Tails:
     def _check(
         self, wanted: TailRead, follower: Follower, found: CachedSlices, deadline: Deadline
     ) -> None:
-        """The slices must hold no bad record, and be of this very topic."""
+        """Checks that the slices hold no bad record, and belong to this very topic."""
         bad = first_bad(found.slices, wanted.decoder)
         if bad is not None:
             raise bad
@@ -240,7 +240,7 @@ class Tails:
     def _read_log(
         self, wanted: TailRead, ranges: Sequence[OffsetRange], deadline: Deadline
     ) -> Tail:
-        """Ranges, read and then checked: the log must still hold what was asked for."""
+        """Reads ranges, then checks that the log still holds what was asked for."""
         seam = wanted.seam
         if length_of(ranges) > self._offsets_max:
             raise SeamlineError(
@@ -264,7 +264,7 @@ class Tails:
         return tail
 
     def check_left(self, wanted: TailRead, deadline: Deadline) -> None:
-        """What Spark's workers have read of the log by now must belong to the seam.
+        """Checks that what Spark's workers have by now read from the log belongs to the seam.
 
         Raises:
             SeamlineError: as `get`.
@@ -278,7 +278,7 @@ class Tails:
 
 
 def followers(config: Config, connections: Connections) -> Followers | None:
-    """The followers of a gateway; None when it is not to follow."""
+    """Returns the followers of a gateway; None when it is not to follow."""
     tail = config.tail
     if not tail.follow:
         return None

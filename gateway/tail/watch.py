@@ -1,13 +1,14 @@
-"""Whether rows read in the background are of the very topic that a statement asks for.
+"""Checks that rows read in the background belong to the very topic that a statement asks for.
 
-Why cached rows need no look at the log's start: a read in progress must check afterwards that the
-start of the log has not passed it, but cached rows were given by the broker for a position that it
-still kept at the time, and the records of an offset never change. What may change is the topic: a
-subscription goes by name, and continues with a topic created again under it. So rows count as this
-topic's only when its id was asked for, and found the same, after they were consumed: by the
-statement that pinned its seam later, by the follower's own look every second, or by one more look
-for this statement. An end that lies before a position shows that the log was truncated; another
-leader may mean the same, and is asked. In all of these cases everything cached is thrown away.
+Cached rows need no look at the log's start. A read in progress must check afterwards that the start
+of the log has not passed it, but the broker returned cached rows for a position that it still kept
+at the time, and the record at an offset never changes. What may change is the topic: a subscription
+goes by name, and continues with a topic that is recreated under that name. So rows count as this
+topic's only if its id was asked for after they were consumed, and was still the same. It is asked
+for by the statement, if that pinned its seam later, by the follower's own look every second, or by
+one more look for this statement. An end that lies before a position shows that the log was
+truncated. Another leader may mean the same, and is asked. If the topic is another one or was
+truncated, everything cached is thrown away.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ def look(
     epochs: Mapping[int, int],
     deadline: Deadline,
 ) -> LogBounds:
-    """What the log holds now; everything read below the positions is of this topic.
+    """Returns the log's bounds, once everything below the positions proved to be of this topic.
 
     Args:
         log: The cluster.
         table: What is followed.
         positions: Where reading was before this call.
         epochs: Leader epochs of the newest records below them, where known.
-        deadline: The statement's.
+        deadline: The statement's deadline.
 
     Raises:
-        SeamlineError: TOPIC_RECREATED or LOG_TRUNCATED when it is not, or what the log answers.
+        SeamlineError: TOPIC_RECREATED or LOG_TRUNCATED when it is not, or the log's own error.
     """
     topic = table.topic
     bounds = log.bounds([topic], table.source.isolation, deadline)[topic]
@@ -55,7 +56,7 @@ def look(
 
 
 def for_statement(error: SeamlineError | None) -> SeamlineError | None:
-    """What a follower's error means for a statement that has rows of it.
+    """Returns what a follower's error means for a statement that has rows from it.
 
     Returns:
         The error to raise, so that everything is read afresh; None when the rows remain valid.

@@ -1,8 +1,8 @@
 """How far a follower is known to be complete, and since when.
 
 The log is asked for its ends now and then, by statements and by the follower itself. Once
-everything below such ends is cached and known to be of the topic, what is cached reflects every
-record that was committed before that moment. Its owner has the lock.
+everything below such ends is cached and known to belong to the topic, what is cached reflects every
+record that was committed before the moment of asking. Its owner holds the lock.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ _ASKS_KEPT = 16
 
 
 class Watermark:
-    """The ends one log was found to have.
+    """The ends that one log was found to have.
 
     Attributes:
-        ends: The greatest found so far.
+        ends: The greatest ends found so far.
         complete_at: On the monotonic clock, the last moment as of which everything is cached.
     """
 
@@ -26,7 +26,7 @@ class Watermark:
         self._asks: list[tuple[float, Offsets]] = []
 
     def asked(self, asked_at: float, ends: Offsets) -> None:
-        """Notes the ends the log was asked for after a moment."""
+        """Notes the ends that the log gave when it was asked after a moment."""
         self._asks = [*self._asks[-_ASKS_KEPT:], (asked_at, ends)]
         self.ends = self.ends.replace({p: max(e, self.ends.get(p, 0)) for p, e in ends.items()})
 

@@ -2,7 +2,7 @@
 
 A table that cannot continue, for whatever reason, is reported and tried again with growing pauses;
 the others continue. Stopping lets the current batch finish. Health depends on when a step of each
-table last worked.
+table last succeeded.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Progress:
         steps: Commits made.
         offsets: Offsets tiered.
         lag: Offsets still waiting after the last step; None before the first.
-        errors: Steps that failed, by the name of the error.
-        last_error: Why the last one did, None once one has worked again.
+        errors: The number of failed steps, by the name of the error.
+        last_error: Why the last step failed; None once one has succeeded again.
         last_commit_at: Seconds since the epoch.
-        last_success_at: The same for the last step that worked, even with nothing to do.
+        last_success_at: The same for the last step that succeeded, even with nothing to do.
     """
 
     table: str
@@ -70,10 +70,10 @@ Report = Callable[[Progress, Step | SeamlineError, float], None]
 
 
 class Tables(Protocol):
-    """Opens tables for tiering; `SparkTables` is the one."""
+    """Opens tables for tiering; implemented by `SparkTables`."""
 
     def open(self, name: TableName) -> tuple[TierTable, HotLog]:
-        """The table as it is now, and the cluster its topic is in.
+        """Returns the table as it is now, and the cluster its topic is in.
 
         Raises:
             SeamlineError: NOT_A_UNIFIED_TABLE, or why it cannot be opened.
@@ -81,10 +81,10 @@ class Tables(Protocol):
 
 
 def start_spark(connections: Connections, *, verbose: bool = False) -> Any:
-    """A Spark session for tiering and maintenance: remote if configured, else in this process.
+    """Opens a Spark session for tiering and maintenance: remote if configured, else in-process.
 
     Args:
-        connections: Its configuration.
+        connections: The connections, for their configuration.
         verbose: Whether a Spark in this process logs; its failures are raised in any case.
 
     Raises:
@@ -138,7 +138,7 @@ class SparkTables:
         return made, log
 
     def _session(self) -> Any:
-        """The session, or a new one: a restarted remote server does not know the old one."""
+        """Returns the session, or a new one, as a restarted remote server lost the old one."""
         with self._starting:
             if self._connections.config.spark.remote is not None and self._spark.is_stopped:
                 self._spark = start_spark(self._connections)
@@ -203,10 +203,10 @@ class TieringApplication:
         return [error for error in found if error is not None]
 
     def health(self, unhealthy_after_s: float) -> tuple[bool, dict[str, Any]]:
-        """Whether every table is healthy, and the state of each; JSON-ready.
+        """Returns whether every table is healthy, and the state of each; JSON-ready.
 
         Args:
-            unhealthy_after_s: A table of which no step has worked for this long is unhealthy.
+            unhealthy_after_s: A table without a successful step for this long is unhealthy.
         """
         tables: dict[str, Any] = {}
         for name, loop in list(self._loops.items()):

@@ -13,10 +13,10 @@ _LABELS = ("table",)
 
 
 class TieringMetrics(Collector):
-    """Looks at the progress whenever metrics are asked for.
+    """Reports the progress of tiering on each scrape.
 
     Args:
-        application: Its progress is looked at.
+        application: The application whose progress is reported.
     """
 
     def __init__(self, application: TieringApplication) -> None:

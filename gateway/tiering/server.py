@@ -1,6 +1,6 @@
 """What a tierer reports over HTTP: its health (`/healthz`) and its metrics.
 
-Both name tables, errors and counts; no data is in them.
+Both contain names of tables, errors and counts, but no data.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def serve_metrics(
     port: int,
     unhealthy_after_s: float = UNHEALTHY_AFTER_S,
 ) -> http.server.ThreadingHTTPServer:
-    """Serves until it is shut down.
+    """Serves health and metrics until the server is shut down.
 
     Args:
-        application: What is reported on.
+        application: The application to report on.
         host: Address to listen on.
         port: Port to listen on; 0 takes a free one.
-        unhealthy_after_s: When no step of a table has worked for this long, health is 503.
+        unhealthy_after_s: When no step of a table has succeeded for this long, health is 503.
 
     Raises:
         OSError: when it cannot listen there.
@@ -45,7 +45,7 @@ def serve_metrics(
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """Answers with health, or else with the metrics, whatever the path."""
+            """Answers `/healthz` with health, and any other path with the metrics."""
             is_well, kind = True, "text/plain; version=0.0.4"
             if self.path.partition("?")[0] == "/healthz":
                 is_well, tables = application.health(unhealthy_after_s)
@@ -59,13 +59,13 @@ def serve_metrics(
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's
-            """Requests are not logged."""
+            """Logs nothing: requests are not logged."""
 
     class Server(http.server.ThreadingHTTPServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
         def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - its own
-            """A client that is gone is not a failure."""
+            """Logs the error, unless the client is merely gone."""
             error = sys.exc_info()[1]
             if error is not None and not isinstance(error, ConnectionError):
                 _LOG.error("a request failed: %s", supervision.named(error))

@@ -1,10 +1,11 @@
-"""Tiering: the protocol that moves the tail of a log into its table, over any log and any table.
+"""Tiering: the protocol that moves the tail of a log into its table, for any log and any table.
 
-One step: read the table, choose a batch that starts at the boundary of the snapshot just read,
-write its rows and its boundary in one commit that lands only if no other batch has started there.
-The table is the only checkpoint, so a step can be killed anywhere and run again, and two tierers
-at once cannot write a record twice. A range without rows still publishes its progress. Records of a
-schema that needs other columns wait until these have been changed, in a step of its own.
+One step reads the table, chooses a batch that starts at the boundary of the snapshot just read, and
+writes its rows and its boundary in one commit, which lands only if no other batch has started
+there. The table is the only checkpoint, so a step can be killed anywhere and run again, and two
+tierers at once cannot write a record twice. A range without rows still publishes its progress.
+Records whose schema needs other columns wait until the columns have been changed, in a step of its
+own.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from seamline.seam.upserts import check_partitions
 
 
 def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max: int) -> Step:
-    """One step.
+    """Runs one step.
 
     Args:
         table: The table.
@@ -42,8 +43,8 @@ def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max:
 
     Raises:
         SeamlineError: TOPIC_RECREATED, LOG_TRIMMED, LOG_TRUNCATED, BAD_RECORD, COMMIT_CONFLICT,
-            TABLE_TIERED_ELSEWHERE, SECOND_WRITER, … Then nothing was committed, or what was
-            committed stands and the next step continues after it.
+            TABLE_TIERED_ELSEWHERE, SECOND_WRITER, … In each case, either nothing was committed, or
+            what was committed stands and the next step continues after it.
     """
     state = table.load()
     binding = TopicBinding.from_properties(state.properties)
@@ -87,7 +88,7 @@ def _commit(table: TierTable, batch: Batch, rows: bool, log: HotLog, deadline: D
 def _renew_boundary(table: TierTable, state: TableState, binding: TopicBinding) -> None:
     """Repeats the boundary on top of what others have committed, so that no expiry hides it.
 
-    If another commit is faster, the next step sees it.
+    If another commit gets in first, the next step sees it.
     """
     boundary = renewed(state)
     if boundary is None:
@@ -112,13 +113,13 @@ def _has_landed(table: TierTable, batch: Batch) -> bool:
 
 
 def _is_of(batch: Batch, found: Boundary) -> bool:
-    """Whether a boundary is what a batch, or its rival, has written, and not another writer's."""
+    """Whether a boundary was written by a batch, or by a rival of it, and not by another writer."""
     is_hands = found.provider or found.handed_to or found.taken_id != batch.boundary.taken_id
     return found.next == batch.boundary.next and not is_hands
 
 
 def _check_same_log(log: HotLog, batch: Batch, deadline: Deadline, because: SeamlineError) -> None:
-    """If a batch could not be read because its topic is now another one, that is the error."""
+    """Raises the true error if a batch could not be read because its topic is now another one."""
     if because.code not in (LOG_TRIMMED, LOG_TRUNCATED):
         return
     topic = batch.binding.topic
@@ -131,7 +132,7 @@ def _check_same_log(log: HotLog, batch: Batch, deadline: Deadline, because: Seam
 def _check_landed(
     table: TierTable, after: TableState, batch: Batch, log: HotLog, deadline: Deadline
 ) -> None:
-    """The commit must agree with the log and the schema that its rows were read with."""
+    """Checks that the commit agrees with the log and the schema that its rows were read with."""
     landed = boundary_of(after, after.current_snapshot_id)
     if not _is_of(batch, landed):
         return  # somebody has already continued from here
@@ -151,7 +152,7 @@ def _check_landed(
 def _truncation(
     log: HotLog, bounds: LogBounds, landed: Boundary, deadline: Deadline
 ) -> SeamlineError | None:
-    """Whether the log lost records of a batch while this was read."""
+    """Returns an error if the log lost records of a batch while they were read."""
     try:
         check_not_truncated(log, bounds, landed.next, landed.epochs, deadline)
     except SeamlineError as error:
@@ -162,7 +163,10 @@ def _truncation(
 
 
 def _second_writer(table: TierTable, after: TableState) -> SeamlineError | None:
-    """Whether somebody else has added records while a batch was written: it would hide who did."""
+    """Returns an error if somebody else has added records while a batch was written.
+
+    The batch would hide who did.
+    """
     try:
         table.require_single_writer(after.current_snapshot_id)
     except SeamlineError as error:
@@ -173,7 +177,7 @@ def _second_writer(table: TierTable, after: TableState) -> SeamlineError | None:
 
 
 def _take_back(table: TierTable, snapshot: Snapshot, problem: SeamlineError) -> None:
-    """Undoes a commit; where that is no longer possible, the problem is reported all the same."""
+    """Undoes a commit; if that is no longer possible, raises the problem all the same."""
     if snapshot.parent_id is None:
         return
     try:
@@ -185,7 +189,7 @@ def _take_back(table: TierTable, snapshot: Snapshot, problem: SeamlineError) -> 
 def drain(
     step: Callable[[], Step], report: Callable[[Step], None], stopping: Callable[[], bool]
 ) -> None:
-    """Runs steps until nothing is left or it is to stop; reports each."""
+    """Runs steps until nothing is left or it is told to stop; reports each."""
     while not stopping():
         done = step()
         report(done)

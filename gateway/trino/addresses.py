@@ -1,7 +1,7 @@
 """The addresses of statements and their pages.
 
-One belongs to whom the statement belongs, and cannot be guessed by whoever knows the statement's
-id, which is told in errors, logs and lists.
+An address belongs to the statement's owner. Knowing the statement's id, which appears in errors,
+logs and lists, is not enough to guess it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _SLUG_DIGITS = 32
 
 
 class Addresses:
-    """Makes addresses, and knows its own.
+    """Makes addresses, and recognises its own.
 
     Args:
-        external_url: How clients reach the gateway; by default as the current request says.
+        external_url: The gateway's address for clients; by default that of the current request.
     """
 
     def __init__(self, external_url: str | None) -> None:
@@ -31,17 +31,17 @@ class Addresses:
         self._key = secrets.token_bytes(32)
 
     def page(self, statement_id: str, place: Place, encoding: str | None) -> str:
-        """Where a page is, in an encoding; None for plain rows."""
+        """Returns the address of a page in an encoding; the encoding None means plain rows."""
         path = f"{statement_id}/{self._slug(statement_id)}/{place.chunk}/{place.row}"
         query = f"?encoding={urllib.parse.quote_plus(encoding)}" if encoding is not None else ""
         return f"{self._base()}/v1/statement/{path}{query}"
 
     def info(self, statement_id: str) -> str:
-        """Where a person may read of a statement: in the console."""
+        """Returns the address of a statement's page in the console, for people."""
         return f"{self._base()}/#/q/{statement_id}"
 
     def check(self, statement_id: str, slug: str) -> None:
-        """An address must be one that was given out here.
+        """Requires that an address was given out here.
 
         Raises:
             SeamlineError: STATEMENT_NOT_FOUND.

@@ -1,7 +1,7 @@
-"""Pages: a result in pieces of bounded size, out of its spool.
+"""Pages: pieces of bounded size of a result, read from its spool.
 
-A page begins at a place, a chunk and a row in it, and ends after so many bytes of JSON, or with the
-chunk. The place is all there is to know of it, so that it can be asked for again.
+A page begins at a place, which is a chunk and a row in it. It ends after `PAGE_BYTES` of JSON or
+with the chunk. The place alone identifies the page, so that it can be requested again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seamline.gateway.trino.values import encoder, is_plain
 from seamline.sql.types import Type
 
 PAGE_BYTES = 1 << 20
-"""JSON of a page, but for its last block of rows."""
+"""Size of a page's JSON, not counting its last block of rows."""
 _BLOCK_ROWS = 1024
 _BLOCK_BYTES = PAGE_BYTES >> 3
 
@@ -35,8 +35,8 @@ class Page:
     """Rows of a result.
 
     Attributes:
-        rows: The rows, a JSON array; empty without any.
-        count: How many they are.
+        rows: The rows as a JSON array; an empty string if there are none.
+        count: The number of rows.
         next: Where the next page begins.
     """
 
@@ -46,11 +46,11 @@ class Page:
 
 
 def page(data: bytes, place: Place, column_types: Sequence[Type]) -> Page:
-    """The page of a chunk that begins at a place.
+    """Returns the page of a chunk that begins at a place.
 
     Args:
         data: The chunk.
-        place: Where it begins.
+        place: Where the page begins.
         column_types: The types of its columns.
     """
     blocks: list[str] = []
@@ -67,7 +67,7 @@ def page(data: bytes, place: Place, column_types: Sequence[Type]) -> Page:
 
 
 def _blocks(data: bytes, start: int, column_types: Sequence[Type]) -> Iterator[tuple[int, str]]:
-    """The rows of a chunk without the first ones: how many, and their JSON with commas between."""
+    """Yields a chunk's rows from `start` on in blocks: their number, and comma-separated JSON."""
     encoders = [None if is_plain(type_) else encoder(type_) for type_ in column_types]
     write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
     for batch in read_chunk(data):
@@ -85,6 +85,6 @@ def _blocks(data: bytes, start: int, column_types: Sequence[Type]) -> Iterator[t
 
 
 def _block(batch: pa.RecordBatch) -> int:
-    """Rows that are converted at once: few, where rows are large."""
+    """Returns the number of rows to convert at once, which is smaller for larger rows."""
     row_bytes = max(1, batch.nbytes // max(1, batch.num_rows))
     return int(max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // row_bytes)))

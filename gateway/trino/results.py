@@ -1,4 +1,4 @@
-"""What Trino's protocol says of a statement besides its rows."""
+"""Trino's protocol documents about a statement, except for its rows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from seamline.sql.binder.scope import Output
 
 
 def document(statement: Statement, info_uri: str, next_uri: str | None) -> dict[str, Any]:
-    """Everything about a statement but its rows.
+    """Returns everything about a statement except for its rows.
 
     Args:
         statement: The statement.
-        info_uri: Where a person may read of it.
-        next_uri: Where its next page is; None when there is none.
+        info_uri: A page about it for people.
+        next_uri: The address of its next page; None when there is none.
     """
     body: dict[str, Any] = {"id": statement.statement_id, "infoUri": info_uri}
     if next_uri is not None:
@@ -39,7 +39,7 @@ def document(statement: Statement, info_uri: str, next_uri: str | None) -> dict[
 
 
 def refusal(found: SeamlineError, statement_id: str, info_uri: str) -> dict[str, Any]:
-    """The answer to a statement that was not accepted."""
+    """Returns the answer to a statement that was not accepted."""
     return {
         "id": statement_id,
         "infoUri": info_uri,
@@ -50,7 +50,7 @@ def refusal(found: SeamlineError, statement_id: str, info_uri: str) -> dict[str,
 
 
 def summary(statement: Statement) -> dict[str, Any]:
-    """What a person may want to know of a statement."""
+    """Returns a summary of a statement."""
     return {
         "queryId": statement.statement_id,
         "state": state_of(statement),
@@ -69,7 +69,7 @@ def _column(column: Output) -> dict[str, Any]:
 
 
 def state_of(statement: Statement) -> str:
-    """The state as Trino calls it."""
+    """Returns Trino's name for a statement's state."""
     match statement.state:
         case State.PENDING:
             return "QUEUED"
@@ -81,9 +81,9 @@ def state_of(statement: Statement) -> str:
 
 
 def stats(statement: Statement) -> dict[str, Any]:
-    """How far it is.
+    """Returns a statement's progress.
 
-    What is counted as a split is a piece of its result; one more is open while it runs.
+    Each chunk of its result counts as a split; one more is open while it runs.
     """
     state, receipt = state_of(statement), statement.receipt
     ready = statement.spool.chunk_count if statement.spool is not None else 0
@@ -144,7 +144,7 @@ _COUNTS = (
 
 
 def error(found: SeamlineError) -> Mapping[str, Any]:
-    """An error of ours, with its place and its remedy in the message, where people look."""
+    """Returns an error in Trino's form; the message has location and hint, as people look there."""
     place = found.location
     where = f"line {place.line}:{place.column}: " if place is not None else ""
     message = f"{where}{found.message}" + (f"\n{found.hint}" if found.hint else "")

@@ -1,14 +1,14 @@
 """Trino's client protocol over the statements of the gateway.
 
     POST   /v1/statement                                submit; the body is the statement
-    GET    /v1/statement/{id}/{slug}/{chunk}/{row}      its next page; waits about a second
-    DELETE /v1/statement/{id}/{slug}/{chunk}/{row}      it is no longer wanted
-    GET    /v1/query/{id}                               its state
+    GET    /v1/statement/{id}/{slug}/{chunk}/{row}      get its next page; waits about a second
+    DELETE /v1/statement/{id}/{slug}/{chunk}/{row}      cancel or release it
+    GET    /v1/query/{id}                               get its state
     DELETE /v1/query/{id}                               ask it to end
-    GET    /v1/info                                     who answers
+    GET    /v1/info                                     describe the server
 
-An answer without `nextUri` is the last one. A statement that fails is a plain answer with `error`.
-Each page can be asked for again until the result is released. A client says once, as it submits,
+An answer without `nextUri` is the last one. A failed statement is a normal answer with `error`.
+Each page can be requested again until the result is released. A client says once, when it submits,
 which encodings of rows it reads; the addresses that follow carry the one that was chosen.
 """
 
@@ -32,19 +32,19 @@ from seamline.version import VERSION
 
 POLL_S = 1.0
 PROTOCOL = "476"
-"""The release of Trino whose protocol this is, which tools compare with what they need."""
+"""The Trino release whose protocol this is; tools compare it with the one they need."""
 
 
 def blueprint(
     service: Service, turns: Turns, external_url: str | None = None, *, is_open: bool = False
 ) -> flask.Blueprint:
-    """The routes of a service.
+    """Returns the routes for a service.
 
     Args:
         service: Runs statements.
-        turns: A request that waits for a statement gives up its turn.
-        external_url: How clients reach the gateway; by default as their requests say.
-        is_open: Whether clients need not prove who they are.
+        turns: The turns of requests; one that waits for a statement gives up its turn.
+        external_url: The gateway's address for clients; by default the one in their requests.
+        is_open: Whether clients need no authentication.
     """
     routes = flask.Blueprint("trino", __name__, url_prefix="/v1")
     answers = _Answers(service, turns, Addresses(external_url), is_open=is_open)
@@ -59,7 +59,7 @@ def blueprint(
 
 
 class _Answers:
-    """What each route answers."""
+    """The handlers of the routes."""
 
     def __init__(
         self, service: Service, turns: Turns, addresses: Addresses, *, is_open: bool
@@ -70,7 +70,7 @@ class _Answers:
         self._is_open = is_open
 
     def submit(self) -> flask.Response:
-        """Submits the body."""
+        """Submits the body as a statement."""
         headers, caller = flask.request.headers, flask.g.principal
         try:
             request = session.request_of(_text(), headers)
@@ -87,7 +87,7 @@ class _Answers:
         return self._answer(statement, Place(), encoding)
 
     def advance(self, statement_id: str, slug: str, chunk: int, row: int) -> flask.Response:
-        """The page at a place, or the same place again when it is still to come."""
+        """Returns the page at a place, or the same place again if the page is not ready yet."""
         statement, place = self._own(statement_id, slug), Place(chunk, row)
         encoding = segments.chosen(flask.request.args.get("encoding", ""))
         with self._turns.waiting(POLL_S) as left_s:
@@ -100,7 +100,7 @@ class _Answers:
         return self._answer(statement, None if is_last else found.next, encoding, data)
 
     def leave(self, statement_id: str, slug: str, chunk: int, row: int) -> flask.Response:  # noqa: ARG002 - parts of the address
-        """Its client wants no more of it."""
+        """Cancels a statement that still runs, or releases its result, as its client asks."""
         statement = self._own(statement_id, slug)
         if statement.state in FINAL:
             statement.close()
@@ -109,7 +109,7 @@ class _Answers:
         return flask.Response(status=204)
 
     def state(self, statement_id: str) -> flask.Response:
-        """How far a statement is."""
+        """Returns a statement's progress."""
         statement = self._service.statement(statement_id, flask.g.principal, Action.VIEW)
         return flask.jsonify(results.summary(statement))
 
@@ -119,7 +119,7 @@ class _Answers:
         return flask.Response(status=204)
 
     def info(self) -> flask.Response:
-        """Who answers."""
+        """Returns which server answers."""
         body = {
             "nodeVersion": {"version": PROTOCOL},
             "environment": f"seamline {VERSION}",
@@ -135,7 +135,7 @@ class _Answers:
     def _answer(
         self, statement: Statement, next_: Place | None, encoding: str | None, data: str = ""
     ) -> flask.Response:
-        """A page, with all that is known of its statement by now."""
+        """Returns a page, with everything that is known about its statement by now."""
         statement_id = statement.statement_id
         has_ended, error = statement.state in FINAL, statement.error
         next_uri = None
@@ -152,7 +152,7 @@ class _Answers:
 
 
 def _text() -> str:
-    """The statement.
+    """Returns the statement's text, which is the body.
 
     Raises:
         SeamlineError: INVALID_REQUEST.
@@ -166,14 +166,14 @@ def _text() -> str:
 
 
 def _chunk(statement: Statement, index: int, seconds: float) -> bytes | None:
-    """A chunk of the result; None when there is none yet, or any more."""
+    """Returns a chunk of the result; None when it is not there yet, or there are no more."""
     statement.wait_for_columns(seconds)
     spool = statement.spool
     if spool is None or statement.error is not None:
         return None
     has_chunk = spool.has_chunk(index, seconds)
     if spool.complete:
-        statement.wait(seconds)  # it is about to end, and then says how
+        statement.wait(seconds)  # it ends in a moment, and then its outcome is known
     return spool.chunk(index, 0) if has_chunk and statement.error is None else None
 
 
@@ -182,7 +182,7 @@ def _is_end(statement: Statement, place: Place) -> bool:
 
 
 def _data(statement: Statement, place: Place, found: Page, encoding: str | None) -> str:
-    """The rows of a page as an answer has them, JSON; empty without any."""
+    """Returns a page's rows as the JSON of an answer; an empty string if there are none."""
     if encoding is None or not found.rows:
         return found.rows
     assert statement.spool is not None

@@ -1,8 +1,8 @@
-"""Segments: rows in an encoding that their client has asked for.
+"""Segments: rows in an encoding that the client has asked for.
 
 A client that knows Trino's spooling protocol names the encodings that it reads, the best first. The
-data of its answers are then objects, with the rows as JSON in a segment, compressed where that
-saves something, in base64. Segments lie in the answers themselves: none is kept elsewhere.
+`data` of its answers is then an object, with the rows in a segment: JSON, compressed if it is large
+enough, in base64. Segments are always inline in the answers; none is stored elsewhere.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ import pyarrow as pa
 
 HEADER = "X-Trino-Query-Data-Encoding"
 PLAIN_BYTES = 8 << 10
-"""Rows of no more JSON than this are not compressed."""
+"""Rows whose JSON is no larger than this are not compressed."""
 
 _CODECS = {"json+zstd": "zstd", "json+lz4": "lz4_raw", "json": None}
-"""The encodings, and how Arrow calls what compresses: one frame of Zstandard, one block of LZ4."""
+"""The encodings, and Arrow's codec for each: one frame of Zstandard, one block of LZ4."""
 
 
 def chosen(wanted: str) -> str | None:
-    """The encoding for a client; None for one that takes plain rows alone.
+    """Returns the encoding for a client; None for one that only takes plain rows.
 
     Args:
-        wanted: Those that it reads, the best first, with commas between them.
+        wanted: The encodings that it reads, the best first, separated by commas.
     """
     names = (name.strip() for name in wanted.split(","))
     return next((name for name in names if name in _CODECS), None)
 
 
 def data(rows: str, count: int, offset: int, encoding: str) -> dict[str, Any]:
-    """The data of an answer with these rows, JSON-ready.
+    """Returns the `data` of an answer with these rows, JSON-ready.
 
     Args:
-        rows: The rows, a JSON array.
-        count: How many they are.
-        offset: How many rows of the result are before them.
-        encoding: As it was chosen.
+        rows: The rows as a JSON array.
+        count: The number of rows.
+        offset: The number of rows of the result before them.
+        encoding: The encoding that `chosen` returned.
     """
     content = rows.encode()
     metadata = {"rowOffset": offset, "rowsCount": count}

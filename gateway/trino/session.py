@@ -1,14 +1,14 @@
-"""The session of a client of Trino's protocol, which the client keeps and sends along in headers.
+"""The session of a Trino client, which the client keeps and sends along in headers.
 
-    X-Trino-Catalog, -Schema          what names leave out
-    X-Trino-Session                   name=value, …; values as in a URL
-    X-Trino-Prepared-Statement        name=text, …; both as in a URL
-    X-Trino-Transaction-Id            NONE, or what START TRANSACTION has answered
-    X-Trino-User                      whom the client takes itself for
-    X-Trino-Source, -Client-Tags      what the client says of itself
+    X-Trino-Catalog, -Schema          catalog and schema for names that omit them
+    X-Trino-Session                   name=value, …; values URL-encoded
+    X-Trino-Prepared-Statement        name=text, …; both URL-encoded
+    X-Trino-Transaction-Id            NONE, or the id that START TRANSACTION returned
+    X-Trino-User                      the user that the client claims to be
+    X-Trino-Source, -Client-Tags      what the client says about itself
 
-What a statement changes of it goes back in headers, and the client sends it from then on. All other
-headers are of no consequence: the time zone is UTC, whatever a client's is.
+Changes that a statement makes to the session go back in headers, and the client sends them from
+then on. All other headers are ignored; the time zone is UTC, whatever the client's is.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from seamline.gateway.query.statements import NO_TRANSACTION, StatementRequest
 
 PREFIX = "X-Trino-"
 _PREPARED_BYTES_MAX = 60_000
-"""Clients read lines of a header up to 64 KiB, and so does the gateway."""
+"""Clients read header lines of up to 64 KiB, and so does the gateway."""
 
 
 def request_of(text: str, headers: Headers) -> StatementRequest:
-    """What a client asks for.
+    """Returns a client's request.
 
     Args:
         text: The statement.
-        headers: The request's.
+        headers: The headers of its HTTP request.
 
     Raises:
         SeamlineError: INVALID_REQUEST.
@@ -53,11 +53,11 @@ def request_of(text: str, headers: Headers) -> StatementRequest:
 
 
 def check_user(headers: Headers, principal: str) -> None:
-    """A client must be who it takes itself for.
+    """Requires that the user in the headers is the authenticated principal.
 
     Args:
-        headers: The request's.
-        principal: Who it has proved to be.
+        headers: The headers of the request.
+        principal: The authenticated principal.
 
     Raises:
         SeamlineError: PERMISSION_DENIED.
@@ -73,10 +73,10 @@ def check_user(headers: Headers, principal: str) -> None:
 
 
 def changed(changes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The headers that carry what a statement has changed of its session.
+    """Yields the headers that carry a statement's changes to its session.
 
     Args:
-        changes: As `Statement.changes` has it.
+        changes: The changes, in the form of `Statement.changes`.
     """
     for name in ("catalog", "schema"):
         if name in changes:
@@ -100,7 +100,7 @@ def changed(changes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _header(headers: Headers, name: str) -> str | None:
-    """A header's text, whose bytes are UTF-8 where they are not ASCII; None when it is empty."""
+    """Returns a header's text, decoded as UTF-8; None when it is missing or empty."""
     value = headers.get(PREFIX + name, "").strip()
     try:
         value = value.encode("latin-1").decode()
@@ -136,5 +136,5 @@ def _unquoted(text: str) -> str:
 
 
 def _latin(text: str) -> str:
-    """The text's bytes in UTF-8, as WSGI carries them."""
+    """Returns the text's UTF-8 bytes as Latin-1 characters, as WSGI carries them."""
     return text.encode().decode("latin-1")

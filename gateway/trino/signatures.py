@@ -22,11 +22,11 @@ from seamline.sql.types import (
 )
 
 _UNBOUNDED = 2_147_483_647
-"""The length of a varchar that has none."""
+"""The length that stands for an unbounded varchar."""
 
 
 def signature(type_: Type) -> dict[str, Any]:
-    """The signature of a type, JSON-ready."""
+    """Returns the signature of a type, JSON-ready."""
     match type_:
         case Decimal(precision, scale):
             return _signature("decimal", _long(precision), _long(scale))

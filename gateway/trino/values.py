@@ -1,8 +1,8 @@
-"""Values as Trino's protocol has them in JSON.
+"""JSON encoding of values in Trino's protocol.
 
-Integers are numbers, decimals and whatever has to do with time are texts with as many digits as
-their type says, varbinary is base64, NaN and the infinities are texts. A row is an array of its
-fields, and a map an object whose keys are texts.
+Integers are numbers. Decimals, dates, times and timestamps are strings with as many digits as their
+type says. Varbinary is base64; NaN and the infinities are strings. A row is an array of its fields,
+and a map is an object whose keys are strings.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _SECONDS = len("2024-02-29 01:02:03")
 
 
 def encoder(type_: Type) -> Encode:
-    """What makes JSON of a value of the type, as Arrow gives it to Python; null stays null."""
+    """Returns a function that encodes values, as Arrow gives them to Python; null stays null."""
     encode = _encoder(type_)
     return lambda value: None if value is None else encode(value)
 
 
 def is_plain(type_: Type) -> bool:
-    """Whether values of the type are the same in JSON."""
+    """Returns whether values of the type need no conversion for JSON."""
     return type_ in _PLAIN or isinstance(type_, types.Interval)
 
 
@@ -83,7 +83,7 @@ def _double(value: float) -> float | str:
 
 
 def _real(value: float) -> float | str:
-    """The shortest number that is this one among those of 32 bits."""
+    """Returns the number with the fewest digits that is the same 32-bit float."""
     if not math.isfinite(value):
         return _double(value)
     texts = (f"{value:.{digits}g}" for digits in _REAL_DIGITS)
@@ -93,7 +93,7 @@ def _real(value: float) -> float | str:
 def _is_real(candidate: float, value: float) -> bool:
     try:
         return bool(struct.unpack("f", struct.pack("f", candidate))[0] == value)
-    except OverflowError:  # rounded up beyond the largest
+    except OverflowError:  # rounded up beyond the largest float
         return False
 
 
@@ -108,7 +108,7 @@ def _time(precision: int) -> Callable[[datetime.time], str]:
 
 
 def _zoned(type_: Timestamp) -> Callable[[datetime.datetime], str]:
-    """The clock in the type's zone, and the zone."""
+    """Returns the encoder of timestamps: local time in the type's zone, and the zone's name."""
     minutes = offset_of(type_.zone)
     zone: datetime.tzinfo = (
         zoneinfo.ZoneInfo(type_.zone)
@@ -120,7 +120,7 @@ def _zoned(type_: Timestamp) -> Callable[[datetime.datetime], str]:
     def text(value: datetime.datetime) -> str:
         try:
             clock, name = value.astimezone(zone), type_.zone
-        except OverflowError:  # an hour before the first year: the same instant, elsewhere
+        except OverflowError:  # out of range in that zone: same instant in UTC
             clock, name = value.astimezone(datetime.UTC), "UTC"
         return f"{local(clock.replace(tzinfo=None))} {name}"
 

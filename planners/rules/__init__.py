@@ -1,1 +1,1 @@
-"""One rule a file: each rewrites a logical plan into an equivalent, cheaper one."""
+"""Planner rules, one per module: each rewrites a logical plan into an equivalent, cheaper one."""

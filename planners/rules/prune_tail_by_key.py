@@ -1,8 +1,8 @@
-"""Equality on the key column cuts the tail to the partitions its hash can lie in.
+"""Cuts the tail, for equality on the key column, to the partitions the key can hash to.
 
-Only on the owner's word (`seamline.key-partitioner`), and only while the topic has as many
-partitions as when the word was given: after a change, older records lie where the old count put
-them.
+This applies only if the owner vouches for the partitioner (`seamline.key-partitioner`), and only
+while the topic still has the partition count it had at that time. After a change of the count,
+older records remain where the old count placed them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _is_usable(binding: TopicBinding, partition_count: int) -> bool:
 
 
 def partition_of(key: bytes, binding: TopicBinding) -> int | None:
-    """The partition that the topic's partitioner gives a key; None when it may be any."""
+    """Returns the partition the topic's partitioner assigns to a key; None if it may be any."""
     assert binding.key_partitioner is not None
     assert binding.key_partitions is not None
     hashed = PARTITIONERS[binding.key_partitioner](key)
@@ -59,7 +59,7 @@ def partition_of(key: bytes, binding: TopicBinding) -> int | None:
 
 
 def key_bytes(value: Value, key_format: str) -> bytes | None:
-    """The record key that a value of the key column is written as; None when that is not known."""
+    """Returns the record key that encodes a value of the key column; None if it is not known."""
     match key_format, value:
         case "string", str():
             return value.encode()
@@ -81,14 +81,14 @@ def key_bytes(value: Value, key_format: str) -> bytes | None:
 
 
 _ONE_WAY_IN_JSON = re.compile(r"[ !#-%(-.0-;?-\[\]-~]*")
-"""Strings that every writer of JSON writes alike; other characters are escaped by some only.
+"""Strings that every JSON writer encodes identically; some writers escape other characters.
 
 They are ASCII without control characters, quotes, `\\`, `/`, `&`, `<`, `=` and `>`.
 """
 
 
 def murmur2(key: bytes) -> int:
-    """The hash of Kafka's Java client, as a number that is not negative."""
+    """The hash of Kafka's Java client, as a non-negative number."""
     multiplier, length = 0x5BD1E995, len(key)
     mixed = 0x9747B28C ^ length
     whole = length // 4 * 4
@@ -105,10 +105,12 @@ def murmur2(key: bytes) -> int:
 
 
 def crc32(key: bytes) -> int | None:
-    """The hash of librdkafka's default partitioner, which puts records of an empty key anywhere."""
+    """The hash of librdkafka's default partitioner; None for an empty key: any partition."""
     return zlib.crc32(key) if key else None
 
 
 PARTITIONERS: Mapping[str, Callable[[bytes], int | None]] = {"murmur2": murmur2, "crc32": crc32}
-"""`murmur2`: Kafka's Java client, and librdkafka's of that name. `crc32`: librdkafka's default for
-records that have a key."""
+"""`murmur2`: Kafka's Java client, and librdkafka's partitioner of the same name.
+
+`crc32`: librdkafka's default for records with a key.
+"""

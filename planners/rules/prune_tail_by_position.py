@@ -1,4 +1,4 @@
-"""Comparisons on `_kafka_partition` and `_kafka_offset` cut what is read of the log."""
+"""Cuts the tail by comparisons on `_kafka_partition` and `_kafka_offset`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Lower bounds on `_kafka_timestamp` cut the start of the tail.
+"""Cuts the start of the tail by lower bounds on `_kafka_timestamp`.
 
-Every record before the first one at or after a moment is earlier than it, whatever the order of
-times in the log, so a lower bound is always safe. An upper bound is not: a late record may carry
-an early time. The offsets of the moments are facts, which `moments` asks for.
+Take the first record at or after a moment: every record before it is earlier than the moment,
+however the log orders timestamps. So a lower bound is always safe. An upper bound is not, because a
+late record may carry an early timestamp. The offsets of the moments are facts; `moments` returns
+the moments to look up.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _LOWER_BOUNDS = frozenset({"=", ">", ">="})
 
 
 def moments(scan: Scan) -> frozenset[int]:
-    """The moments, in milliseconds since the epoch, whose offsets would help this scan."""
+    """Returns the moments (milliseconds since the epoch) whose offsets would help this scan."""
     predicate = scan.tail_predicate
     if predicate is None or not scan.hot_ranges:
         return frozenset()
@@ -43,7 +44,7 @@ def _moments(predicate: Predicate) -> Iterator[int]:
 
 
 def _lower_bound_ms(leaf: Leaf) -> int | None:
-    """No record that satisfies the comparison is earlier than this."""
+    """Returns a moment that no record satisfying the comparison predates; None if there is none."""
     match leaf:
         case Comparison(column, sign, datetime.datetime() as value) if (
             column == TIMESTAMP and sign in _LOWER_BOUNDS

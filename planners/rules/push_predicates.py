@@ -1,9 +1,9 @@
-"""Filters of the query, as far as they concern one scan alone, are handed to that scan.
+"""Pushes query filters that concern a single scan into that scan.
 
-The query keeps them. WHERE and the conditions of inner joins apply to every source, but to a
-source whose rows an outer join may replace by nulls only when no null can pass; the condition of
-an outer join applies to its null-supplied side alone. What is handed on holds values of the
-columns' own types; what cannot be said so exactly is not handed on.
+The query keeps the filters. WHERE and inner join conditions apply to every source. For a source
+whose rows an outer join may replace with nulls, they apply only if they reject nulls. The condition
+of an outer join applies only to its null-supplied side. A pushed predicate holds values of the
+columns' own types; a filter that cannot be expressed exactly that way is not pushed.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def rejects_nulls(predicate: Predicate) -> bool:
-    """Whether a row of nothing but nulls fails it."""
+    """Whether an all-null row fails the predicate."""
     match predicate:
         case And(parts):
             return any(rejects_nulls(part) for part in parts)
@@ -125,7 +125,7 @@ def rejects_nulls(predicate: Predicate) -> bool:
 
 
 def to_predicate(node: exp.Expr, columns: Mapping[str, Field]) -> Predicate | None:
-    """The predicate an expression over one scan amounts to, None when the language has none.
+    """Returns the predicate equivalent to an expression over one scan; None if there is none.
 
     Args:
         node: A boolean expression.
@@ -178,7 +178,7 @@ _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 def _compared(
     left: exp.Expr, operator: str, right: exp.Expr, columns: Mapping[str, Field]
 ) -> Predicate | None:
-    """A column on the left compared with a constant on the right."""
+    """Returns the comparison of a column (left) with a constant (right); None if it is not one."""
     column, value = _column(left, columns), constant(right)
     if column is None or value is None:
         return None
@@ -205,7 +205,7 @@ def _like(node: exp.Like, columns: Mapping[str, Field]) -> Predicate | None:
 
 
 def _column(node: exp.Expr, columns: Mapping[str, Field]) -> Field | None:
-    """The column an expression is, seen through casts that keep every value and their order."""
+    """Returns the column an expression denotes, ignoring casts that preserve values and order."""
     node = _inner(node)
     while isinstance(node, Call) and _keeps_values(node):
         node = _inner(node.expressions[0])
@@ -218,7 +218,7 @@ def _keeps_values(node: Call) -> bool:
 
 
 def constant(node: exp.Expr) -> Value | None:
-    """The value of a constant expression in its type, None when it is none, null or not certain."""
+    """Returns the typed value of a constant expression; None if not constant, null or uncertain."""
     node = _inner(node)
     match node:
         case exp.Literal() if node.is_string:
@@ -236,7 +236,7 @@ def constant(node: exp.Expr) -> Value | None:
 
 
 def _computed(node: Call, value: Value | None) -> Value | None:
-    """A constant negated or cast."""
+    """Returns a constant after negation or a cast; None if that is not possible."""
     match node.spec.overload.name, value:
         case _, None:
             return None

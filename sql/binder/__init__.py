@@ -1,6 +1,6 @@
-"""Types of a qualified query, and its canonical form.
+"""Assigns types to a qualified query and brings it into canonical form.
 
-Goes through the tree once, from the inside out. Each expression comes back with its type, in a form
-that both engines read alike: conversions explicit, functions and ambiguous operators as `Call`s,
-moments like CURRENT_TIMESTAMP as literals.
+The binder traverses the tree once, from the inside out. It returns each expression with its type,
+in a form that both engines read alike: conversions are explicit, functions and ambiguous operators
+are `Call`s, and moments like CURRENT_TIMESTAMP are literals.
 """

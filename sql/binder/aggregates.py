@@ -1,4 +1,4 @@
-"""Aggregates: DISTINCT and ORDER BY inside of them, and those that are computed from others."""
+"""Aggregates: DISTINCT and ORDER BY inside them, and aggregates computed from others."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 def finished(
     typer: Typer, node: Call, scope: Scope, *, distinct: bool, order: exp.Order | None
 ) -> Call:
-    """An aggregate with what else was written in its brackets, computed from its parts.
+    """Completes an aggregate with its DISTINCT and ORDER BY, and computes it from its parts.
 
     Args:
         typer: Binds the order.
-        node: The call, its arguments bound.
+        node: The call, with its arguments bound.
         scope: What the order may read.
         distinct: Whether equal values count once.
         order: The order of the values.
@@ -49,7 +49,7 @@ def finished(
 
 
 def _part(node: Call, name: str, count: int) -> Call:
-    """An aggregate of the first arguments of another; those that are collected, as rows."""
+    """Returns an aggregate of another's first arguments; several are collected as rows."""
     arguments = [argument.copy() for argument in node.expressions[:count]]
     given = list(node.spec.parameters[:count])
     if name == COLLECT and count > 1:
@@ -97,7 +97,7 @@ def _bind_order(typer: Typer, order: exp.Order | None, scope: Scope) -> list[exp
 
 
 def of_each_part(node: exp.Expr, wrap: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """What belongs to an aggregate, at each of those that one is computed from."""
+    """Wraps an aggregate, or each of the aggregates that it is computed from."""
     if not isinstance(node, Call) or not node.spec.overload.parts:
         return wrap(node)
     count = len(node.spec.overload.parts)

@@ -1,4 +1,4 @@
-"""The way in: a query bound to columns, types and verified functions."""
+"""Entry point of the binder: binds a query to columns, types and verified functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HANDLERS: Handlers = {
     **json_calls.HANDLERS,
     **windows.HANDLERS,
 }
-"""What an expression may be made of; anything else is refused."""
+"""Handlers by node type; an expression that contains any other node is refused."""
 
 
 def bind(
@@ -42,15 +42,15 @@ def bind(
     user: str,
     session: tuple[str, str],
 ) -> tuple[exp.Expr, list[Output], frozenset[tuple[str, str]]]:
-    """A query in canonical form, the columns it gives, and the (scan id, column) pairs it reads.
+    """Returns a query in canonical form, its columns, and the (scan id, column) pairs it reads.
 
     Args:
-        tree: The query; the `meta["scan_id"]` of a table says which scan it is. Changed in place.
+        tree: The query; the `meta["scan_id"]` of a table identifies its scan. Changed in place.
         relations: Name and columns of each scan.
         now: The moment the statement was submitted.
-        restrictions: What may be seen of scans, where that is not all.
-        user: Who asks.
-        session: The catalog and the schema that names leave unsaid.
+        restrictions: Restrictions by scan id, for scans that may not be seen in full.
+        user: The user who submitted the statement.
+        session: The default catalog and schema.
     """
     typer = Typer(relations, now, HANDLERS, bind_query, restrictions, user, session)
     bound, output = typer.query(tree, None, {})

@@ -1,4 +1,4 @@
-"""The clauses of a SELECT behind FROM: conditions, grouping, order and limits."""
+"""The clauses of a SELECT after FROM: conditions, grouping, order and limits."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from seamline.sql.types import Type
 
 
 def bind_condition(typer: Typer, node: exp.Expr, clause: str, scope: Scope) -> None:
-    """WHERE or HAVING."""
+    """Binds WHERE or HAVING."""
     found = node.args.get(clause)
     if found is not None:
         found.set("this", typer.boolean(found.this, scope, clause.upper()))
 
 
 def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[Typed]) -> None:
-    """GROUP BY, its sets included; a whole number is the place of a result."""
+    """Binds GROUP BY and its grouping sets; a whole number is the position of a result."""
     group = node.args.get("group")
     if group is None:
         return
@@ -78,10 +78,10 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
 
 
 def place_of(node: exp.Expr, count: int, where: str) -> int | None:
-    """The place of a result, from 0, that a whole number in GROUP BY or ORDER BY is.
+    """Returns the position, from 0, that a whole number in GROUP BY or ORDER BY means, or None.
 
     Raises:
-        SeamlineError: COLUMN_NOT_FOUND when there are not so many.
+        SeamlineError: COLUMN_NOT_FOUND when there are not that many results.
     """
     if not isinstance(node, exp.Literal) or node.is_string or not node.name.isdigit():
         return None
@@ -96,7 +96,7 @@ def place_of(node: exp.Expr, count: int, where: str) -> int | None:
 
 
 def bind_order(typer: Typer, node: exp.Expr, scope: Scope) -> None:
-    """ORDER BY; where nulls go is written out."""
+    """Binds ORDER BY, and makes the position of nulls explicit."""
     order = node.args.get("order")
     if order is None:
         return
@@ -106,7 +106,7 @@ def bind_order(typer: Typer, node: exp.Expr, scope: Scope) -> None:
 
 
 def bind_order_item(typer: Typer, ordered: exp.Ordered, scope: Scope) -> exp.Expr:
-    """What one item of ORDER BY sorts by; the item remembers the type of it."""
+    """Binds one item of ORDER BY and returns its sort key, whose type the item keeps."""
     inner, type_ = typer.expression(ordered.this, scope)
     if not functions.is_ordered(type_):
         raise SeamlineError(TYPE_MISMATCH, f"{type_} cannot be ordered", hint="")
@@ -115,7 +115,7 @@ def bind_order_item(typer: Typer, ordered: exp.Ordered, scope: Scope) -> exp.Exp
 
 
 def bind_limits(node: exp.Expr) -> None:
-    """LIMIT, FETCH and OFFSET, as whole numbers."""
+    """Binds LIMIT, FETCH and OFFSET as whole numbers."""
     limit = node.args.get("limit")
     if isinstance(limit, exp.Fetch):
         node.set("limit", _fetch(node, limit))
@@ -128,7 +128,7 @@ def bind_limits(node: exp.Expr) -> None:
 
 
 def _fetch(node: exp.Expr, fetch: exp.Fetch) -> exp.Limit | None:
-    """FETCH FIRST as a limit, which remembers that rows like its last one come with it."""
+    """Turns FETCH FIRST into a limit, which keeps WITH TIES as metadata."""
     options = fetch.args.get("limit_options")
     if options is not None and options.args.get("percent"):
         raise SeamlineError(NOT_SUPPORTED, "FETCH … PERCENT is not supported", hint="")

@@ -1,6 +1,7 @@
-"""Conversions made explicit, and values put together: casts, rows and fields as calls.
+"""Explicit conversions and composite values: casts, rows and fields as calls.
 
-An implicit conversion of Trino's becomes a cast in the tree; what has no conversion is an error.
+Each of Trino's implicit conversions becomes a cast in the tree; where there is no conversion, it is
+an error.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ if TYPE_CHECKING:
 
 
 def implicit_cast(node: exp.Expr, source: Type, target: Type) -> exp.Expr:
-    """The value as another type, where that needs no explicit cast."""
+    """Returns the value as another type that it converts to implicitly."""
     if source == target:
         return node
     return explicit_cast(node, source, target, safe=False)
 
 
 def explicit_cast(node: exp.Expr, source: Type, target: Type, *, safe: bool) -> exp.Expr:
-    """The value as another type, by the rules of CAST or TRY_CAST."""
+    """Returns the value as another type, by the rules of CAST or TRY_CAST."""
     match source, target:
         case Timestamp(digits, zoned), Timestamp(wanted, other_zoned) if (
             zoned == other_zoned and digits <= wanted
         ):
-            return node  # more digits are no other value, and a zone is nothing of the value's
+            return node  # more digits do not change the value, and a zone is not part of it
     overload = casts.overload(source, target, safe=safe)
     return call(CallSpec(overload, (source,), target), [node])
 
 
 def of_length(node: exp.Expr, length: int, *, is_text: bool, safe: bool) -> exp.Expr:
-    """Text of at most so many characters: what was text is cut, anything else must fit."""
+    """Limits text to a number of characters: original text is cut, any other value must fit."""
 
     def template(failure: str) -> str:
         if is_text:
@@ -57,7 +58,7 @@ def of_length(node: exp.Expr, length: int, *, is_text: bool, safe: bool) -> exp.
 def cast_outputs(
     typer: Typer, query: exp.Expr, output: Sequence[Output], wanted: Sequence[Output]
 ) -> exp.Expr:
-    """A query whose columns have the wanted types; unchanged when they have them already."""
+    """Returns a query whose columns have the wanted types; unchanged if they already do."""
     if [column.type for column in output] == [column.type for column in wanted]:
         return query
     alias = typer.new_alias()
@@ -72,7 +73,7 @@ def cast_outputs(
 
 
 def numbers_alike(operands: Sequence[Typed]) -> list[Typed]:
-    """Operands of arithmetic in one family: floating, decimal or integer; NULL joins the other."""
+    """Converts arithmetic operands to one family: floating, decimal or integer; NULL fits any."""
     found = [type_ for _, type_ in operands]
     if all(type_ == types.UNKNOWN for type_ in found):
         return [(implicit_cast(*operand, types.INTEGER), types.INTEGER) for operand in operands]
@@ -92,7 +93,7 @@ def numbers_alike(operands: Sequence[Typed]) -> list[Typed]:
 
 
 def constructor(name: str, duckdb: Template, spark: Template) -> Overload:
-    """An overload of ours that is no function: its templates are all there is to it."""
+    """Returns an internal overload that is not a function and consists only of its templates."""
     return Overload(
         name=name,
         kind="scalar",
@@ -105,7 +106,7 @@ def constructor(name: str, duckdb: Template, spark: Template) -> Overload:
 
 
 def row_of(members: Sequence[exp.Expr], type_: Row) -> exp.Expr:
-    """A row made of its members."""
+    """Returns a row made of its members."""
     names = [field.name for field in type_.fields]
 
     def duckdb(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
@@ -121,7 +122,7 @@ def row_of(members: Sequence[exp.Expr], type_: Row) -> exp.Expr:
 
 
 def field_of(row: exp.Expr, type_: Row, field: Field) -> exp.Expr:
-    """A field of a row."""
+    """Returns a field of a row."""
     name = field.name
 
     def duckdb(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
@@ -147,10 +148,10 @@ def require_comparable(type_: Type, where: str) -> None:
 
 
 def common_type(found: Sequence[Type], what: str) -> Type:
-    """The type that all of them convert to.
+    """Returns the type that all of the types convert to.
 
     Raises:
-        SeamlineError: TYPE_MISMATCH, naming what mixes them.
+        SeamlineError: TYPE_MISMATCH when there is none, naming what mixes the types.
     """
     common = coercion.common_type_of(found)
     if common is None:

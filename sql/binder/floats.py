@@ -1,7 +1,8 @@
-"""Comparisons of floating numbers by IEEE 754: NaN equals nothing, and is before or after nothing.
+"""Comparisons of floating-point numbers by IEEE 754: NaN is neither equal, less nor greater.
 
-Engines take NaN for the greatest number, equal to itself, as Trino does when it sorts and groups.
-Against a number that is written out both mean the same.
+Engines treat NaN as the greatest number and as equal to itself, as Trino does when it sorts and
+groups. Where a literal number on one side makes both meanings the same, the engines' own comparison
+is kept.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _UNLESS_NAN = {
 
 
 def by_ieee(node: exp.Binary) -> exp.Expr:
-    """A comparison of two doubles or reals that is false for NaN, or true if it is `<>`."""
+    """Returns a comparison of two doubles or reals that is false for NaN, or true if it is `<>`."""
     left, right = node.this, node.expression
     known = _is_number(left), _is_number(right)
     if all(known):
@@ -36,13 +37,13 @@ def by_ieee(node: exp.Binary) -> exp.Expr:
         return _check(node, "isnan({0}) AND isnan({1})", "<>", either=True)
     test, sign = _UNLESS_NAN.get(type(node), ("", ""))
     if not test:
-        return node  # IS DISTINCT FROM takes NaN for equal to itself
+        return node  # IS DISTINCT FROM treats NaN as equal to itself
     decides = any(known) if sign == "=" else known["<" in sign]
     return node if decides else _check(node, test, sign, either=False)
 
 
 def is_one_of(value: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr | None:
-    """`value IN (items)`; None where the engines' own means the same."""
+    """Returns `value IN (items)`, or None where the engines' own IN means the same."""
     if all(map(_is_number, items)):
         return None
     holes = [f"{{{place}}}" for place in range(1, len(items) + 1)]
@@ -56,7 +57,7 @@ def is_one_of(value: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr | None:
 
 
 def is_between(value: exp.Expr, low: exp.Expr, high: exp.Expr) -> exp.Expr | None:
-    """`value BETWEEN low AND high`; None where the engines' own means the same."""
+    """Returns `value BETWEEN low AND high`, or None where the engines' own means the same."""
     if _is_number(high):
         return None
     return _call(
@@ -69,12 +70,12 @@ def is_between(value: exp.Expr, low: exp.Expr, high: exp.Expr) -> exp.Expr | Non
 
 
 def numbers_of(column: exp.Expr) -> exp.Expr:
-    """A condition that keeps what may equal something: nulls, and all numbers but NaN."""
+    """Returns a condition that keeps what may equal something: nulls and all numbers but NaN."""
     return _call("(CASE WHEN isnan({0}) THEN FALSE ELSE TRUE END)", column)
 
 
 def may_be_nan(nodes: Sequence[exp.Expr]) -> bool:
-    """Whether one of them is not a number that is written out."""
+    """Whether any of the nodes is not a literal number."""
     return not all(map(_is_number, nodes))
 
 
@@ -95,7 +96,7 @@ def _call(template: str, *operands: exp.Expr) -> exp.Expr:
 
 
 def _is_number(node: exp.Expr) -> bool:
-    """Whether it is written out, so that it is not NaN."""
+    """Whether the node is a literal number, which cannot be NaN."""
     while isinstance(node, exp.Paren):
         node = node.this
     if isinstance(node, exp.Literal):

@@ -1,6 +1,6 @@
-"""Frames of windows: which rows around the current one a function is computed from.
+"""Window frames: the rows around the current one from which a function is computed.
 
-Bounds are written out. Those of RANGE are distances in what the window is ordered by, in its type.
+Bounds are literals. Those of RANGE are distances in the type of the window's sort key.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _DAY = 86_400_000
 
 
 def bind_frame(typer: Typer, frame: exp.Expr, order: exp.Order | None, scope: Scope) -> None:
-    """Checks a frame, and gives distances of RANGE the type of what orders the window.
+    """Checks a frame, and converts RANGE distances to the type of the window's sort key.
 
     Args:
-        typer: Binds its bounds.
-        frame: As parsed.
-        order: The window's order, bound; its key may be converted.
-        scope: Of the window.
+        typer: Binds the bounds.
+        frame: The parsed frame.
+        order: The window's bound order; its key may be converted.
+        scope: The scope of the window.
 
     Raises:
         SeamlineError: NOT_SUPPORTED, INVALID_ARGUMENT, TYPE_MISMATCH.
@@ -68,7 +68,7 @@ def bind_frame(typer: Typer, frame: exp.Expr, order: exp.Order | None, scope: Sc
 
 
 def _distance(typer: Typer, bound: exp.Expr, key: exp.Ordered, scope: Scope) -> exp.Expr:
-    """A bound of RANGE in the type of the key; the key becomes wider where the bound is."""
+    """Converts a RANGE bound to the type of the key, which is widened if the bound is wider."""
     type_: Type = key.meta["type"]
     if not isinstance(bound, exp.Literal | exp.Interval):
         raise _not_written_out(bound)
@@ -95,7 +95,7 @@ def _is_of_months(bound: exp.Expr) -> bool:
 
 
 def _length(value: int, interval: Interval, type_: Type) -> exp.Expr:
-    """An interval as the engines' frames take it."""
+    """Returns an interval in the form that the engines' frames accept."""
     if interval == types.INTERVAL_YEAR:
         count, unit = value, "MONTH"
     elif type_ == types.DATE:
@@ -115,7 +115,7 @@ def _length(value: int, interval: Interval, type_: Type) -> exp.Expr:
 
 
 def _place_of(bound: Any, side: Any) -> float:
-    """A bound as a row, counted from the current one."""
+    """Returns a bound as a row offset from the current row."""
     if isinstance(bound, exp.Literal) and not bound.is_string:
         count = float(bound.name)
     elif isinstance(bound, exp.Expr):

@@ -73,7 +73,7 @@ def _bind_time_arithmetic(name: str, operands: Sequence[Typed]) -> Typed:
 
 
 _LEAST = {2**31: (integer_literal, types.INTEGER), 2**63: (bigint_literal, types.BIGINT)}
-"""Numbers that are beyond a type without their minus sign, and that type."""
+"""Numbers that fit a type only with their minus sign, with that type and its literal function."""
 
 
 def _bind_negate(typer: Typer, node: exp.Neg, scope: Scope) -> Typed:
@@ -140,7 +140,7 @@ def _bind_bracket(typer: Typer, node: exp.Bracket, scope: Scope) -> Typed:
 
 
 def _bind_field(row: exp.Expr, type_: Row, place: int | None) -> Typed:
-    """The field of a row at a place that is written out, counted from 1."""
+    """Returns the field of a row at a literal position, counted from 1."""
     if place is None or not 1 <= place <= len(type_.fields):
         raise SeamlineError(
             INVALID_ARGUMENT,
@@ -152,7 +152,7 @@ def _bind_field(row: exp.Expr, type_: Row, place: int | None) -> Typed:
 
 
 def _bind_element(typer: Typer, node: exp.Expr, index: exp.Expr, scope: Scope) -> list[Typed]:
-    """An array or map and the place in it, counted from 1."""
+    """Binds an array or map and the subscript into it; array subscripts count from 1."""
     counts_from_zero = isinstance(index, exp.Anonymous) and index.name.lower() == FROM_ZERO
     place = typer.expression(index.expressions[0] if counts_from_zero else index, scope)
     container = typer.expression(node, scope)
@@ -226,7 +226,7 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
 
 
 def _parts_of_call(node: exp.Anonymous) -> tuple[list[exp.Expr], bool, exp.Order | None]:
-    """The arguments of a call, whether they are to be distinct, and in which order."""
+    """Returns the arguments of a call, whether they are DISTINCT, and their ORDER BY."""
     expressions, order = list(node.expressions), None
     if expressions and isinstance(expressions[-1], exp.Order):
         order = expressions[-1]
@@ -237,7 +237,7 @@ def _parts_of_call(node: exp.Anonymous) -> tuple[list[exp.Expr], bool, exp.Order
 
 
 def _bind_count_of_rows(typer: Typer, expressions: Sequence[exp.Expr], scope: Scope) -> Typed:
-    """count(DISTINCT a, b), which other dialects have: rows that hold no null."""
+    """Binds count(DISTINCT a, b) of other dialects, which counts distinct rows without nulls."""
     missing = exp.or_(*(exp.Is(this=e.copy(), expression=exp.Null()) for e in expressions))
     row = exp.Tuple(expressions=[e.copy() for e in expressions])
     case = exp.Case(ifs=[exp.If(this=exp.Not(this=exp.Paren(this=missing)), true=row)])
@@ -246,7 +246,7 @@ def _bind_count_of_rows(typer: Typer, expressions: Sequence[exp.Expr], scope: Sc
 
 
 def _bind_within_group(typer: Typer, node: exp.WithinGroup, scope: Scope) -> Typed:
-    """f(x, …) WITHIN GROUP (ORDER BY …), which is f(x, … ORDER BY …)."""
+    """Binds f(x, …) WITHIN GROUP (ORDER BY …) as f(x, … ORDER BY …)."""
     call_, order = node.this, node.expression
     if not isinstance(call_, exp.Anonymous) or not isinstance(order, exp.Order) or order.this:
         raise unsupported(node)
@@ -279,7 +279,7 @@ def _bind_arguments(
 
 
 def _check_count(name: str, node: Call) -> None:
-    """Checks the number of rows or parts that a window function counts by, now or as it runs."""
+    """Checks the count of rows or parts of a window function now, or at run time if computed."""
     place, least = _COUNTS[name]
     if place >= len(node.expressions):
         return
@@ -296,7 +296,7 @@ def _check_count(name: str, node: Call) -> None:
 
 
 def _counted(name: str, least: int, count: exp.Expr) -> Call:
-    """A number of rows that is computed for each row."""
+    """Returns a row count that is computed and checked for each row."""
     failure = f"'INVALID_ARGUMENT: {name}() counts from {least}'"
     template = f"(CASE WHEN {{0}} < {least} THEN {{failure}}({failure}) ELSE {{0}} END)"
     overload = constructor(
@@ -308,11 +308,11 @@ def _counted(name: str, least: int, count: exp.Expr) -> Call:
 
 
 _COUNTS = {"lag": (1, 0), "lead": (1, 0), "nth_value": (1, 1), "ntile": (0, 1)}
-"""Which argument of a window function is the number it counts by, and the least it may be."""
+"""The index of a window function's count argument, and the least value that it may have."""
 
 
 def bind_call(name: str, arguments: Sequence[Typed | LambdaArgument]) -> Typed:
-    """A call of the overload of `name` that takes these arguments."""
+    """Binds a call to the overload of `name` that takes these arguments."""
     typed = [argument for argument in arguments if not isinstance(argument, LambdaArgument)]
     found = times.in_zone(name, typed, bind_call) if len(typed) == len(arguments) else None
     if found is not None:
@@ -332,7 +332,7 @@ def bind_call(name: str, arguments: Sequence[Typed | LambdaArgument]) -> Typed:
 
 
 def _bind_normalize(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
-    """`normalize(x, NFD)`: the form is a word, not a column."""
+    """Binds `normalize(x, NFD)`, where the form is a word, not a column."""
     value, *forms = node.expressions or [exp.Null()]
     form = forms[0].name.lower() if forms else "nfc"
     name = f"$normalize_{form}"

@@ -1,4 +1,4 @@
-"""In a grouped query, whatever is not aggregated must be one of the grouping expressions."""
+"""Checks of grouped queries: what is not aggregated must be one of the grouping expressions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from seamline.sql.functions import GROUPING
 
 
 def check_grouping(node: exp.Select, scope: Scope) -> None:
-    """In a grouped query, whatever is not aggregated must be one of the grouping expressions.
+    """Checks that whatever a grouped query does not aggregate is one of its grouping expressions.
 
     Raises:
-        SeamlineError: GROUPING_ERROR, also for an aggregate or a window where there can be none.
+        SeamlineError: GROUPING_ERROR, also for an aggregate or a window where none is allowed.
     """
     group = node.args.get("group")
     checked = [projection.unalias() for projection in node.expressions]
@@ -47,7 +47,7 @@ def check_grouping(node: exp.Select, scope: Scope) -> None:
 
 
 def group_keys(group: exp.Group) -> list[exp.Expr]:
-    """What a query is grouped by, in any of its sets."""
+    """Returns the expressions that a query is grouped by, in any of its grouping sets."""
     keys: list[exp.Expr] = []
     pending = list(group.expressions)
     for key in ("grouping_sets", "cube", "rollup"):
@@ -68,10 +68,10 @@ _SETS_MAX = 4096
 
 
 def distinct_sets(items: Sequence[exp.Expr]) -> exp.GroupingSets:
-    """GROUP BY DISTINCT: what all items mean together, each set of expressions once.
+    """Expands GROUP BY DISTINCT: all items combined, with each set of expressions once.
 
     Args:
-        items: What is grouped by, with ROLLUP, CUBE and GROUPING SETS among it.
+        items: The items of GROUP BY, which may include ROLLUP, CUBE and GROUPING SETS.
 
     Raises:
         SeamlineError: STATEMENT_TOO_LARGE.
@@ -86,7 +86,7 @@ def distinct_sets(items: Sequence[exp.Expr]) -> exp.GroupingSets:
 
 
 def _sets_of(item: exp.Expr) -> list[list[exp.Expr]]:
-    """The sets that one item of GROUP BY stands for."""
+    """Returns the grouping sets that one item of GROUP BY stands for."""
     inner = item.expressions
     match item:
         case exp.Paren():
@@ -104,7 +104,7 @@ def _sets_of(item: exp.Expr) -> list[list[exp.Expr]]:
 
 
 def _crossed(parts: Sequence[list[list[exp.Expr]]]) -> list[list[exp.Expr]]:
-    """One set of each part together, in every way."""
+    """Returns the cross product of the parts, with the sets of each combination merged."""
     if math.prod(map(len, parts)) > _SETS_MAX:
         raise SeamlineError(
             STATEMENT_TOO_LARGE, f"GROUP BY has more than {_SETS_MAX:,} sets of expressions"
@@ -130,12 +130,12 @@ def refuse_windows(node: exp.Expr, where: str) -> None:
 
 
 def _of_this_level(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The node and all inside of it, but not inside of queries."""
+    """Yields the node and its descendants, but not those inside queries."""
     return node.walk(prune=lambda inner: isinstance(inner, exp.Query))
 
 
 def has_aggregate(node: exp.Expr) -> bool:
-    """Whether there is an aggregate in it, of this query."""
+    """Whether the node contains an aggregate of this query."""
     if isinstance(node, exp.Query):
         return False
     if isinstance(node, exp.Window):
@@ -146,7 +146,7 @@ def has_aggregate(node: exp.Expr) -> bool:
 
 
 def _parts_of_window(node: exp.Window) -> list[exp.Expr]:
-    """What a window function is computed from: arguments, filter, partition and order."""
+    """Returns what a window function is computed from: arguments, filter, partition and order."""
     function: exp.Expr = node.this
     parts: list[Any] = []
     while isinstance(function, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
@@ -160,7 +160,7 @@ def _parts_of_window(node: exp.Window) -> list[exp.Expr]:
 
 
 def _check_windows(node: exp.Expr, scope: Scope) -> None:
-    """Windows stand in nothing that is computed before them, and read this query's rows alone."""
+    """Refuses windows inside windows and aggregates, and columns of outer queries in either."""
     for inner in _of_this_level(node):
         if isinstance(inner, exp.Window):
             for part in _parts_of_window(inner):
@@ -174,13 +174,13 @@ def _check_windows(node: exp.Expr, scope: Scope) -> None:
 
 
 def _refuse_outer(node: exp.Expr, scope: Scope, where: str, *, always: bool) -> None:
-    """Raises NOT_SUPPORTED for columns of a query around this one.
+    """Raises NOT_SUPPORTED for columns of an enclosing query.
 
     Args:
-        node: A part of it.
+        node: A part of this query.
         scope: What this query reads.
         where: What the part belongs to.
-        always: Whether columns of this query besides them make no difference.
+        always: Whether to refuse them even beside columns of this query.
     """
     columns = [c for c in _of_this_level(node) if isinstance(c, exp.Column) and c.table]
     outer = [column for column in columns if not scope.owns(column)]
@@ -222,7 +222,7 @@ def _check_grouped(node: exp.Expr, keys: Sequence[exp.Expr], scope: Scope) -> No
 
 
 def _check_grouping(node: Call, keys: Sequence[exp.Expr]) -> None:
-    """grouping() is asked about keys alone, no more of them than an integer has bits."""
+    """Checks that grouping() takes only keys, and no more of them than an integer has bits."""
     for argument in node.expressions:
         if not any(argument == key for key in keys):
             raise SeamlineError(

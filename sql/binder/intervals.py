@@ -1,4 +1,4 @@
-"""Intervals that are written out, and arithmetic with them."""
+"""Interval literals, and arithmetic with them."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def _bind_interval(_: Typer, node: exp.Interval, __: Scope) -> Typed:
 
 
 def moved(name: str, operands: Sequence[Typed]) -> Typed | None:
-    """A date or timestamp that is written out, moved by an interval; None for anything else.
+    """Returns a literal date or timestamp moved by an interval, or None for anything else.
 
-    So it is a constant still, by which files and tails are pruned.
+    The result is still a constant, by which files and tails are pruned.
     """
     if name == "$add" and isinstance(operands[0][1], Interval):
         operands = operands[::-1]
@@ -76,7 +76,7 @@ def moved(name: str, operands: Sequence[Typed]) -> Typed | None:
 
 
 def days_of(count: exp.Expr) -> Typed:
-    """So many days, a bigint, as an interval."""
+    """Returns a number of days, given as a bigint, as an interval."""
     value = whole_number_of(count)
     if value is not None:
         return interval_literal(value * _MILLISECONDS["day"], types.INTERVAL_DAY)
@@ -87,7 +87,7 @@ def days_of(count: exp.Expr) -> Typed:
 
 
 def interval_literal(value: int, type_: Interval) -> Typed:
-    """So many milliseconds or months."""
+    """Returns an interval of a number of milliseconds or months."""
     text = f"CAST({value} AS BIGINT)"
     return call(CallSpec(constructor("$literal", text, text), (), type_, value), []), type_
 
@@ -99,7 +99,7 @@ def _months_later(moment: datetime.date, months: int) -> datetime.date:
 
 
 def milliseconds_of(node: exp.Interval) -> int:
-    """The length of an interval of days, hours, minutes and seconds.
+    """Returns the milliseconds in an interval of days, hours, minutes and seconds.
 
     Raises:
         SeamlineError: INVALID_LITERAL.
@@ -110,7 +110,7 @@ def milliseconds_of(node: exp.Interval) -> int:
 
 
 def _units_of(node: exp.Interval) -> tuple[str, str]:
-    """First and last unit."""
+    """Returns the first and the last unit of an interval."""
     unit = node.args.get("unit")
     if unit is None:
         raise _not_an_interval(node)

@@ -1,4 +1,4 @@
-"""The JSON functions of the SQL standard, whose clauses are words and not arguments."""
+"""The JSON functions of the SQL standard, whose clauses are keywords rather than arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _bind(typer: Typer, node: SqlJson, scope: Scope) -> Typed:
         raise SeamlineError(TYPE_MISMATCH, f"{node.name_of_function} needs a value and a path")
     if not is_text(path):
         raise SeamlineError(INVALID_ARGUMENT, "a JSON path must be a literal", hint="")
-    sql_path(path.name)  # a path that is wrong fails whatever the rows are
+    sql_path(path.name)  # an invalid path fails regardless of the rows
     text = typer.expression(node.this, scope)
     arguments = [text, _word(path.name)]
     match node.name_of_function:
@@ -44,7 +44,7 @@ def _word(text: str) -> Typed:
 
 
 def _clause(node: SqlJson, key: str, default: str) -> str:
-    """What ON EMPTY or ON ERROR says, in small letters; `default` where it gives a value."""
+    """Returns an ON EMPTY or ON ERROR clause in lower case; 'default' where it gives a value."""
     found = node.args.get(key)
     return default if found is None else found if isinstance(found, str) else "default"
 
@@ -109,7 +109,7 @@ def _key(typer: Typer, member: SqlJsonMember, scope: Scope) -> Typed:
 
 
 def _as_json(typer: Typer, member: SqlJsonMember, scope: Scope) -> Typed:
-    """A value as text that is JSON; what makes or finds JSON is JSON without being told."""
+    """Returns a value as JSON; calls that make or find JSON are JSON even without FORMAT JSON."""
     value, type_ = typer.expression(member.this, scope)
     is_json = isinstance(member.this, SqlJsonMade) or (
         isinstance(member.this, SqlJson) and member.this.name_of_function == "JSON_QUERY"
@@ -122,7 +122,7 @@ def _as_json(typer: Typer, member: SqlJsonMember, scope: Scope) -> Typed:
 
 
 def _texts(values: Sequence[Typed]) -> Typed:
-    """An array of texts; one of type json is its text."""
+    """Returns an array of texts, in which a value of type json is its text."""
     elements = [
         value if type_ == types.JSON else implicit_cast(value, type_, types.VARCHAR)
         for value, type_ in values

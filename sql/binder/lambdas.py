@@ -1,4 +1,4 @@
-"""Lambdas: arguments whose types depend on the types that a function gives their parameters."""
+"""Lambdas: arguments whose types depend on the parameter types that a function assigns."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from seamline.sql.binder.typer import Typer
 
 BINDINGS_MAX = 1000
-"""How often bodies of lambdas are bound in one statement; each may be for several types."""
+"""Maximum bindings of lambda bodies in one statement; a body may be bound for several types."""
 
 
 class LambdaArgument:
-    """A lambda of a call whose overload is not settled yet.
+    """A lambda argument of a call whose overload is not resolved yet.
 
-    Its body sees the parameters first, then all that the call sees.
+    Its body sees the parameters first, then everything that the call sees.
     """
 
     def __init__(self, typer: Typer, node: exp.Lambda, scope: Scope) -> None:
@@ -36,15 +36,15 @@ class LambdaArgument:
 
     @property
     def arity(self) -> int:
-        """How many parameters it has."""
+        """The number of parameters."""
         return len(self._aliases)
 
     def result(self, parameters: tuple[Type, ...]) -> Type:
-        """The type of its body."""
+        """Returns the type of the body for the given parameter types."""
         return self._body(parameters)[1]
 
     def bound(self, wanted: Function) -> BoundLambda:
-        """The lambda for a function that takes one of that type.
+        """Returns the lambda bound for a function that takes one of that type.
 
         Raises:
             SeamlineError: TYPE_MISMATCH.

@@ -1,4 +1,4 @@
-"""Literals: checked here, and written so that each engine is told their type."""
+"""Literals, which are checked here and written with an explicit type for each engine."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from seamline.sql.types import Decimal, Type
 
 
 def constant_of(template: str, type_: Type, value: Any) -> exp.Expr:
-    """An expression without arguments, the same text on both engines."""
+    """Returns an expression without arguments that has the same text on both engines."""
     escaped = template.replace("{", "{{").replace("}", "}}")
     return call(CallSpec(constructor("$constant", escaped, escaped), (), type_, value), [])
 
 
 def _literal_text(text: str, type_: Type, value: Any) -> exp.Expr:
-    """A literal whose type each engine is told."""
+    """Returns a literal with an explicit type for each engine."""
     template = f"CAST('{text}' AS {{type}})"
     return call(CallSpec(constructor("$literal", template, template), (), type_, value), [])
 
 
 def integer_literal(value: int) -> exp.Expr:
-    """A whole number as integer."""
+    """Returns a whole number as an integer literal."""
     return _literal_text(str(value), types.INTEGER, value)
 
 
 def bigint_literal(value: int) -> exp.Expr:
-    """A whole number as bigint."""
+    """Returns a whole number as a bigint literal."""
     if value == -(2**63):
         return _literal_text(str(value), types.BIGINT, value)
     return constant_of(f"CAST({value} AS BIGINT)", types.BIGINT, value)
@@ -57,7 +57,7 @@ def _decimal_literal(text: str) -> Typed:
 
 
 def negated_literal(node: exp.Expr, type_: Type) -> Typed | None:
-    """A decimal literal below zero, None for anything else; Spark's minus rounds to 34 digits."""
+    """Returns a negated decimal literal, else None; Spark's own minus rounds to 34 digits."""
     literal = unparenthesized(node)
     value = literal.spec.constant if isinstance(literal, Call) else None
     if not isinstance(value, decimal.Decimal):
@@ -67,7 +67,7 @@ def negated_literal(node: exp.Expr, type_: Type) -> Typed | None:
 
 
 def literal_of_type(node: exp.Cast) -> Typed | None:
-    """DATE '…', TIMESTAMP '…', DECIMAL '…': checked here, so that no engine has to read them."""
+    """Binds DATE '…', TIMESTAMP '…' or DECIMAL '…', checked here so that no engine parses it."""
     if node.to.this == exp.DType.DECIMAL and not node.to.expressions and CAST not in node.meta:
         try:
             return _signed_decimal(node.this.name)
@@ -92,7 +92,7 @@ def _signed_decimal(text: str) -> Typed:
 
 
 def as_value(node: exp.Expr, type_: Type) -> exp.Expr:
-    """A constant in a form that no engine takes for a column's position; anything else as it is."""
+    """Wraps a constant so no engine takes it for a column position; other nodes stay unchanged."""
     if type_ == types.UNKNOWN or node.find(exp.Column, exp.Query, exp.Window) is not None:
         return node
     cast = "CAST({0} AS {type})"
@@ -100,18 +100,18 @@ def as_value(node: exp.Expr, type_: Type) -> exp.Expr:
 
 
 ROWS_MAX = 2**31 - 1
-"""As far as Spark counts in LIMIT and OFFSET."""
+"""The greatest row count in LIMIT and OFFSET that Spark supports."""
 _MORE_THAN_ANY = 2**53
 
 
 def row_limit(node: exp.Expr) -> exp.Limit | None:
-    """LIMIT of that many rows; none for more rows than there are anywhere."""
+    """Returns a LIMIT of that many rows, or None for more rows than any table has."""
     count = _whole_number(node)
     return None if count >= _MORE_THAN_ANY else exp.Limit(expression=row_count(node))
 
 
 def row_count(node: exp.Expr) -> exp.Expr:
-    """The operand of LIMIT or OFFSET.
+    """Returns the operand of LIMIT or OFFSET.
 
     Raises:
         SeamlineError: NOT_SUPPORTED.
@@ -128,7 +128,7 @@ def row_count(node: exp.Expr) -> exp.Expr:
 
 
 def whole_number_of(node: exp.Expr) -> int | None:
-    """The value of a bound whole number, with a sign or converted; None for anything else."""
+    """Returns the value of a bound whole number, even negated or cast; None for anything else."""
     inner = unparenthesized(node)
     if isinstance(inner, exp.Literal) and not inner.is_string:
         return int(inner.name)
@@ -194,7 +194,7 @@ def _bind_bytes(_: Typer, node: exp.HexString, __: Scope) -> Typed:
 
 
 def _bind_unicode(_: Typer, node: exp.UnicodeString, __: Scope) -> Typed:
-    """U&'…' with characters by their number: four digits, or six after a plus."""
+    """Binds U&'…' with characters as code points of four hex digits, or six after a plus."""
     escape = node.args["escape"].name if node.args.get("escape") else "\\"
     mark = re.escape(escape)
 
@@ -213,7 +213,7 @@ def _bind_unicode(_: Typer, node: exp.UnicodeString, __: Scope) -> Typed:
 
 
 def _bind_json(_: Typer, node: exp.ParseJSON, __: Scope) -> Typed:
-    """JSON '…', checked here; a call of that name never becomes this node."""
+    """Binds and checks JSON '…'; a call of that name never becomes this node."""
     try:
         text = json_texts.canonical(json_texts.parse(node.this.name))
     except ValueError as error:

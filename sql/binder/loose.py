@@ -1,6 +1,7 @@
-"""What other dialects allow beside Trino's grammar: text for dates, and whole numbers for days.
+"""Coercions of other dialects that Trino lacks: text for dates, and whole numbers for days.
 
-A translated statement carries marks at the places where its dialect does so; ours has none.
+A translated statement carries marks where its dialect allows them; statements of our own dialect
+have no marks.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from seamline.sql.types import Time, Timestamp, Type
 
 
 def comparable(typer: Typer, nodes: Sequence[exp.Expr], scope: Scope) -> list[Typed]:
-    """Operands of a comparison; text that stands for a value of the others' type is one."""
+    """Binds operands of a comparison; marked text becomes a value of the other operands' type."""
     operands = [None if _marked(n, TEXT) else typer.expression(n, scope) for n in nodes]
     wanted = next((o[1] for o in operands if o is not None and _takes_text(o[1])), None)
     return [operand or of_text(node, wanted) for operand, node in zip(operands, nodes, strict=True)]
 
 
 def of_text(node: exp.Expr, wanted: Type | None) -> Typed:
-    """Marked text, as a value of a type if there is one to be."""
+    """Binds marked text as a value of the wanted type, or as text if there is none."""
     literal = unparenthesized(node).expressions[0]
     if wanted is None:
         return literal, types.VARCHAR
@@ -54,7 +55,7 @@ def _takes_text(type_: Type) -> bool:
 
 
 def summands(typer: Typer, node: exp.Binary, scope: Scope) -> tuple[list[Typed], bool]:
-    """Both sides of arithmetic, and whether dates and whole numbers may meet in it."""
+    """Returns both sides of arithmetic, and whether it may combine dates and whole numbers."""
     right = node.expression
     is_loose = _marked(right, DAYS)
     if is_loose:
@@ -65,7 +66,7 @@ def summands(typer: Typer, node: exp.Binary, scope: Scope) -> tuple[list[Typed],
 def in_days(
     name: str, operands: Sequence[Typed], bind: Callable[[str, Sequence[Typed]], Typed]
 ) -> Typed | None:
-    """`date + 5`, `5 + date`, `date - 5` and `date - date` in days; None for anything else."""
+    """Binds `date + 5`, `5 + date`, `date - 5`, `date - date` in days; None for anything else."""
     left, right = (type_ for _, type_ in operands)
     if name == "$subtract" and left == right == types.DATE:
         return bind("$date_diff_day", [operands[1], operands[0]])

@@ -1,4 +1,4 @@
-"""Dates, timestamps and times that are written out: literals, and the moment of the statement."""
+"""Constant dates, timestamps and times: literals, and the moment of the statement."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _DIGITS_MAX = 6
 
 
 def bind_moment(node: exp.Cast) -> Typed | None:
-    """DATE '…', TIMESTAMP '…' and TIME '…', with as many digits of a second as are written.
+    """Binds DATE '…', TIMESTAMP '…' and TIME '…', with the digits of a second that are written.
 
-    Also CAST of such a text, with as many digits as its type has; None where that rounds.
+    It also binds CAST of such text, with the digits of its type. It returns None where that rounds,
+    and for any other type.
 
     Raises:
         SeamlineError: INVALID_LITERAL; NOT_SUPPORTED for more digits than are kept.
@@ -96,7 +97,7 @@ def _clock(match: re.Match[str]) -> datetime.time:
 
 
 def _digits(fraction: str, text: str) -> int:
-    """As many digits of a second as the literal has; those that are kept."""
+    """Returns how many fractional digits of the literal are kept."""
     if fraction[_DIGITS_MAX:].strip("0"):
         raise SeamlineError(
             NOT_SUPPORTED, f"{text!r} has more than 6 digits of a second", hint="Write at most 6."
@@ -109,13 +110,13 @@ def _microseconds(fraction: str | None) -> int:
 
 
 def _rounds(node: exp.Cast, digits: int) -> bool:
-    """Whether CAST rounds; TIMESTAMP '…' has as many digits as are written."""
+    """Whether CAST rounds; TIMESTAMP '…' keeps the digits that are written."""
     precision = node.to.expressions
     return bool(precision) and int(precision[0].name) < digits
 
 
 def _precision(node: exp.Cast, digits: int) -> int:
-    """Digits of a second of the result: those of the type in a CAST, in a literal those written."""
+    """Returns the digits of a second of the result: those of a CAST's type, or those written."""
     if CAST not in node.meta:
         return digits
     target = types.from_sqlglot(node.to)
@@ -123,7 +124,7 @@ def _precision(node: exp.Cast, digits: int) -> int:
 
 
 def time_with_zone() -> SeamlineError:
-    """The error for a time of day in a time zone."""
+    """Returns the error for a time of day with a time zone."""
     return SeamlineError(
         NOT_SUPPORTED,
         "time with time zone is not supported",
@@ -132,15 +133,15 @@ def time_with_zone() -> SeamlineError:
 
 
 def moment_literal(value: datetime.date, type_: types.Type) -> Typed:
-    """A date or timestamp whose type each engine is told."""
+    """Returns a date or timestamp literal with an explicit type for each engine."""
     text = value.isoformat(" ") if isinstance(value, datetime.datetime) else value.isoformat()
-    # a cast from text to a date or time fails where Spark puts a value in a subquery's place
+    # a cast from text to a date or time fails where Spark replaces a subquery by its value
     overload = constructor("$literal", f"CAST('{text}' AS {{type}})", f"{{type}} '{text}'")
     return call(CallSpec(overload, (), type_, value), []), type_
 
 
 def time_literal(value: datetime.time, digits: int) -> Typed:
-    """A time of day."""
+    """Returns a literal for a time of day."""
     type_ = Time(digits)
     seconds = (value.hour * 60 + value.minute) * 60 + value.second
     micros = seconds * 1_000_000 + value.microsecond
@@ -151,7 +152,7 @@ def time_literal(value: datetime.time, digits: int) -> Typed:
 
 
 def bind_now(typer: Typer, node: exp.Expr, _: Scope) -> Typed:
-    """CURRENT_TIMESTAMP and its kin: when the statement was submitted, the same everywhere."""
+    """Binds CURRENT_TIMESTAMP and the like to one moment: when the statement was submitted."""
     if isinstance(node, exp.CurrentTime):
         raise time_with_zone()
     digits = int(node.this.name) if isinstance(node.this, exp.Literal) else 3
@@ -159,7 +160,7 @@ def bind_now(typer: Typer, node: exp.Expr, _: Scope) -> Typed:
 
 
 def now(typer: Typer, node: exp.Expr, digits: int) -> Typed:
-    """The moment of the statement, cut to so many digits of a second.
+    """Returns the moment of the statement, truncated to `digits` digits of a second.
 
     Raises:
         SeamlineError: NOT_SUPPORTED for more digits than are kept.

@@ -44,7 +44,7 @@ from seamline.sql.types import Array, Row, Time, Timestamp, Type
 
 
 def _bind_name(typer: Typer, node: exp.Column | exp.Dot | exp.Identifier, scope: Scope) -> Typed:
-    """A column, with or without its table in front, and fields in it; or fields of anything."""
+    """Binds a column, qualified or not, and fields in it; or fields of any other expression."""
     names = names_of(node)
     if names is None:
         if isinstance(node, exp.Column):
@@ -112,7 +112,7 @@ def _bind_comparison(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
 
 
 def _bind_quantified(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
-    """A comparison with ANY, SOME or ALL rows of a query."""
+    """Binds a comparison with ANY, SOME or ALL rows of a query."""
     query = unwrapped(node.expression.this)
     is_any = isinstance(node.expression, exp.Any)
     if not isinstance(query, exp.Query) or isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
@@ -162,9 +162,9 @@ def _bind_between(typer: Typer, node: exp.Between, scope: Scope) -> Typed:
 
 
 def _has_fields(type_: Row, output: Sequence[Output]) -> bool:
-    """Whether the columns of a query are what the fields of a row are compared with, in turn.
+    """Whether a row's fields are compared one by one with the columns of a query.
 
-    One column may be rows itself, which are compared with the whole of it.
+    A single column may itself hold rows, which are compared with the whole row.
     """
     members = [field.type for field in type_.fields]
     if len(output) == len(members) == 1:
@@ -214,7 +214,7 @@ def _within(value: exp.Expr, query: exp.Expr) -> exp.In:
 
 
 def _is_number_in(typer: Typer, node: exp.In, value: exp.Expr, query: exp.Expr) -> exp.Expr:
-    """`value IN (query)` of floating numbers; NaN in the query is equal to nothing."""
+    """Returns `value IN (query)` for floating-point numbers; NaN in the query equals nothing."""
     alias, name = typer.new_alias(), output_column(0)
     source = query.copy() if isinstance(query, exp.Subquery) else exp.Subquery(this=query.copy())
     source.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
@@ -224,7 +224,7 @@ def _is_number_in(typer: Typer, node: exp.In, value: exp.Expr, query: exp.Expr) 
     if only_filters(node):
         return numbers
     is_null = exp.Is(this=value.copy(), expression=exp.Null())
-    of_null = _within(value.copy(), query)  # null, if there is anything in the query at all
+    of_null = _within(value.copy(), query)  # null, if the query has any rows
     return exp.Paren(this=exp.Case(ifs=[exp.If(this=is_null, true=of_null)], default=numbers))
 
 
@@ -241,7 +241,7 @@ def _bind_like(typer: Typer, node: exp.Like, scope: Scope) -> Typed:
 
 
 def _bind_like_several(typer: Typer, node: exp.Like, scope: Scope) -> Typed:
-    """LIKE ANY and LIKE ALL of patterns written out."""
+    """Binds LIKE ANY and LIKE ALL over literal lists of patterns."""
     patterns = unwrapped(node.expression.this)
     listed = patterns.expressions if isinstance(patterns, exp.Tuple) else [patterns]
     negate = node.args.get("negate")
@@ -260,7 +260,7 @@ def _bind_escape(typer: Typer, node: exp.Escape, scope: Scope) -> Typed:
 
 
 def _unless_negated(node: exp.Expr, bound: exp.Expr) -> exp.Expr:
-    """NOT LIKE and IS NOT are flags of the node here, and a NOT around it in the canonical form."""
+    """Turns the negation flag of NOT LIKE and IS NOT into a NOT around the bound node."""
     return exp.Not(this=bracketed(bound)) if node.args.get("negate") else bound
 
 
@@ -314,7 +314,9 @@ def _bind_case(typer: Typer, node: exp.Case, scope: Scope) -> Typed:
 
 
 def _count_copies(case: exp.Case, operand: exp.Expr) -> None:
-    """Engines write the operand of CASE out for each WHEN; those inside of each other multiply.
+    """Counts the copies of a CASE operand, which engines repeat for each WHEN.
+
+    The copies of nested operands multiply.
 
     Raises:
         SeamlineError: STATEMENT_TOO_LARGE.
@@ -359,7 +361,7 @@ def _bind_cast_node(typer: Typer, node: exp.Cast, scope: Scope) -> Typed:
 
 
 def _length_of(data_type: exp.DataType) -> int | None:
-    """The length of varchar(n); None for any other type."""
+    """Returns the length of varchar(n), or None for any other type."""
     for inner in data_type.find_all(exp.DataType):
         is_varchar = inner.this == exp.DType.VARCHAR and inner.expressions
         if is_varchar and inner is data_type:

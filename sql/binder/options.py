@@ -1,7 +1,7 @@
-"""Clauses and flags of a query: each has its meaning, or is refused.
+"""Clauses and flags of a query: each one is supported or refused.
 
-A parser reads more than is offered, and keeps it beside what it knows. What nobody looks at would
-silently change the meaning of a statement. (For expressions the typer checks this.)
+The parser accepts more than we support, and keeps the rest in the tree. A clause that no code reads
+would silently change the meaning of a statement. (For expressions, the typer checks this.)
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ _CLAUSES: Mapping[type[Any], frozenset[str]] = {
     exp.Star: frozenset({"except_", "replace", "rename"}),
     exp.WindowSpec: frozenset({"kind", "start", "start_side", "end", "end_side"}),
 }
-"""What each part of a query may carry besides its operands; the binder reads all of it."""
+"""The arguments that a query node may have besides its operands; the binder reads all of them."""
 _CALLED = {
     "by_name": "CORRESPONDING",
     "on": "DISTINCT ON",
     "udfs": "WITH FUNCTION",
 }
-"""What people call an argument, where that is not its name in the tree."""
+"""SQL names of arguments, where these differ from their names in the tree."""
 
 
 def check_options(tree: exp.Expr) -> None:
-    """Looks at every clause of a parsed query.
+    """Checks every clause of a parsed query.
 
     Raises:
         SeamlineError: NOT_SUPPORTED, naming the clause or flag.

@@ -1,8 +1,8 @@
-"""ORDER BY of a whole query: by its results, by their place, and by what they are computed from.
+"""ORDER BY of a whole query: by its results, their positions, and what they are computed from.
 
-A name in ORDER BY is a result first, at any depth of an expression; only the arguments of
-aggregates are looked for in FROM. Not every engine sorts by whatever a query can compute: then a
-query around it does the sorting.
+A name in ORDER BY means a result first, at any depth of an expression; only the arguments of
+aggregates are looked up in FROM. Not every engine sorts by everything that a query can compute. In
+such a case, an outer query does the sorting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seamline.sql.calls import CallSpec, call
 
 
 class _Result(exp.Expression):
-    """A result of the query in an item of ORDER BY, by its place."""
+    """A result of the query in an item of ORDER BY, by its position."""
 
     arg_types = {"place": True}  # noqa: RUF012
 
@@ -30,16 +30,16 @@ class _Result(exp.Expression):
 def order_select(
     typer: Typer, node: exp.Select, scope: Scope, output: Sequence[Output]
 ) -> exp.Select:
-    """A SELECT with its ORDER BY bound, or one around it.
+    """Binds the ORDER BY of a SELECT; returns the query, or one around it.
 
     Args:
-        typer: Binds it.
-        node: The query, its results bound.
-        scope: What they are computed from.
+        typer: Binds the items.
+        node: The query, with its results bound.
+        scope: What the results are computed from.
         output: Name and type of each result.
 
     Raises:
-        SeamlineError: GROUPING_ERROR, and what an expression raises.
+        SeamlineError: GROUPING_ERROR, and any error of binding an expression.
     """
     projections = [projection.unalias() for projection in node.expressions]
     items = _bind_items(typer, node, scope, scope.ctes, output, projections)
@@ -72,7 +72,7 @@ def order_select(
 def order_results(
     typer: Typer, node: exp.Expr, ctes: Mapping[str, Cte], output: Sequence[Output]
 ) -> exp.Expr:
-    """Another query with its ORDER BY bound; it speaks only of its results."""
+    """Binds the ORDER BY of any other query, which can refer only to its results."""
     items = _bind_items(typer, node, None, ctes, output, ())
     has_ties = _forget_ties(node, items)
     for ordered in items:
@@ -98,7 +98,7 @@ def _bind_items(
     output: Sequence[Output],
     projections: Sequence[exp.Expr],
 ) -> list[exp.Ordered]:
-    """The items that sort, results in them as `_Result`."""
+    """Returns the bound items that affect the order, with results in them as `_Result`."""
     order = node.args.get("order")
     if order is None:
         return []
@@ -125,7 +125,7 @@ def _bind_items(
 
 
 def _first_like(place: int, output: Sequence[Output], projections: Sequence[exp.Expr]) -> int:
-    """The first result of the same name that is computed alike: it is the same one."""
+    """Returns the first result with the same name and computation, which is the same result."""
     for earlier in range(place if projections else 0):
         same_name = output[earlier].name.lower() == output[place].name.lower()
         if same_name and projections[earlier] == projections[place]:
@@ -134,12 +134,12 @@ def _first_like(place: int, output: Sequence[Output], projections: Sequence[exp.
 
 
 def _varies(node: exp.Expr) -> bool:
-    """Whether it may differ from row to row; engines take a constant for a position."""
+    """Whether a sort key may differ between rows; engines take a constant for a position."""
     return node.find(_Result, exp.Column, exp.Query, exp.Window) is not None
 
 
 def _over_sources(node: exp.Expr, projections: Sequence[exp.Expr]) -> exp.Expr:
-    """An item over FROM: a result alone by its name, inside of an expression computed again."""
+    """Rewrites a sort key over FROM: a bare result by name, one in an expression recomputed."""
     if isinstance(node, _Result):
         return exp.column(output_column(node.args["place"]))
 
@@ -154,7 +154,7 @@ def _over_sources(node: exp.Expr, projections: Sequence[exp.Expr]) -> exp.Expr:
 def _order_around(
     typer: Typer, node: exp.Expr, items: Sequence[exp.Ordered], width: int
 ) -> exp.Select:
-    """A query around one that gives no more than its results; it sorts by what they make."""
+    """Wraps a query that returns only its results in one that sorts by expressions over them."""
     around, alias = _around(typer, node, width)
 
     def replace(inner: exp.Expr) -> exp.Expr:
@@ -173,7 +173,7 @@ def _order_around(
 
 
 def _order_by_more(typer: Typer, node: exp.Select, items: Sequence[exp.Ordered]) -> exp.Select:
-    """A query around one that gives what it is sorted by besides its results."""
+    """Wraps a query that also returns its sort keys in one that sorts by them."""
     width = len(node.expressions)
     around, alias = _around(typer, node, width)
     for ordered in items:
@@ -189,9 +189,9 @@ def _order_by_more(typer: Typer, node: exp.Select, items: Sequence[exp.Ordered])
 
 
 def _forget_ties(node: exp.Expr, items: Sequence[exp.Ordered]) -> bool:
-    """Whether rows that sort like the last of a limit come with it.
+    """Returns whether rows that sort equal to the last row of a limit are included.
 
-    Where all rows sort alike there is no limit.
+    Where all rows sort equal, it removes the limit.
     """
     limit = node.args.get("limit")
     if limit is None or not limit.meta.get("with_ties"):
@@ -204,13 +204,13 @@ def _forget_ties(node: exp.Expr, items: Sequence[exp.Ordered]) -> bool:
 def _with_ties(
     typer: Typer, node: exp.Select, items: Sequence[exp.Ordered], width: int
 ) -> exp.Select:
-    """A query of the rows that are ranked within a limit.
+    """Returns a query for the rows that rank within a limit.
 
     Args:
-        typer: Names sources.
+        typer: Names the sources.
         node: The query, ordered and limited.
-        items: What it is ordered by.
-        width: How many results it has.
+        items: The items it is ordered by.
+        width: The number of its results.
     """
     skipped = _count_of(node, "offset")
     last = skipped + _count_of(node, "limit")
@@ -243,7 +243,7 @@ def _count_of(node: exp.Expr, clause: str) -> int:
 
 
 def _of_order(name: str, items: Sequence[exp.Ordered]) -> exp.Window:
-    """A function of a row's place among all."""
+    """Returns a window function of a row's position among all rows."""
     function = functions.resolve(name, [])
     spec = CallSpec(function.overload, function.parameters, function.returns)
     order = exp.Order(expressions=[item.copy() for item in items])
@@ -251,7 +251,7 @@ def _of_order(name: str, items: Sequence[exp.Ordered]) -> exp.Window:
 
 
 def _around(typer: Typer, node: exp.Expr, width: int) -> tuple[exp.Select, str]:
-    """A query that gives the first results of another, and takes over its limits."""
+    """Wraps a query in one that returns its first results and takes over its limits."""
     alias = typer.new_alias()
     names = [output_column(place) for place in range(width)]
     around = exp.select(*(exp.alias_(exp.column(name, alias), name) for name in names))

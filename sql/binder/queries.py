@@ -1,4 +1,4 @@
-"""SELECT, set operations and WITH: from the inside out, each with the columns it gives."""
+"""SELECT, set operations and WITH, bound from the inside out, each with its columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from seamline.sql.places import placed
 def bind_query(
     typer: Typer, node: exp.Expr, outer: Scope | None, ctes: Mapping[str, Cte]
 ) -> tuple[exp.Expr, list[Output]]:
-    """A query of any shape: in canonical form, and the columns it gives."""
+    """Binds a query of any shape; returns it in canonical form, with its columns."""
     ctes = _bind_with(typer, node, outer, ctes)
     match node:
         case exp.Select():
@@ -99,7 +99,7 @@ def _bind_select(
 def _bind_set_operation(
     typer: Typer, node: exp.SetOperation, outer: Scope | None, ctes: Mapping[str, Cte]
 ) -> tuple[exp.Expr, list[Output]]:
-    chain = [node]  # one in front of the other, of any length
+    chain = [node]  # the set operations nested on the left, of any number
     while isinstance(chain[-1].this, exp.SetOperation) and not chain[-1].this.args.get("with_"):
         chain.append(chain[-1].this)
     left, output = typer.query(chain[-1].this, outer, ctes)
@@ -116,7 +116,7 @@ def _combine(
     left: tuple[exp.Expr, list[Output]],
     right: tuple[exp.Expr, list[Output]],
 ) -> list[Output]:
-    """Puts both sides into a set operation, in the types that they have in common."""
+    """Puts both sides into a set operation, converted to their common types."""
     if len(left[1]) != len(right[1]):
         raise SeamlineError(
             TYPE_MISMATCH,

@@ -1,8 +1,8 @@
-"""WITH RECURSIVE: a query of what it starts with, and of what follows from each row of itself.
+"""WITH RECURSIVE: a query for the initial rows, and one for the rows that follow from each row.
 
-A level holds what follows from the rows of the level before. With UNION ALL it ends with an empty
-level, with UNION when a level has no new row. Rows of UNION ALL carry the number of their level,
-since data with a cycle would go on for ever.
+Each level holds the rows that follow from those of the previous level. UNION ALL ends with an empty
+level, UNION with a level without new rows. Rows of UNION ALL carry the number of their level, since
+recursion over cyclic data would never end.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _NOT_OF_ROWS = ("distinct", "group", "having", "windows", *_MORE)
 
 
 def reads_itself(cte: exp.CTE) -> bool:
-    """Whether the query of a common table expression names it."""
+    """Whether the query of a common table expression refers to the expression itself."""
     return bool(_references(cte.this, cte.alias))
 
 
 def bind_recursive(
     typer: Typer, cte: exp.CTE, outer: Scope | None, known: Mapping[str, Cte]
 ) -> tuple[exp.Expr, Cte]:
-    """The query of one that reads itself, and the columns it gives.
+    """Binds a common table expression that reads itself; returns its query and its columns.
 
     Raises:
-        SeamlineError: NOT_SUPPORTED unless it is two queries with UNION between them, of which the
-            second reads the whole once, row by row; TYPE_MISMATCH.
+        SeamlineError: NOT_SUPPORTED unless it is a UNION of two queries, the second of which reads
+            the whole exactly once, row by row; TYPE_MISMATCH.
     """
     union, step, reference = _parts(cte)
     first, output = typer.query(union.this, outer, known)
@@ -61,7 +61,7 @@ def bind_recursive(
 
 
 def _parts(cte: exp.CTE) -> tuple[exp.Union, exp.Select, exp.Table]:
-    """The whole, its second query, and the place where that reads the whole."""
+    """Returns the union, its second query, and where the second query reads the whole."""
     union = unwrapped(cte.this)
     if type(union) is not exp.Union or any(union.args.get(key) for key in _MORE):
         raise _misshapen(cte, "is a query, UNION or UNION ALL, and a query that reads it")
@@ -83,7 +83,7 @@ def _parts(cte: exp.CTE) -> tuple[exp.Union, exp.Select, exp.Table]:
 
 
 def _references(node: exp.Expr, name: str) -> list[exp.Table]:
-    """Where a query reads a common table expression of that name."""
+    """Returns the places where a query reads a common table expression of that name."""
     return [
         table
         for table in node.find_all(exp.Table)
@@ -103,7 +103,7 @@ def _misshapen(cte: exp.CTE, what: str) -> SeamlineError:
 def _convert(
     step: exp.Select, given: list[Output], wanted: tuple[Output, ...], cte: exp.CTE
 ) -> None:
-    """Gives the columns of the second query the types of the first's."""
+    """Converts the columns of the second query to the types of the first."""
     if len(given) != len(wanted):
         raise SeamlineError(
             TYPE_MISMATCH,
@@ -125,7 +125,7 @@ def _convert(
 def _numbered(
     typer: Typer, first: exp.Expr, width: int, step: exp.Select, reference: str
 ) -> exp.Select:
-    """Numbers the levels; one that is too deep fails."""
+    """Numbers the levels, and makes one that is too deep fail."""
     level, alias = output_column(width), typer.new_alias()
     names = [output_column(place) for place in range(width)]
     around = exp.select(*(exp.alias_(exp.column(name, alias), name) for name in names))

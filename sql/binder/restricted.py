@@ -1,4 +1,4 @@
-"""A table as somebody sees it who may not see all of it."""
+"""Binds a table of which the user may not see everything."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from seamline.sql.restrictions import Restriction
 def restricted(
     typer: Typer, node: exp.Expr, source: Source, restriction: Restriction
 ) -> tuple[exp.Expr, Source]:
-    """A bound table without the rows, columns and values that are not to be seen.
+    """Wraps a bound table to remove the rows, columns and values that may not be seen.
 
     Args:
-        typer: Binds expressions.
+        typer: Binds the expressions.
         node: The table.
-        source: Its columns.
-        restriction: What may be seen of it.
+        source: The columns of the table.
+        restriction: The restriction on what may be seen of it.
 
     Raises:
         SeamlineError: INVALID_CONFIG when an expression does not fit the table.

@@ -1,4 +1,4 @@
-"""The select list: stars written out, every result bound and named."""
+"""The select list: stars are expanded, and every result is bound and named."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from seamline.sql.binder.typer import Typer
 from seamline.sql.types import Row
 
 COLUMNS_MAX = 20_000
-"""Of one query; stars make many of few letters."""
+"""Maximum number of columns of one query; stars expand a short text to many columns."""
 NODES_MAX = 100_000
-"""Nodes of all results with an alias; one can use another, and that one a third."""
+"""Maximum number of nodes of all aliased results; one can use another, and that one a third."""
 
 
 def bind_results(
     typer: Typer, projections: Sequence[exp.Expr], scope: Scope
 ) -> tuple[list[Output], list[exp.Expr]]:
-    """Name and type of each result, and what computes it.
+    """Returns the name and type of each result, and the expression that computes it.
 
     A name that no source has may be the alias of an earlier result.
 
     Raises:
-        SeamlineError: STATEMENT_TOO_LARGE when results that use each other grow too large, or are
-            too many.
+        SeamlineError: STATEMENT_TOO_LARGE when results that use each other grow too large, or when
+            there are too many.
     """
     output: list[Output] = []
     results: list[exp.Expr] = []
@@ -64,7 +64,7 @@ def bind_results(
 
 
 def _expanded(typer: Typer, projection: exp.Expr, scope: Scope) -> Iterator[tuple[str, Typed]]:
-    """The results that one item stands for; one without a name has the name ''."""
+    """Yields the results that one item stands for; an unnamed result has the name ''."""
     match projection:
         case exp.Star():
             yield from _all_of(typer, projection, scope.row, scope)
@@ -88,7 +88,7 @@ def _expanded(typer: Typer, projection: exp.Expr, scope: Scope) -> Iterator[tupl
 
 
 def _name_of(node: exp.Expr, scope: Scope) -> str:
-    """What a result without an alias is called: a column as declared, a field as written."""
+    """Returns the name of an unaliased result: a column's as declared, a field's as written."""
     node = unparenthesized(node)
     names = names_of(node)
     if names is None:
@@ -98,7 +98,7 @@ def _name_of(node: exp.Expr, scope: Scope) -> str:
 
 
 def _columns_of(star: exp.Column, scope: Scope) -> Sequence[Column] | None:
-    """The columns of the source in front of a star; None where that is no source but a row."""
+    """Returns the columns of the source that qualifies a star; None if a row qualifies it."""
     parts = [part.name.lower() for part in star.parts[:-1]]
     level: Scope | None = scope
     found: list[Source] = []
@@ -126,7 +126,7 @@ def _is_known(parts: Sequence[exp.Expr], scope: Scope) -> bool:
 
 
 def _fields_of(typer: Typer, star: exp.Expr, scope: Scope) -> Iterator[tuple[str, Typed]]:
-    """What the star of a row stands for: its fields."""
+    """Yields the fields that the star of a row stands for."""
     node = star.this
     if isinstance(star, exp.Column):
         first, *rest = star.parts[:-1]
@@ -145,7 +145,7 @@ def _fields_of(typer: Typer, star: exp.Expr, scope: Scope) -> Iterator[tuple[str
 def _all_of(
     typer: Typer, star: exp.Star, columns: Sequence[Column], scope: Scope
 ) -> Iterator[tuple[str, Typed]]:
-    """What a star stands for; some columns may be left out, computed or called otherwise."""
+    """Yields what a star stands for; some columns may be left out, computed or renamed."""
     left_out = {node.name.lower() for node in star.args.get("except_") or ()}
     computed = {node.alias.lower(): node.this for node in star.args.get("replace") or ()}
     called = {node.this.name.lower(): node.alias for node in star.args.get("rename") or ()}

@@ -1,7 +1,7 @@
 """Comparisons of values, of rows, and with all rows of a query.
 
-Rows are compared field by field, arrays element by element: the engines' own comparison takes two
-nulls in them for equal.
+Rows are compared field by field and arrays element by element, because the engines' own comparison
+treats two nulls in them as equal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STRICT: dict[Any, Any] = {exp.LTE: exp.LT, exp.GTE: exp.GT}
 
 
 def compared(kind: type[Any], left: exp.Expr, right: exp.Expr, type_: Type) -> exp.Expr:
-    """A comparison of two values of one type; of rows, of their fields in turn.
+    """Returns a comparison of two values of one type; rows are compared field by field.
 
     Raises:
         SeamlineError: TYPE_MISMATCH.
@@ -72,7 +72,7 @@ _ARRAYS_EQUAL = constructor("$equal", equality.template(DUCKDB), equality.templa
 
 
 def fields_of(node: exp.Expr, type_: Row) -> list[Typed]:
-    """The fields of a row, each with its type."""
+    """Returns the fields of a row, each with its type."""
     return [(value, f.type) for value, f in zip(_fields(node, type_), type_.fields, strict=True)]
 
 
@@ -86,7 +86,7 @@ def _fields(node: exp.Expr, type_: Row) -> list[exp.Expr]:
 def in_rows(
     typer: Typer, node: exp.In, value: Typed, query: exp.Expr, output: Sequence[Output]
 ) -> exp.Expr:
-    """`(a, b) IN (SELECT c, d …)`: whether there is a row that is equal, or may be."""
+    """Returns `(a, b) IN (SELECT c, d …)`: whether a row is equal, or null where one may be."""
     for refuse in (refuse_aggregates, refuse_windows):
         refuse(value[0], "the left side of IN with rows or arrays")
     alias = typer.new_alias()
@@ -118,7 +118,7 @@ def in_rows(
 
 
 def only_filters(node: exp.Expr) -> bool:
-    """Whether null and false are the same where it stands: both drop the row."""
+    """Whether null and false have the same effect at this node: both drop the row."""
     above = node.parent
     while isinstance(above, exp.And | exp.Paren):
         above = above.parent
@@ -128,7 +128,7 @@ def only_filters(node: exp.Expr) -> bool:
 def quantified(
     typer: Typer, node: exp.Binary, value: Typed, query: exp.Expr, output: Sequence[Output]
 ) -> exp.Expr:
-    """`x < ALL (SELECT …)` and its like, by the least and the greatest value of the query."""
+    """Returns `x < ALL (SELECT …)` and the like, computed from the query's minimum and maximum."""
     is_all = isinstance(node.expression, exp.All)
     common = common_type([value[1], output[0].type], node.key.upper())
     if not functions.is_ordered(common):

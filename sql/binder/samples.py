@@ -1,4 +1,4 @@
-"""TABLESAMPLE: each row of a source with the same chance, other rows each time."""
+"""TABLESAMPLE: selects each row of a source with the same probability, different rows each time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _METHODS = frozenset({"BERNOULLI", "SYSTEM"})
 def sampled(
     typer: Typer, node: exp.Expr, source: Source, sample: exp.TableSample
 ) -> tuple[exp.Expr, Source]:
-    """A bound source of which only some rows are read.
+    """Wraps a bound source so that only a sample of its rows is read.
 
-    Both methods choose row by row: parts of a table that are read or not as a whole, as SYSTEM
-    allows, are others on each engine and in each tier.
+    Both methods sample row by row. SYSTEM would allow reading or skipping whole parts of a table,
+    but these parts differ between engines and between tiers.
     """
     method = sample.args.get("method")
     share = sample.args.get("percent")
@@ -34,7 +34,7 @@ def sampled(
             hint="TABLESAMPLE BERNOULLI (10), or SYSTEM (10), reads a tenth of the rows.",
         )
     number, numbered, alias = (typer.new_alias() for _ in range(3))
-    # DuckDB computes a filter that is random in front of UNNEST, a column that is not
+    # DuckDB computes a random filter before UNNEST, but not a random column
     rows = exp.select("*", exp.alias_(_random(), number)).from_(node)
     chosen = exp.LT(this=exp.column(number, numbered), expression=exp.Literal.number(_part(share)))
     inner = _named(exp.select("*").from_(_named(rows, numbered)).where(chosen), alias)
@@ -55,7 +55,7 @@ def _random() -> exp.Expr:
 
 
 def _part(share: exp.Expr | None) -> str:
-    """Percents as a part of one, as both engines read a double."""
+    """Converts percents to a fraction of one, written as a double for both engines."""
     if not isinstance(share, exp.Literal) or share.is_string:
         raise SeamlineError(
             NOT_SUPPORTED, "the percentage of TABLESAMPLE is a number, written out", hint=""

@@ -1,12 +1,11 @@
-"""What is visible at one level of a query, and what a name there stands for.
+"""Name resolution: what is visible at one level of a query, and what a name there stands for.
 
-Trino's rule: at each level, from the innermost outwards, the longest part of a dotted name that is
-a column, with or without the name of its table in front, is that column, and what is left of the
-name are fields in it. Case never counts.
+Names follow Trino's rule. At each level, from the innermost outwards, the longest leading part of a
+dotted name that is a column, qualified or not, means that column. The remaining parts are fields in
+it. Case is ignored.
 
-In the bound tree nothing keeps a name that the statement gave: sources are called by names that no
-column has, and the columns of a query by their place. So neither engine can find anything else
-under a name.
+In the bound tree nothing keeps a name from the statement: sources get names that no column has, and
+the columns of a query are named by position. So neither engine can resolve a name to anything else.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from seamline.sql.types import Type
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Output:
-    """A column of a result: name, '' for one that nothing can refer to, and type."""
+    """A column of a result: its name, '' if nothing can refer to it, and its type."""
 
     name: str
     type: Type
@@ -42,7 +41,7 @@ Typed = tuple[exp.Expr, Type]
 
 
 def output_column(place: int) -> str:
-    """What a column of a bound query is called, by its place from 0."""
+    """Returns the name of a column of a bound query, by its position from 0."""
     return f"c{place}"
 
 
@@ -51,12 +50,12 @@ class Column:
     """A column that a level of a query sees.
 
     Attributes:
-        name: As declared, or as the statement called it; '' if it did not.
+        name: The name as declared, or as the statement names it; '' if it has none.
         type: Its type.
-        node: What stands for it in the bound tree.
+        node: The node that stands for it in the bound tree.
         scan: Scan id and lower-case name, if it is read from a table.
         hidden: Whether `*` leaves it out.
-        twins: The columns of its table, itself among them, that differ only in case, if any do.
+        twins: The columns of its table, including itself, whose names differ only in case, if any.
     """
 
     name: str
@@ -68,7 +67,7 @@ class Column:
 
     @property
     def folded(self) -> str:
-        """The name without regard to case."""
+        """The name in lower case, for lookups that ignore case."""
         return self.name.lower()
 
 
@@ -77,8 +76,8 @@ class Source:
     """A relation of FROM.
 
     Attributes:
-        name: What may stand in front of its columns, in lower case: the last parts of it or all;
-            nothing for one without a name.
+        name: The lower-case name that may qualify its columns, in full or by its last parts; empty
+            if it has no name.
         alias: Its name in the bound tree.
         columns: Its columns in order.
     """
@@ -88,7 +87,7 @@ class Source:
     columns: tuple[Column, ...]
 
     def is_called(self, parts: Sequence[str]) -> bool:
-        """Whether these parts in front of a column mean this source."""
+        """Whether these qualifying parts of a column name mean this source."""
         return 0 < len(parts) <= len(self.name) and self.name[-len(parts) :] == tuple(parts)
 
 
@@ -102,12 +101,12 @@ class Cte:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Group:
-    """A join in brackets.
+    """A parenthesized join.
 
     Attributes:
-        query: The query that it becomes in the bound tree, which gives what is read of it.
-        scope: What is visible inside the brackets.
-        nodes: What each column that it may give is computed from.
+        query: The query that it becomes in the bound tree, which returns the columns that are read.
+        scope: What is visible inside the parentheses.
+        nodes: The expressions of the columns that it may return, by column name.
     """
 
     query: exp.Select
@@ -122,11 +121,11 @@ class Scope:
         outer: The level around it.
         ctes: Common table expressions by lower-case name.
         sources: The relations of FROM so far.
-        row: The columns that a name without a table, or `*`, may mean: those of all sources, but
+        row: The columns that an unqualified name, or `*`, may mean: those of all sources, but only
             one for the two of a USING.
-        results: Results of the select list so far, by lower-case alias; they are looked at last.
-        windows: Definitions of WINDOW by lower-case name, bound.
-        groups: Joins in brackets among the sources, by their aliases.
+        results: Results of the select list so far, by lower-case alias; they are searched last.
+        windows: Bound definitions of WINDOW by lower-case name.
+        groups: Parenthesized joins among the sources, by alias.
         is_of_order: Whether it holds the results of a query for its ORDER BY; `outer` is then the
             level that they are computed from.
     """
@@ -153,7 +152,7 @@ class Scope:
         return any(source.alias == node.table for source in self.sources)
 
     def read_groups(self, bound: exp.Expr) -> None:
-        """Has each join in brackets give what the bound query of this level reads of it."""
+        """Makes each parenthesized join return what the bound query of this level reads of it."""
         if not self.groups:
             return
         read = {(column.table, column.name) for column in bound.find_all(exp.Column)}
@@ -168,7 +167,7 @@ class Scope:
             group.scope.read_groups(group.query)
 
     def named(self, parts: Sequence[str]) -> list[Column]:
-        """The columns of this level that a whole name means; lower case."""
+        """Returns the columns of this level that a complete lower-case name means."""
         *table, name = parts
         if not name:
             return []
@@ -186,7 +185,7 @@ class Scope:
 def resolve(
     names: Sequence[exp.Identifier], scope: Scope
 ) -> tuple[Column | Typed, Sequence[exp.Identifier]]:
-    """What a dotted name stands for: a column, or a result of the select list; the rest are fields.
+    """Resolves a dotted name to a column or a select-list result; the remaining parts are fields.
 
     Raises:
         SeamlineError: COLUMN_NOT_FOUND, COLUMN_AMBIGUOUS.
@@ -222,7 +221,7 @@ def _ambiguous(
 
 
 def _unknown(names: Sequence[exp.Identifier], scope: Scope) -> SeamlineError:
-    """The error for a name that no level has: the table is wrong, or the column is."""
+    """Returns the error for a name that no level has: its table or its column is unknown."""
     parts = [name.name.lower() for name in names]
     levels = [scope]
     while levels[-1].outer is not None:
@@ -251,12 +250,12 @@ def _text(names: Sequence[exp.Identifier]) -> str:
 
 
 def location_of(node: exp.Expr) -> Location | None:
-    """Where in the statement a node is."""
+    """Returns where in the statement a node is."""
     return places.location_of(node)
 
 
 def unsupported(node: exp.Expr) -> SeamlineError:
-    """The error for a node of an unknown kind."""
+    """Returns the error for a node of an unknown kind."""
     if isinstance(node, exp.Placeholder):
         return SeamlineError(INVALID_PARAMETERS, "a placeholder has no value")
     form, instead = _OTHERS.get(type(node), (node.sql("trino")[:80], None))

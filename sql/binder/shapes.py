@@ -1,4 +1,4 @@
-"""Small questions about the shape of nodes."""
+"""Small helpers for the shape of nodes."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from seamline.sql.calls import Call
 
 
 def unparenthesized(node: exp.Expr) -> exp.Expr:
-    """The node inside any brackets."""
+    """Returns the node inside any parentheses."""
     while isinstance(node, exp.Paren):
         node = node.this
     return node
 
 
 def unwrapped(node: exp.Expr) -> exp.Expr:
-    """The query inside a bare subquery."""
+    """Returns the query inside a bare subquery; other nodes are returned as they are."""
     return node.this if isinstance(node, exp.Subquery) and not node.args.get("with_") else node
 
 
 def bracketed(node: exp.Expr) -> exp.Expr:
-    """The node in brackets, unless nothing could bind tighter."""
+    """Returns the node in parentheses, unless nothing could bind tighter."""
     return node if isinstance(node, exp.Paren | exp.Column | Call) else exp.Paren(this=node)
 
 
 def as_operand(node: exp.Expr) -> exp.Expr:
-    """An operand of a comparison: in brackets when it is itself a comparison or logic."""
+    """Returns an operand of a comparison, in parentheses if it is a comparison or logic itself."""
     if isinstance(node, exp.Binary | exp.Not | exp.Between | exp.In | exp.Escape):
         return exp.Paren(this=node)
     return node
 
 
 def renamed(output: Sequence[Output], alias: exp.Expr | None) -> list[Output]:
-    """Columns under the names that an alias gives them."""
+    """Returns the columns under the names that an alias gives them, if any."""
     columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
     if not columns:
         return list(output)
@@ -48,7 +48,7 @@ def renamed(output: Sequence[Output], alias: exp.Expr | None) -> list[Output]:
 
 
 def is_text(node: exp.Expr, length: int | None = None) -> bool:
-    """Whether the node is a string literal, of that length if one is given."""
+    """Whether the node is a string literal, and of the given length, if any."""
     return (
         isinstance(node, exp.Literal)
         and node.is_string
@@ -57,7 +57,7 @@ def is_text(node: exp.Expr, length: int | None = None) -> bool:
 
 
 def names_of(node: exp.Expr) -> list[exp.Identifier] | None:
-    """The parts of a dotted name, None when it is none or starts with something else."""
+    """Returns the parts of a dotted name; None if it is none or starts with something else."""
     if isinstance(node, exp.Identifier):  # a parameter of a lambda
         return [node]
     if isinstance(node, exp.Column):

@@ -1,4 +1,4 @@
-"""FROM: sources, and how they are joined."""
+"""FROM: sources and their joins."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ from seamline.sql.types import Row
 def _bind_source(
     typer: Typer, node: exp.Expr, scope: Scope, *, keeps_row: bool = False
 ) -> exp.Expr:
-    """One source of FROM or JOIN; its columns become visible in the scope.
+    """Binds one source of FROM or JOIN, and makes its columns visible in the scope.
 
     Args:
-        typer: Binds it.
-        node: As parsed.
-        scope: The sources in front of it.
-        keeps_row: Whether UNNEST of nothing is a row of nulls.
+        typer: Binds the source.
+        node: The parsed source.
+        scope: The preceding sources.
+        keeps_row: Whether UNNEST of nothing returns a row of nulls.
     """
     if _is_group(node):
         return _bind_group(typer, node, scope)
@@ -85,7 +85,7 @@ def _refuse_twice(source: Source, scope: Scope) -> None:
 
 
 def _name_of(node: exp.Expr) -> tuple[str, ...]:
-    """The alias of a source, if it has one."""
+    """Returns the alias of a source as a name; empty if it has none."""
     return (node.alias.lower(),) if node.alias else ()
 
 
@@ -118,7 +118,7 @@ def _bind_table(typer: Typer, node: exp.Table, scope: Scope) -> tuple[exp.Expr, 
 
 
 def _named_anew(columns: Sequence[Column], called: exp.TableAlias) -> tuple[Column, ...]:
-    """The columns that `*` shows, by the names that an alias gives them, if it gives any."""
+    """Returns the columns that `*` shows, renamed if an alias names them."""
     shown = [column for column in columns if not column.hidden]
     names = renamed([Output(column.name, column.type) for column in shown], called)
     return tuple(
@@ -130,7 +130,7 @@ def _named_anew(columns: Sequence[Column], called: exp.TableAlias) -> tuple[Colu
 def _called(
     typer: Typer, node: exp.Expr, name: tuple[str, ...], output: Sequence[Output]
 ) -> Source:
-    """A source of computed columns under its name in the bound tree."""
+    """Returns a source of computed columns, and aliases its node in the bound tree."""
     alias = typer.new_alias()
     node.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
     columns = tuple(
@@ -141,7 +141,7 @@ def _called(
 
 
 def _with_columns(node: exp.Expr, count: int) -> None:
-    """Names the columns of a source that has none of its own."""
+    """Names the columns of a source that has no column names of its own."""
     columns = [exp.to_identifier(output_column(i)) for i in range(count)]
     node.args["alias"].set("columns", columns)
 
@@ -214,7 +214,7 @@ def _bind_lateral(typer: Typer, node: exp.Lateral, scope: Scope) -> tuple[exp.Ex
 
 
 def _beside(query: exp.Expr, scope: Scope) -> exp.Expr:
-    """A query as a source, LATERAL if it reads the sources in front of it."""
+    """Returns a query as a source, LATERAL if it reads the preceding sources."""
     inner = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
     if any(scope.owns(column) for column in query.find_all(exp.Column)):
         return exp.Lateral(this=inner)
@@ -225,12 +225,12 @@ def _beside(query: exp.Expr, scope: Scope) -> exp.Expr:
 
 
 def bind_from(typer: Typer, node: exp.Select, scope: Scope) -> None:
-    """FROM and what is joined to it, if there is any."""
+    """Binds FROM and its joins, if there is a FROM."""
     from_ = node.args.get("from_")
     if from_ is None:
         return
     joins = list(node.args.get("joins") or ())
-    while _is_group(from_.this) and not _is_called(from_.this):  # brackets on the left say nothing
+    while _is_group(from_.this) and not _is_called(from_.this):  # redundant parentheses
         first, more = _opened(from_.this)
         from_.set("this", first)
         joins = [*more, *joins]
@@ -245,12 +245,12 @@ def bind_from(typer: Typer, node: exp.Select, scope: Scope) -> None:
 
 
 def _is_group(node: exp.Expr) -> bool:
-    """Whether a source is several, joined: in brackets, or with conditions further behind."""
+    """Whether a source is several joined ones: in parentheses, or with conditions further on."""
     return bool(node.args.get("joins")) or _is_bracket(node)
 
 
 def _is_bracket(node: exp.Expr) -> bool:
-    """Whether these are brackets around sources, not around a query."""
+    """Whether the node stands for parentheses around sources, not around a query."""
     if not isinstance(node, exp.Subquery):
         return False
     inner = node.this
@@ -260,9 +260,9 @@ def _is_bracket(node: exp.Expr) -> bool:
 
 
 def _is_called(group: exp.Expr) -> bool:
-    """Whether the whole of some joined sources has a name."""
+    """Whether joined sources have an alias as a whole."""
     if group.args.get("joins"):
-        return False  # the name of its first
+        return False  # an alias is that of the first source
     if group.args.get("sample"):
         raise SeamlineError(
             NOT_SUPPORTED, "joins in brackets are not sampled", hint="Sample what is joined."
@@ -271,19 +271,19 @@ def _is_called(group: exp.Expr) -> bool:
 
 
 def _opened(group: exp.Expr) -> tuple[exp.Expr, list[exp.Join]]:
-    """The first of some joined sources, and the others."""
+    """Returns the first of some joined sources, and the joins of the others."""
     joins = group.args.pop("joins", None)
     return (group, joins) if joins else (group.this, [])
 
 
 def _size(node: exp.Expr) -> int:
-    """How many relations a source is."""
+    """Returns the number of relations in a source."""
     inner = _size(node.this) if _is_bracket(node) else 1
     return inner + sum(_size(join.this) for join in node.args.get("joins") or ())
 
 
 def _bind_group(typer: Typer, node: exp.Expr, scope: Scope) -> exp.Expr:
-    """Joined sources as one, a query; what is inside keeps its names, unless the whole has one."""
+    """Binds joined sources as one query; they keep their names unless the whole has an alias."""
     is_called, inside = _is_called(node), Scope(scope.outer, scope.ctes)
     query = exp.select().from_(node.this if is_called else node, copy=False)
     bind_from(typer, query, inside)
@@ -311,7 +311,7 @@ def _bind_group(typer: Typer, node: exp.Expr, scope: Scope) -> exp.Expr:
 
 
 def _check_count(joins: Sequence[exp.Join]) -> None:
-    """Refuses more than DuckDB plans in seconds: it tries conditions of each relation with each.
+    """Refuses more relations than DuckDB plans in seconds, as it tries conditions of every pair.
 
     Raises:
         SeamlineError: STATEMENT_TOO_LARGE.
@@ -329,10 +329,10 @@ _JOINED_MAX = 64
 
 
 def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
-    """A join: its source, then its condition over everything visible by then.
+    """Binds a join: its source, then its condition over everything visible by then.
 
     Returns:
-        What has to be joined in front of it: the subqueries of its condition.
+        The joins that must precede it: those of the subqueries of its condition.
     """
     side, kind = (join.side or "").upper(), (join.kind or "").upper()
     if join.method not in {"", "NATURAL"} or kind not in {"", "INNER", "CROSS", "OUTER"}:
@@ -380,15 +380,15 @@ def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
 
 
 def hoisted(typer: Typer, bound: exp.Expr, scope: Scope) -> tuple[exp.Expr, list[exp.Join]]:
-    """Takes the subqueries that read no row around them out of a bound expression.
+    """Moves subqueries that do not read the rows around them out of a bound expression.
 
     Args:
-        typer: Gives names.
-        bound: The expression, which is changed.
+        typer: Names the sources.
+        bound: The expression, changed in place.
         scope: The rows around it.
 
     Returns:
-        The expression, and joins that have the values of those subqueries, one each.
+        The expression, and one join for each of those subqueries, which has its value.
     """
     held, joins = exp.Paren(this=bound), []
     for found in list(held.find_all(exp.Subquery, exp.Exists)):
@@ -407,14 +407,14 @@ def hoisted(typer: Typer, bound: exp.Expr, scope: Scope) -> tuple[exp.Expr, list
 
 
 def _shared(left: Sequence[Column], right: Sequence[Column]) -> list[exp.Expr]:
-    """The names that columns on both sides of a NATURAL JOIN have."""
+    """Returns the column names that both sides of a NATURAL JOIN have."""
     names = {column.folded for column in right if column.name and not column.hidden}
     shared = [c.folded for c in left if c.folded in names and not c.hidden]
     return [exp.to_identifier(name) for name in dict.fromkeys(shared)]
 
 
 def _filter_inside(join: exp.Join) -> None:
-    """The bound condition of LEFT JOIN LATERAL as a filter inside: it keeps the same rows there."""
+    """Moves the condition of LEFT JOIN LATERAL inside as a filter, which keeps the same rows."""
     lateral, on = join.this, join.args["on"]
     if not _is_true(on):
         inner = exp.Subquery(this=lateral.this.this, alias=lateral.args["alias"].copy())
@@ -428,9 +428,9 @@ def _is_true(node: exp.Expr | None) -> bool:
 
 
 def _check_outer(join: exp.Join, side: str) -> None:
-    """An outer join of what reads the sources in front of it keeps their rows.
+    """Refuses outer joins of UNNEST and LATERAL other than LEFT JOIN, which keeps the left rows.
 
-    UNNEST may keep no others.
+    UNNEST is further limited to ON TRUE.
     """
     what, on = join.this.key.upper(), join.args.get("on")
     is_plain = _is_true(on) if isinstance(join.this, exp.Unnest) else on is not None
@@ -445,14 +445,14 @@ def _check_outer(join: exp.Join, side: str) -> None:
 def _bind_using(
     typer: Typer, names: Sequence[exp.Expr], width: int, side: str, scope: Scope
 ) -> exp.Expr:
-    """The condition of a join by names; in the row each stands once, in front of all others.
+    """Returns the condition of USING; each named column comes once, before all others in the row.
 
     Args:
-        typer: Binds it.
-        names: The names.
-        width: How many columns the left side has in the row.
+        typer: Binds the columns.
+        names: The names in USING.
+        width: The number of columns that the left side has in the row.
         side: LEFT, RIGHT, FULL or nothing.
-        scope: Both sides.
+        scope: The scope of both sides.
     """
     merged, replaced, conditions = [], [], []
     for name in names:

@@ -1,7 +1,7 @@
-"""Instants in time zones: AT TIME ZONE, and functions of the fields that clocks show there.
+"""Instants in time zones: AT TIME ZONE, and functions of the fields of local time.
 
-A zone belongs to a static type. What reads fields of an instant is bound over the local time in its
-zone, and what gives an instant again is made one there.
+A zone belongs to a static type. A function that reads fields of an instant is bound over the local
+time in its zone. A result that is an instant again is converted back from that local time.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from seamline.sql.types import Timestamp, Type
 
 
 def zone_of(node: exp.Expr) -> str:
-    """The zone that an expression of the statement names.
+    """Returns the zone that an expression of the statement names.
 
     Raises:
-        SeamlineError: NOT_SUPPORTED unless it is written out; INVALID_ARGUMENT for no zone.
+        SeamlineError: NOT_SUPPORTED unless it is a literal; INVALID_ARGUMENT if it is not a zone.
     """
     inner = unparenthesized(node)
     if is_text(inner):
@@ -40,12 +40,12 @@ def zone_of(node: exp.Expr) -> str:
 
 
 def bind_at_time_zone(typer: Typer, node: exp.AtTimeZone, scope: Scope) -> Typed:
-    """`x AT TIME ZONE 'zone'`: the same instant, its fields read there."""
+    """Binds `x AT TIME ZONE 'zone'`: the same instant, with its fields read in the zone."""
     return at_zone(typer.expression(node.this, scope), zone_of(node.args["zone"]))
 
 
 def at_zone(value: Typed, zone: str) -> Typed:
-    """An instant with fields in a zone.
+    """Returns the value as an instant with its fields in a zone.
 
     Raises:
         SeamlineError: TYPE_MISMATCH for anything but a timestamp.
@@ -61,7 +61,7 @@ def at_zone(value: Typed, zone: str) -> Typed:
 
 
 def with_zone(value: Typed, zone: str) -> Typed:
-    """The instant at which clocks in a zone show a timestamp.
+    """Returns the instant of a timestamp that is a local time in a zone.
 
     Raises:
         SeamlineError: TYPE_MISMATCH for an instant.
@@ -78,17 +78,17 @@ def with_zone(value: Typed, zone: str) -> Typed:
 
 
 def is_instant(type_: Type) -> bool:
-    """Whether it is a timestamp with time zone."""
+    """Whether the type is a timestamp with time zone."""
     return isinstance(type_, Timestamp) and type_.zoned
 
 
 def is_elsewhere(type_: Type) -> bool:
-    """Whether it is an instant whose fields are not those in UTC."""
+    """Whether the type is an instant whose fields are read in a zone other than UTC."""
     return isinstance(type_, Timestamp) and type_.zoned and type_.zone != time_zones.UTC
 
 
 def local_time(value: Typed, zone: str | None = None) -> Typed:
-    """What clocks show at an instant, in its own zone or another; anything else as it is."""
+    """Returns an instant's local time in its own or a given zone; any other value unchanged."""
     type_ = value[1]
     if not isinstance(type_, Timestamp) or not type_.zoned:
         return value
@@ -98,7 +98,7 @@ def local_time(value: Typed, zone: str | None = None) -> Typed:
 
 
 def back(local: Typed, near: Typed) -> Typed:
-    """The instant of a local time that was computed from that of another instant."""
+    """Returns the instant of a local time that was computed from another instant's local time."""
     returns = near[1]
     assert isinstance(returns, Timestamp)
     templates = time_zones.instant_near(returns.zone)

@@ -1,6 +1,6 @@
-"""Calls about dates and times that need more than a row of the table of functions.
+"""Date and time functions that need more than a row in the function table.
 
-Their unit or time zone is written out, or they read fields of an instant in a zone.
+They take a literal unit or time zone, or read fields of an instant in a zone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from seamline.sql.functions.times import CLOCK_UNITS, DATE_UNITS, FIELDS
 from seamline.sql.types import Interval, Timestamp, Type
 
 Bind: TypeAlias = Callable[[str, Sequence[Typed]], Typed]
-"""Binds a call of the table of functions."""
+"""Binds a call of a function in the function table."""
 
 _FORMATS = frozenset({"date_format", "format_datetime"})
 _BY_UNIT = frozenset({"$date_trunc", "$date_add", "$date_diff"})
@@ -41,7 +41,7 @@ _MOVES = frozenset({"$add", "$subtract"})
 
 
 def is_of_time(type_: Type) -> bool:
-    """Whether arithmetic with it is that of dates, times and intervals."""
+    """Whether arithmetic with the type is that of dates, times and intervals."""
     return type_ in {types.DATE, types.TIME} or isinstance(type_, Timestamp | Interval)
 
 
@@ -49,7 +49,7 @@ def is_of_time(type_: Type) -> bool:
 
 
 def in_zone(name: str, arguments: Sequence[Typed], bind: Bind) -> Typed | None:
-    """A call that reads fields of an instant in its zone; None for any other call."""
+    """Binds a call that reads fields of an instant in its zone; None for any other call."""
     if name in _FORMATS and arguments and is_instant(arguments[0][1]):
         if name == "format_datetime" and len(arguments) == 2:
             return bind("$format_zoned", [local_time(arguments[0]), *_zone_columns(arguments)])
@@ -80,7 +80,7 @@ def in_zone(name: str, arguments: Sequence[Typed], bind: Bind) -> Typed | None:
 
 
 def _cut(instant: Typed, local: Typed, cut: Typed) -> Typed:
-    """An instant as much earlier as its local time was cut; its offset stays."""
+    """Moves an instant back by as much as its local time was truncated; its offset stays."""
     overload = constructor(
         "$cut",
         "({0} - ({1} - {2}))",
@@ -93,7 +93,7 @@ def _cut(instant: Typed, local: Typed, cut: Typed) -> Typed:
 
 
 def _offset_seconds(value: Typed) -> Typed:
-    """How far clocks in the zone of an instant are ahead of UTC."""
+    """Returns how many seconds the local time of an instant is ahead of UTC."""
     local = local_time(value)
     overload = constructor(
         "$offset",
@@ -114,7 +114,7 @@ def _zone_field(name: str, value: Typed) -> Typed:
 
 
 def _zone_columns(arguments: Sequence[Typed], pattern: str | None = None) -> list[Typed]:
-    """Pattern, offset in minutes and zone, as `$format_zoned` takes them."""
+    """Returns the pattern, offset in minutes and zone, as `$format_zoned` takes them."""
     type_ = arguments[0][1]
     assert isinstance(type_, Timestamp)
     seconds = _offset_seconds(arguments[0])
@@ -128,7 +128,7 @@ def _zone_columns(arguments: Sequence[Typed], pattern: str | None = None) -> lis
 
 
 def bind_by_unit(typer: Typer, name: str, node: exp.Anonymous, scope: Scope, bind: Bind) -> Typed:
-    """date_trunc, date_add and date_diff."""
+    """Binds date_trunc, date_add and date_diff."""
     unit = unparenthesized(node.expressions[0]) if node.expressions else None
     arguments = [typer.expression(argument, scope) for argument in node.expressions[1:]]
     if name == "date_diff" and len(arguments) == 2:
@@ -147,7 +147,7 @@ _UNITS = "Units are millisecond, second, minute, hour, day, week, month, quarter
 def _by_any_unit(
     typer: Typer, name: str, node: exp.Anonymous, scope: Scope, of_unit: Callable[[str], Typed]
 ) -> Typed:
-    """The call with a unit that is computed: a case for each."""
+    """Binds a call with a computed unit as a CASE with a branch for each unit."""
     if not node.expressions:
         raise SeamlineError(TYPE_MISMATCH, f"{name} needs a unit", hint=_UNITS)
     value, type_ = typer.expression(node.expressions[0], scope)
@@ -156,7 +156,7 @@ def _by_any_unit(
     for unit in (*CLOCK_UNITS, *DATE_UNITS):
         try:
             cases.append(of_unit(unit))
-        except SeamlineError:  # not a unit of dates, or of times
+        except SeamlineError:  # not a unit of dates, or not one of times
             continue
         cases[-1][0].meta["unit"] = unit
     if not cases:
@@ -183,7 +183,7 @@ def _by_any_unit(
 
 
 def _alike(arguments: Sequence[Typed]) -> list[Typed]:
-    """Both of date_diff as one type, in the zone of the first."""
+    """Converts both arguments of date_diff to one type, in the zone of the first."""
     common = common_type([type_ for _, type_ in arguments], "date_diff")
     first = arguments[0][1]
     if isinstance(common, Timestamp) and isinstance(first, Timestamp) and first.zoned:
@@ -286,7 +286,7 @@ _OWN: Mapping[str, Callable[[Typer, exp.Anonymous, Scope], Typed]] = {
 
 
 def bind_function(typer: Typer, node: exp.Anonymous, scope: Scope, bind: Bind) -> Typed | None:
-    """A call of a function of dates and times that is no plain row; None for any other."""
+    """Binds a date or time function that is not a plain table row; None for any other."""
     name = node.name.lower()
     if name in {"date_trunc", "date_add", "date_diff"}:
         return bind_by_unit(typer, name, node, scope, bind)

@@ -1,8 +1,9 @@
-"""try(x): null where x cannot be computed, because of a divisor, an argument, a cast or its size.
+"""try(x): null where x fails because of a divisor, an argument, a cast or its size.
 
-No engine has it as it is meant: DuckDB's refuses expressions that fail on purpose, Spark has none.
-So what is tried is a kernel that both engines run: DuckDB's expression, over the columns,
-aggregates and windows it is computed from. What fails in these is not caught, as in Trino.
+Neither engine has it in this sense: DuckDB's TRY refuses expressions that fail on purpose, and
+Spark has none. So the tried expression becomes a kernel that both engines run: DuckDB's expression
+over the columns, aggregates and windows it is computed from. As in Trino, errors in these are not
+caught.
 """
 
 from __future__ import annotations
@@ -30,12 +31,15 @@ if TYPE_CHECKING:
 
 _NAME = "try"
 _TRIED = "TRY(struct_pack(v := {0})).v"
-"""In a struct, because what DuckDB's TRY holds is written into room for one row, beyond which
-COALESCE and CASE write; what a struct holds has room for all (duckdb/duckdb#25280)."""
+"""TRY around a struct, because DuckDB's TRY allocates room for only one row of its operand.
+
+COALESCE and CASE write beyond that room, while the fields of a struct have room for all rows
+(duckdb/duckdb#25280).
+"""
 
 
 def bind_try(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
-    """The call; it becomes a kernel when the whole statement is bound."""
+    """Binds the call, which becomes a kernel once the whole statement is bound."""
     if len(node.expressions) != 1:
         raise SeamlineError(TYPE_MISMATCH, "try takes one expression", hint="")
     inner, type_ = typer.expression(node.expressions[0], scope)
@@ -57,7 +61,7 @@ def bind_try(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
 
 
 def with_kernels(tree: exp.Expr) -> exp.Expr:
-    """A bound query in which every try() is a kernel; one inside of another is a part of it."""
+    """Makes every try() of a bound query a kernel; a nested one becomes part of the outer one."""
     return tree.transform(lambda node: _kernel_of(node) if _is_try(node) else node, copy=False)
 
 
@@ -98,7 +102,7 @@ def _kernel_of(node: exp.Expr) -> Call:
 
 
 def _without_exceptions(node: exp.Expr) -> None:
-    """Makes null of what fails by our own word where the whole is null then: that is faster."""
+    """Replaces errors that we raise by nulls where these make the whole null, which is faster."""
     while isinstance(node, exp.Paren):
         node = node.this
     if not isinstance(node, Call) or node.spec.overload.name not in (*_ARITHMETIC, "cast"):
@@ -118,7 +122,7 @@ _ARITHMETIC = ("$add", "$subtract", "$multiply", "$divide", "$modulus", "$negate
 
 
 def _valueless(template: Callable[[Sequence[str], Sequence[Type], Type], str]) -> Template:
-    """A template of numbers, in which no text can stand."""
+    """Returns a numeric template, which cannot contain text, with its errors replaced by nulls."""
 
     def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
         return template(args, arguments, returns).replace("error(", f"{NO_VALUE}(")
@@ -127,7 +131,7 @@ def _valueless(template: Callable[[Sequence[str], Sequence[Type], Type], str]) -
 
 
 def _is_given(node: exp.Expr) -> bool:
-    """Whether it is computed before what is tried."""
+    """Whether the node is computed before the tried expression."""
     if isinstance(node, Call):
         return node.spec.overload.kind == "aggregate"
     return isinstance(node, exp.Column | exp.Filter | exp.Window)

@@ -1,7 +1,7 @@
-"""The typer: what a bound expression needs to know, and the way to its handler.
+"""The typer: holds the state for binding expressions, and dispatches nodes to their handlers.
 
-Each kind of node has one handler, in the module that is about its kind. A node without a handler is
-refused, so that nothing reaches an engine whose meaning has not been settled.
+Each kind of node has one handler, in the module for its kind. A node without a handler is refused,
+so that nothing with an undefined meaning reaches an engine.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ _OPTIONS: Mapping[type[Any], frozenset[str]] = {
     SqlJsonMade: frozenset({"function", "nulls", "unique", "returning"}),
     exp.Window: frozenset({"partition_by", "order", "spec", "alias", "over"}),
 }
-"""What a node may carry besides its operands; its handler gives each of them its meaning."""
+"""The arguments that a node may have besides its operands; its handler reads each of them."""
 
 
 def _check_options(node: exp.Expr) -> None:
-    """A flag or clause that no handler reads would silently change the meaning.
+    """Refuses flags and clauses that no handler reads, as they would silently change the meaning.
 
     Raises:
         SeamlineError: NOT_SUPPORTED.
@@ -87,11 +87,11 @@ class Typer:
     Attributes:
         relations: Tables by scan id.
         now: The moment the statement was submitted, in UTC.
-        restrictions: What may be seen of tables, by scan id, where that is not all.
-        user: Who asks.
-        session: The catalog and the schema that names leave unsaid.
+        restrictions: Restrictions by scan id, for tables that may not be seen in full.
+        user: The user who submitted the statement.
+        session: The default catalog and schema.
         used: (scan id, column) pairs that the query reads.
-        lambdas: How many bodies of lambdas have been bound.
+        lambdas: The number of lambda bodies bound so far.
     """
 
     def __init__(
@@ -118,18 +118,19 @@ class Typer:
         self._sources = itertools.count()
 
     def new_alias(self) -> str:
-        """A name for a source that nothing else in the bound tree has."""
+        """Returns a name for a source that nothing else in the bound tree has."""
         return f"{self._prefix}{next(self._sources)}"
 
     def column(self, column: Column, written: exp.Identifier | None = None) -> Typed:
-        """A column, as something that the query reads.
+        """Returns a column, and marks it as read by the query.
 
         Args:
             column: The column.
-            written: What the statement calls it, so that errors have its name and place.
+            written: The name in the statement, which gives errors their name and location.
 
         Raises:
-            SeamlineError: NOT_SUPPORTED when its type cannot be handled.
+            SeamlineError: COLUMN_AMBIGUOUS when columns differ only in case, NOT_SUPPORTED when its
+                type cannot be handled.
         """
         if column.twins:
             raise SeamlineError(
@@ -157,11 +158,11 @@ class Typer:
     def query(
         self, node: exp.Expr, outer: Scope | None, ctes: Mapping[str, Cte]
     ) -> tuple[exp.Expr, list[Output]]:
-        """A query in canonical form, and the columns it gives."""
+        """Returns a query in canonical form, and its columns."""
         return self._query_handler(self, node, outer, ctes)
 
     def expression(self, node: exp.Expr, scope: Scope) -> Typed:
-        """An expression in canonical form, and its type.
+        """Returns an expression in canonical form, and its type.
 
         Raises:
             SeamlineError: NOT_SUPPORTED for a node of a kind that has no handler.
@@ -172,16 +173,16 @@ class Typer:
                 try:
                     _check_options(node)
                     return handler(self, node, scope)
-                except SeamlineError as error:  # whoever raises need not know the place
+                except SeamlineError as error:  # raising code need not know the location
                     error.location = error.location or location_of(node)
                     raise
         raise unsupported(node)
 
     def boolean(self, node: exp.Expr, scope: Scope, where: str) -> exp.Expr:
-        """A condition.
+        """Binds a condition.
 
         Raises:
-            SeamlineError: TYPE_MISMATCH when it is no boolean.
+            SeamlineError: TYPE_MISMATCH when it is not a boolean.
         """
         place = location_of(node)
         value, type_ = self.expression(node, scope)

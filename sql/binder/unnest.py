@@ -1,8 +1,8 @@
-"""UNNEST: the rows that arrays and maps stand for, as a query in the place of a source.
+"""UNNEST: expands arrays and maps to rows, as a query in place of a source.
 
-Several arguments are read side by side, the shorter ones filled up with nulls: both engines read
-one array, of rows of their elements. An array of rows gives a column for each field, a map one for
-its keys and one for its values.
+Several arguments are read side by side, with the shorter ones padded with nulls: both engines read
+a single array of rows of their elements. An array of rows returns a column for each field, a map
+one column for its keys and one for its values.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from seamline.sql.types import Array, Map, Row, Type
 def bind_unnest(
     typer: Typer, node: exp.Unnest, scope: Scope, *, keeps_row: bool
 ) -> tuple[exp.Select, list[Output]]:
-    """The query that UNNEST stands for, and its columns.
+    """Returns the query that UNNEST stands for, and its columns.
 
     Args:
-        typer: Binds its arguments.
-        node: As parsed.
-        scope: What they may read.
-        keeps_row: Whether there is a row of nulls where it has none, as in LEFT JOIN.
+        typer: Binds the arguments.
+        node: The parsed UNNEST.
+        scope: What the arguments may read.
+        keeps_row: Whether it returns a row of nulls where it has no rows, as in LEFT JOIN.
     """
     arrays = [_array(typer, argument, scope) for argument in node.expressions]
     members = [type_.element for _, type_ in arrays if isinstance(type_, Array)]
     ordinality = node.args.get("offset")
-    if isinstance(ordinality, exp.Identifier):  # the parser takes it for one of its own
+    if isinstance(ordinality, exp.Identifier):  # the parser takes the last column name for it
         node.args["alias"].append("columns", ordinality)
     if ordinality:
         members.append(types.BIGINT)
@@ -50,7 +50,7 @@ def bind_unnest(
 
 
 def _array(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
-    """An argument as an array; a map as that of its entries."""
+    """Binds an argument as an array; a map becomes the array of its entries."""
     inner, type_ = typer.expression(node, scope)
     refuse_aggregates(inner, "UNNEST")
     refuse_windows(inner, "UNNEST")
@@ -69,7 +69,7 @@ def _array(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
 
 
 def _side_by_side(arrays: Sequence[exp.Expr], members: Sequence[Type]) -> Typed:
-    """One array, of rows of the elements, and of their number if there is a member more."""
+    """Returns one array of rows of the elements, numbered if there is an additional member."""
     returns = Array(types.anonymous_row(members))
     numbered = len(members) > len(arrays)
     overload = dataclasses.replace(
@@ -82,7 +82,7 @@ def _side_by_side(arrays: Sequence[exp.Expr], members: Sequence[Type]) -> Typed:
 
 
 def _or_a_null(array: exp.Expr, type_: Type) -> Typed:
-    """The array, or one with a null in it where it has no element."""
+    """Returns the array, or one that holds a null where it has no elements."""
     overload = constructor(
         "$or_a_null",
         "(CASE WHEN len({0}) > 0 THEN {0} ELSE [NULL] END)",
@@ -92,10 +92,10 @@ def _or_a_null(array: exp.Expr, type_: Type) -> Typed:
 
 
 def _query(typer: Typer, rows: Typed, *, is_one: bool) -> tuple[exp.Select, list[Output]]:
-    """A row for each element, a column for each member or field of one.
+    """Returns a query with a row for each element, and a column for each member or its fields.
 
     Args:
-        typer: Gives names.
+        typer: Names the sources.
         rows: The array.
         is_one: Whether an element is the only member, not a row of several.
     """

@@ -1,4 +1,4 @@
-"""Views in a query: subqueries that keep the columns that the view had when it was made."""
+"""Views in a query: subqueries that keep the columns that the view had when it was created."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _META = "view"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Expansion:
-    """What a subquery stands for that was put in the place of a view.
+    """The view that a subquery replaces.
 
     Attributes:
-        name: The view's whole name, in lower case.
-        columns: Its columns.
-        is_renamed: Whether the statement gives it another name.
+        name: The view's full name, in lower case.
+        columns: The view's columns.
+        is_renamed: Whether the statement gives it an alias.
     """
 
     name: tuple[str, ...]
@@ -32,16 +32,16 @@ class Expansion:
 
     @property
     def display(self) -> str:
-        """Its name, for messages."""
+        """The view's name, for messages."""
         return ".".join(self.name)
 
 
 def expanded(inner: exp.Expr, table: exp.Table, expansion: Expansion) -> exp.Subquery:
-    """The subquery that takes the place of a view in FROM.
+    """Returns the subquery that replaces a view in FROM.
 
     Args:
         inner: The view's query.
-        table: Where the statement names the view.
+        table: The node that names the view in the statement.
         expansion: The view.
     """
     alias = table.args.get("alias") or exp.TableAlias(this=table.this.copy())
@@ -51,13 +51,13 @@ def expanded(inner: exp.Expr, table: exp.Table, expansion: Expansion) -> exp.Sub
 
 
 def expansion_of(node: exp.Subquery) -> Expansion | None:
-    """The view that a subquery stands for."""
+    """Returns the view that a subquery stands for, if any."""
     found: Expansion | None = node.meta.get(_META)
     return found
 
 
 def bind_view(typer: Typer, inner: exp.Expr, view: Expansion) -> tuple[exp.Expr, list[Output]]:
-    """The view's query, with the columns it had when it was made.
+    """Binds the view's query, with the columns it had when it was created.
 
     Raises:
         SeamlineError: VIEW_IS_STALE when what it reads has changed too much for that.

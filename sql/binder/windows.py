@@ -1,4 +1,4 @@
-"""Aggregates with FILTER, window functions, their definitions and frames."""
+"""Aggregates with FILTER; window functions, their definitions and frames."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def _bind_window(typer: Typer, node: exp.Window, scope: Scope) -> Typed:
 
 
 def _is_of_rows(node: Call, *kinds: str) -> bool:
-    """Whether it is a function of such a kind that is computed from rows."""
+    """Whether the call is a function of such a kind and is computed from rows."""
     overload = node.spec.overload
     return overload.kind in kinds and overload.name != functions.GROUPING
 
 
 def bind_windows(typer: Typer, node: exp.Select, scope: Scope) -> None:
-    """The definitions of WINDOW; each is written out where it is used."""
+    """Binds the definitions of WINDOW, each of which is inlined where it is used."""
     for definition in node.args.get("windows") or ():
         name = definition.this.name.lower()
         if name in scope.windows:
@@ -82,7 +82,7 @@ def bind_windows(typer: Typer, node: exp.Select, scope: Scope) -> None:
 
 
 def _definition(typer: Typer, node: exp.Window, scope: Scope) -> exp.Window:
-    """PARTITION BY, ORDER BY and the frame of a window, those of a named one included."""
+    """Returns PARTITION BY, ORDER BY and frame of a window, including those of a named window."""
     partitions = []
     for partition in node.args.get("partition_by") or ():
         inner, type_ = typer.expression(partition, scope)

@@ -1,7 +1,8 @@
-"""The verified functions: what each means, and how each engine is told to compute it.
+"""The verified functions: the meaning of each, and how each engine computes it.
 
-Nothing else can be called. `registry` says what a row of the table is; each of the other modules
-has the rows of one subject. The files in tests/slt run every row on both engines.
+No other function can be called. `registry` defines the rows of the function table; each of the
+other modules declares the rows of one subject. The files in tests/slt run every row on both
+engines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Functions that compute one value of many rows."""
+"""Functions that compute one value from many rows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ define(
 aggregate("avg", "double -> double", "avg({0})")
 aggregate("avg", "bigint -> double", "avg({0})")
 aggregate("avg", "real -> real", "CAST(avg({0}){over} AS FLOAT)")
-for _float in ("double", "real"):  # engines take NaN for the greatest number
+for _float in ("double", "real"):  # engines treat NaN as the greatest number
     aggregate(
         "max",
         f"{_float} -> {_float}",
@@ -55,7 +55,7 @@ for _float in ("double", "real"):  # engines take NaN for the greatest number
 for _name in ("min", "max"):
     aggregate(_name, "O -> O", f"{_name}({{0}})")
 for _name in ("any_value", "arbitrary"):
-    aggregate(_name, "O -> O", "max({0})")  # the same value whenever it is asked for
+    aggregate(_name, "O -> O", "max({0})")  # deterministic: the same value on every call
     aggregate(_name, "T -> T", "any_value({0})", "any_value({0}, TRUE)")
 for _name in ("bool_and", "every"):
     aggregate(_name, "boolean -> boolean", "bool_and({0})")
@@ -67,7 +67,7 @@ for _name, _function, _key, _number in (
     ("min_by", "min", "O", ""),
 ):
     _present = "1 ELSE 0" if _function == "max" else "0 ELSE 1"
-    _known = f"CASE WHEN {{0}} IS NOT NULL THEN {_present} END"  # of several, null comes last
+    _known = f"CASE WHEN {{0}} IS NOT NULL THEN {_present} END"  # null comes last among several
     _parts = [(n, p) for n, p in zip("nabc", (_number, "{1}", _known, "{0}"), strict=True) if p]
     _struct = ", ".join(f"'{name}': {part}" for name, part in _parts)
     _named = ", ".join(f"'{name}', {part}" for name, part in _parts)
@@ -115,7 +115,7 @@ aggregate(
     " WHEN {0} IS NOT NULL THEN double('NaN') END»){over})",
 )
 
-# The moments of all values, or of a sample: the engines have one each.
+# Moments of a population or of a sample: each engine has one of the two.
 aggregate("$skewness", "double -> double", "skewness({0})")
 composed(
     "skewness",
@@ -168,7 +168,7 @@ for _signature, _count in (("bigint, double", 2), ("bigint, double, double", 3))
         by_row(groups.numeric_histogram),
     )
 
-# --- What a group says of itself -----------------------------------------------------------------
+# --- Measures of a group as a whole --------------------------------------------------------------
 
 collected("checksum", "T -> varbinary", 1, by_row(groups.checksum))
 _NEGATIVE = "('INVALID_ARGUMENT: a count is not below 0')"
@@ -196,7 +196,7 @@ def _grouping_duckdb(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
 
 
 def _grouping_spark(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
-    """Spark's grouping_id wants all keys in their order; the bit of one key is grouping's."""
+    """Combines grouping() bits, because Spark's grouping_id requires all keys in their order."""
     bits = (f"CAST(grouping({arg}) AS INT) * {1 << n}" for n, arg in enumerate(reversed(args)))
     return f"({' + '.join(bits)})"
 

@@ -1,7 +1,7 @@
 """Functions of arrays.
 
-Both engines have most of them; templates mend what each does with nulls, with places out of range
-and with no elements at all.
+Both engines have most of them; templates correct how each handles nulls, positions out of range and
+empty arrays.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seamline.sql.types import Type
 
 
 def _unless(condition: str, message: str, duckdb: str, spark: str) -> tuple[str, str]:
-    """What fails where a condition holds; SIZE is the function that counts elements."""
+    """Returns templates that fail where a condition holds; SIZE in it counts elements."""
     error = f"error('INVALID_ARGUMENT: {message}')"
     return (
         f"(CASE WHEN {condition.replace('SIZE', 'len')} THEN {error} ELSE {duckdb} END)",
@@ -26,7 +26,7 @@ def _unless(condition: str, message: str, duckdb: str, spark: str) -> tuple[str,
     )
 
 
-# --- Size, and elements by their place -----------------------------------------------------------
+# --- Size, and elements by position --------------------------------------------------------------
 
 scalar("cardinality", "array(E) -> bigint", "len({0})", "CAST(size({0}) AS BIGINT)")
 scalar(
@@ -162,7 +162,7 @@ for _name in ("min", "max"):
         f"(CASE WHEN NOT exists({{0}}, x -> x IS NULL) THEN array_{_name}({{0}}) END)",
     )
 
-# --- Arrays made of others -----------------------------------------------------------------------
+# --- Arrays built from others --------------------------------------------------------------------
 
 
 def _all_of(form: str) -> Template:
@@ -253,7 +253,7 @@ kernel("array_histogram", "array(K) -> map(K, bigint)", by_row(arrays.histogram)
 
 
 class _Dialect(NamedTuple):
-    """How an engine says the size of an array, its element i, numbers, and each of them."""
+    """An engine's SQL for an array's size, its element i, a range of numbers, and a map over it."""
 
     engine: str
     size: str
@@ -266,7 +266,7 @@ _DIALECTS = {
     DUCKDB: _Dialect(
         DUCKDB, "len({})", "{}[i]", "range(1, {0} + 1)", "list_transform({}, lambda i: {})"
     ),
-    SPARK: _Dialect(  # its sequence counts from 1 down to 0
+    SPARK: _Dialect(  # its sequence(1, 0) counts down
         SPARK,
         "size({})",
         "try_element_at({}, i)",
@@ -277,11 +277,11 @@ _DIALECTS = {
 
 
 def side_by_side(engine: str, *, numbered: bool) -> Template:
-    """One array of rows of the elements of several; short ones are filled up with nulls.
+    """Returns a template that zips arrays into one of rows, padding short arrays with nulls.
 
     Args:
         engine: `duckdb` or `spark`.
-        numbered: Whether the rows have their number, as a last field.
+        numbered: Whether the rows have their number as a last field.
     """
     dialect = _DIALECTS[engine]
 

@@ -1,4 +1,4 @@
-"""Functions of bytes: their parts, digests, and how they are written as text."""
+"""Functions of bytes: parts, digests, and encodings as text."""
 
 from __future__ import annotations
 

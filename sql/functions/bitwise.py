@@ -1,4 +1,4 @@
-"""Functions of the bits of whole numbers in two's complement."""
+"""Functions of the bits of whole numbers, in two's complement."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Aggregates that keep their values: arrays, texts and maps of them.
+"""Aggregates that keep their values, as arrays, texts or maps.
 
-All are computed from the array that `array_agg` collects. Maps are made of runs: the entries are
-sorted by their keys, and those of one key stand together.
+All are computed from the array that `array_agg` collects. Maps are built from runs: the entries are
+sorted by key, so that those of one key are adjacent.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _COLLECTED = (
     "element_at(transform(array(collect_list({{distinct}}{0}){{over}}),"
     " c -> CASE WHEN size(c) > 0 THEN transform(c, s -> s.v) END), 1)"
 )
-"""Spark's collect_list leaves nulls out, and gives an empty array for no rows."""
+"""Works around Spark's collect_list, which skips nulls and returns an empty array for no rows."""
 
 COLLECT_IF = _COLLECTED.format("CASE WHEN {1} THEN named_struct('v', {0}) END")
-"""With a condition, as Spark has no FILTER with OVER."""
+"""The collection with a condition, as Spark has no FILTER with OVER."""
 
 aggregate(
     COLLECT,
@@ -51,9 +51,9 @@ _COUNT = "INVALID_ARGUMENT: as many values as a positive number are asked for"
 
 
 def _first(name: str, type_: str) -> None:
-    """The least or the greatest values, and what stands beside them; NaN is the last in both.
+    """Declares the n least or greatest values, and the values beside them; NaN is last in both.
 
-    Engines take NaN for the greatest.
+    Engines treat NaN as the greatest.
     """
     order, compared = ("ASC", "<") if name == "min" else ("DESC", ">")
     may_be_nan = name == "max" and type_ != "O"
@@ -96,7 +96,7 @@ def _first(name: str, type_: str) -> None:
         f"(CASE WHEN {{1}} < 1 THEN raise_error('{_COUNT}') ELSE"
         f" transform(slice({spark('.field1')}, 1, CAST({{1}} AS INT)), x -> x.field0) END)",
     )
-    composed(  # of what has no order, and cannot be a part of what is compared
+    composed(  # for values without an order, which cannot be part of a comparison
         f"{name}_by",
         f"T, {type_} -> T",
         _VALUES[1],
@@ -125,15 +125,15 @@ element_at(transform(transform(array(#ENTRIES#), m -> CASE WHEN size(m) > 0 THEN
    map_from_entries(transform(m.s, (b, j) -> named_struct('k', get(m.e, b - 1).k, 'v',
     element_at(transform(array(coalesce(get(m.s, j + 1), size(m.e) + 1)), n -> #VALUE#), 1))))), 1)
 """
-"""A map of entries (k, v) that are sorted by k: of each run from the place b to before n, one."""
+"""A map of entries (k, v) sorted by k, with one entry for each run from b up to, excluding, n."""
 
 
 def by_key(entries: str, value: str, engine: str) -> Template:
-    """A map with one entry for each key of several.
+    """Returns a template for a map with one entry per distinct key.
 
     Args:
-        entries: An array of rows (k, v) in the engine's SQL, `{0}` in it the argument.
-        value: What becomes of the entries of one key: those of `m.e` from `b` to before `n`.
+        entries: An array of rows (k, v) in the engine's SQL, in which `{0}` is the argument.
+        value: The value for the entries of one key: those of `m.e` from `b` up to, excluding, `n`.
         engine: `duckdb` or `spark`.
     """
 

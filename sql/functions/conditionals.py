@@ -24,7 +24,7 @@ scalar("nullif", "T, T -> T", _null_if(DUCKDB), _null_if(SPARK))
 
 
 def _null_if_any(function: str) -> Template:
-    """The engines skip nulls in greatest and least; Trino answers null."""
+    """Returns a template that is null if any argument is, as in Trino; the engines skip nulls."""
 
     def render(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
         missing = " OR ".join(f"{arg} IS NULL" for arg in args)

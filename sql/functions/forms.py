@@ -1,8 +1,8 @@
-"""How people write calls whose rows in the table are called otherwise, or that are no rows at all.
+"""How people write calls whose table rows have other names, or that have no row at all.
 
-The arguments of the latter are words, types or written out: the binder knows each by itself, and
-here they are listed for people. Names that begin with `$` are the former: operators, and functions
-whose first argument chooses the row.
+The arguments of calls without a row are words, types or literals. The binder handles each of these
+calls by itself, and they are listed here for people. Rows with other names begin with `$`: they are
+operators, and functions whose first argument selects the row.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "typeof": ("typeof(T) → varchar",),
     "with_timezone": ("with_timezone(timestamp, zone) → timestamp with time zone",),
 }
-"""Names, and how they are called."""
+"""Names, and the forms of their calls."""
 
 OPERATORS: Mapping[str, str] = {
     "$add": "{0} + {1}",
@@ -54,7 +54,7 @@ OPERATORS: Mapping[str, str] = {
     "$subscript": "{0}[{1}]",
     "$subtract": "{0} - {1}",
 }
-"""Operators that are rows of the table, and how they are written."""
+"""Operators that are rows of the function table, and how they are written."""
 
 _WRITTEN = {
     **OPERATORS,
@@ -71,11 +71,11 @@ _NORMALIZE = "$normalize_"
 
 
 def written(name: str, arguments: Sequence[str]) -> str:
-    """A call as people write it, whatever its row is called.
+    """Returns a call as people write it, whatever the name of its row.
 
     Args:
-        name: Of the row.
-        arguments: Of the call, or their types.
+        name: The name of the row.
+        arguments: The arguments of the call, or their types.
     """
     if name in _WRITTEN:
         return _WRITTEN[name].format(*arguments)

@@ -1,4 +1,4 @@
-"""Intervals: lengths of time in milliseconds or months, whole numbers on both engines."""
+"""Intervals: lengths of time in milliseconds or months, stored as whole numbers on both engines."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def _both_ways(
     spark: str,
     returns: Callable[[Sequence[Type]], Type] | None = None,
 ) -> None:
-    """`moment + interval`, `interval + moment` and `moment - interval`.
+    """Declares `moment + interval`, `interval + moment` and `moment - interval`.
 
-    In the templates [m] is the moment, [i] the interval with its sign.
+    In the templates, [m] is the moment and [i] the interval with its sign.
     """
     for name, signature, moment_at, interval_at in (
         ("$add", f"{moment}, {interval} -> {moment}", "{0}", "{1}"),
@@ -41,7 +41,7 @@ def _both_ways(
 
 
 def _in_milliseconds(arguments: Sequence[Type]) -> Type:
-    """Of a timestamp and milliseconds: as many digits of a second as both have."""
+    """Returns the type of a timestamp moved by milliseconds: the greater precision of the two."""
     (moment,) = (type_ for type_ in arguments if isinstance(type_, Timestamp))
     return dataclasses.replace(moment, precision=max(3, moment.precision))
 
@@ -77,7 +77,7 @@ _both_ways(
     "pmod([m] + [i] % 86400000 * 1000, 86400000000)",
 )
 
-# --- Between two of them -------------------------------------------------------------------------
+# --- Differences between two moments -------------------------------------------------------------
 
 scalar(
     "$subtract",

@@ -1,4 +1,4 @@
-"""Functions of JSON, which is text or a value of type json."""
+"""Functions of JSON, given as text or as a value of type json."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Functions that take lambdas.
 
-Spark has them all; DuckDB's lambdas take an element, or two where it reduces. What takes more there
-is a lambda in a lambda, each applied to a list of the one value of its parameter.
+Spark has all of them. DuckDB's lambdas take one element, or two in a reduction. A lambda with more
+parameters becomes nested lambdas, each applied to a list of its parameter's single value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from seamline.sql.types import Array, Type
 
 
 def applied(function: str, *values: str) -> str:
-    """A lambda's text for DuckDB with its parameters set to values."""
+    """Returns DuckDB's SQL for a lambda applied to values."""
     head, _, body = function.removeprefix("lambda ").partition(": ")
     names = head.split(", ")
     for name, value in reversed(list(zip(names, values, strict=True))):
@@ -51,7 +51,7 @@ scalar(
 
 
 def _match(decisive: str, answers: tuple[str, str]) -> str:
-    """What follows where the predicate is decisive for an element, and where it is for none."""
+    """Returns one answer if the predicate is decisive for any element, and another if for none."""
     return (
         "list_transform([list_transform({0}, {1})], lambda m: CASE WHEN m IS NULL THEN NULL"
         f" WHEN list_contains(m, {decisive}) THEN {answers[0]}"
@@ -111,9 +111,9 @@ _NO_ORDER = "INVALID_ARGUMENT: the function of array_sort gives null"
 
 
 def _sorted_by(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
-    """Each element is put behind those that do not come after it."""
+    """Sorts by insertion: each element goes after those that do not sort after it."""
     array, function = args
-    # of no type where the array is a null
+    # the cast gives it a type where the array is null
     order = f"CAST({applied(function, 'x', 'e[1]')} AS INTEGER)"
     place = f"len(list_filter(s, lambda x: coalesce({order}, error('{_NO_ORDER}')) <= 0))"
     return (
@@ -133,12 +133,12 @@ scalar(
 
 
 def _of_entries(form: str) -> Template:
-    """What becomes of each entry of a map; `{f}` is the lambda's answer for it."""
+    """Returns a template over the entries of a map; `{f}` is the lambda's result for an entry."""
 
     def render(args: Sequence[str], _: Sequence[Type], returns: Type) -> str:
         answer = applied(args[1], "e['key']", "e['value']")
         text = form.replace("{m}", args[0]).replace("{f}", answer)
-        return f"CAST({text} AS {types.to_duckdb(returns)})"  # DuckDB's null map has no type
+        return f"CAST({text} AS {types.to_duckdb(returns)})"  # a null map has no type in DuckDB
 
     return render
 

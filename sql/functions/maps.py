@@ -42,7 +42,7 @@ scalar(
 
 
 def _or_empty(of_entries: Template, engine: str) -> Template:
-    """A map also where there is no entry."""
+    """Returns a template that gives an empty map where there are no entries."""
     assert callable(of_entries)
 
     def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
@@ -72,7 +72,7 @@ def _concat_duckdb(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
 
 
 def _concat_spark(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
-    """Of two values of a key the last one stays; Spark takes none twice."""
+    """Keeps the last value of a repeated key, because Spark refuses repeated keys."""
     result = args[0]
     for arg in args[1:]:
         kept = f"map_filter({result}, (key, _) -> NOT map_contains_key({arg}, key))"

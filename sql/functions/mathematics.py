@@ -38,7 +38,11 @@ for _type in types.INTEGERS:
 
 
 def _whole(function: str) -> tuple[str, str]:
-    """Spark's go through bigint; beyond 2^52 a double is whole anyway. Adding zero drops `-0`."""
+    """Returns templates for rounding a double to a whole one.
+
+    Spark's functions go through bigint; beyond 2^52 a double is whole anyway. Adding zero drops
+    `-0`.
+    """
     spark = (
         f"(CASE WHEN abs({{0}}) < 4503599627370496D THEN CAST({function}({{0}}) AS DOUBLE)"
         " ELSE {0} END)"
@@ -136,11 +140,11 @@ scalar("infinity", "-> double", "'Infinity'::DOUBLE", "double('Infinity')")
 scalar("pi", "-> double", "pi()")
 scalar("e", "-> double", "exp(1.0::DOUBLE)", "e()")
 
-# --- Roots, logarithms and angles: libraries differ in the last digit, so both run DuckDB's -------
+# --- Roots, logarithms and angles: libraries differ in the last digit, so both use DuckDB's -------
 
 
 def _guarded(wrong: str, function: str) -> str:
-    """NaN where DuckDB has an error."""
+    """Returns an expression that is NaN where DuckDB's function fails."""
     return f"(CASE WHEN {wrong} THEN 'NaN'::DOUBLE ELSE {function} END)"
 
 

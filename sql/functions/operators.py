@@ -1,4 +1,4 @@
-"""Operators, under names that cannot be written."""
+"""Operators, under names that cannot be written in SQL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seamline.sql.types import Type
 
 
 def failing(code: str) -> tuple[str, str]:
-    """An expression that raises, in DuckDB and in Spark; the text is what names the error."""
+    """Returns expressions that raise in DuckDB and in Spark; their text names the error."""
     return f"error('{code}')", f"raise_error('{code}')"
 
 
@@ -21,7 +21,7 @@ _NOT_ZERO = re.compile(r"(CAST\()?[1-9][0-9]*( AS \w+\))?")
 
 
 def _unless_zero(operation: str, failure: str) -> Template:
-    """An integer operation that fails by name for a divisor of zero; a literal needs no test."""
+    """Returns an integer operation that fails by name for a zero divisor; literals need no test."""
 
     def render(args: Sequence[str], _: Sequence[Type], returns: Type) -> str:
         type_ = returns.duckdb if failure == _ZERO_DUCKDB else returns.spark  # type: ignore[attr-defined]

@@ -1,12 +1,12 @@
 """Patterns of types in signatures: `array(E)`, `map(K, array(E))`, `function(E, boolean)`.
 
-A pattern is a type, a variable, or a container of patterns. Matching a call settles the variables:
-each becomes the narrowest type that all arguments in its places convert to.
+A pattern is a type, a variable, or a container of patterns. Matching a call binds the variables:
+each becomes the narrowest type that all arguments in its positions convert to.
 
 Variables are T, U, E, R and S (anything), O and K (anything ordered), N (any number), I (any
-integer), C and D (any decimal); so are `timestamp` and `timestamp with time zone`, which are any
-precision and zone. `any` is an argument of whatever type, unlike that of the others. The last part
-of a `function` is what it gives.
+integer), C and D (any decimal). `timestamp` and `timestamp with time zone` are variables, too: they
+match any precision and zone. `any` is an argument of any type, independent of the others. The last
+part of a `function` is its result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOMENTS = {"timestamp": types.TIMESTAMP, "timestamp with time zone": types.TIME
 _CONTAINERS = frozenset({"array", "map", "function", "row"})
 
 Bound = dict[str, Type]
-"""Variables and what they stand for."""
+"""Variables and the types bound to them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class Pattern:
     """A type with variables in it.
 
     Attributes:
-        text: As written.
+        text: The pattern as written.
         head: A variable, the name of a container, or empty for a type without variables.
-        parts: What is in a container.
+        parts: The patterns in a container.
     """
 
     text: str
@@ -45,7 +45,7 @@ class Pattern:
 
 @functools.cache
 def parsed(text: str) -> Pattern:
-    """The pattern that a signature spells so."""
+    """Parses a pattern as written in a signature."""
     text = text.strip()
     if text in _VARIABLES or text in _MOMENTS or text == ANY:
         return Pattern(text, text)
@@ -58,7 +58,7 @@ def parsed(text: str) -> Pattern:
 
 
 def split(text: str) -> list[str]:
-    """The parts between commas outside brackets."""
+    """Splits a text at commas outside parentheses."""
     parts, depth, start = [], 0, 0
     for at, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -69,10 +69,10 @@ def split(text: str) -> list[str]:
 
 
 def bind(pattern: Pattern, argument: Type, bound: Bound) -> bool:
-    """Widens the pattern's variables so that it takes the argument; False when nothing does."""
+    """Widens the pattern's variables to take the argument; returns False if that is impossible."""
     match pattern.head:
         case "":
-            return True  # a plain type: whether the argument converts to it is seen afterwards
+            return True  # a plain type: whether the argument converts to it is checked later
         case "any":
             return not isinstance(argument, Function)
         case "array":
@@ -141,14 +141,14 @@ def _may_be(variable: str, type_: Type) -> bool:
 
 
 def settle(bound: Bound) -> None:
-    """Gives variables that only nulls were seen for a type that their functions know."""
+    """Binds variables that matched only nulls to a type that their functions accept."""
     for variable, type_ in bound.items():
         if type_ == types.UNKNOWN and variable in "NICD":
             bound[variable] = Decimal(1, 0) if variable in "CD" else types.BIGINT
 
 
 def substitute(pattern: Pattern, bound: Bound) -> Type:
-    """The type that a pattern stands for."""
+    """Returns the type of a pattern with its variables replaced."""
     parts = [substitute(part, bound) for part in pattern.parts]
     match pattern.head:
         case "":
@@ -165,12 +165,12 @@ def substitute(pattern: Pattern, bound: Bound) -> Type:
 
 
 def is_ordered(type_: Type) -> bool:
-    """Whether values can be compared with < and sorted alike on both engines."""
+    """Whether values can be compared with < and sort the same on both engines."""
     if type_ == types.JSON:
         return False
     return not types.contains(type_, Map) and not isinstance(type_, Array | Row | types.Unsupported)
 
 
 def is_comparable(type_: Type) -> bool:
-    """Whether = is defined on it and means the same on both engines."""
+    """Whether = is defined on the type and means the same on both engines."""
     return not types.contains(type_, Map) and not isinstance(type_, types.Unsupported)

@@ -1,12 +1,13 @@
-"""The table of functions: what a row is, how it is declared, and which row a call means.
+"""The function table: what a row is, how it is declared, and which row a call resolves to.
 
-A row gives a name, signatures in Trino's types and how each engine computes it: a template, because
-the engines' own functions of the same name differ at the edges (zero divisors, nulls, rounding,
-negative positions) and both must give Trino's answer; or a kernel, which both engines run.
+A row has a name, a signature in Trino's types, and how each engine computes it. That is a template,
+because the engines' own functions of the same name differ in edge cases (zero divisors, nulls,
+rounding, negative positions) and both must give Trino's answer; or a kernel, which both engines
+run.
 
-Signatures are written `T, T -> T`, in the types and variables of `patterns`. A last parameter with
-`...` repeats. In a template `{0}` is the first argument,
-`{type}` the result's type in that engine, and `{args}` all arguments.
+Signatures are written `T, T -> T`, with the types and variables of `patterns`. A last parameter
+with `...` repeats. In a template, `{0}` is the first argument, `{type}` the result's type in that
+engine, and `{args}` all arguments.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ class Overload:
         returns: Pattern of the result, or a function of the argument types.
         duckdb: Template for DuckDB.
         spark: Template for Spark.
-        kernel: What both engines run, if the templates only call it.
-        parts: Aggregates that the templates are computed from, each of the same arguments: name,
-            and how many of the arguments; the rest of the arguments follow them.
+        kernel: The kernel that both engines run, if the templates only call it.
+        parts: Aggregates that the templates are computed from, each over the same leading
+            arguments: name, and number of arguments. The remaining arguments follow them.
     """
 
     name: str
@@ -59,7 +60,7 @@ class Overload:
 
     @property
     def signature(self) -> str:
-        """The signature as people read it."""
+        """The signature in a form for people."""
         parameters = list(self.parameters)
         if self.variadic:
             parameters[-1] += "…"
@@ -69,7 +70,7 @@ class Overload:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Resolved:
-    """A call with its types settled: what each argument must be cast to, and what comes out."""
+    """A call with resolved types: what each argument must be cast to, and the result type."""
 
     overload: Overload
     parameters: tuple[Type, ...]
@@ -77,26 +78,26 @@ class Resolved:
 
 
 class Lambda(Protocol):
-    """An argument `(x, y) -> …`, whose type depends on the types of its parameters."""
+    """A lambda argument `(x, y) -> …`, whose type depends on the types of its parameters."""
 
     @property
     def arity(self) -> int:
-        """How many parameters it has."""
+        """The number of parameters."""
 
     def result(self, parameters: tuple[Type, ...]) -> Type:
-        """The type of its body."""
+        """Returns the type of the body for the given parameter types."""
 
 
 Argument: TypeAlias = Type | Lambda
 
 COLLECT = "array_agg"
-"""The aggregate that keeps all values, in an order if one is given."""
+"""The aggregate that collects all values, in an order if one is given."""
 
 GROUPING = "grouping"
-"""The aggregate that says of a group which of its keys are left out."""
+"""The aggregate that says which keys of a group are left out."""
 
 FUNCTIONS: dict[str, list[Overload]] = {}
-"""Overloads by name, in the order they are tried."""
+"""Overloads by name, in the order in which they are tried."""
 
 _SIGNATURE = re.compile(r"(?P<parameters>.*?)(?P<variadic>\.\.\.)?\s*->\s*(?P<returns>.+)")
 
@@ -111,7 +112,7 @@ def define(
     kernel: Kernel | None = None,
     parts: tuple[tuple[str, int], ...] = (),
 ) -> None:
-    """Adds a row to the table; a signature whose result is computed says anything for it."""
+    """Adds a row to the table; with `returns` given, the signature's own result is ignored."""
     match = _SIGNATURE.fullmatch(signature)
     assert match is not None, signature
     if kind != "scalar" and not parts:
@@ -133,7 +134,7 @@ def define(
 
 
 def _with_marks(template: Template | None) -> Template | None:
-    """Where DISTINCT, FILTER and OVER go, unless the template says so itself."""
+    """Marks where DISTINCT, FILTER and OVER go, unless the template does so itself."""
     if isinstance(template, str) and "{distinct}" not in template:
         template = template.replace("({0}", "({distinct}{0}", 1)
     if isinstance(template, str) and "{over}" not in template:
@@ -142,7 +143,7 @@ def _with_marks(template: Template | None) -> Template | None:
 
 
 def resolve(name: str, arguments: Sequence[Argument]) -> Resolved:
-    """The overload that takes these arguments, with the fewest conversions.
+    """Returns the overload that takes these arguments with the fewest conversions.
 
     Raises:
         SeamlineError: FUNCTION_NOT_FOUND, NOT_SUPPORTED or TYPE_MISMATCH.
@@ -164,7 +165,7 @@ def resolve(name: str, arguments: Sequence[Argument]) -> Resolved:
 
 
 def _conversions(resolved: Resolved, arguments: Sequence[Argument]) -> tuple[int, int]:
-    """How many arguments are converted, and how many nulls are taken for containers."""
+    """Returns how many arguments are converted, and how many nulls are taken as containers."""
     pairs = list(zip(resolved.parameters, arguments, strict=True))
     return (
         sum(isinstance(a, Type) and p != a for p, a in pairs),
@@ -203,7 +204,7 @@ def _match(overload: Overload, arguments: Sequence[Argument]) -> Resolved | None
 
 
 def _bind_lambdas(pairs: Sequence[tuple[Pattern, Argument]], bound: patterns.Bound) -> bool:
-    """Types lambdas for what the other arguments settled; again where one widens a variable."""
+    """Types lambdas from the other arguments, repeatedly while one widens a variable."""
     before: patterns.Bound | None = None
     while before != bound:
         before = dict(bound)
@@ -219,7 +220,7 @@ def _bind_lambdas(pairs: Sequence[tuple[Pattern, Argument]], bound: patterns.Bou
     return True
 
 
-# --- Refused by name, with the reason ------------------------------------------------------------
+# --- Functions refused by name, with the reason --------------------------------------------------
 
 REASONS = {
     "string_agg": "use listagg(x, separator) WITHIN GROUP (ORDER BY …)",
@@ -277,16 +278,16 @@ REASONS = {
     "to_date": "use CAST(date_parse(x, format) AS date)",
     "to_timestamp": "use date_parse or parse_datetime",
 }
-"""Names of Trino, and of others people know, that are no functions here: what to use instead."""
+"""Function names known from Trino and elsewhere that are not offered, and what to use instead."""
 
 
 def is_aggregate(name: str) -> bool:
-    """Whether a function of that name computes one value of many rows."""
+    """Whether a function of that name computes one value from many rows."""
     return any(overload.kind == "aggregate" for overload in FUNCTIONS.get(name, ()))
 
 
 def unknown(name: str) -> SeamlineError:
-    """The error for a name that is not in the table, with the reason if there is one."""
+    """Returns the error for a name that is not in the table, with the reason if there is one."""
     folded = name.lower()
     if folded in REASONS:
         return SeamlineError(NOT_SUPPORTED, f"{folded} is not offered", hint=REASONS[folded] + ".")
@@ -304,13 +305,13 @@ def scalar(name: str, signature: str, duckdb: Template, spark: Template | None =
 
 
 def kernel(name: str, signature: str, compute: Compute) -> None:
-    """Declares a scalar function that both engines run as it is here."""
+    """Declares a scalar function whose Python implementation both engines run."""
     made = Kernel(name.removeprefix("$"), compute)
     define("scalar", name, signature, duckdb_template(made), spark_template(made), kernel=made)
 
 
 def by_duckdb_everywhere(name: str, signature: str, duckdb: Template) -> None:
-    """Declares a scalar function for which DuckDB's expression is run by Spark, too."""
+    """Declares a scalar function whose DuckDB expression Spark runs, too."""
     made = Kernel(name.removeprefix("$"), by_duckdb(duckdb), frozenset({SPARK}))
     define("scalar", name, signature, duckdb, spark_template(made), kernel=made)
 
@@ -327,15 +328,15 @@ def composed(
     duckdb: Template,
     spark: Template | None = None,
 ) -> None:
-    """Declares an aggregate that is computed from the results of others."""
+    """Declares an aggregate that is computed from the results of other aggregates."""
     define("aggregate", name, signature, duckdb, spark, parts=parts)
 
 
 def collected(name: str, signature: str, count: int, compute: Compute) -> None:
-    """Declares an aggregate that is a kernel of all values of a group.
+    """Declares an aggregate that is a kernel over all values of a group.
 
-    The kernel takes an array of them, where `count` is above 1 of rows of that many arguments, and
-    what other arguments there are.
+    The kernel takes an array of the values, or of rows of `count` arguments if `count` is above 1,
+    and then the remaining arguments.
     """
     made = Kernel(name, compute)
     templates = duckdb_template(made), spark_template(made)
@@ -343,5 +344,5 @@ def collected(name: str, signature: str, count: int, compute: Compute) -> None:
 
 
 def window(name: str, signature: str, duckdb: Template, spark: Template | None = None) -> None:
-    """Declares a function that only makes sense with OVER."""
+    """Declares a function that is only valid with OVER."""
     define("window", name, signature, duckdb, spark)

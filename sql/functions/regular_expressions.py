@@ -1,4 +1,4 @@
-"""Functions of regular expressions, as RE2 reads them: DuckDB's, which Spark runs, too."""
+"""Functions of regular expressions in RE2 syntax: DuckDB's own, which Spark also runs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from seamline.sql.functions.registry import by_duckdb_everywhere, kernel
 from seamline.sql.kernels import regular_expressions
 
 _PATTERN = r"regexp_replace({1}, '(^|[^\\])\(\?<([A-Za-z])', '\1(?P<\2', 'g')"
-"""The pattern with the names of its groups written as RE2 reads them."""
+"""The pattern with its named groups in RE2 syntax."""
 _MARK = "chr(1114109)"
-"""A character that stands for none, put in front of each match to count them."""
+"""A private-use character that marks each match, to count them."""
 _PIECES = f"string_split(regexp_replace({{0}}, {_PATTERN}, {_MARK}, 'g'), {_MARK})"
-"""What is between the matches; DuckDB's own split takes each piece for a text of its own."""
+"""The text between the matches; DuckDB's own split treats each piece as a text of its own."""
 
 
 def _group(number: str) -> str:
-    """All of what a group of the pattern matched; DuckDB knows no group below 0."""
+    """Returns SQL for all matches of a group of the pattern; DuckDB has no groups below 0."""
     return (
         f"(CASE WHEN {number} < 0 THEN error('INVALID_ARGUMENT: a pattern has no group '"
         f" || CAST({number} AS VARCHAR))"
@@ -23,7 +23,7 @@ def _group(number: str) -> str:
 
 
 def _position(start: str, occurrence: str) -> str:
-    """Where the nth match is: behind the text in front of the nth mark."""
+    """Returns SQL for the position of the nth match: after the text before the nth mark."""
     rest = f"substr({{0}}, {start})"
     marked = f"regexp_replace({rest}, '(' || {_PATTERN} || ')', {_MARK} || '\\1', 'g')"
     before = f"string_split({marked}, {_MARK})"

@@ -1,4 +1,4 @@
-"""Dates and times as text, and text as dates and times."""
+"""Functions that format dates and times as text, and parse them from text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ kernel("from_iso8601_date", "varchar -> date", by_row(from_iso8601_date))
 
 
 def _iso8601(duckdb_format: str, spark_format: str, zone: str = "") -> tuple[Template, Template]:
-    """The text with as many digits of a second as the type has."""
+    """Returns templates for text with as many digits of a second as the type has."""
 
     def length(arguments: Sequence[Type]) -> int:
         digits = arguments[0].precision if isinstance(arguments[0], Timestamp) else 6

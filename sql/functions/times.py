@@ -1,7 +1,7 @@
-"""Functions of dates and times: their fields, and moving and comparing them.
+"""Functions of dates and times: reading fields, moving and comparing.
 
-An instant in another zone than UTC is made local before it comes here. A time of day is
-microseconds since midnight on Spark, which has no type for it.
+An instant in a zone other than UTC is converted to local time before it reaches these functions. On
+Spark, which has no type for it, a time of day is microseconds since midnight.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _CLOCK_PARTS = {
     "second": ("second", "second({0})"),
 }
 FIELDS = frozenset({*_PARTS, *_CLOCK_PARTS, "millisecond", "last_day_of_month"})
-"""What reads fields of an instant, as clocks in its zone show them."""
+"""Functions that read fields of an instant, in the local time of its zone."""
 
 EXTRACTED = (FIELDS - {"last_day_of_month", "millisecond", "week_of_year"}) | {
     "timezone_hour",
     "timezone_minute",
 }
-"""What EXTRACT reads."""
+"""The fields that EXTRACT reads."""
 
 for _time in _TIMES:
     for _name, (_part, _spark_part) in (
@@ -179,7 +179,7 @@ scalar(
 
 
 def _months_between(engine: str, months: int) -> Template:
-    """Whole months from {0} to {1}: as many as can be added to {0} without passing {1}."""
+    """Returns a template for the whole months that can be added to {0} without passing {1}."""
 
     def render(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
         one, other = args

@@ -1,4 +1,4 @@
-"""Functions of addresses."""
+"""Functions of URLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that need OVER."""
+"""Functions that require OVER."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What neither engine computes as the other: functions over Arrow arrays, run by both engines.
+"""Kernels: functions over Arrow arrays that both engines run, where their own results differ.
 
-`kernel` says what one is; the other modules have them by subject. DuckDB calls a kernel as a
-function of its own process, Spark in its Python workers.
+`kernel` defines what a kernel is; the other modules contain them by subject. DuckDB calls a kernel
+in its own process, Spark in its Python workers.
 """

@@ -25,7 +25,7 @@ def _require(condition: bool, message: str) -> None:
 
 
 def combinations(values: Sequence[Any], size: int) -> list[list[Any]]:
-    """All ways to take so many elements, in the order they stand in.
+    """Returns all ways to take `size` elements, in their original order.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -37,7 +37,7 @@ def combinations(values: Sequence[Any], size: int) -> list[list[Any]]:
 
 
 def histogram(values: Sequence[Any]) -> list[tuple[Any, int]]:
-    """How often each value occurs; nulls are left out."""
+    """Returns how often each value occurs, ignoring nulls."""
     return list(collections.Counter(value for value in values if value is not None).items())
 
 
@@ -45,7 +45,7 @@ def histogram(values: Sequence[Any]) -> list[tuple[Any, int]]:
 
 
 def sequence_by_milliseconds(start: Moment, stop: Moment, step: int) -> list[Moment]:
-    """From start to stop by steps of so many milliseconds.
+    """Returns the sequence from start to stop in steps of a number of milliseconds.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -57,7 +57,7 @@ def sequence_by_milliseconds(start: Moment, stop: Moment, step: int) -> list[Mom
 
 
 def sequence_by_months(start: Moment, stop: Moment, step: int) -> list[Moment]:
-    """From start to stop by steps of so many months, each from the start.
+    """Returns the sequence from start to stop in steps of months, each counted from the start.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.

@@ -1,4 +1,4 @@
-"""Kernels of bytes: how they are written as text, digests, and numbers as bytes."""
+"""Kernels of bytes: encodings as text, digests, and numbers as bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _invalid(message: str) -> SeamlineError:
 
 
 def from_hex(text: str | bytes) -> bytes:
-    """Bytes written as pairs of hexadecimal digits."""
+    """Decodes pairs of hexadecimal digits to bytes."""
     written = _written(text)
     if not re.fullmatch("([0-9a-fA-F]{2})*", written):
         raise _invalid(f"{written[:80]!r} is not hexadecimal")
@@ -31,22 +31,22 @@ def _written(text: str | bytes) -> str:
 
 
 def to_base64(value: bytes) -> str:
-    """Bytes in base 64."""
+    """Encodes bytes in base64."""
     return base64.b64encode(value).decode()
 
 
 def to_base64url(value: bytes) -> str:
-    """Bytes in the base 64 that stands in addresses."""
+    """Encodes bytes in the URL-safe variant of base64."""
     return base64.urlsafe_b64encode(value).decode()
 
 
 def to_base32(value: bytes) -> str:
-    """Bytes in base 32."""
+    """Encodes bytes in base32."""
     return base64.b32encode(value).decode()
 
 
 def from_base64(text: str | bytes) -> bytes:
-    """The inverse of `to_base64`; the padding may be missing."""
+    """Decodes base64, the inverse of `to_base64`; the padding may be missing."""
     written = _written(text)
     try:
         return base64.b64decode(_filled(written, 4), validate=True)
@@ -55,7 +55,7 @@ def from_base64(text: str | bytes) -> bytes:
 
 
 def from_base64url(text: str | bytes) -> bytes:
-    """The inverse of `to_base64url`; the padding may be missing."""
+    """Decodes URL-safe base64, the inverse of `to_base64url`; the padding may be missing."""
     written = _written(text)
     if "+" in written or "/" in written:
         raise _invalid(f"{written[:80]!r} is not in the base 64 of addresses")
@@ -63,7 +63,7 @@ def from_base64url(text: str | bytes) -> bytes:
 
 
 def from_base32(text: str | bytes) -> bytes:
-    """The inverse of `to_base32`; the padding may be missing."""
+    """Decodes base32, the inverse of `to_base32`; the padding may be missing."""
     written = _written(text)
     try:
         return base64.b32decode(_filled(written, 8))
@@ -76,7 +76,7 @@ def _filled(text: str, size: int) -> str:
 
 
 def digest(algorithm: str) -> Callable[[bytes], bytes]:
-    """A digest by the name that hashlib knows it by."""
+    """Returns a function that computes a digest, by its name in hashlib."""
 
     def compute(value: bytes) -> bytes:
         return hashlib.new(algorithm, value, usedforsecurity=False).digest()
@@ -85,7 +85,7 @@ def digest(algorithm: str) -> Callable[[bytes], bytes]:
 
 
 def keyed_digest(algorithm: str) -> Callable[[bytes, bytes], bytes]:
-    """HMAC of a value and a key."""
+    """Returns a function that computes the HMAC of a value and a key."""
 
     def compute(value: bytes, key: bytes) -> bytes:
         return hmac.digest(key, value, algorithm)
@@ -94,12 +94,12 @@ def keyed_digest(algorithm: str) -> Callable[[bytes, bytes], bytes]:
 
 
 def crc32(value: bytes) -> int:
-    """The checksum of ZIP files."""
+    """Computes CRC-32, the checksum of ZIP files."""
     return zlib.crc32(value)
 
 
 def packer(form: str) -> Callable[[float], bytes]:
-    """A number as bytes of a form of `struct`."""
+    """Returns a function that packs a number into bytes, in a format of `struct`."""
 
     def pack(value: float) -> bytes:
         return struct.pack(form, value)
@@ -108,7 +108,7 @@ def packer(form: str) -> Callable[[float], bytes]:
 
 
 def unpacker(form: str) -> Callable[[bytes], float]:
-    """The inverse of `packer`."""
+    """Returns a function that unpacks a number from bytes: the inverse of `packer`."""
     size = struct.calcsize(form)
 
     def unpack(value: bytes) -> float:
@@ -133,7 +133,7 @@ _MASK = 2**64 - 1
 
 
 def xxhash64(value: bytes) -> bytes:
-    """XxHash of 64 bits with seed 0."""
+    """Computes the 64-bit xxHash with seed 0."""
     one, two, three, four, five = _PRIMES
     at, size = 0, len(value)
     if size < 32:

@@ -1,12 +1,13 @@
-"""Calls of kernels in the SQL of the engines, and how their values travel.
+"""Calls of kernels in the SQL of the engines, and the wire format of their values.
 
-DuckDB hands over Arrow as it is. Spark hands it over by way of pandas, which cannot tell null from
-NaN, makes doubles of whole numbers among nulls, and has no times beyond its nanoseconds. So there
-only text, bytes, booleans and decimals travel as they are: numbers, dates and times do as text, and
-what contains others as JSON of such texts.
+DuckDB passes Arrow unchanged. Spark passes it through pandas, which cannot tell null from NaN,
+turns whole numbers among nulls into doubles, and has no times outside its nanosecond range. So on
+Spark only text, bytes, booleans and decimals travel unchanged. Numbers, dates and times travel as
+text, and containers as JSON of such texts.
 
-Spark also computes a kernel for rows that a CASE around it leaves out. So a kernel fails there by a
-message beside its result, which raises the error where the result is wanted, and only there.
+Spark also computes a kernel for rows that a CASE around it excludes. So on Spark a kernel reports
+failure by a message beside its result, which raises the error where the result is used, and only
+there.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from seamline.sql.types import Array, Decimal, Map, Row, Time, Timestamp, Type, 
 
 
 def duckdb_template(kernel: Kernel) -> Callable[[Sequence[str], Sequence[Type], Type], str]:
-    """The call as DuckDB's SQL."""
+    """Returns a template that calls the kernel in DuckDB's SQL."""
 
     def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
         given = ", ".join(map(_of_type, args, arguments))
@@ -36,12 +37,12 @@ def duckdb_template(kernel: Kernel) -> Callable[[Sequence[str], Sequence[Type], 
 
 
 def _of_type(sql: str, type_: Type) -> str:
-    """DuckDB finds the kernel by exact types, and some of its own functions give wider ones."""
+    """Casts to the exact type that DuckDB resolves kernels by; its own functions may widen it."""
     return sql if type_ == types.UNKNOWN else f"CAST({sql} AS {types.to_duckdb(type_)})"
 
 
 def spark_template(kernel: Kernel) -> Callable[[Sequence[str], Sequence[Type], Type], str]:
-    """The call as Spark's SQL."""
+    """Returns a template that calls the kernel in Spark's SQL."""
 
     def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
         given = ", ".join(map(_to_wire, args, arguments))
@@ -58,11 +59,11 @@ def _checked(answer: str, returns: Type) -> str:
 
 
 VALUE, FAILURE = "value", "failure"
-"""What Spark gets for each row: the result as it travels, and the message if there is none."""
+"""The fields that Spark gets for each row: the result in wire format, or the failure message."""
 
 
 def wire_type(type_: Type) -> Type:
-    """The type that a value travels as between Spark and a kernel."""
+    """Returns the type as which a value travels between Spark and a kernel."""
     as_it_is = type_ in (types.BOOLEAN, types.VARCHAR) or isinstance(type_, Decimal | Varbinary)
     return type_ if as_it_is else types.VARCHAR
 
@@ -112,7 +113,7 @@ def _of_text(sql: str, type_: Type) -> str:
 
 
 def _with_texts(sql: str, type_: Type, depth: int) -> str:
-    """A value with all that is in it as text; a map as its entries, a row as its members."""
+    """Converts everything in a value to text; maps become their entries, rows their members."""
     element = f"e{depth}"
     match type_:
         case types.VARCHAR:
@@ -141,7 +142,7 @@ def _with_texts(sql: str, type_: Type, depth: int) -> str:
 
 
 def _without_texts(sql: str, type_: Type, depth: int) -> str:
-    """The inverse of `_with_texts`."""
+    """Restores a value from its texts: the inverse of `_with_texts`."""
     element = f"e{depth}"
     match type_:
         case types.VARCHAR:
@@ -191,7 +192,7 @@ def _json_type(type_: Type) -> str:
 
 
 def from_wire(values: pa.Array, type_: Type) -> pa.Array:
-    """Arguments as a kernel takes them."""
+    """Converts arguments from wire format to the types that a kernel takes."""
     wanted = types.to_arrow(type_)
     if type_ == types.UNKNOWN:
         return pa.nulls(len(values))
@@ -206,7 +207,7 @@ def from_wire(values: pa.Array, type_: Type) -> pa.Array:
 
 
 def to_wire(values: pa.Array, type_: Type) -> pa.Array:
-    """A result as it travels back."""
+    """Converts a result to wire format."""
     if isinstance(type_, Array | Map | Row):
         found = [None if v is None else json.dumps(_plain(v, type_)) for v in values.to_pylist()]
         return pa.array(found, pa.string())

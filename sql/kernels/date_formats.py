@@ -1,4 +1,4 @@
-"""Dates and times written by a pattern."""
+"""Formats dates and times by a pattern."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NAMES = {
 
 
 def by_pattern(read: Callable[[str], Pattern]) -> Compute:
-    """A kernel of (timestamp, pattern), or of (local timestamp, pattern, offset, zone)."""
+    """Returns a kernel of (timestamp, pattern), or of (local timestamp, pattern, offset, zone)."""
 
     def compute(_: Use, arguments: Sequence[pa.Array]) -> pa.Array:
         moments, patterns, *zone = arguments
@@ -66,14 +66,14 @@ def by_pattern(read: Callable[[str], Pattern]) -> Compute:
 
 
 def _rounded(moments: pa.Array) -> pa.Array:
-    """To thousandths of a second, half of one upwards: text has no more."""
+    """Rounds half up to milliseconds, as text has no finer digits."""
     half = pa.scalar(500, pa.duration("us"))
     return pc.floor_temporal(pc.add(moments, half), unit="millisecond")
 
 
 @functools.lru_cache(maxsize=1024)
 def written(pattern: Pattern, *, is_zoned: bool) -> str:
-    """The pattern as DuckDB's SQL over a timestamp t, an offset o in minutes and a zone z.
+    """Returns DuckDB's SQL for a pattern over a timestamp t, an offset o in minutes and a zone z.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT for a zone in the pattern of a timestamp without one.

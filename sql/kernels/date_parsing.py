@@ -1,6 +1,6 @@
-"""Dates and times read by a pattern, or in the forms of ISO 8601.
+"""Parses dates and times by a pattern, or in the forms of ISO 8601.
 
-What a pattern leaves out is that of 1970-01-01 00:00:00 in UTC.
+Fields that a pattern omits are those of 1970-01-01 00:00:00 in UTC.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Values = dict[str, int]
 
 
 def date_parse(text: str, pattern: str) -> datetime.datetime:
-    """A timestamp by a pattern of MySQL's.
+    """Parses a timestamp by a MySQL pattern.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -46,7 +46,7 @@ def date_parse(text: str, pattern: str) -> datetime.datetime:
 
 
 def parse_datetime(text: str, pattern: str) -> datetime.datetime:
-    """An instant by a pattern of Joda's.
+    """Parses an instant by a Joda pattern.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -194,7 +194,7 @@ _ISO = re.compile(
 
 
 def from_iso8601_timestamp(text: str) -> datetime.datetime:
-    """An instant; without an offset in UTC, more than three digits of a second are cut.
+    """Parses an instant, in UTC if there is no offset; cuts digits of a second beyond the third.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -203,7 +203,7 @@ def from_iso8601_timestamp(text: str) -> datetime.datetime:
 
 
 def from_iso8601_timestamp_nanos(text: str) -> datetime.datetime:
-    """An instant; without an offset in UTC.
+    """Parses an instant, in UTC if there is no offset.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT; NOT_SUPPORTED for more digits of a second than are kept.
@@ -226,7 +226,7 @@ def _instant(text: str, digits: int) -> datetime.datetime:
 
 
 def from_iso8601_date(text: str) -> datetime.date:
-    """A date, of a calendar, a week or a year.
+    """Parses a calendar date, a week date or an ordinal date.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.

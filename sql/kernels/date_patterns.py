@@ -1,6 +1,6 @@
-"""Patterns of dates, as MySQL and Joda spell them, in one form: a list of parts.
+"""Parses the date patterns of MySQL and Joda into one form: a sequence of parts.
 
-`date_formats` writes dates by it and `date_parsing` reads them.
+`date_formats` writes dates by these parts and `date_parsing` reads them.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Number:
     """A field in digits.
 
     Attributes:
-        field: Which.
-        written: Least number of digits that is written.
-        read: Greatest number of digits that is read.
+        field: The field.
+        written: Minimum number of digits to write.
+        read: Maximum number of digits to read.
     """
 
     field: Field
@@ -42,18 +42,18 @@ class Number:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class YearOfCentury:
-    """The last two digits of a year; read, those of 1970 to 2069."""
+    """The last two digits of a year; when read, a year from 1970 to 2069."""
 
     field: Field
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fraction:
-    """Digits of a second, of which three are known.
+    """Fractional digits of a second, of which three are significant.
 
     Attributes:
-        written: How many are written.
-        read: How many are read at most.
+        written: Number of digits to write.
+        read: Maximum number of digits to read.
     """
 
     written: int
@@ -62,7 +62,7 @@ class Fraction:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Name:
-    """The English name of a month or day, short or whole; or AM and PM, or the era."""
+    """The English name of a month or day, short or full; or AM and PM, or the era."""
 
     field: Literal["month", "day_of_week", "half", "era"]
     is_short: bool = False
@@ -114,7 +114,7 @@ _NOT_IN_TRINO = frozenset("DUuVwX")
 
 @functools.lru_cache(maxsize=1024)
 def of_mysql(text: str) -> Pattern:
-    """The pattern that `date_format` and `date_parse` spell so.
+    """Parses a pattern of `date_format` and `date_parse`.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -158,7 +158,7 @@ _JODA_TOKEN = re.compile(r"'(?:[^']|'')*'?|([A-Za-z])\1*|[^A-Za-z']+")
 
 @functools.lru_cache(maxsize=1024)
 def of_joda(text: str) -> Pattern:
-    """The pattern that `format_datetime` and `parse_datetime` spell so.
+    """Parses a pattern of `format_datetime` and `parse_datetime`.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT, NOT_SUPPORTED.
@@ -211,7 +211,7 @@ def _joda_part(letters: str, following: str) -> Part:
 
 
 def _digits_read(letter: str, width: int, following: str) -> int:
-    """Years have any number of digits, unless digits follow at once."""
+    """Returns the most digits to read; years take any number unless digits follow directly."""
     if letter in _YEARS:
         is_followed = following[:1] in _JODA or following[:1] == "S" or following in {"M", "MM"}
         return max(width, 1) if is_followed else _ANY_NUMBER

@@ -1,4 +1,4 @@
-"""Distributions of probability, and intervals of confidence."""
+"""Probability distributions and confidence intervals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _require(condition: bool, message: str) -> None:
 
 
 def beta_cdf(a: float, b: float, value: float) -> float:
-    """How probable a value up to that is in a beta distribution.
+    """Returns the cumulative probability of a value in a beta distribution.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -29,7 +29,7 @@ def beta_cdf(a: float, b: float, value: float) -> float:
 
 
 def inverse_beta_cdf(a: float, b: float, probability: float) -> float:
-    """The value of which that much of a beta distribution is below, by halving.
+    """Returns the value at a cumulative probability of a beta distribution, found by bisection.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -51,7 +51,7 @@ def inverse_beta_cdf(a: float, b: float, probability: float) -> float:
 
 
 def t_pdf(value: float, freedom: float) -> float:
-    """The density of Student's distribution.
+    """Returns the probability density of Student's t-distribution.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -63,7 +63,7 @@ def t_pdf(value: float, freedom: float) -> float:
 
 
 def t_cdf(value: float, freedom: float) -> float:
-    """How probable a value up to that is in Student's distribution.
+    """Returns the cumulative probability of a value in Student's t-distribution.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -77,7 +77,7 @@ def t_cdf(value: float, freedom: float) -> float:
 
 
 def _beta_share(a: float, b: float, x: float) -> float:
-    """The regularized incomplete beta function."""
+    """Returns the regularized incomplete beta function."""
     if x <= 0 or x >= 1:
         return 0.0 if x <= 0 else 1.0
     logarithm = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
@@ -88,7 +88,7 @@ def _beta_share(a: float, b: float, x: float) -> float:
 
 
 def _fraction(a: float, b: float, x: float) -> float:
-    """Its continued fraction, as Lentz evaluates one: from the front, until it stands still."""
+    """Evaluates its continued fraction by Lentz's method: from the front, until it converges."""
 
     def safe(value: float) -> float:
         return value if abs(value) > _TINY else _TINY
@@ -111,7 +111,7 @@ def _fraction(a: float, b: float, x: float) -> float:
 
 
 def wilson_interval_lower(successes: int, trials: int, z: float) -> float:
-    """The lower end of Wilson's interval of a share.
+    """Returns the lower bound of the Wilson interval for a proportion.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -121,7 +121,7 @@ def wilson_interval_lower(successes: int, trials: int, z: float) -> float:
 
 
 def wilson_interval_upper(successes: int, trials: int, z: float) -> float:
-    """The upper end of Wilson's interval of a share.
+    """Returns the upper bound of the Wilson interval for a proportion.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.

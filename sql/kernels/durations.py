@@ -1,4 +1,4 @@
-"""Lengths of time in words."""
+"""Durations as text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNITS = (("week", 604_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), (
 
 
 def parse_duration(text: str) -> int:
-    """Milliseconds of `42.8ms` or `3.81 d`, rounded half up.
+    """Parses a duration such as `42.8ms` or `3.81 d` to milliseconds, rounded half up.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT for anything else.
@@ -38,10 +38,10 @@ def parse_duration(text: str) -> int:
 
 
 def human_readable_seconds(seconds: float) -> str:
-    """Weeks, days, hours, minutes and seconds; `0 seconds` for none.
+    """Formats seconds as weeks, days, hours, minutes and seconds; `0 seconds` for none.
 
     Raises:
-        SeamlineError: INVALID_ARGUMENT for what is no number.
+        SeamlineError: INVALID_ARGUMENT when it is not a finite number.
     """
     if not math.isfinite(seconds):
         raise SeamlineError(INVALID_ARGUMENT, f"{seconds} is not a number of seconds", hint="")

@@ -1,4 +1,4 @@
-"""Floating numbers as text: the fewest digits that mean the same number."""
+"""Floating-point numbers as text, with the fewest digits that identify the same number."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from seamline.sql.kernels.kernel import Use
 
 
 def scientific(_: Use, arguments: Sequence[pa.Array]) -> pa.Array:
-    """A kernel: real or double as `1.5E0`, as CAST writes it."""
+    """Kernel that writes a real or double as `1.5E0`, as CAST does."""
     return _all_scientific(arguments[0])
 
 
 def all_scientific(_: Use, arguments: Sequence[pa.Array]) -> pa.Array:
-    """A kernel: the elements of arrays in the same form."""
+    """Kernel that writes the elements of arrays in the same form."""
     found = [
         None if values is None else _all_scientific(pa.array(values, arguments[0].type.value_type))
         for values in arguments[0].to_pylist()
@@ -40,12 +40,12 @@ def _scientific(value: np.floating) -> str:
 
 
 def not_finite(value: float) -> str:
-    """NaN and the infinities."""
+    """Returns the text of NaN or an infinity."""
     return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
 
 
 def plain(value: float) -> str:
-    """A double with a point, and an exponent only where it is very large or small: `1.0E10`."""
+    """Writes a double with a point, and an exponent only if it is very large or small: `1.0E10`."""
     if value != value or value in (float("inf"), float("-inf")):
         return not_finite(value)
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -55,6 +55,6 @@ def plain(value: float) -> str:
 
 
 def plain_real(value: float) -> str:
-    """A real the same way."""
+    """Writes a real in the same way as `plain`."""
     number = np.float32(value)
     return plain(float(str(number)) if np.isfinite(number) else value)

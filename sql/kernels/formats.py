@@ -1,4 +1,4 @@
-"""The kernel of format(): Java's format specifiers, as Trino takes them."""
+"""The kernel of format(): Java's format specifiers, as Trino accepts them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ WIDTH_MAX = 10_000
 
 
 def compute(_: Use, arguments: Sequence[pa.Array]) -> pa.Array:
-    """The kernel: null for a row without a pattern, while a null value is written."""
+    """Kernel that formats each row: null if the pattern is null; a null value is written."""
     rows = zip(*(argument.to_pylist() for argument in arguments), strict=True)
     found = [None if pattern is None else formatted(pattern, values) for pattern, *values in rows]
     return pa.array(found, pa.string())
 
 
 def formatted(pattern: str, values: Sequence[Any]) -> str:
-    """Values written as a pattern says.
+    """Formats values by a pattern.
 
     Args:
         pattern: Text with specifiers such as `%s`, `%05d`, `%,.2f`, `%2$s`, `%tY`.
@@ -70,7 +70,7 @@ def _aligned(text: str, match: re.Match[str]) -> str:
 
 
 def _utf16(text: str) -> bytes:
-    """Text in the units that Java counts widths in: a character is one or two."""
+    """Encodes text in the units of Java's widths, of which a character takes one or two."""
     return text.encode("utf-16-le", "replace")
 
 
@@ -99,11 +99,11 @@ def _cut(text: str, match: re.Match[str]) -> str:
     if match["digits"] is None:
         return text
     kept = _utf16(text)[: 2 * int(match["digits"])]
-    return kept.decode("utf-16-le", "replace").replace("\ufffd", "?")  # half a character
+    return kept.decode("utf-16-le", "replace").replace("\ufffd", "?")  # half a surrogate pair
 
 
 def _text(value: Any) -> str:
-    """A value as Java shows it."""
+    """Returns a value as text, as Java writes it."""
     match value:
         case bool():
             return str(value).lower()

@@ -13,7 +13,7 @@ from typing import Any
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
 
 Rows = Sequence[Mapping[str, Any]]
-"""Arguments of each row: `field0`, `field1` and so on."""
+"""The arguments of each row: `field0`, `field1` and so on."""
 
 _DIGEST_BYTES = 8
 _HISTOGRAM_MAX = 10_000
@@ -25,7 +25,7 @@ def _require(condition: bool, message: str) -> None:
 
 
 def checksum(values: Sequence[Any]) -> bytes:
-    """Bytes that are the same for the same values in whatever order; nulls count."""
+    """Returns bytes that are the same for the same values in any order; nulls count."""
     total = 0
     for value in values:
         digest = hashlib.blake2b(_text(value).encode(), digest_size=_DIGEST_BYTES).digest()
@@ -34,10 +34,10 @@ def checksum(values: Sequence[Any]) -> bytes:
 
 
 def _text(value: Any) -> str:
-    """A value as it is written whichever engine hands it over."""
+    """Returns a value as text that does not depend on the engine that passes the value."""
     match value:
         case float():
-            return repr(value + 0.0)  # without the sign of zero
+            return repr(value + 0.0)  # drops the sign of zero
         case datetime.datetime() if value.tzinfo is not None:
             return value.astimezone(datetime.UTC).isoformat()
         case datetime.date() | datetime.time():
@@ -52,11 +52,11 @@ def _text(value: Any) -> str:
 
 
 def most_frequent(rows: Rows, capacity: int) -> list[tuple[Any, int]] | None:
-    """The values that occur most often, and how often; of those that occur as often the least.
+    """Returns the most frequent values and their counts; among equal counts, the least value first.
 
     Args:
-        rows: How many are asked for, and a value.
-        capacity: How many others count at a time; here all do.
+        rows: The number of values requested, and a value.
+        capacity: How many values other engines count at a time; here all are counted.
     """
     _require(capacity > 0, "a capacity is above 0")
     values = [row["field1"] for row in rows if row["field1"] is not None]
@@ -72,7 +72,7 @@ def most_frequent(rows: Rows, capacity: int) -> list[tuple[Any, int]] | None:
 
 
 def weighted_percentile(rows: Rows, share: float) -> Any:
-    """The least value that, with those below it, has that share of the weight.
+    """Returns the least value that, with those below it, has a given share of the weight.
 
     Args:
         rows: A value and its weight.
@@ -83,7 +83,7 @@ def weighted_percentile(rows: Rows, share: float) -> Any:
 
 
 def weighted_percentiles(rows: Rows, shares: Sequence[float | None]) -> list[Any] | None:
-    """The same for several shares."""
+    """Returns the weighted percentiles for several shares."""
     pairs = sorted(
         (row["field0"], row["field1"])
         for row in rows
@@ -104,10 +104,10 @@ def weighted_percentiles(rows: Rows, shares: Sequence[float | None]) -> list[Any
 
 
 def numeric_histogram(rows: Rows) -> list[tuple[float, float]] | None:
-    """Centers and weights of buckets: the two closest become one while there are too many.
+    """Returns bucket centers and weights; the two closest buckets merge while there are too many.
 
     Args:
-        rows: How many buckets there are at most, a value and, if that is not 1, its weight.
+        rows: The maximum number of buckets, a value and, if it is not 1, its weight.
     """
     buckets: list[tuple[float, float]] = []
     for row in rows:

@@ -18,7 +18,7 @@ from seamline.sql.types import Array, Decimal, Map, Row, Timestamp, Type
 
 
 def can_be_json(type_: Type) -> bool:
-    """Whether values of a type can be made JSON."""
+    """Whether values of a type can be cast to JSON."""
     match type_:
         case Array(element):
             return can_be_json(element)
@@ -34,7 +34,7 @@ def can_be_json(type_: Type) -> bool:
 
 
 def can_be_made_of_json(type_: Type) -> bool:
-    """Whether JSON can be made values of a type."""
+    """Whether JSON can be cast to values of a type."""
     match type_:
         case Array(element):
             return can_be_made_of_json(element)
@@ -53,7 +53,7 @@ def _is_key(type_: Type) -> bool:
 
 
 def to_json(use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
-    """A kernel: values as JSON."""
+    """Kernel that casts values to JSON."""
     (source,) = use.parameters
     found = [
         None if value is None else json_texts.write(_json_of(value, source))
@@ -97,7 +97,7 @@ def _text_of(value: Any, type_: Type) -> str:
 
 
 def from_json(*, safe: bool) -> Compute:
-    """A kernel: JSON as values of another type; null for what does not fit, if it is safe."""
+    """Returns a kernel that casts JSON to another type; if safe, what does not fit is null."""
     return functools.partial(_from_json, safe=safe)
 
 

@@ -1,6 +1,6 @@
-"""Paths into JSON: those of json_extract, and those of SQL with `lax` or `strict` in front.
+"""JSON paths: those of json_extract, and those of SQL with an optional `lax` or `strict` prefix.
 
-A path of json_extract names one value: `$.store.book[0]["a b"]`. A path of SQL may find several,
+A json_extract path names one value: `$.store.book[0]["a b"]`. An SQL path may find several values,
 and says whether a missing member is an error.
 """
 
@@ -63,13 +63,13 @@ def _found(text: str, path: str) -> Json:
 
 
 def extract(text: str, path: str) -> str | None:
-    """json_extract: the value there as JSON; null where there is none, or no JSON."""
+    """json_extract: the value at the path as JSON; null if missing, or if the text is not JSON."""
     value = _found(text, path)
     return None if value is _MISSING else json_texts.write(value)
 
 
 def extract_scalar(text: str, path: str) -> str | None:
-    """json_extract_scalar: the text, number or boolean there as text."""
+    """json_extract_scalar: the string, number or boolean at the path as text."""
     value = _found(text, path)
     return None if value is _MISSING else _scalar_text(value)
 
@@ -81,7 +81,7 @@ def _scalar_text(value: Json) -> str | None:
 
 
 def size(text: str, path: str) -> int | None:
-    """json_size: how many members or elements the value there has; 0 for a scalar."""
+    """json_size: the number of members or elements of the value at the path; 0 for a scalar."""
     value = _found(text, path)
     return None if value is _MISSING else json_texts.size(value)
 
@@ -90,7 +90,7 @@ def size(text: str, path: str) -> int | None:
 
 
 class PathError(Exception):
-    """What a strict path, or a text that is no JSON, fails by."""
+    """Raised when a strict path does not fit, or a text is not JSON."""
 
 
 Step = Callable[[Json, bool], Iterator[Json]]
@@ -98,21 +98,21 @@ Step = Callable[[Json, bool], Iterator[Json]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SqlPath:
-    """A path of SQL.
+    """An SQL path.
 
     Attributes:
-        is_lax: Whether missing members are left out, and arrays opened.
-        steps: What each step finds in a value.
+        is_lax: Whether missing members are left out, and arrays unwrapped.
+        steps: Functions that yield what each step finds in a value.
     """
 
     is_lax: bool
     steps: tuple[Step, ...]
 
     def values(self, text: str) -> list[Json]:
-        """What it finds in a text.
+        """Returns the values that the path finds in a text.
 
         Raises:
-            PathError: The text is no JSON, or a strict path does not fit it.
+            PathError: The text is not JSON, or a strict path does not fit it.
         """
         try:
             found = [json_texts.parse(text)]
@@ -132,7 +132,7 @@ _PLACE = re.compile(r"\s*(\d+|last(?:\s*-\s*\d+)?)(?:\s+to\s+(\d+|last(?:\s*-\s*
 
 @functools.lru_cache(maxsize=512)
 def sql_path(path: str) -> SqlPath:
-    """A path that is written in SQL.
+    """Parses an SQL path.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT, or NOT_SUPPORTED for filters and arithmetic.
@@ -261,7 +261,8 @@ def exists(text: str, path: str, on_error: str) -> bool | None:
 def value(text: str, path: str, on_empty: str, on_error: str) -> list[str | None] | None:
     """JSON_VALUE: the scalar that the path finds, as text in a list.
 
-    Null where the default on empty is wanted, an empty list where that on error is.
+    The result is null where the default on empty applies, and an empty list where that on error
+    does.
     """
     found = _values(text, path)
     if isinstance(found, list) and not found:

@@ -1,7 +1,7 @@
-"""JSON as text and as Python holds it, and its functions over whole texts.
+"""JSON as text and as Python values, and JSON functions over whole texts.
 
-A number is kept as it is written, so that none loses digits. A value of type json is text without
-blanks, whose objects have their keys in order.
+A number is kept as written, so that it loses no digits. A value of type json is text without
+whitespace, whose objects have their keys in order.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from seamline.sql.kernels import floating
 
 
 class Number(str):
-    """A number as it is written."""
+    """A number as written."""
 
     __slots__ = ()
 
 
 Json: TypeAlias = Any
-"""None, bool, `Number`, text, or a list or dictionary of them."""
+"""None, bool, `Number`, str, or a list or dict of them."""
 
 _DECODER = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=lambda _: 1 / 0)
 
 
 def parse(text: str) -> Json:
-    """The value of a text.
+    """Parses JSON text into a value.
 
     Raises:
         ValueError: It is not JSON.
@@ -39,7 +39,7 @@ def parse(text: str) -> Json:
 
 
 def write(value: Json, *, ordered: bool = False) -> str:
-    """A value as text, without blanks."""
+    """Writes a value as JSON text without whitespace."""
     match value:
         case Number():
             return str(value)
@@ -59,12 +59,12 @@ def _text(text: str) -> str:
 
 
 def whole(text: str) -> str:
-    """The text without halves of characters, which JSON can write."""
+    """Replaces lone surrogates, which JSON can express, in a text."""
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text
 
 
 def canonical(value: Json) -> str:
-    """The text of type json that stands for the value."""
+    """Returns the canonical text of a value, as in type json."""
     return write(_normal(value), ordered=True)
 
 
@@ -82,7 +82,7 @@ def _normal(value: Json) -> Json:
 
 
 def parsed(text: str) -> str:
-    """json_parse: text as a value of type json."""
+    """json_parse: the text as a value of type json."""
     try:
         return canonical(parse(text))
     except ValueError as error:
@@ -90,7 +90,7 @@ def parsed(text: str) -> str:
 
 
 def is_scalar(text: str) -> bool:
-    """is_json_scalar: whether it is neither an object nor an array."""
+    """is_json_scalar: whether the value is neither an object nor an array."""
     return not isinstance(parse(parsed(text)), dict | list)
 
 
@@ -103,13 +103,13 @@ def _array(text: str) -> list[Json] | None:
 
 
 def array_length(text: str) -> int | None:
-    """json_array_length: how many elements it has; null for what is no array."""
+    """json_array_length: the number of elements; null if the text is not an array."""
     found = _array(text)
     return None if found is None else len(found)
 
 
 def array_get(text: str, index: int) -> str | None:
-    """json_array_get: an element from 0, or from the end below zero; text without quotes."""
+    """json_array_get: an element by index from 0, or from the end if negative; text is unquoted."""
     found = _array(text)
     if found is None or not -len(found) <= index < len(found):
         return None
@@ -134,15 +134,15 @@ def _is(value: Json, wanted: Any) -> bool:
 
 
 def size(value: Json) -> int:
-    """How many elements or members a value has; 0 for any other."""
+    """Returns the number of elements or members of a value; 0 for a scalar."""
     return len(value) if isinstance(value, list | Mapping) else 0
 
 
-# --- JSON that is made ---------------------------------------------------------------------------
+# --- JSON constructors ---------------------------------------------------------------------------
 
 
 def array_of(values: Sequence[str | None], nulls: str) -> str:
-    """An array of values that are JSON; null ones are left out or written, as `nulls` says."""
+    """Builds an array of JSON values; `nulls` says whether null values are omitted or written."""
     is_absent = nulls == "absent"
     texts = ("null" if v is None else v for v in values if v is not None or not is_absent)
     return f"[{','.join(texts)}]"
@@ -151,13 +151,13 @@ def array_of(values: Sequence[str | None], nulls: str) -> str:
 def object_of(
     keys: Sequence[str | None], values: Sequence[str | None], nulls: str, unique: str
 ) -> str:
-    """An object of keys and of values that are JSON, in the order they are given in.
+    """Builds an object of keys and JSON values, in the given order.
 
     Args:
         keys: The keys.
-        values: A value for each.
-        nulls: `absent` leaves null values out, `null` writes them.
-        unique: `unique` where no key may occur twice.
+        values: A value for each key.
+        nulls: `absent` omits null values, `null` writes them.
+        unique: `unique` if no key may occur twice.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT for a key that is null, or occurs twice where it may not.

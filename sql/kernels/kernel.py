@@ -1,6 +1,6 @@
-"""A kernel: one function over Arrow arrays that both engines run.
+"""Kernels: functions over Arrow arrays that both engines run.
 
-DuckDB calls it as a function of its own process, Spark in its Python workers.
+DuckDB calls a kernel in its own process, Spark in its Python workers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import duckdb
 
 Compute: TypeAlias = "Callable[[Use, Sequence[pa.Array]], pa.Array]"
-"""What a kernel does with arguments of equal length; nulls are its own business."""
+"""Computes a kernel over arguments of equal length; the function handles nulls itself."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Kernel:
     """A function that both engines run.
 
     Attributes:
-        name: A name for people.
-        compute: What it does.
-        engines: Those that call it; another has an expression of its own.
+        name: A human-readable name.
+        compute: The function that computes it.
+        engines: The engines that call it; any other has its own expression.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Kernel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Use:
-    """A kernel for arguments of certain types, under a name that no other use has.
+    """A kernel for arguments of certain types, under a unique name.
 
     Attributes:
         kernel: The kernel.
@@ -61,13 +61,13 @@ class Use:
 
     @property
     def name(self) -> str:
-        """What the engines call it."""
+        """The name by which the engines call it."""
         text = f"{self.parameters!r} {self.returns!r}"
         digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
         return f"kernel_{self.kernel.name}_{digest}"
 
     def function(self) -> Callable[..., pa.Array]:
-        """It, with a signature that has as many arguments as it takes."""
+        """Returns a function with as many parameters as the kernel has."""
 
         def run(*arguments: pa.Array | pa.ChunkedArray) -> pa.Array:
             return self(*arguments)
@@ -78,8 +78,8 @@ class Use:
         return run
 
     def teach(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Makes it callable in DuckDB."""
-        import duckdb  # to know what a statement means, nobody needs it
+        """Registers it as a function in DuckDB."""
+        import duckdb  # analysing statements must not require it
         from duckdb.func import FunctionNullHandling, PythonUDFType
 
         connection.create_function(
@@ -92,18 +92,18 @@ class Use:
         )
 
     def __call__(self, *arguments: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """The result for arguments as the engines hand them over.
+        """Computes the result for arguments as the engines pass them.
 
         Raises:
-            SeamlineError: NUMERIC_OVERFLOW when it is none of its type, INVALID_ARGUMENT where
-                there is none.
+            SeamlineError: NUMERIC_OVERFLOW when the result does not fit its type, INVALID_ARGUMENT
+                when there is no result.
         """
         try:
             return self.kernel.compute(self, [_whole(argument) for argument in arguments])
         except (OverflowError, decimal.InvalidOperation, pa.ArrowInvalid) as error:
             message = f"what {self.kernel.name} gives is no value of type {self.returns}"
             raise SeamlineError(NUMERIC_OVERFLOW, message) from error
-        except ValueError as error:  # outside of a function's domain
+        except ValueError as error:  # outside a function's domain
             raise SeamlineError(INVALID_ARGUMENT, f"{self.kernel.name}: {error}") from error
 
 
@@ -112,9 +112,9 @@ def _whole(argument: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def by_row(function: Callable[..., Any]) -> Compute:
-    """A kernel of a function of Python values; null for a row with a null argument.
+    """Returns a kernel from a function of Python values; a row with a null argument is null.
 
-    The function is called once for equal arguments that follow each other.
+    The function is called once for consecutive rows with equal arguments.
     """
     return _ByRow(function)
 
@@ -137,9 +137,10 @@ class _ByRow:
 
 
 def by_duckdb(template: Template) -> Compute:
-    """A kernel of an expression of DuckDB's, which is a library wherever it runs.
+    """Returns a kernel from a DuckDB expression, for which DuckDB serves as a library.
 
-    A text that all rows have becomes a literal: patterns and formats are then read once.
+    A text that is the same in all rows becomes a literal, so that patterns and formats are parsed
+    once.
     """
 
     def compute(use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
@@ -156,18 +157,18 @@ def by_duckdb(template: Template) -> Compute:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tried:
-    """A kernel of an expression of DuckDB's with TRY around it.
+    """A kernel from a DuckDB expression with TRY around it.
 
     Attributes:
         sql: The expression over `a0`, `a1`, ….
-        kernels: What it calls, by name.
+        kernels: The kernels that it calls, by name.
     """
 
     sql: str
     kernels: Mapping[str, Use]
 
     def __call__(self, use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
-        """Its value in each row."""
+        """Computes the value in each row."""
         columns = {f"a{place}": argument for place, argument in enumerate(arguments)}
         return evaluated(self.sql, columns, self.kernels).cast(types.to_arrow(use.returns))
 
@@ -175,12 +176,12 @@ class Tried:
 def evaluated(
     sql: str, columns: Mapping[str, pa.Array], kernels: Mapping[str, Use] | None = None
 ) -> pa.Array:
-    """An expression of DuckDB's over columns.
+    """Evaluates a DuckDB expression over columns.
 
     Args:
         sql: The expression.
-        columns: What it reads, by name.
-        kernels: What it calls, by name, when it has TRY around it.
+        columns: The columns that it reads, by name.
+        kernels: The kernels that it calls, by name, if it has TRY around it.
     """
     with _evaluator(tries=kernels is not None) as evaluator:
         connection = evaluator.connection
@@ -201,7 +202,7 @@ def _literal(argument: pa.Array) -> str | None:
 
 
 def constant(argument: pa.Array) -> Any:
-    """The one value that all rows have, as Python holds it; None when there are several or none."""
+    """Returns the value that all rows share, as a Python object; None for several or none."""
     if len(argument) == 0 or argument.null_count:
         return None
     first = argument[0]
@@ -210,21 +211,21 @@ def constant(argument: pa.Array) -> Any:
 
 
 class _Evaluator:
-    """A DuckDB of our own, which reads nothing but what it is given.
+    """A private DuckDB instance that reads only what it is given.
 
     Args:
         tries: Whether what it evaluates has TRY around it.
     """
 
     def __init__(self, *, tries: bool) -> None:
-        import duckdb  # to know what a statement means, nobody needs it
+        import duckdb  # analysing statements must not require it
 
         self.connection = duckdb.connect(":memory:", config={"threads": "1"})
         self.connection.execute("SET TimeZone = 'UTC'")
         if tries:
-            # what stands twice in TRY would be computed once, in front of it
+            # an expression that occurs twice in TRY would be computed once, before TRY
             self.connection.execute("SET disabled_optimizers = 'common_subexpressions'")
-            # TRY takes nothing that may differ each time, for which DuckDB takes its own `error`
+            # TRY refuses volatile functions, and DuckDB takes its own `error` for one
             self.connection.execute(f"CREATE MACRO error(message) AS {_FAILURE}")
             self.connection.execute(f"CREATE MACRO {NO_VALUE}(message) AS NULL")
         self.connection.execute("SET enable_external_access = false")
@@ -232,14 +233,14 @@ class _Evaluator:
         self._known: set[str] = set()
 
     def learn(self, kernels: Mapping[str, Use]) -> None:
-        """Makes kernels callable."""
+        """Registers kernels that are not known yet."""
         for name in kernels.keys() - self._known:
             kernels[name].teach(self.connection)
             self._known.add(name)
 
 
 NO_VALUE = "no_value"
-"""What stands for `error` where null does as well."""
+"""Replaces `error` where null serves as well."""
 _FAILURE = "list_extract([NULL], CAST(message AS BIGINT))"
 
 
@@ -247,12 +248,12 @@ _IDLE: Mapping[bool, collections.deque[_Evaluator]] = {
     False: collections.deque(),
     True: collections.deque(),
 }
-"""Those that nobody uses, by whether they try."""
+"""Idle evaluators, by whether they try."""
 
 
 @contextlib.contextmanager
 def _evaluator(*, tries: bool) -> Iterator[_Evaluator]:
-    """One that nobody else uses; the threads of an engine do not live as long as it does."""
+    """Yields an evaluator for exclusive use; it is pooled, since engine threads are short-lived."""
     try:
         found = _IDLE[tries].pop()
     except IndexError:

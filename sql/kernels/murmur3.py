@@ -1,4 +1,4 @@
-"""MurmurHash3 of 128 bits, in its form for processors of 64 bits."""
+"""MurmurHash3 of 128 bits, in its variant for 64-bit processors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _BLOCK = 16
 
 
 def murmur3(value: bytes) -> bytes:
-    """The hash with seed 0, its words lowest byte first."""
+    """Returns the hash with seed 0, its words in little-endian order."""
     high = low = 0
     whole = len(value) // _BLOCK * _BLOCK
     for one, two in struct.iter_unpack("<2Q", value[:whole]):

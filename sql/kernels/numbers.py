@@ -1,4 +1,4 @@
-"""Functions of numbers that the engines lack, or that differ between them."""
+"""Kernels of numbers that the engines lack, or on which they differ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _require(condition: bool, message: str) -> None:
 
 
 def round_integer(value: int, places: int) -> int:
-    """Half away from zero; places below zero are those before the point."""
+    """Rounds half away from zero; negative places are those before the point."""
     if places >= 0:
         return value
     unit: int = 10 ** min(-places, 40)
@@ -30,7 +30,7 @@ def round_integer(value: int, places: int) -> int:
 
 
 def truncate_decimal(value: decimal.Decimal, places: int) -> decimal.Decimal:
-    """As many digits as before, those past the given place are zeros."""
+    """Truncates at a place; the scale is kept, and digits past the place are zeros."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     if places >= -exponent:
@@ -42,7 +42,7 @@ def truncate_decimal(value: decimal.Decimal, places: int) -> decimal.Decimal:
 
 
 def logarithm(base: float, value: float) -> float:
-    """The logarithm to a base."""
+    """Returns the logarithm to a base."""
     top, bottom = _natural(value), _natural(base)
     if bottom == 0:
         return math.nan if top == 0 or math.isnan(top) else math.copysign(math.inf, top)
@@ -61,7 +61,7 @@ def _natural(value: float) -> float:
 
 
 def from_base(text: str, radix: int) -> int:
-    """A whole number written in a base of 2 to 36.
+    """Parses a whole number in a base of 2 to 36.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -78,7 +78,7 @@ def from_base(text: str, radix: int) -> int:
 
 
 def to_base(value: int, radix: int) -> str:
-    """A whole number in a base of 2 to 36.
+    """Writes a whole number in a base of 2 to 36.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -95,7 +95,7 @@ def to_base(value: int, radix: int) -> str:
 
 
 def width_bucket(value: float, low: float, high: float, count: int) -> int:
-    """The bucket of equal width that a value is in: 0 below all, `count` + 1 above.
+    """Returns the equal-width bucket of a value: 0 below all buckets, `count` + 1 above.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -115,7 +115,7 @@ def width_bucket(value: float, low: float, high: float, count: int) -> int:
 
 
 def bucket_among(value: float, bins: Sequence[float | None]) -> int:
-    """How many of the bounds, in order, are not above a value.
+    """Returns how many of the ordered bounds are not above a value.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -132,13 +132,13 @@ def bucket_among(value: float, bins: Sequence[float | None]) -> int:
 
 
 def signed(value: int, bits: int) -> int:
-    """The lowest bits of a number as one in two's complement."""
+    """Returns the lowest bits of a number, read as two's complement."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def bit_count(value: int, bits: int) -> int:
-    """How many bits are set in two's complement of so many bits.
+    """Returns how many bits are set in two's complement of a given width.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -153,7 +153,7 @@ def bit_count(value: int, bits: int) -> int:
 
 
 def normal_cdf(mean: float, deviation: float, value: float) -> float:
-    """How probable a value up to that is in a normal distribution.
+    """Returns the cumulative probability of a value in a normal distribution.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
@@ -163,7 +163,7 @@ def normal_cdf(mean: float, deviation: float, value: float) -> float:
 
 
 def inverse_normal_cdf(mean: float, deviation: float, probability: float) -> float:
-    """The value of which that much of a normal distribution is below.
+    """Returns the value at a cumulative probability of a normal distribution.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.

@@ -1,6 +1,6 @@
-"""The kernel of regexp_replace: Java's references to groups in the form that RE2 reads.
+"""The kernel of regexp_replace: translates Java's group references to RE2's.
 
-`$1` and `${name}` are groups, and a backslash takes its meaning from the character behind it.
+`$1` and `${name}` are groups, and a backslash makes the character after it literal.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _REPLACE = by_duckdb("regexp_replace({0}, {1}, {2}, 'g')")
 _SYNTAX = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|\((?!\?)|\(\?P?<(\w+)>", re.DOTALL)
 _REFERENCE = re.compile(r"\\(?P<literal>.)|\$(?P<number>\d+)|\$\{(?P<name>\w+)\}|(?P<wrong>[\\$])")
 GROUPS_MAX = 9
-"""As many as RE2 can refer to."""
+"""The number of groups that RE2 can refer to."""
 
 
 def replaced(use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
-    """Every match replaced."""
+    """Kernel that replaces every match."""
     texts, patterns, replacements = arguments
     pairs = zip(patterns.to_pylist(), replacements.to_pylist(), strict=True)
     found = [(None, None) if None in pair else _as_re2(*pair) for pair in pairs]

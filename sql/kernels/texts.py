@@ -1,4 +1,4 @@
-"""Kernels of text: distances, characters, pieces, and numbers with a unit.
+"""Kernels of text: distances, characters, pieces, and numbers with units.
 
 Characters are code points throughout, as in all functions of text.
 """
@@ -17,33 +17,33 @@ from seamline.errors import INVALID_ARGUMENT, SeamlineError
 
 
 def invalid(message: str) -> SeamlineError:
-    """The error for an argument that a function does not take."""
+    """Returns the error for an argument that a function does not accept."""
     return SeamlineError(INVALID_ARGUMENT, message, hint="")
 
 
 def code_point(text: str) -> int:
-    """The number of a single character."""
+    """Returns the code point of a single character."""
     if len(text) != 1:
         raise invalid(f"codepoint takes one character, not {len(text)}")
     return ord(text)
 
 
 def character(code: int) -> str:
-    """The character of that number."""
+    """Returns the character of a code point."""
     if not 0 <= code <= 0x10FFFF or 0xD800 <= code <= 0xDFFF:
         raise invalid(f"{code} is not a code point of Unicode")
     return chr(code)
 
 
 def hamming_distance(one: str, other: str) -> int:
-    """In how many places two texts of equal length differ."""
+    """Returns the number of positions in which two texts of equal length differ."""
     if len(one) != len(other):
         raise invalid("hamming_distance takes texts of the same length")
     return sum(a != b for a, b in zip(one, other, strict=True))
 
 
 def levenshtein_distance(one: str, other: str) -> int:
-    """How many characters to insert, delete or replace to make one text of the other."""
+    """Returns how many characters to insert, delete or replace to turn one text into the other."""
     if len(one) * len(other) > DISTANCE_MAX:
         raise invalid("levenshtein_distance takes shorter texts")
     row = list(range(len(other) + 1))
@@ -59,11 +59,11 @@ def levenshtein_distance(one: str, other: str) -> int:
 
 
 DISTANCE_MAX = 1_000_000
-"""Product of the lengths of two texts whose distance is computed."""
+"""Maximum product of the lengths of two texts whose distance is computed."""
 
 
 def luhn_check(text: str) -> bool:
-    """Whether digits end with the check digit of Luhn's algorithm."""
+    """Whether a text is digits that end with the check digit of Luhn's algorithm."""
     if not text.isascii() or not text.isdigit():
         return False
     digits = [int(digit) for digit in reversed(text)]
@@ -72,7 +72,7 @@ def luhn_check(text: str) -> bool:
 
 
 def normalizer(form: str) -> Callable[[str], str]:
-    """Unicode's normalisation of one form: NFC, NFD, NFKC or NFKD."""
+    """Returns Unicode's normalisation to one form: NFC, NFD, NFKC or NFKD."""
 
     def normalize(text: str) -> str:
         return unicodedata.normalize(form, text)  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ def normalizer(form: str) -> Callable[[str], str]:
 
 
 def backwards(value: str | bytes) -> str | bytes:
-    """The characters or bytes in the opposite order."""
+    """Returns the characters or bytes in reverse order."""
     return value[::-1]
 
 
@@ -89,7 +89,7 @@ _SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230120022455012623010202", s
 
 
 def soundex(text: str) -> str:
-    """American Soundex: the first letter and three digits of how the rest sounds."""
+    """Returns the American Soundex code: the first letter, and three digits for later sounds."""
     letters = [letter for letter in text.upper() if letter.isalpha()]
     if not letters:
         return ""
@@ -108,7 +108,7 @@ def soundex(text: str) -> str:
 
 
 def split(text: str, delimiter: str, limit: int) -> list[str]:
-    """At most so many pieces; the last has the rest."""
+    """Splits into at most `limit` pieces, the last of which has the rest."""
     if not delimiter:
         raise invalid("split needs a delimiter")
     if limit <= 0:
@@ -117,7 +117,7 @@ def split(text: str, delimiter: str, limit: int) -> list[str]:
 
 
 def split_to_map(text: str, between: str, inside: str) -> list[tuple[str, str]]:
-    """The entries of a text such as `a=1,b=2`, each key once."""
+    """Returns the entries of a text such as `a=1,b=2`, with each key once."""
     entries = _entries(text, between, inside)
     keys = [key for key, _ in entries]
     for key in keys:
@@ -127,7 +127,7 @@ def split_to_map(text: str, between: str, inside: str) -> list[tuple[str, str]]:
 
 
 def split_to_multimap(text: str, between: str, inside: str) -> list[tuple[str, list[str]]]:
-    """The entries of a text such as `a=1,b=2,a=3`, with all values of a key."""
+    """Returns the entries of a text such as `a=1,b=2,a=3`, with all values of a key."""
     found: dict[str, list[str]] = {}
     for key, value in _entries(text, between, inside):
         found.setdefault(key, []).append(value)
@@ -150,7 +150,7 @@ def _entries(text: str, between: str, inside: str) -> list[tuple[str, str]]:
 
 
 def position_of(text: str, part: str, instance: int) -> int:
-    """Where a part is found for the nth time, from 1; below zero counts from the end."""
+    """Returns the position, from 1, of a part's nth occurrence; negative n count from the end."""
     if instance == 0:
         raise invalid("strpos counts from 1 or from -1, not from 0")
     if not part:
@@ -162,12 +162,12 @@ def position_of(text: str, part: str, instance: int) -> int:
 
 
 def left_padded(value: bytes, size: int, fill: bytes) -> bytes:
-    """Bytes filled up at the front, or cut at the end, to a length."""
+    """Returns bytes padded at the front, or cut at the end, to a length."""
     return (_filling(value, size, fill) + value)[:size]
 
 
 def right_padded(value: bytes, size: int, fill: bytes) -> bytes:
-    """Bytes filled up, or cut, at the end."""
+    """Returns bytes padded or cut at the end to a length."""
     return (value + _filling(value, size, fill))[:size]
 
 
@@ -179,7 +179,7 @@ def _filling(value: bytes, size: int, fill: bytes) -> bytes:
 
 
 def part_of(value: bytes, start: int, size: int = 2**62) -> bytes:
-    """Bytes from a place on, counted from 1, or from the end below zero."""
+    """Returns the bytes from a position on, counted from 1, or from the end if negative."""
     if start == 0 or size <= 0 or abs(start) > len(value):
         return b""
     first = start - 1 if start > 0 else len(value) + start
@@ -187,7 +187,7 @@ def part_of(value: bytes, start: int, size: int = 2**62) -> bytes:
 
 
 def from_utf8(value: bytes, replacement: str = "\ufffd") -> str:
-    """Bytes as text; what is no UTF-8 is replaced, or left out for an empty text."""
+    """Decodes UTF-8; invalid bytes are replaced, or left out if the replacement is empty."""
     if len(replacement) > 1:
         raise invalid("from_utf8 replaces with one character or none")
     text = value.decode("utf-8", "replace" if replacement == "\ufffd" else "surrogateescape")
@@ -196,11 +196,11 @@ def from_utf8(value: bytes, replacement: str = "\ufffd") -> str:
 
 _UNITS = ("", "K", "M", "B", "T", "Q")
 _DIGITS = 320
-"""More than the greatest double has in front of the point."""
+"""More digits than the greatest double has before the point."""
 
 
 def with_unit(value: float | decimal.Decimal) -> str:
-    """Three digits of a number and its unit: 123K, 1.5M."""
+    """Formats a number with three digits and its unit: 123K, 1.5M."""
     number = decimal.Decimal(repr(value) if isinstance(value, float) else value)
     if not number.is_finite():
         return str(value)
@@ -216,7 +216,7 @@ def with_unit(value: float | decimal.Decimal) -> str:
 
 
 def utf16_digits(text: str) -> str:
-    """The code units of UTF-16, each in four hexadecimal digits."""
+    """Returns the UTF-16 code units of a text, each as four hexadecimal digits."""
     return text.encode("utf-16-be").hex().upper()
 
 
@@ -225,7 +225,7 @@ _DATA_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB")
 
 
 def data_size(text: str) -> decimal.Decimal:
-    """Bytes of `2.3MB`, cut to whole ones; units are powers of 1,024.
+    """Parses a size such as `2.3MB` to whole bytes, rounded down; units are powers of 1,024.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT for anything else.

@@ -1,4 +1,4 @@
-"""Kernels of addresses (RFC 2396): a text that is none has no parts, which is null."""
+"""Kernels of URLs (RFC 2396): a text that is not a URL has no parts, which are null."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _parts(url: str) -> dict[str, str | None] | None:
 
 
 def part(name: str) -> Callable[[str], str | None]:
-    """A part of an address: host, protocol, path, query or fragment; empty where there is none."""
+    """Returns a function for a URL's host, protocol, path, query or fragment; empty if missing."""
 
     def extract(url: str) -> str | None:
         parts = _parts(url)
@@ -47,13 +47,13 @@ def part(name: str) -> Callable[[str], str | None]:
 
 
 def port(url: str) -> int | None:
-    """The port, if the address has one."""
+    """Returns the port, if the URL has one."""
     parts = _parts(url)
     return int(parts["port"]) if parts and parts["port"] else None
 
 
 def parameter(url: str, name: str) -> str | None:
-    """The first value of that name in the query."""
+    """Returns the first value of a name in the query, or None."""
     parts = _parts(url)
     for pair in ((parts or {}).get("query") or "").split("&"):
         key, _, value = pair.partition("=")
@@ -63,12 +63,12 @@ def parameter(url: str, name: str) -> str | None:
 
 
 def encode(text: str) -> str:
-    """Text as a name or value of a form: a space is a plus."""
+    """Encodes text as a name or value of a form, in which a space becomes a plus."""
     return urllib.parse.quote_plus(text, safe="*").replace("~", "%7E")
 
 
 def decode(text: str) -> str:
-    """The inverse of `encode`."""
+    """Decodes text: the inverse of `encode`."""
     if re.search("%(?![0-9a-fA-F]{2})", text):
         raise SeamlineError(INVALID_ARGUMENT, f"{text[:80]!r} is not encoded for an address")
     return urllib.parse.unquote_plus(text)

@@ -1,4 +1,4 @@
-"""Vectors: how far apart they are."""
+"""Distances and similarities of vectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SparseVector = Sequence[tuple[str, float]]
 
 
 def cosine_similarity(one: SparseVector, other: SparseVector) -> float | None:
-    """The cosine of the angle between two sparse vectors."""
+    """Returns the cosine of the angle between two sparse vectors; null if one has a null."""
     left: Mapping[str, float] = dict(one)
     right: Mapping[str, float] = dict(other)
     if None in left.values() or None in right.values():
@@ -22,28 +22,28 @@ def cosine_similarity(one: SparseVector, other: SparseVector) -> float | None:
 
 
 def cosine_distance(one: SparseVector, other: SparseVector) -> float | None:
-    """1 less the cosine of the angle between two sparse vectors."""
+    """Returns 1 minus the cosine of the angle between two sparse vectors."""
     cosine = cosine_similarity(one, other)
     return None if cosine is None else 1 - cosine
 
 
 def dot_product(one: Vector, other: Vector) -> float:
-    """The sum of the products of their elements."""
+    """Returns the sum of the products of the vectors' elements."""
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
 def cosine_of_arrays(one: Vector, other: Vector) -> float:
-    """The cosine of the angle between two vectors."""
+    """Returns the cosine of the angle between two vectors."""
     return _cosine(dot_product(one, other), one, other)
 
 
 def distance_of_arrays(one: Vector, other: Vector) -> float:
-    """1 less the cosine of the angle between two vectors."""
+    """Returns 1 minus the cosine of the angle between two vectors."""
     return 1 - cosine_of_arrays(one, other)
 
 
 def euclidean_distance(one: Vector, other: Vector) -> float:
-    """The length of the line between two points."""
+    """Returns the Euclidean distance between two points."""
     return math.sqrt(sum((a - b) ** 2 for a, b in zip(one, other, strict=True)))
 
 
@@ -53,7 +53,7 @@ def _cosine(product: float, one: Vector, other: Vector) -> float:
 
 
 def of_equal_length(function: Callable[[Vector, Vector], float]) -> Callable[..., float | None]:
-    """It, of two arrays without nulls that are as long as each other; null where one has a null."""
+    """Limits a function to arrays of equal length, and makes it null where one holds a null."""
 
     def checked(one: Vector, other: Vector) -> float | None:
         if len(one) != len(other):

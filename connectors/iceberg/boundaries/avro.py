@@ -1,8 +1,9 @@
-"""One Avro value with its schema in front of it, as Iceberg's Java library encodes small messages.
+"""Decodes an Avro value prefixed by its schema, as Iceberg's Java library encodes small messages.
 
-Two magic bytes, the schema's JSON as Java writes text (two bytes of length), then the value. Only
-what such messages hold is read; logical types stay what they are encoded as. An Avro library
-refuses them: they declare a type without a namespace, and use it inside one by its bare name.
+A message is two magic bytes, the schema's JSON as Java writes a string (two bytes of length), then
+the value. The decoder supports only what such messages hold, and leaves logical types in their
+encoded form. Avro libraries refuse these messages: they declare a type without a namespace, and use
+it inside a namespace by its bare name.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ MAGIC = b"\xc2\x01"
 
 
 def decode(message: bytes) -> Any:
-    """The value: records as dicts, fixed and bytes as bytes.
+    """Returns the value of a message: records as dicts, fixed and bytes as bytes.
 
     Raises:
-        ValueError: when it is no such message.
+        ValueError: when it is not such a message.
     """
     stream = io.BytesIO(message)
     if stream.read(2) != MAGIC:
@@ -53,7 +54,7 @@ def _value(schema: Any, named: dict[str, Any], stream: io.BytesIO) -> Any:
 
 
 def _items(stream: io.BytesIO) -> Iterator[None]:
-    """One for each item of the blocks of an array or a map."""
+    """Yields once for each item in the blocks of an array or a map."""
     while count := _long(stream):
         if count < 0:
             _long(stream)  # the size of the block
@@ -68,7 +69,7 @@ def _exactly(stream: io.BytesIO, length: int) -> bytes:
 
 
 def _long(stream: io.BytesIO) -> int:
-    """A number of variable length, signs interleaved."""
+    """Reads a zigzag-encoded integer of variable length."""
     number = shift = 0
     while True:
         (byte,) = _exactly(stream, 1)

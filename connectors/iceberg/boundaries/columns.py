@@ -1,8 +1,8 @@
-"""The provider `columns`: the boundary is past the greatest offset that the rows themselves have.
+"""The provider `columns`: the boundary is just past the greatest offset in the rows themselves.
 
-That holds where the writer commits each partition without gaps, and nobody deletes the newest rows:
-the table's owner says so by choosing it. It is how tables of Redpanda, AutoMQ, Tableflow, Aiven and
-of Flink jobs are read, whose commits say nothing of the topic's offsets.
+This is correct if the writer commits each partition without gaps and nobody deletes the newest
+rows. The table's owner asserts that by choosing this provider. It serves tables of Redpanda,
+AutoMQ, Tableflow, Aiven and of Flink jobs, whose commits do not record the topic's offsets.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Columns(Provider[AdoptedIceberg]):
     def answer(self, snapshot: Snapshot) -> Answer | None:
         """See `Provider.answer`.
 
-        A commit that takes rows away takes nothing back that was copied: what was there before it
-        counts as well. Rows without an offset are somebody else's, of whatever snapshot.
+        A commit that removes rows does not undo that they were copied, so the rows before it count
+        as well. Rows without an offset are somebody else's, whatever snapshot they are from.
         """
         state, held = self.adopted.state, self._held(snapshot)
         ends = self.adopted.start.raised(held.ends)

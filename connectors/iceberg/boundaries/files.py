@@ -1,6 +1,6 @@
-"""Small files beside a table that say how far its writer got.
+"""Reads small files beside a table that say how far its writer got.
 
-Their names come from the table, which chooses no place for us to read: they must lie where the
+Their names come from the table, which must not choose what we read: the files must lie where the
 table's own files may.
 """
 
@@ -27,7 +27,7 @@ class OwnFiles(Protocol):
         """See `ColdTable.file_access`."""
 
     def require_own_place(self, location: str) -> None:
-        """A file that the table names must lie where its own files may.
+        """Requires a file that the table names to lie where the table's own files may.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED.
@@ -35,10 +35,10 @@ class OwnFiles(Protocol):
 
 
 def read_text(table: OwnFiles, path: str) -> str:
-    """The text of a file.
+    """Returns the text of a file, up to `SIZE_MAX` bytes.
 
     Raises:
-        SeamlineError: LOCATION_NOT_ALLOWED, BOUNDARY_MISSING where there is no such file,
+        SeamlineError: LOCATION_NOT_ALLOWED, BOUNDARY_MISSING if there is no such file,
             STORAGE_UNAVAILABLE.
     """
     table.require_own_place(path)

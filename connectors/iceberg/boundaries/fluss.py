@@ -1,8 +1,8 @@
 """The provider `fluss`: Fluss writes the offsets of its buckets into each of its commits.
 
-The summary's `fluss-offsets` holds them up to version 0.8, and from 0.9 on names a file that does.
-A bucket is a partition; offsets are the first ones that are not in the lake. A table that Fluss
-partitions has one log a partition, which is no one topic.
+Up to version 0.8 the summary's `fluss-offsets` holds them; from 0.9 on it names a file that does. A
+bucket is a partition; each offset is the first one that is not in the lake. A table that Fluss
+partitions has one log per partition, so it has no single topic.
 """
 
 from __future__ import annotations

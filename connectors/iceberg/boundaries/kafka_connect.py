@@ -1,12 +1,12 @@
 """The provider `kafka-connect`: the Iceberg sink's control topic says what each commit holds.
 
-The sink's workers report to a control topic: which files they have written, and in the same
-transaction up to which source offsets (DATA_COMPLETE). A commit to the table takes all reports that
-its coordinator has read, late ones too, and writes into the summary how far it has read the control
-topic. So the boundary of a snapshot is exact: the greatest offset reported below that place. It
-needs no columns in the table.
+The sink's workers report to a control topic which files they have written and, in the same
+transaction, up to which source offsets (DATA_COMPLETE). A commit to the table includes all reports
+that its coordinator has read, even late ones, and records in its summary how far the coordinator
+has read the control topic. So the boundary of a snapshot is exact: the greatest offset reported
+below that position. It needs no columns in the table.
 
-Reports that are no longer in the control topic are only missed for a partition that has been idle
+Reports that are no longer in the control topic matter only for a partition that has been idle
 since; then the boundary is refused, not guessed.
 """
 
@@ -47,7 +47,7 @@ class Report:
     """What one worker reported: the source offsets up to which its files reach.
 
     Attributes:
-        place: Where in the control topic: partition and offset.
+        place: Its partition and offset in the control topic.
         group: The sink's consumer group.
         ends: By topic and partition, the first offset that is not in its files.
     """
@@ -60,7 +60,7 @@ class Report:
 class KafkaConnect(Provider[AdoptedIceberg]):
     """Joins the sink's commits with its control topic.
 
-    Options: `control-topic` and `group`, where the summaries of several sinks are in the table.
+    Options: `control-topic` and `group`, for a table that has the summaries of several sinks.
     """
 
     name = "kafka-connect"
@@ -94,9 +94,9 @@ class KafkaConnect(Provider[AdoptedIceberg]):
         return super().wrote(snapshot) and COMMIT_ID in snapshot.summary
 
     def _read_by(self, snapshot: Snapshot, key: str) -> tuple[Offsets, bool]:
-        """How far the control topic had been read, and whether no earlier commit has expired.
+        """Returns how far the control topic had been read, and whether no earlier commit expired.
 
-        A coordinator writes only the partitions that it has read since it started.
+        A coordinator records only the partitions that it has read since it started.
         """
         read = Offsets()
         last = snapshot
@@ -110,7 +110,7 @@ class KafkaConnect(Provider[AdoptedIceberg]):
     def _require_all(
         self, log: HotLog, control: str, is_whole: bool, ends: Mapping[int, int]
     ) -> None:
-        """Of each partition that has ever held records, its end must be known."""
+        """Requires the end of each partition that has ever held records to be known."""
         if is_whole:
             return
         binding = self.adopted.binding
@@ -131,12 +131,12 @@ class KafkaConnect(Provider[AdoptedIceberg]):
 
 
 def sink_of(adopted: Adopted, snapshot: Snapshot, log: HotLog) -> tuple[str, str]:
-    """The control topic and the group of the sink that fills a table.
+    """Returns the control topic and the consumer group of the sink that fills a table.
 
-    The summary has both in one name with a dot in between, and both may have dots.
+    The summary joins both into one name with a dot, and both may contain dots.
 
     Raises:
-        SeamlineError: BOUNDARY_INVALID where options must say it.
+        SeamlineError: BOUNDARY_INVALID if only options can tell them.
     """
     control, group = adopted.option("control-topic"), adopted.option("group")
     names = list(summary_of(snapshot, SUMMARY_PREFIX))
@@ -148,7 +148,7 @@ def sink_of(adopted: Adopted, snapshot: Snapshot, log: HotLog) -> tuple[str, str
         pairs = {(c, g) for name in names for c, g in _splits(name) if c in topics}
     named = f"connect-{snapshot.summary.get(TASK, '').rpartition('-')[0]}"
     if group is None and any(pair[1] == named for pair in pairs):
-        group = named  # unless a connector is given another, its group is called like it
+        group = named  # by default a connector's group is named after it
     if group is not None:
         pairs = {pair for pair in pairs if pair[1] == group}
     if len(pairs) != 1:
@@ -194,13 +194,14 @@ class ControlTopics:
         self._known: dict[tuple[str, str], tuple[Offsets, Reports]] = {}
 
     def of(self, cluster: str, topic: str, log: HotLog, committed: Mapping[int, int]) -> Reports:
-        """The reports of a control topic, as far as it goes now.
+        """Returns the reports of a control topic up to its current end.
 
         Args:
             cluster: Name of its cluster.
             topic: Its name.
-            log: The cluster.
-            committed: Offsets that a commit says it has read, so it must have them.
+            log: The cluster's log.
+            committed: Offsets up to which a commit says it has read the topic, so the topic must
+                reach them.
 
         Raises:
             SeamlineError: BOUNDARY_INVALID, TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE.

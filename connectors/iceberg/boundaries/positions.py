@@ -1,7 +1,7 @@
-"""Which records the files of a table hold: per file, the greatest offset of each partition.
+"""Finds which records the files of a table hold: per file, the greatest offset of each partition.
 
-The manifests say it of a file that holds one partition. Of any other file the two columns are read,
-once: files never change, so what was found is kept for ever.
+For a file that holds one partition, the manifests say it. For any other file the two columns are
+read, once: files never change, so the result is cached for good.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class PositionColumns:
     """The columns that say which record a row is.
 
     Attributes:
-        partition: Field id of the one with the partition.
-        offset: Field id of the one with the offset.
+        partition: Field id of the partition column.
+        offset: Field id of the offset column.
     """
 
     partition: int
@@ -52,11 +52,11 @@ class PositionColumns:
 
     @classmethod
     def of(cls, state: TableState, encoding: Encoding) -> PositionColumns:
-        """Those of a table.
+        """Returns the position columns of a table.
 
         Raises:
-            SeamlineError: OFFSETS_NOT_STORED where it has none, INVALID_TABLE_DEFINITION where they
-                are no whole numbers.
+            SeamlineError: OFFSETS_NOT_STORED if it has none, INVALID_TABLE_DEFINITION if they are
+                not integers.
         """
         places = Places.of(encoding, state.schema.columns)
         if places is None:
@@ -81,7 +81,7 @@ class FilePositions:
 
     Attributes:
         ends: Per partition, the greatest offset plus one.
-        others: Rows that are no record: they have no partition or no offset.
+        others: How many rows are not records: they have no partition or no offset.
     """
 
     ends: Mapping[int, int] = dataclasses.field(hash=False)
@@ -98,9 +98,9 @@ class PositionReader:
     def ends(
         self, io: FileIO, files: Sequence[DataFile], columns: PositionColumns
     ) -> FilePositions:
-        """The greatest offset plus one of each partition that any of the files holds.
+        """Returns the greatest offset plus one of each partition that any of the files holds.
 
-        Files that can add nothing, by what manifests say of them, are not read.
+        Files that cannot add anything, according to their manifests, are not read.
 
         Raises:
             SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID, STORAGE_UNAVAILABLE,
@@ -136,7 +136,7 @@ def _raise(ends: dict[int, int], others: Mapping[int, int]) -> None:
 
 
 def _bound(bounds: Mapping[int, bytes] | None, column: int) -> int | None:
-    """A bound of a column of whole numbers; a column that was widened has some of four bytes."""
+    """Returns a bound of an integer column; if it was widened, older bounds have four bytes."""
     value = (bounds or {}).get(column)
     if value is None or len(value) not in (4, 8):
         return None
@@ -144,7 +144,7 @@ def _bound(bounds: Mapping[int, bytes] | None, column: int) -> int | None:
 
 
 def _said(file: DataFile, columns: PositionColumns) -> FilePositions | None:
-    """What the manifests say of a file; None unless that is all of it."""
+    """Returns a file's positions if its manifest entry determines them; else None."""
     nulls = file.null_value_counts or {}
     if any(nulls.get(column) != 0 for column in (columns.partition, columns.offset)):
         return None
@@ -157,7 +157,7 @@ def _said(file: DataFile, columns: PositionColumns) -> FilePositions | None:
 
 
 def _adds_nothing(file: DataFile, columns: PositionColumns, ends: Mapping[int, int]) -> bool:
-    """Whether no record of a file can be past what is known of its partition."""
+    """Whether no record of a file can be past the known end of its partition."""
     nulls = file.null_value_counts or {}
     if any(nulls.get(column) != 0 for column in (columns.partition, columns.offset)):
         return False
@@ -170,7 +170,7 @@ def _adds_nothing(file: DataFile, columns: PositionColumns, ends: Mapping[int, i
 
 
 def _column_values(io: FileIO, file: DataFile, columns: PositionColumns) -> pa.Table:
-    """The two columns of a file, found by field id; nulls where it lacks one."""
+    """Reads the two columns of a file, found by field id; nulls if it lacks one."""
     path = file.file_path
     if file.file_format != FileFormat.PARQUET:
         raise SeamlineError(NOT_SUPPORTED, f"offsets cannot be read from {path}: it is not Parquet")
@@ -192,7 +192,7 @@ def _column_values(io: FileIO, file: DataFile, columns: PositionColumns) -> pa.T
 def _leaves(
     fields: Sequence[pa.Field], above: tuple[str, ...]
 ) -> list[tuple[tuple[str, ...], int | None]]:
-    """The paths of all fields, through rows only, with their ids."""
+    """Returns the paths and ids of all fields, including those inside rows."""
     found = []
     for field in fields:
         path = (*above, field.name)

@@ -1,7 +1,7 @@
-"""What boundary providers share: the table they speak of, and how offsets become a boundary.
+"""What boundary providers share: the table that they describe, and how offsets become a boundary.
 
-A provider is a class with a name, a trust, and a function from a snapshot to the first offsets that
-it does not hold. Answers are kept for as long as the snapshot alone decides: for ever.
+A provider is a class with a name, a trust level, and a method from a snapshot to the first offsets
+that the snapshot does not hold. If the snapshot alone decides the answer, it is cached for good.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ APPEND = "append"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What a provider says of a snapshot.
+    """What a provider says about a snapshot.
 
     Attributes:
-        next: The first offsets that it does not hold.
-        has_others: Whether it has rows that are no records of the log.
+        next: The first offsets that the snapshot does not hold.
+        has_others: Whether it has rows that are not records of the log.
     """
 
     next: Offsets
@@ -44,7 +44,7 @@ class Answer:
 
 
 Answers = Cache[tuple[object, ...], tuple[Answer | None]]
-"""What providers have said, by table, snapshot and the table's own properties."""
+"""Cached answers of providers, by table, snapshot and the table's Seamline properties."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Adopted:
     Attributes:
         state: The table's metadata.
         binding: The topic behind it.
-        log: Gives the topics of the binding's cluster; raises where there is none.
-        answers: What has been said before.
+        log: Returns the log of the binding's cluster; raises if there is none.
+        answers: The cached answers.
     """
 
     state: TableState
@@ -64,12 +64,12 @@ class Adopted:
     answers: Answers
 
     def option(self, name: str) -> str | None:
-        """An option of the provider: the property `seamline.boundary-<name>`."""
+        """Returns an option of the provider: the property `seamline.boundary-<name>`."""
         return self.state.properties.get(f"{OPTION_PREFIX}{name}")
 
     @property
     def start(self) -> Offsets:
-        """Where the table begins, for partitions of which it holds nothing.
+        """Where the table begins, for partitions from which it holds no records.
 
         Raises:
             SeamlineError: BOUNDARY_INVALID.
@@ -79,7 +79,7 @@ class Adopted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AdoptedIceberg(Adopted):
-    """The same of an Iceberg table.
+    """An Iceberg table that another writer fills.
 
     Attributes:
         table: The table.
@@ -96,7 +96,7 @@ A = TypeVar("A", bound=Adopted)
 
 
 def start_of(state: TableState) -> Offsets:
-    """Where an adopted table begins, as its owner says: the option `start`; else at 0.
+    """Returns where an adopted table begins: its owner's option `start`, or offset 0 without it.
 
     Raises:
         SeamlineError: BOUNDARY_INVALID.
@@ -112,9 +112,9 @@ class Provider(abc.ABC, Generic[A]):
     """A `BoundaryProvider` over one adopted table.
 
     Attributes:
-        name: What people call it.
+        name: Its name in table properties.
         trust: `exact`, `derived` or `hint`.
-        is_lasting: Whether what it says of a snapshot never changes.
+        is_lasting: Whether its answer about a snapshot never changes.
     """
 
     name: ClassVar[str]
@@ -131,7 +131,7 @@ class Provider(abc.ABC, Generic[A]):
 
     @abc.abstractmethod
     def answer(self, snapshot: Snapshot) -> Answer | None:
-        """What a snapshot holds; None where it says nothing of its own.
+        """Returns what a snapshot holds; None if the snapshot itself does not say.
 
         Raises:
             SeamlineError: See `BoundaryProvider.boundary`.
@@ -183,7 +183,7 @@ class Provider(abc.ABC, Generic[A]):
 
 @contextlib.contextmanager
 def invalid(what: str) -> Iterator[None]:
-    """Names what cannot be understood, in the place of what parsing raises.
+    """Turns parsing errors into an error that names what cannot be understood.
 
     Raises:
         SeamlineError: BOUNDARY_INVALID.
@@ -195,10 +195,10 @@ def invalid(what: str) -> Iterator[None]:
 
 
 def whole(value: Any) -> int:
-    """A whole number of JSON; nothing else that Python would make one of.
+    """Returns an integer from JSON; rejects everything else that Python would convert to one.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The value is not an integer.
     """
     if type(value) is not int:
         raise ValueError(f"{value!r} is not a whole number")
@@ -206,7 +206,7 @@ def whole(value: Any) -> int:
 
 
 def summary_of(snapshot: Snapshot, prefix: str) -> Mapping[str, str]:
-    """The entries of a snapshot's summary whose names begin so, without that beginning."""
+    """Returns the entries of a snapshot's summary with a prefix, with that prefix removed."""
     return {
         name.removeprefix(prefix): value
         for name, value in snapshot.summary.items()

@@ -36,16 +36,16 @@ _ANSWERS_MAX = 10_000
 PROPERTY = f"{PROPERTY_PREFIX}boundary-provider"
 
 Logs = Callable[[str], "HotLog"]
-"""Gives the topics of a cluster by its name."""
+"""Returns the log of a cluster, given the cluster's name."""
 
 
 class Unknown(Provider[AdoptedIceberg]):
-    """Stands for a provider that there is not."""
+    """Stands in for a provider that does not exist."""
 
     name = "unknown"
     trust = EXACT
 
-    def answer(self, snapshot: Snapshot) -> Answer | None:  # noqa: ARG002 - nothing helps
+    def answer(self, snapshot: Snapshot) -> Answer | None:  # noqa: ARG002 - always raises
         """See `Provider.answer`.
 
         Raises:
@@ -60,10 +60,10 @@ class Unknown(Provider[AdoptedIceberg]):
 
 
 class Providers:
-    """Makes providers of tables. Safe to share between threads.
+    """Creates the boundary providers of tables. Safe to share between threads.
 
     Args:
-        logs: Gives the topics of a cluster, for providers that ask there.
+        logs: Returns the log of a cluster, for providers that read it.
     """
 
     def __init__(self, logs: Logs) -> None:
@@ -73,9 +73,9 @@ class Providers:
         self._answers: Answers = Cache(_ANSWERS_MAX)
 
     def of(self, table: IcebergTable) -> Provider[AdoptedIceberg] | None:
-        """The provider of a table; None where Seamline itself copies the topic into it.
+        """Returns the provider of a table; None if Seamline itself copies the topic into it.
 
-        What is wrong with the table's binding is said when its boundary is asked for, since the
+        An error in the table's binding is raised only when its boundary is needed, since the
         snapshots themselves can be read all the same.
         """
         if PROPERTY not in table.state.properties:
@@ -84,7 +84,7 @@ class Providers:
         try:
             binding = TopicBinding.from_properties(table.state.properties)
         except SeamlineError:
-            return None  # whoever wants the binding meets the same error
+            return None  # whoever needs the binding gets the same error
         if binding is None or binding.boundary_provider is None:
             return None
         return PROVIDERS.get(binding.boundary_provider, Unknown)(

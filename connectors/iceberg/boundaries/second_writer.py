@@ -1,9 +1,9 @@
-"""Whether somebody else adds records of the topic to a table that Seamline fills.
+"""Detects whether somebody else adds records of the topic to a table that Seamline fills.
 
 Anybody may add rows of their own, in batches. But a commit by a sink or a stream, or of rows that
-say which record they are, means that records are in the table which the boundary does not count,
-and which would be read from the log once more. Nobody can tell what a stream has added by its rows:
-it is taken for records of the topic.
+say which record they are, means that the table has records that the boundary does not count. They
+would be read from the log a second time. The rows of a stream do not show what it has added, so
+they count as records of the topic.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _ADD_ROWS = (_APPEND, "overwrite")
 def second_writer(
     state: TableState, snapshot_id: int | None, added: Callable[[int], Sequence[DataFile]]
 ) -> SeamlineError | None:
-    """The error that a commit in a snapshot's line is, if somebody else copies the topic, too.
+    """Returns the error to raise if a snapshot's history shows that somebody else copies the topic.
 
     Args:
         state: A table that Seamline fills.
         snapshot_id: The snapshot.
-        added: Gives the files that a snapshot has added.
+        added: Returns the files that a snapshot has added.
     """
     for snapshot in _since_we_fill_it(state, snapshot_id):
         if SUMMARY_KEY in snapshot.summary:
@@ -54,7 +54,11 @@ def second_writer(
 
 
 def _by_stream_loader(state: TableState, snapshot_id: int | None) -> SeamlineError | None:
-    """Its offsets are properties, which stay when it has been relieved: further ones are new."""
+    """Returns the error if stream-loader has copied the topic since Seamline began to.
+
+    Its offsets are properties, which stay after Seamline has taken over; only further offsets are
+    new.
+    """
     binding = TopicBinding.from_properties(state.properties)
     begun = _begun(state, snapshot_id)
     for group, topic, partition, end in offsets_of(state):
@@ -69,7 +73,7 @@ def _by_stream_loader(state: TableState, snapshot_id: int | None) -> SeamlineErr
 
 
 def _begun(state: TableState, snapshot_id: int | None) -> Offsets:
-    """Where Seamline has begun to fill a table: from the log's beginning, or taken over."""
+    """Returns where Seamline began to fill a table: where the table starts, or at the take-over."""
     own = [b for b in map(decode, state.ancestors(snapshot_id)) if b is not None]
     if not own:
         return Offsets()
@@ -79,7 +83,7 @@ def _begun(state: TableState, snapshot_id: int | None) -> Offsets:
 
 
 def _since_we_fill_it(state: TableState, snapshot_id: int | None) -> list[Snapshot]:
-    """The snapshots of a line that nobody else may have filled, newest first."""
+    """Returns the ancestors of a snapshot that nobody else may have filled, newest first."""
     line = list(state.ancestors(snapshot_id))
     own = own_of(state, snapshot_id)
     taken = own.taken_id if own is not None else None
@@ -92,9 +96,10 @@ def _since_we_fill_it(state: TableState, snapshot_id: int | None) -> list[Snapsh
 
 
 def replaced_rows(state: TableState, snapshot_id: int | None) -> SeamlineError | None:
-    """The error that a table is whose writer does not copy every record, but updates rows.
+    """Returns the error to raise if a table's writer updates rows instead of copying every record.
 
-    Such a table is the newest record of each key, and what is in its log is not more rows of it.
+    Such a table holds the newest record of each key, and the records in its log are not further
+    rows of it.
     """
     for snapshot in state.ancestors(snapshot_id):
         writer = updating(snapshot)
@@ -118,7 +123,7 @@ def _who(
     if writer is not None:
         return writer.name
     if snapshot.operation != _APPEND:
-        return None  # what is rewritten may be rows of ours
+        return None  # the rewritten rows may be ours
     offset = next(field for field in state.schema.columns if field.name == columns.OFFSET)
     for file in added(snapshot.snapshot_id):
         nulls = (file.null_value_counts or {}).get(offset.field_id)

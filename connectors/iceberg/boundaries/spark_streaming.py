@@ -1,7 +1,7 @@
 """The provider `spark-streaming`: a streaming query's commits name its batches.
 
 A commit of Spark's `toTable` names the query and the epoch in its summary; the query's checkpoint
-says to which offsets each epoch read. Commits from inside `foreachBatch` say neither.
+says up to which offsets each epoch read. Commits from inside `foreachBatch` name neither.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ class Checkpoint:
 
     @classmethod
     def of(cls, adopted: Adopted, table: OwnFiles) -> Checkpoint:
-        """The one that a table's owner names.
+        """Returns the checkpoint that a table's owner names.
 
         Raises:
-            SeamlineError: INVALID_TABLE_DEFINITION where none is named.
+            SeamlineError: INVALID_TABLE_DEFINITION if none is named.
         """
         location = adopted.option("checkpoint")
         if location is None:
@@ -99,7 +99,7 @@ class Checkpoint:
             return str(json.loads(text)["id"])
 
     def ends(self, epoch: int, topic: str) -> Offsets:
-        """To which offsets of a topic an epoch has read.
+        """Returns the offsets of a topic up to which an epoch has read.
 
         Raises:
             SeamlineError: BOUNDARY_INVALID, BOUNDARY_MISSING, LOCATION_NOT_ALLOWED, ….
@@ -110,7 +110,7 @@ class Checkpoint:
 
 
 def _offsets(text: str, topic: str) -> Offsets:
-    """The file has a version, metadata, and a line for each source of the query."""
+    """Parses a file with a version, metadata, and a line for each source of the query."""
     version, _, *sources = text.splitlines()
     if version != "v1":
         raise ValueError(f"version {version!r}")

@@ -1,7 +1,7 @@
 """The provider `stream-loader`: the table's properties hold the last offset of each partition.
 
-They are written with the rows in one transaction, and belong to the table as it is now: its past
-has no boundary.
+They are written with the rows in one transaction. They describe the table as it is now, so its past
+snapshots have no boundary.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class StreamLoader(Provider[AdoptedIceberg]):
 
 
 def offsets_of(state: TableState) -> Iterator[tuple[str, str, int, int]]:
-    """What a table's properties say: group, topic, partition, and the first offset not copied.
+    """Yields (group, topic, partition, first offset not copied) from a table's properties.
 
     Raises:
         SeamlineError: BOUNDARY_INVALID.
@@ -69,6 +69,6 @@ def offsets_of(state: TableState) -> Iterator[tuple[str, str, int, int]]:
 
 
 def _parts(name: str) -> tuple[str, str, str]:
-    """Group, topic and partition; topics have no colons, groups may."""
+    """Splits a name into group, topic and partition; groups may have colons, topics cannot."""
     group, topic, partition = name.removeprefix(PREFIX).rsplit(":", 2)
     return group, topic, partition

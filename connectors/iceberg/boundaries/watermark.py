@@ -1,8 +1,9 @@
 """The provider `watermark`: the time up to which the writer says that it has copied everything.
 
-A time is not a place in a log: a record that comes late, or has a wrong time, is below the boundary
-and not in the table, or the other way round. So it only hints, and is refused unless the owner of
-the table accepts that. Only topics whose times are the log's own are fit for it.
+A time is not a position in a log: a record that arrives late, or has a wrong time, may be below the
+boundary and not in the table, or the other way round. So the boundary is only a hint, and is
+refused unless the owner of the table accepts that. It suits only topics whose record times are set
+by the log itself.
 """
 
 from __future__ import annotations

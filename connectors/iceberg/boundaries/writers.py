@@ -1,6 +1,6 @@
-"""Who filled a table: known by the summaries of its snapshots, its properties, or its columns.
+"""Detects who filled a table, by the summaries of its snapshots, its properties or its columns.
 
-A finding proposes how the table is to be adopted; nothing is decided by it alone.
+A finding only proposes how to adopt the table; nothing is decided by it alone.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ class Writer:
     """A kind of writer.
 
     Attributes:
-        name: What people call it.
-        provider: The boundary provider its tables are read with.
-        mark: The summary key of its commits; empty where it leaves none.
-        columns: Its metadata columns: by path, the part of the record that they hold.
-        struct: The row column that holds these; empty where they stand alone.
+        name: Its common name.
+        provider: The boundary provider that its tables are read with.
+        mark: The key that marks the summaries of its commits; empty if it leaves none.
+        columns: Its metadata columns: by path, the part of the record that each holds.
+        struct: The row column that holds these; empty if they are separate columns.
         needs_values: Whether it leaves out records without a value.
-        unknown: Columns of what the log tells nobody who reads it; null while a row is hot.
+        unknown: Columns with values that the log does not give its readers; null while a row is
+            hot.
         may_double: Whether it may copy a record twice.
     """
 
@@ -47,7 +48,7 @@ class Writer:
     may_double: bool = False
 
     def sources(self, fields: tuple[Field, ...]) -> tuple[str, ...]:
-        """The entries of `columns_from` for those of its columns that a table has."""
+        """Returns the entries of `columns_from` for those of its columns that a table has."""
         return tuple(
             f"{path} = {part}"
             for path, part in self.columns.items()
@@ -131,7 +132,7 @@ BY_COLUMNS = (REDPANDA, AUTOMQ, TABLEFLOW, AIVEN, FLUSS)
 
 
 def writer_of(state: TableState) -> Writer:
-    """Who filled a table, as far as it can be seen."""
+    """Returns the writer that filled a table, as far as it can be detected."""
     if any(name.startswith(PREFIX) for name in state.properties):
         return STREAM_LOADER
     return next(_found(state), UNKNOWN)
@@ -150,12 +151,12 @@ def _found(state: TableState) -> Iterator[Writer]:
 
 
 def marked_by(snapshot: Snapshot) -> Writer | None:
-    """The writer whose mark a snapshot carries."""
+    """Returns the writer whose mark a snapshot carries; None if it carries none."""
     return next((writer for writer in BY_MARK if writer.mark in snapshot.summary), None)
 
 
 def updating(snapshot: Snapshot) -> Writer | None:
-    """The writer that has replaced or removed rows in a snapshot, by its own hand."""
+    """Returns the writer whose own commit replaced or removed rows in a snapshot, if any."""
     if snapshot.operation in ("overwrite", "delete"):
         return marked_by(snapshot)
     return None

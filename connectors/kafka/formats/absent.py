@@ -1,9 +1,9 @@
-"""What stands in the place of a value that a source of changes has not sent.
+"""Finds the placeholder for a value that a source of changes has not sent.
 
-Debezium has one word for it, and writes that as the type of the column allows: as text, as bytes
-(which JSON has in Base64), in a map as key and value, in a list as its one element, as a UUID that
-is made of it, and in a list of numbers as the bytes of the word, one by one. To take any of these
-for a value would be a wrong row.
+Debezium has one word for it, and writes it as the column's type allows: as text, as bytes (Base64
+in JSON), as key and value of a map, as the only element of a list, as a UUID derived from it, and
+in a list of numbers as the bytes of the word, one by one. Taking any of these for a value would
+produce a wrong row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 @dataclasses.dataclass(frozen=True)
 class Absent:
-    """The word for what was not sent.
+    """The placeholder for what was not sent.
 
     Attributes:
         word: The word.
@@ -29,7 +29,7 @@ class Absent:
     word: str
 
     def places(self, array: pa.Array) -> list[int]:
-        """The slots of a column that have it, in whatever form."""
+        """Returns the slots of a column that hold the placeholder, in whatever form."""
         found: list[int] = pc.indices_nonzero(self._mask(array)).to_pylist()
         return found
 
@@ -49,7 +49,7 @@ class Absent:
         return pa.repeat(pa.scalar(False), len(array))
 
     def _of_lists(self, array: pa.Array, lists: pa.ListArray) -> pa.Array:
-        """Lists of which an element is absent, and those of numbers that are its bytes."""
+        """Marks lists with an absent element, and lists of numbers that are the word's bytes."""
         inside = pc.indices_nonzero(self._mask(lists.flatten()))
         slots = set(pc.list_parent_indices(lists).take(inside).to_pylist())
         lengths = pc.equal(pc.list_value_length(lists), len(self._numbers))
@@ -60,7 +60,7 @@ class Absent:
         return pa.array([slot in slots for slot in range(len(array))], pa.bool_())
 
     def _is_spelt(self, found: list[object]) -> bool:
-        """Whether numbers are the bytes of the word; those of a decimal have its scale."""
+        """Whether numbers are the bytes of the word; decimals are compared without their scale."""
         digits = [getattr(number, "as_tuple", None) for number in found]
         if all(digits):
             scale = digits[0]().exponent  # type: ignore[misc]

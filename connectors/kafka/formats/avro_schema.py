@@ -16,10 +16,10 @@ _NAMED = frozenset({"record", "error", "enum", "fixed"})
 
 
 def parsed(schema: Schema) -> Node:
-    """The tree of a schema.
+    """Returns the tree of a schema.
 
     Raises:
-        ValueError: it is no Avro schema.
+        ValueError: it is not an Avro schema.
     """
     names: dict[str, Node] = {}
     try:
@@ -33,7 +33,7 @@ def parsed(schema: Schema) -> Node:
 
 
 def texts(schema: Schema) -> Iterator[str]:
-    """The texts of a schema and of all that it refers to, itself last."""
+    """Yields the texts of a schema and of all that it refers to, its own text last."""
     for _, reference in schema.references:
         yield from texts(reference)
     yield schema.text
@@ -65,7 +65,7 @@ def _node(schema: Any, space: str, names: dict[str, Node]) -> Node:
 
 
 def _logical(schema: Mapping[str, Any]) -> str:
-    """The logical type; that of Kafka Connect where Avro has none for it."""
+    """Returns the logical type; that of Kafka Connect if Avro has none for it."""
     return str(schema.get("logicalType", "")) or logical_of(str(schema.get("connect.name", "")))
 
 
@@ -85,7 +85,7 @@ def _named(kind: str, schema: Mapping[str, Any], space: str, names: dict[str, No
     return node
 
 
-# --- What the fast path is given ------------------------------------------------------------------
+# --- The schema of the fast path ------------------------------------------------------------------
 
 _CARRIERS = {
     "boolean": "boolean",
@@ -99,12 +99,12 @@ _CARRIERS = {
 
 
 def carrier(node: Node) -> Any:
-    """A schema of the same bytes for a decoder that knows less: integers are longs, bytes text.
+    """Returns a schema of the same bytes for a simpler decoder: integers are longs, bytes strings.
 
-    It knows nothing of logical types, does not look at text, and cuts integers.
+    That decoder knows no logical types, does not validate text, and truncates integers.
 
     Raises:
-        NotFastError: there is none.
+        NotFastError: there is no such schema.
     """
     return _carrier(node, (), itertools.count())
 

@@ -1,8 +1,7 @@
-"""The format `avro`: binary Avro, each value under the schema it was written with.
+"""The format `avro`: binary Avro, each value read with the schema it was written with.
 
 The writer's schema is resolved to the table's columns by name, and numbers widen as in Avro. The
-exact path reads with fastavro. Bytes after the value make it a bad one: it was written with another
-schema.
+exact path reads with fastavro. Bytes after a value make it bad: it was written with another schema.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from seamline.sql.types import Field
 
 _END = -(2**63)
 _END_BYTES = b"\xff" * 9 + b"\x01"
-"""Put after every value, and read as one more field: if it is there, nothing was left or missing.
+"""Put after every value and read as one more field: if it comes back, no bytes are left or missing.
 
-No end of it reads as the same number, so that a value that is too short cannot borrow from it.
+No suffix of it reads as the same number, so a value that is too short cannot borrow from it.
 """
 
 
@@ -42,14 +41,14 @@ def avro_values(
     epoch: str = "millis",
     watch: SchemaWatch | None = None,
 ) -> PartDecoder:
-    """What decodes values of one schema.
+    """Returns a decoder for values of one schema.
 
     Args:
         schema: The schema they were written with.
-        columns: The columns for the fields of its records; or the one column for all of it.
-        whole: Whether it is that.
-        epoch: What plain numbers count in the place of a timestamp.
-        watch: Sees the schema, if anybody does.
+        columns: The columns for the fields of its records, or the one column for the whole value.
+        whole: Whether there is one column for the whole value.
+        epoch: The unit of plain numbers that stand for a timestamp.
+        watch: The watch that checks the schema, if any.
 
     Raises:
         ValueError: the schema cannot be read.
@@ -62,7 +61,9 @@ def avro_values(
 
 
 def avro_writer(schema: Schema) -> tuple[Node, Callable[[Any], bytes]]:
-    """The tree of a schema, and what writes values of it; that raises ValueError for what is none.
+    """Returns the tree of a schema, and a function that writes values of it.
+
+    The function raises ValueError for a value that the schema cannot hold.
 
     Raises:
         ValueError: the schema cannot be read.
@@ -81,7 +82,7 @@ def avro_writer(schema: Schema) -> tuple[Node, Callable[[Any], bytes]]:
 
 
 def _to_arrow(node: Node) -> ToArrow | None:
-    """What decodes a batch of values into carriers, if anything does."""
+    """Returns a function that decodes a batch of values into carriers, or None if there is none."""
     try:
         fields = [{"name": "value", "type": carrier(node)}, {"name": "end", "type": "long"}]
     except NotFastError:
@@ -98,7 +99,7 @@ def _to_arrow(node: Node) -> ToArrow | None:
 
 
 def _for_fastavro(schema: Schema) -> Any:
-    """The schema without logical types: those are ours to read."""
+    """Returns the schema without logical types, which are converted by our own code."""
     names: dict[str, Any] = {}
     try:
         for text in texts(schema):

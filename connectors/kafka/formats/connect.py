@@ -1,10 +1,10 @@
-"""What Kafka Connect writes: values with their schema beside them, and names of logical types.
+"""Reads what Kafka Connect writes: values with their schema beside them, and logical type names.
 
-JSON of its converter is `{"schema": …, "payload": …}`. The schema says what a value means: the days
-of a date, the unit of a timestamp, the scale of a decimal, which is bytes. A column of such a type
-is read as what is written, and then made of that, by the same conversions as Avro's: the names are
-those that Avro's schemas have in `connect.name`. Where a schema says nothing of the kind, and in
-JSON without one, a value is as any JSON is.
+The JSON of its converter is `{"schema": …, "payload": …}`. The schema says what a value means: the
+days of a date, the unit of a timestamp, the scale of a decimal, which is bytes. A column of such a
+type is read in the type that was written, and then converted in the same way as Avro's: the names
+are those that Avro schemas have in `connect.name`. If the schema says nothing of the kind, or there
+is no schema, a value is read like any JSON.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, to_arrow
 
 SCHEMA, PAYLOAD = "schema", "payload"
-"""The members of what is wrapped."""
+"""The members of a wrapped value."""
 _KEPT_MAX = 256
-"""Schemas that are remembered at once; a topic has one more with each change of its table."""
+"""How many schemas are kept at once; a topic gets one more with each change of its table."""
 
 
 class ConnectReader:
-    """Reads parts that Kafka Connect may have wrapped in their schema.
+    """Reads parts that Kafka Connect may have wrapped with their schema.
 
     Args:
         format_: Their format.
-        leaves: What is read of them.
+        leaves: What to read from them.
     """
 
     def __init__(self, format_: Format, leaves: Sequence[Leaf]) -> None:
@@ -82,7 +82,7 @@ class ConnectReader:
         }, bad
 
     def _reader(self, text: str | None) -> PartReader | _TypedReader:
-        """What reads parts of a schema; null is the schema of what is not wrapped."""
+        """Returns the reader for parts of a schema; None is the schema of parts without one."""
         if text is None:
             return self._plain
         if text not in self._wrapped:
@@ -93,21 +93,21 @@ class ConnectReader:
 
 
 def newest_schema(parts: Parts) -> Node | None:
-    """The schema beside the last one of some parts that is wrapped, if one is."""
+    """Returns the schema of the last wrapped part, or None if no part is wrapped."""
     texts = _SchemaTexts()
     found = next((text for part in reversed(parts) if (text := texts.of(part)) is not None), None)
     return None if found is None else _parsed(found)
 
 
 class _SchemaTexts:
-    """Finds the schemas of parts. Those that are alike begin alike, and are looked at once."""
+    """Finds the schemas of parts. Parts with the same beginning are parsed only once."""
 
     def __init__(self) -> None:
         self._begins: dict[bytes, str] = {}
         self._last = (b"", "")
 
     def of(self, part: bytes | None) -> str | None:
-        """The text of a part's schema; null where the part is not wrapped."""
+        """Returns the text of a part's schema, or None if the part is not wrapped."""
         if part is None or b'"payload"' not in part:
             return None
         begin, text = self._last
@@ -120,7 +120,7 @@ class _SchemaTexts:
         try:
             body = json.loads(part)
         except (ValueError, RecursionError):
-            return None  # whoever reads it says what is wrong with it
+            return None  # the reader reports what is wrong with it
         if not isinstance(body, dict) or PAYLOAD not in body or not {SCHEMA, PAYLOAD} >= set(body):
             return None
         schema = body.get(SCHEMA)
@@ -139,9 +139,9 @@ _DECODER = json.JSONDecoder()
 
 
 def _beginning(part: bytes) -> bytes:
-    """The schema that a part begins with, and what leads from there to its payload alone.
+    """Returns the beginning of a part: its schema, and everything up to its payload.
 
-    Empty where it does not begin so: a member of another name could stand before its end.
+    It is empty if the part begins otherwise, since another member could follow the schema.
     """
     if not part.startswith(_OPEN):
         return b""
@@ -150,7 +150,7 @@ def _beginning(part: bytes) -> bytes:
 
 
 def _is_whole(text: bytes) -> bool:
-    """Whether a text is one value of JSON and a comma."""
+    """Whether a text is one JSON value and a comma."""
     try:
         found = text.decode("utf-8").strip()
         _, end = _DECODER.raw_decode(found)
@@ -160,7 +160,7 @@ def _is_whole(text: bytes) -> bool:
 
 
 def _parsed(text: str) -> Node | None:
-    """The tree of a schema; null where there is none, or none that is understood."""
+    """Returns the tree of a schema, or None if there is none or it is not understood."""
     try:
         return _node(json.loads(text))
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
@@ -214,12 +214,12 @@ Convert: TypeAlias = Callable[[Any], Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Written:
-    """What a column's values are written as.
+    """How a column's values are written.
 
     Attributes:
-        type: The type they are read in.
-        convert: What makes a value of one; raises ValueError.
-        at_once: The same for an array; raises ValueError where values must be looked at.
+        type: The type in which they are read.
+        convert: Converts one of them to a value of the column; raises ValueError.
+        at_once: The same for an array; raises ValueError if values must be converted one by one.
     """
 
     type: Type
@@ -228,7 +228,7 @@ class _Written:
 
 
 class _TypedReader:
-    """Reads parts that are wrapped in one schema."""
+    """Reads parts that are wrapped with the same schema."""
 
     def __init__(self, format_: Format, leaves: Sequence[Leaf], root: Node | None) -> None:
         self._typed: list[tuple[Leaf, _Written]] = []
@@ -275,7 +275,7 @@ def _converted(array: pa.Array, written: _Written, type_: Type) -> tuple[pa.Arra
 
 
 def _at(node: Node | None, leaf: Leaf) -> Node | None:
-    """The type of what a leaf is read from."""
+    """Returns the type that a leaf is read from, or None if it is not known."""
     for name in leaf.path[:-1]:
         node = node.members.get(name) if node is not None else None
     if node is None or not leaf.path:
@@ -286,7 +286,7 @@ def _at(node: Node | None, leaf: Leaf) -> Node | None:
 
 
 def _written(node: Node | None, type_: Type, path: str) -> _Written | None:
-    """What values of a type are written as; null where they are what JSON of that type is."""
+    """Returns how values of a type are written, or None if they are JSON of that type."""
     if node is None:
         return None
     match node.kind, type_:

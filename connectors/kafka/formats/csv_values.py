@@ -1,7 +1,7 @@
-"""The format `csv`: one line a part, its fields the columns in order, without a header.
+"""The format `csv`: one line per part, without a header; its fields are the columns in order.
 
-A field is text as in the format `string`; an empty one is null. A line with another number of
-fields than there are columns is a bad one.
+A field is text, as in the format `string`; an empty one is null. A line whose number of fields is
+not the number of columns is bad.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class CsvValues:
 
     Args:
         columns: The columns, in the order of the fields.
-        spelling: Which ways to write values are taken.
-        separator: What stands between fields.
-        quote: What a field with a separator, a quote or a line break in it stands in.
+        spelling: Which ways of writing values are accepted.
+        separator: The character between fields.
+        quote: The character around a field that contains a separator, a quote or a line break.
 
     Raises:
-        SeamlineError: INVALID_TABLE_DEFINITION for a separator or quote that is none.
+        SeamlineError: INVALID_TABLE_DEFINITION for an invalid separator or quote.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class CsvValues:
     def decode(
         self,
         values: Parts,
-        headers: AllHeaders = (),  # noqa: ARG002 - others look at them
+        headers: AllHeaders = (),  # noqa: ARG002 - used by other decoders
     ) -> tuple[list[pa.Array], Bad]:
         """See `PartDecoder.decode`."""
         rows: list[list[Any] | None] = []

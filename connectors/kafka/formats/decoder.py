@@ -1,13 +1,15 @@
-"""The one decoder: bytes of the log to Arrow rows.
+"""The one decoder: turns the bytes of the log into Arrow rows.
 
 The hot read and the tiering pipeline run this same code, so a row cannot change when it is tiered.
 What a record becomes depends on the record alone, never on the batch it arrives in, on the columns
 a query uses, or on which of a format's code paths handled it. A bad record follows the table's
 policy: `fail` stops with its partition, offset and reason; `null` gives a row of nulls with the
-reason in `_kafka_error`; `skip` leaves it out and counts it. Under `null` what the log knows of the
-record stays, and so does what comes from its key when only its value is bad, or the other way
-round. Rows of an upsert table have a mark besides, which says what is a delete. A record is one
-row, unless it changes the key of one: then it is a delete as well, before the row.
+reason in `_kafka_error`; `skip` leaves it out and counts it. Under `null`, what the log knows about
+the record is kept, and so is what comes from its key when only its value is bad, or the other way
+round.
+
+Rows of an upsert table also have a mark that says which of them are deletes. A record is one row,
+unless it changes the key of a row: then it is also a delete, which comes before the row.
 """
 
 from __future__ import annotations
@@ -48,14 +50,14 @@ class Decoder:
     """Decodes batches of one table. Not shared between threads.
 
     Args:
-        spec: What makes rows of the records.
+        spec: How records become rows.
         schemas: Where the schemas of records are registered.
 
     Attributes:
-        watch: Sees their schemas, where the spec says so.
+        watch: Checks the schemas of records, if the spec says so.
 
     Raises:
-        SeamlineError: INVALID_TABLE_DEFINITION when the format is not known, or does not fit the
+        SeamlineError: INVALID_TABLE_DEFINITION when the format is unknown or does not fit the
             columns.
     """
 
@@ -86,14 +88,14 @@ class Decoder:
         self._tombstones = Tombstones(spec, values, settings) if spec.primary_key else None
 
     def decode(self, batch: RawBatch, batch_id: int | None = None) -> Decoded:
-        """The rows of a batch.
+        """Returns the rows of a batch.
 
         Args:
             batch: Records as the log holds them.
             batch_id: Value of `_kafka_batch`, when the rows are being tiered.
 
         Raises:
-            SeamlineError: BAD_RECORD under the policy `fail`; where schemas are watched,
+            SeamlineError: BAD_RECORD under the policy `fail`; if schemas are watched,
                 SCHEMA_NOT_EVOLVED and SCHEMA_INCOMPATIBLE.
         """
         rows, bad = self.decode_all(batch, batch_id)
@@ -106,9 +108,9 @@ class Decoder:
     def decode_all(
         self, batch: RawBatch, batch_id: int | None = None
     ) -> tuple[pa.RecordBatch, Mapping[int, str]]:
-        """The rows of records that are not left out, and why each bad one (by index) is bad.
+        """Returns the rows of records that are not left out, and why bad ones (by index) are bad.
 
-        A bad part of a record gives nulls, and the reason stands in `_kafka_error`.
+        A bad part of a record becomes nulls, with the reason in `_kafka_error`.
         """
         if self._tombstones is None:
             arrays, bad = self._values.decode(batch.values, batch.headers)
@@ -142,7 +144,7 @@ class Decoder:
         moved: Sequence[int],
         former: Mapping[str, pa.Array],
     ) -> pa.RecordBatch:
-        """The rows, one a record, without what is left out and with the ends of former keys."""
+        """Returns the rows, one per record, without those left out, plus deletes of former keys."""
         gone = bad if self.spec.on_error == "skip" else {}
         if not gone and not moved:
             return rows
@@ -154,7 +156,7 @@ class Decoder:
         return rows.take(pa.array([place for _, _, place in sorted(places)], pa.int64()))
 
     def _ends(self, rows: pa.RecordBatch, former: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        """Deletes of former keys, by the records of the rows: what the log knows of these stays."""
+        """Returns deletes of former keys, from their records' rows; keeps what the log knows."""
         known = {place[0] for place in self._logged if len(place) == 1} | names.METADATA_NAMES
         arrays = [
             former.get(name, rows.column(name) if name in known else pa.nulls(len(rows), type_))
@@ -168,11 +170,11 @@ _LEFT_OUT = "it has no value, and the table's writer leaves such records out"
 
 
 class _Tree:
-    """The columns of a table, down to the fields that come from somewhere of their own.
+    """The columns of a table, down to the fields that have their own source.
 
     Attributes:
         parts: What is decoded from values, and from keys.
-        logged: What the log knows: where it stands, its column, and what it is.
+        logged: What the log knows: its place in the table, its column, and its source.
     """
 
     def __init__(self, columns: Sequence[Field], encoding: Encoding) -> None:
@@ -199,7 +201,7 @@ class _Tree:
         return any(entry.column[: len(place)] == place for entry in self._encoding.sources)
 
     def assembled(self, place: Path, field: Field, arrays: Mapping[Path, pa.Array]) -> pa.Array:
-        """The array of a column, or of a field inside of it."""
+        """Returns the array of a column, or of a field inside it."""
         if place in arrays:
             return arrays[place]
         assert isinstance(field.type, Row)
@@ -223,7 +225,7 @@ def _listed(parts: Sequence[bytes | None] | pa.Array) -> Sequence[bytes | None]:
 
 
 def bad_record(topic: str, partition: int, offset: int, reason: str) -> SeamlineError:
-    """The error a bad record is under the policy `fail`."""
+    """Returns the error for a bad record under the policy `fail`."""
     return SeamlineError(
         BAD_RECORD,
         f"record at topic {topic}, partition {partition}, offset {offset}: {reason}",

@@ -1,15 +1,15 @@
-"""Envelopes: records that say what happened to a row of a database, as change data capture writes.
+"""Envelopes: records of change data capture, which say what happened to a row of a database.
 
-Debezium's have the row after the change, the row before it, and an operation; Maxwell's the row,
-and a type; Canal's a list of rows, and a type. What is in an envelope is read by the format of the
-values, at the places where the envelope has it, so a change is decoded as exactly as a row is.
-Kafka Connect may have wrapped values in their schema.
+Debezium's have the row after the change, the row before it, and an operation; Maxwell's the row and
+a type; Canal's a list of rows and a type. The contents of an envelope are read by the format of the
+values, at their places in the envelope, so a change is decoded as exactly as a row. Kafka Connect
+may have wrapped values with their schema.
 
-An update of a primary key ends the row of the former key and writes one of the new: Debezium sends
-a record for each, Maxwell and Canal one for both, which says what the key was.
+An update of a primary key deletes the row of the former key and writes one of the new key. Debezium
+sends a record for each; Maxwell and Canal send one for both, which includes the former key.
 
-A change of a kind that cannot be told from its record alone is refused whatever the policy for bad
-records is, because to leave it out would leave wrong rows in the table.
+A kind of change that its record alone does not fully describe is refused, whatever the policy for
+bad records, because leaving it out would leave wrong rows in the table.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from seamline.sql.types import VARCHAR, Array, Field, Row
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Envelope:
-    """What a kind of envelope calls its parts.
+    """The names that one kind of envelope uses for its parts.
 
     Attributes:
         operation: What happened.
-        row: The row as it is since.
-        before: The row as it was, when it was deleted.
-        old: What of the row was otherwise before, when it was changed, or all of the row as it was;
-            empty where a change of a key has records of its own for both rows.
-        writes: Operations that leave a row.
-        deletes: Operations that remove one.
-        nothing: Operations that say nothing of any row.
-        refused: Operations that change rows which their record does not name.
-        absent: What stands in the place of a value that the source has not sent.
-        is_listed: Whether a row is in a list; only of one that has one alone it is known whose
-            offset is whose.
+        row: The row after the change.
+        before: For a delete, the row before it.
+        old: For an update, the values before it: of the columns that changed, or of the whole row.
+            Empty if a change of a key has separate records for both rows.
+        writes: Operations that write a row.
+        deletes: Operations that delete a row.
+        nothing: Operations that say nothing about any row.
+        refused: Operations that change rows that their record does not name.
+        absent: The placeholder for a value that the source has not sent.
+        is_listed: Whether the row is in a list. The list may hold only one row: with several, it is
+            unknown which offset belongs to which row.
     """
 
     operation: str
@@ -99,19 +99,19 @@ ENVELOPES: Mapping[str, Envelope] = {
         is_listed=True,
     ),
 }
-"""By the names that `envelope` calls them."""
+"""All kinds of envelopes, by their names in `envelope`."""
 
 _OPERATION, _BEFORE, OLD, _LIST = "$operation", "$before", "$old", "$list"
-"""First parts of the names that what an envelope says besides has while it is decoded."""
+"""First parts of the names that an envelope's other contents have while it is decoded."""
 
 
 class EnvelopeReader:
-    """Decodes the values of a topic of changes, as `PartReader` does values that are rows.
+    """Decodes values that are changes, as `PartReader` decodes values that are rows.
 
     Args:
-        spec: What makes rows of them.
+        spec: How records become rows.
         format_: The format of the values.
-        leaves: What comes from values; what is found by its name is in the row.
+        leaves: What comes from values; leaves that are found by name are in the row.
     """
 
     def __init__(self, spec: DecoderSpec, format_: Format, leaves: Sequence[Leaf]) -> None:
@@ -138,9 +138,10 @@ class EnvelopeReader:
     def decode(
         self, parts: Parts, headers: AllHeaders = ()
     ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
-        """The arrays of the columns, and the marks: null for what says nothing of any row.
+        """Returns the arrays of the columns and the marks, and why parts (by index) are bad.
 
-        Where writes say what was otherwise before, the columns of the key are there as `OLD`, too.
+        A mark is null if the record says nothing about any row. If writes include the values before
+        them, the columns of the key are also returned as `OLD`.
         """
         arrays, bad = self._reader.decode(parts, headers)
         operations = arrays.pop((_OPERATION,))
@@ -163,7 +164,7 @@ class EnvelopeReader:
         return {**arrays, (DELETED,): marks}, bad
 
     def _refuse(self, operations: pa.Array) -> None:
-        """Ends reading at a change that its record alone does not tell."""
+        """Raises at a change that its record alone does not fully describe."""
         for word in self._envelope.refused & set(operations.unique().to_pylist()):
             raise SeamlineError(
                 NOT_SUPPORTED,
@@ -176,7 +177,7 @@ class EnvelopeReader:
     def _check_rows(
         self, arrays: Mapping[Path, pa.Array], is_write: pa.Array, bad: dict[int, str]
     ) -> None:
-        """Rows must be whole: required columns have values, and all that the source has is sent."""
+        """Checks that rows are complete: required columns have values, and no value is absent."""
         for leaf in self._required:
             missing = pc.and_(is_write, arrays[leaf.column].is_null())
             for index in pc.indices_nonzero(missing).to_pylist():
@@ -191,11 +192,11 @@ class EnvelopeReader:
 
 
 class ListedReader:
-    """Reads parts that have their rows in lists, of one row each.
+    """Reads parts that have their rows in lists of one row each.
 
     Args:
         format_: Their format.
-        leaves: What is read of them.
+        leaves: What to read from them.
         listed: The fields that are lists of rows.
         topic: The topic, for messages.
     """
@@ -237,13 +238,13 @@ class ListedReader:
 
 
 def _fields(leaves: Sequence[Leaf]) -> tuple[Field, ...]:
-    """The fields of a row that leaves are of, each once."""
+    """Returns the fields of the row that leaves belong to, each once."""
     by_name = {leaf.path[1]: dataclasses.replace(leaf.field, name=leaf.path[1]) for leaf in leaves}
     return tuple(by_name.values())
 
 
 def rows_of(envelope: str, values: Sequence[bytes | None]) -> list[bytes | None]:
-    """The rows in enveloped JSON, as JSON; null for what is none. For samples."""
+    """Returns the rows in enveloped JSON, as JSON; None where there is none. For samples."""
     kind = ENVELOPES[envelope]
     return [_row_of(value, kind) for value in values]
 

@@ -1,8 +1,9 @@
-"""Whether columns fit the records of a sample, and which types would.
+"""Checks whether columns fit the records of a sample, and which types would.
 
-A column that does not fit makes a bad record of every value it meets, and epoch seconds are
-silently read as milliseconds. Both can be seen before the first query: each leaf of a column is
-decoded alone, by the decoder itself, and where it fails other types are tried on the whole sample.
+A column that does not fit turns every record with a value for it into a bad one, and epoch seconds
+are silently read as milliseconds. Both can be detected before the first query: each leaf of a
+column is decoded alone, by the decoder itself, and if it fails, other types are tried on the whole
+sample.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ class _Leaf:
 
     Attributes:
         path: Names that lead to it.
-        type: What it is declared as.
-        alone: Whether a record has one of it, which `path` names: it is in no array or map.
-        column: The column with this leaf only, of another type.
+        type: Its declared type.
+        alone: Whether a record has only one of it, named by `path`: it is in no array or map.
+        column: Makes the column with only this leaf, of another type.
     """
 
     path: tuple[str, ...]
@@ -64,22 +65,22 @@ class _Leaf:
         return ".".join(map(quote, self.path))
 
     def bad(self, values: Values, type_: Type) -> Mapping[int, str]:
-        """Which records do not fit if it has that type, and why."""
+        """Returns which records do not fit if the leaf has that type, and why."""
         return JsonValues((self.column(type_),)).decode(values)[1]
 
     def numbers(self, values: Values) -> list[int]:
-        """The whole numbers in its place."""
+        """Returns the whole numbers in its place."""
         (array,), _ = JsonValues((self.column(types.BIGINT),)).decode(values)
         return list(_flat(array.to_pylist()))
 
 
 def misfits(columns: Sequence[Field], values: Values, on_error: str) -> list[str]:
-    """A note for each leaf that does not hold what sampled JSON records have there.
+    """Returns a note for each leaf that cannot hold what sampled JSON records have there.
 
     Args:
         columns: The columns of the values.
         values: The sampled records.
-        on_error: What becomes of a bad record.
+        on_error: The policy for bad records.
     """
     _, broken = JsonValues(()).decode(values)
     objects = [value for index, value in enumerate(values) if index not in broken]
@@ -97,13 +98,13 @@ def misfits(columns: Sequence[Field], values: Values, on_error: str) -> list[str
 
 
 def share_of(bad: Mapping[int, str], count: int, on_error: str) -> str:
-    """A note of the bad ones among sampled records; of several reasons it gives the first."""
+    """Returns a note about the bad ones among sampled records, with the first of their reasons."""
     share = f"{len(bad)} of {count} sampled records do not fit"
     return f"{bad[min(bad)]} ({share}): {_FATES[on_error]}."
 
 
 def _seconds(leaf: _Leaf, values: Values) -> list[str]:
-    """Numbers that are early in 1970 as milliseconds, and in this century as seconds."""
+    """Notes numbers that are early in 1970 as milliseconds but in this century as seconds."""
     found = [number for number in leaf.numbers(values) if number in _SECONDS]
     if not found:
         return []
@@ -121,14 +122,14 @@ def _offer(leaf: _Leaf, other: Type, values: Values) -> str:
 
 
 def _conversion(leaf: _Leaf, other: Type, values: Values) -> str | None:
-    """An expression that makes what was declared of the other type."""
+    """Returns an expression that converts the other type to the declared one, or None."""
     if other == types.BIGINT and leaf.type in _TIMESTAMPS:
         largest = max(map(abs, leaf.numbers(values)), default=0)
         power = next((p for p in (0, 3, 6) if largest < _SECONDS.stop * 10**p), 9)
         return f"from_unixtime({leaf.name}{f' / 1e{power}' if power else ''})"
     if types.VARCHAR not in (leaf.type, other):
         return None
-    safe = other == types.VARCHAR  # any string may come
+    safe = other == types.VARCHAR  # any string may occur
     try:
         casts.overload(other, leaf.type, safe=safe)
     except SeamlineError:
@@ -142,7 +143,7 @@ def _leaves(column: Field) -> Iterator[_Leaf]:
 
 
 def _inside(type_: Type) -> Iterator[tuple[tuple[str, ...], Type, bool, Callable[[Type], Type]]]:
-    """Each leaf's path, its type, whether it is alone, and what puts another type in its place."""
+    """Yields each leaf's path, its type, whether it is alone, and what replaces its type."""
     match type_:
         case Row(fields):
             for field in fields:

@@ -1,9 +1,9 @@
 """Parts that say which schema they were written with.
 
-Either the part itself begins with it (a zero byte and the registry's number in four bytes), or a
-header of the record has it (`__key_schema_id`, `__value_schema_id`: a GUID after a byte that is
-one, or what would else stand before the part). Without a registry all parts are of the one schema
-that the table names, and nothing stands before them.
+Either the part itself begins with the schema's id (a zero byte and the registry's number in four
+bytes), or a header of the record has it (`__key_schema_id`, `__value_schema_id`: a GUID after a
+byte that is one, or what would otherwise precede the part). Without a registry, all parts are of
+the one schema that the table names, and nothing precedes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.sql.types import Field, to_arrow
 
 OfSchema: TypeAlias = Callable[[Schema, Earlier], PartDecoder]
-"""Makes the decoder of what one schema wrote; raises ValueError when it cannot be read."""
+"""Makes the decoder for values of one schema; raises ValueError if the schema cannot be read."""
 
 
 class FramedValues:
@@ -29,8 +29,8 @@ class FramedValues:
 
     Args:
         setting: Where schemas come from.
-        kind: What they are: `AVRO`, `PROTOBUF`, …
-        columns: The columns that are decoded.
+        kind: Their kind: `AVRO`, `PROTOBUF`, …
+        columns: The columns to decode.
         of_schema: Makes the decoder of one schema.
 
     Raises:
@@ -90,7 +90,7 @@ class FramedValues:
         count: int,
         bad: dict[int, str],
     ) -> list[pa.Array]:
-        """The arrays of all groups in the order of the parts; notes what is bad."""
+        """Returns the arrays of all groups in the order of the parts; adds bad parts to `bad`."""
         slots: list[int | None] = [None] * count
         chunks: list[list[pa.Array]] = [[] for _ in self._types]
         taken = 0
@@ -115,7 +115,7 @@ class FramedValues:
         ]
 
     def _without_rows(self, values: Parts, bad: Bad) -> Bad:
-        """What is bad, and parts that are null where a column must not be."""
+        """Returns what is bad, including null parts if a column is required."""
         if self._required is None:
             return bad
         reason = f"{self._required}: null, but the column is required"
@@ -123,7 +123,7 @@ class FramedValues:
         return {**dict.fromkeys(absent, reason), **bad}
 
     def _decoder(self, schema_id: SchemaId) -> PartDecoder | str:
-        """The decoder of a schema, or why there is none."""
+        """Returns the decoder of a schema, or why there is none."""
         found = self._decoders.get(schema_id)
         if found is not None:
             return found
@@ -143,7 +143,10 @@ class FramedValues:
 
 
 def _of_one_schema(values: Parts) -> tuple[SchemaId, list[bytes | None]] | None:
-    """What nearly all batches are: parts of one schema, none of them null."""
+    """Returns the id and payloads if all parts have one schema and none is null, as nearly always.
+
+    Returns None for other batches.
+    """
     first = values[0] if values else None
     if first is None or len(first) < 5 or first[0]:
         return None
@@ -153,7 +156,7 @@ def _of_one_schema(values: Parts) -> tuple[SchemaId, list[bytes | None]] | None:
 
 
 class Unframed:
-    """Parts that describe themselves: the schema's id before them, if there is one, is left out.
+    """Decodes self-describing parts: if a schema's id precedes them, it is left out.
 
     No JSON begins with the byte that such an id begins with.
     """
@@ -171,14 +174,14 @@ class Unframed:
 
 
 def unframed(values: Parts) -> list[bytes | None]:
-    """The parts without the ids before them."""
+    """Returns the parts without the ids before them."""
     return [value[5:] if value and value[0] == 0 else value for value in values]
 
 
 def frame(value: bytes, headers: Headers | None, name: str) -> tuple[SchemaId, bytes]:
-    """The schema of a part, and the part itself.
+    """Returns the schema id of a part, and the part itself.
 
-    What follows the id in a header, as the path of a message of Protobuf does, is of the part.
+    What follows the id in a header, such as the path to a Protobuf message, belongs to the part.
     """
     for header, content in reversed(headers or ()):
         if header == name and content is not None:
@@ -188,7 +191,7 @@ def frame(value: bytes, headers: Headers | None, name: str) -> tuple[SchemaId, b
 
 
 _LENGTHS = {b"\x00": 5, b"\x01": 17}
-"""Of a number and of a GUID, by the byte before them, which is counted."""
+"""Lengths of a number and of a GUID, by the byte before them, which is included."""
 
 
 def _schema_id(frame: bytes) -> SchemaId:

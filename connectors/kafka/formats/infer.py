@@ -1,8 +1,9 @@
-"""Column types inferred from sample records of a topic.
+"""Infers column types from sample records of a topic.
 
-A guess by nature, so it is shown and only used when asked for. Whole numbers are bigint, other
-numbers double, strings that are all dates, instants or timestamps become these; a key that was
-always null is varchar, and reported as unknown; one that changes shape is an error.
+The result is a guess by nature, so it is shown, and used only on request. Whole numbers become
+bigint, other numbers double; strings that are all dates, instants or timestamps become these. A key
+that was always null becomes varchar and is reported as unknown. A key that changes shape is an
+error.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ _FORMS = (
     (re.compile(_DAY + _TIME + _ZONE), types.TIMESTAMP_TZ),
     (re.compile(_DAY + _TIME), types.TIMESTAMP),
 )
-"""What strings that are taken for times look like; whether they are valid the decoder decides."""
+"""The forms of strings that are taken for times; the decoder decides whether they are valid."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inferred:
-    """What the sample says.
+    """What was inferred from a sample.
 
     Attributes:
-        columns: A column for each key, in the order in which keys first came.
-        records: Records that were looked at.
-        bad: Records that are not JSON objects.
-        unknown: Keys, with dots between levels, that never had a value, and are varchar.
-        source: What they were inferred from, for people.
-        notes: What people should know besides.
+        columns: A column for each key, in the order in which the keys first appeared.
+        records: The number of records examined.
+        bad: The number of records that are not JSON objects.
+        unknown: Keys, with dots between levels, that never had a value and so are varchar.
+        source: What the columns were inferred from, for people to read.
+        notes: What else people should know.
         is_mixed: Whether the sample has records of several schemas.
     """
 
@@ -54,11 +55,11 @@ class Inferred:
 
 
 def infer_json(values: Sequence[bytes | None]) -> Inferred:
-    """Columns for a topic of JSON objects.
+    """Infers the columns for a topic of JSON objects.
 
     Raises:
-        SeamlineError: INFERENCE_FAILED when there is nothing to infer from, or a key has values of
-            shapes that no column holds together.
+        SeamlineError: INFERENCE_FAILED when there is nothing to infer from, or when no single
+            column can hold the shapes of a key's values.
     """
     merged: Type | None = None
     bad = 0
@@ -100,12 +101,12 @@ _KEY_TYPES: Mapping[str, Type] = {
 def sourced_columns(
     encoding: Encoding, known: Sequence[Field], of_key: Callable[[Path], Type | None]
 ) -> Iterator[Field]:
-    """Columns for what `columns_from` names and the values do not have.
+    """Yields columns for what `columns_from` names and the values do not have.
 
     Args:
         encoding: How records are encoded.
         known: The columns that the values have.
-        of_key: The type of what a path inside of keys leads to, where it is known.
+        of_key: Returns the type that a path inside keys leads to, if it is known.
     """
     names = {field.name.lower() for field in (*known, *columns.METADATA_FIELDS)}
     for entry in encoding.sources:
@@ -152,7 +153,7 @@ _TEXTS = frozenset({types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ, types.VARCH
 
 
 def _merge(one: Type, other: Type, where: str) -> Type:
-    """The narrowest type that holds both."""
+    """Returns the narrowest type that holds both."""
     match one, other:
         case Row(fields), Row(others):
             return _merge_rows(fields, others)
@@ -191,7 +192,7 @@ def _unknown(type_: Type, path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _settle(type_: Type) -> Type:
-    """What never had a value is text; an object that never had a key has no columns."""
+    """Makes what never had a value text, and drops objects that never had a key."""
     match type_:
         case types.UNKNOWN:
             return types.VARCHAR

@@ -1,7 +1,8 @@
-"""Columns of topics whose keys or values have a schema: what the schema says.
+"""Infers the columns of topics whose keys or values have a schema, from that schema.
 
-It is the table's own, or the newest of the subject that is called like the topic, or the one that
-the sampled records name. A sample that was written with schemas of several names is said to be.
+The schema is the table's own, or the newest of the subject that is named after the topic, or the
+one that the sampled records name. A sample written with schemas of several names is reported as
+mixed.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from seamline.seam.encoding import Path
 from seamline.sql.types import Field, Type
 
 KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF"}
-"""Formats whose schemas say which columns there are, and what a registry calls them."""
+"""Formats whose schemas define the columns, and their names in a registry."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """A schema.
+    """A schema that was found.
 
     Attributes:
-        node: It, or the part of it that was asked for.
-        source: Where it comes from, for people.
+        node: The schema, or the requested part of it.
+        source: Where it comes from, for people to read.
         notes: What people should know about the sample.
-        is_mixed: Whether it has records of several schemas.
+        is_mixed: Whether the sample has records of several schemas.
     """
 
     node: Node
@@ -51,7 +52,7 @@ class Found:
         return [name for name in self.node.members if name not in kept]
 
     def at(self, path: Path) -> Found:
-        """The part of it that a path leads to.
+        """Returns the part of the schema that a path leads to.
 
         Raises:
             SeamlineError: INFERENCE_FAILED.
@@ -68,7 +69,7 @@ class Found:
 
     @property
     def type(self) -> Type | None:
-        """The type of a column for all of it."""
+        """The type of a column for the whole of it; None if no column can hold it."""
         return type_of(self.node)
 
 
@@ -77,10 +78,10 @@ def _record(node: Node) -> Node:
 
 
 def find(setting: Setting, format_: str, topic: str, parts: Parts, headers: AllHeaders) -> Found:
-    """The schema of a topic's keys or values.
+    """Finds the schema of a topic's keys or values.
 
     Args:
-        setting: Which of them, and where schemas are.
+        setting: Which of the two, and where schemas are.
         format_: Their format.
         topic: Name of the topic.
         parts: A sample of them.
@@ -131,7 +132,7 @@ def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHea
 
 
 def _named(setting: Setting, parts: Parts, headers: AllHeaders) -> Iterator[tuple[SchemaId, bytes]]:
-    """The schemas that parts name, each with what comes after that."""
+    """Yields the ids of the schemas that parts name, each with the payload that follows."""
     for index, part in enumerate(parts):
         if part is not None:
             try:

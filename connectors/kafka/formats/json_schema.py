@@ -1,7 +1,7 @@
 """JSON Schema as a tree, as far as it says which type a value has.
 
-A value of several types, or of none that is said, is a union, which no column holds. What Kafka
-Connect says of its own types (`connect.type`) is taken, too.
+A value of several types, or of no stated type, is a union, which no column can hold. Kafka
+Connect's own types (`connect.type`) are understood too.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _FORMATS = {"date": "date", "date-time": "timestamp-micros", "uuid": "uuid"}
 
 
 def parsed(schema: Schema) -> Node:
-    """The tree of a schema.
+    """Returns the tree of a schema.
 
     Raises:
-        ValueError: it is no JSON Schema, or refers to what is not there.
+        ValueError: it is not JSON Schema, or refers to something that is missing.
     """
     return read(schema, lambda root, others: _Documents(others).node(root, "", root))
 
 
 def read(schema: Schema, make: Callable[[Any, Mapping[str, Any]], T]) -> T:
-    """What is made of a schema's document, and of those that it refers to by their names.
+    """Returns the result of `make` for a schema's document and those it refers to, by their names.
 
     Raises:
-        ValueError: it is no JSON Schema, or refers to what is not there; or as `make` does.
+        ValueError: it is not JSON Schema, or refers to something that is missing; or as `make`.
     """
     try:
         root = json.loads(schema.text)
@@ -44,7 +44,7 @@ def read(schema: Schema, make: Callable[[Any, Mapping[str, Any]], T]) -> T:
 
 
 def pointed(root: Any, path: str) -> Any:
-    """What a JSON pointer leads to in a document."""
+    """Returns what a JSON pointer leads to in a document."""
     target = root
     for step in path.split("/")[1:]:
         target = target[step.replace("~1", "/").replace("~0", "~")]
@@ -52,14 +52,14 @@ def pointed(root: Any, path: str) -> Any:
 
 
 class _Documents:
-    """A schema and those it refers to, by the names it calls them by."""
+    """A schema and those it refers to, by the names it uses for them."""
 
     def __init__(self, others: Mapping[str, Any]) -> None:
         self._others = others
         self._known: dict[tuple[str, str], Node] = {}
 
     def node(self, schema: Any, name: str, root: Any) -> Node:
-        """The tree of a part of the document of that name."""
+        """Returns the tree of a part of the document of that name."""
         if not isinstance(schema, dict):
             return Node("union")
         if "$ref" in schema:
@@ -94,7 +94,7 @@ class _Documents:
         return Node("record", members=nodes) if nodes else Node("union")
 
     def _referred(self, reference: str, name: str, root: Any) -> Node:
-        """What a reference leads to; where that leads to itself, it is the same node."""
+        """Returns what a reference leads to; a reference to itself leads to the same node."""
         other, _, path = reference.partition("#")
         if other:
             name, root = other, self._others[other]

@@ -1,7 +1,7 @@
-"""Whether JSON is what a JSON Schema says, before a record of it is written.
+"""Checks JSON against a JSON Schema before it is written to a record.
 
 Every keyword that restricts values is either checked or refused by name, so that nothing is written
-that a validator of its readers would turn down. `format` is checked for dates, times and UUIDs.
+that a reader's validator would reject. `format` is checked for `date`, `date-time` and `uuid`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seamline.connectors.kafka.formats import json_schema
 from seamline.connectors.kafka.formats.schemas import Schema
 
 Check: TypeAlias = Callable[[Any], str]
-"""What is wrong with a value; empty when nothing is."""
+"""Returns what is wrong with a value; empty if nothing is."""
 
 _ANNOTATIONS = frozenset(
     {
@@ -29,28 +29,28 @@ _ANNOTATIONS = frozenset(
 
 
 def checker(schema: Schema) -> Check:
-    """What checks values as `loads` gives them.
+    """Returns a function that checks values, as `loads` returns them.
 
     Raises:
-        ValueError: it is no JSON Schema, or says what is not checked here.
+        ValueError: it is not JSON Schema, or says something that is not checked here.
     """
     return json_schema.read(schema, lambda root, others: _Documents(others).check(root, "", root))
 
 
 def loads(text: bytes) -> Any:
-    """JSON with all digits of its numbers."""
+    """Parses JSON, keeping all digits of its numbers."""
     return json.loads(text, parse_float=decimal.Decimal)
 
 
 class _Documents:
-    """A schema and those it refers to, by the names it calls them by."""
+    """A schema and those it refers to, by the names it uses for them."""
 
     def __init__(self, others: Mapping[str, Any]) -> None:
         self._others = others
         self._known: dict[tuple[str, str], list[Check]] = {}
 
     def check(self, schema: Any, name: str, root: Any) -> Check:
-        """What checks a part of the document of that name."""
+        """Returns the check for a part of the document of that name."""
         if isinstance(schema, bool):
             return lambda _: "" if schema else "nothing is allowed there"
         if "$ref" in schema:
@@ -74,7 +74,7 @@ class _Documents:
         if (name, path) not in self._known:
             found = self._known[name, path] = []
             found.append(self.check(json_schema.pointed(root, path), name, root))
-        later = self._known[name, path]  # a schema that leads to itself is there by then
+        later = self._known[name, path]  # filled by then, even if a schema refers to itself
         return lambda value: later[0](value)
 
 

@@ -1,16 +1,16 @@
-"""The format `json`: one JSON object a record, its keys matched to columns.
+"""The format `json`: one JSON object per record, its keys matched to columns.
 
 Two code paths, one meaning. The exact path reads record by record and is the definition. The fast
 path hands a whole batch to Arrow's JSON reader and is taken only when it provably gives what the
-exact one would; whenever it objects to anything, the exact path decides. A property test holds the
-two equal.
+exact one would; whenever it objects to anything, the exact path decides. A property test checks
+that the two are equal.
 
 How JSON becomes a value: numbers for integers (whole, in range), real and double (finite, or the
 bare words NaN, Infinity and -Infinity), decimal (as a number or in a string, never rounded);
 strings for varchar, for date and time (ISO 8601), for uuid and for varbinary (base64); ISO 8601
 strings or whole milliseconds since the epoch for timestamps, a time zone only where the column has
 one; objects for rows and for maps; arrays for arrays. A key that is absent is null; a key without
-a column is ignored. A tombstone, and the word null, give a row of nulls.
+a column is ignored. A tombstone or the word null gives a row of nulls.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from seamline.sql.slices import list_like
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
 
 DEPTH_MAX = 200
-"""A record nested deeper is bad: every reader must agree on it whatever stack it has left."""
+"""A record nested deeper is bad: every reader must agree on it, however much stack it has left."""
 
 _BLOCK_SIZE_MIN = 1 << 20
 
@@ -57,7 +57,7 @@ class JsonValues:
     def decode(
         self,
         values: Parts,
-        headers: AllHeaders = (),  # noqa: ARG002 - others look at them
+        headers: AllHeaders = (),  # noqa: ARG002 - used by other decoders
     ) -> tuple[list[pa.Array], Bad]:
         """See `PartDecoder.decode`."""
         if self._fast:
@@ -69,7 +69,7 @@ class JsonValues:
     # --- The fast path -------------------------------------------------------------------------
 
     def _decode_fast(self, values: Sequence[bytes | None]) -> list[pa.Array] | None:
-        """The columns, or None when the exact path must decide."""
+        """Returns the columns, or None when the exact path must decide."""
         if not values:
             return None
         whole = _joined(values)
@@ -100,7 +100,7 @@ class JsonValues:
             return None
 
     def _column(self, table: pa.Table, column: Field) -> pa.Array:
-        """One column of a parsed batch; raises ValueError when the exact path must decide."""
+        """Returns one column of a parsed batch; raises ValueError if the exact path must decide."""
         arrays = []
         for name in (column.name, *column.aliases):
             carrier = _one_chunk(table.column(name))
@@ -154,7 +154,7 @@ class JsonDocuments:
     def decode(
         self,
         values: Parts,
-        headers: AllHeaders = (),  # noqa: ARG002 - others look at them
+        headers: AllHeaders = (),  # noqa: ARG002 - used by other decoders
     ) -> tuple[list[pa.Array], Bad]:
         """See `PartDecoder.decode`."""
         found: list[Any] = []
@@ -179,7 +179,7 @@ class _Number(str):
 
 
 class _Object(dict[str, Any]):
-    """A JSON object that remembers which keys came twice."""
+    """A JSON object that remembers which keys appeared twice."""
 
     __slots__ = ("twice",)
 
@@ -192,7 +192,7 @@ class _Object(dict[str, Any]):
 
 
 def parse(value: bytes) -> Any:
-    """A JSON text, its numbers exact.
+    """Parses a JSON text, keeping its numbers exact.
 
     Raises:
         ValueError: saying what is wrong with it.
@@ -227,7 +227,7 @@ def _too_deep(value: bytes) -> bool:
 
 
 def _member(record: _Object, field: Field, path: str, spelling: Spelling) -> Any:
-    """The value of a field in a record: of its names, newest first, the first with a value."""
+    """Returns a field's value in a record: the first value under its names, newest first."""
     here = f"{path}{field.name}"
     present = [name for name in (field.name, *field.aliases) if name in record]
     for name in present:
@@ -243,7 +243,7 @@ def _member(record: _Object, field: Field, path: str, spelling: Spelling) -> Any
 
 
 def exact(value: Any, type_: Type, path: str, spelling: Spelling = PLAIN) -> Any:
-    """The Python value of a JSON value, as Arrow's constructors take it.
+    """Returns the Python value of a JSON value, as Arrow's constructors take it.
 
     Raises:
         ValueError: naming the path and what was found there.
@@ -272,7 +272,7 @@ def exact(value: Any, type_: Type, path: str, spelling: Spelling = PLAIN) -> Any
 
 
 def is_text_of(type_: Type, text: str) -> bool:
-    """Whether a string of JSON is a value of a type."""
+    """Whether a JSON string is a value of a type."""
     try:
         exact(text, type_, "")
     except ValueError:
@@ -295,7 +295,7 @@ def _exact_map(value: Any, type_: Map, path: str, spelling: Spelling) -> list[tu
 
 
 def map_key(key: str, type_: Type, path: str) -> Any:
-    """Keys of JSON objects are strings; other key types are written as their JSON text."""
+    """Returns a map key from an object's key, a string; other key types are their JSON text."""
     if isinstance(type_, Varbinary) or type_ in _KEYS_IN_STRINGS:
         return exact(key, type_, f"{path} key")
     try:
@@ -402,7 +402,7 @@ DAYS_MAX, DAYS_MIN = 2_932_896, -719_162
 
 
 def _timestamp(value: Any, type_: Type, path: str) -> int:
-    """Microseconds since the epoch. Digits beyond microseconds are dropped."""
+    """Returns microseconds since the epoch. Digits beyond microseconds are dropped."""
     if isinstance(value, Micros):
         if not MICROS_MIN <= value <= MICROS_MAX:
             raise ValueError(f"{path}: {value} microseconds is out of range for {type_}")
@@ -444,7 +444,7 @@ _DATE_TEXT = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
 def _date(value: Any, type_: Type, path: str) -> int:
-    """Days since the epoch."""
+    """Returns days since the epoch."""
     if isinstance(value, Days):
         if not DAYS_MIN <= value <= DAYS_MAX:
             raise ValueError(f"{path}: {value} days is out of range for {type_}")
@@ -465,7 +465,7 @@ _TIME_TEXT = re.compile(r"(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?", re.ASCI
 
 
 def _time(value: Any, type_: Type, path: str) -> int:
-    """Microseconds since midnight."""
+    """Returns microseconds since midnight."""
     text = _string(value, type_, path)
     match = _TIME_TEXT.fullmatch(text)
     if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:
@@ -543,14 +543,14 @@ def _type_has_fast_path(type_: Type) -> bool:
 
 
 def _joined(values: Sequence[bytes | None]) -> pa.Buffer | None:
-    """The records as lines, when each line is sure to hold whole JSON objects and nothing else.
+    """Returns the records as lines if each surely holds only whole JSON objects, else None.
 
-    A line that starts with `{` and ends with `}` cannot run into the next one: `}` and `{` with
-    only a line break between them are two values, at the top level, in any JSON text, and strings
-    cannot hold a raw line break. So as many rows as lines means one object a line.
+    A line that starts with `{` and ends with `}` cannot run into the next one: in any JSON text,
+    `}` and `{` with only a line break between them are two values at the top level, and strings
+    cannot hold a raw line break. So as many rows as lines means one object per line.
     """
     lines = pa.array(values, pa.large_binary())
-    if lines.null_count:  # a tombstone is as good as an empty object
+    if lines.null_count:  # a tombstone counts as an empty object
         lines = pc.fill_null(lines, b"{}")
     objects = pc.and_(pc.starts_with(lines, b"{"), pc.ends_with(lines, b"}"))
     text = lines.buffers()[2].to_pybytes()
@@ -560,7 +560,7 @@ def _joined(values: Sequence[bytes | None]) -> pa.Buffer | None:
         value is not None and len(value) > _DEEP_BYTES_MIN and _too_deep(value) for value in values
     ):
         return None
-    # a single byte is looked for many times faster than three
+    # searching for a single byte is many times faster than searching for three
     not_a_number = b"N" in text and b"NaN" in text
     if (not_a_number or (b"I" in text and b"Inf" in text)) and _BARE_WORD.search(text):
         return None
@@ -568,21 +568,21 @@ def _joined(values: Sequence[bytes | None]) -> pa.Buffer | None:
     line_break = pa.scalar(b"\n", pa.large_binary())
     whole = pc.binary_join(pa.LargeListArray.from_arrays(bounds, lines), line_break)
     try:
-        whole.view(pa.large_string()).validate(full=True)  # also names that no column has
+        whole.view(pa.large_string()).validate(full=True)  # names without a column too
     except pa.ArrowInvalid:
         return None
     return whole[0].as_buffer()
 
 
 _DEEP_BYTES_MIN = 2 * DEPTH_MAX
-"""A shorter record that opens more brackets than `DEPTH_MAX` does not close them: it is no JSON."""
+"""A shorter record that opens more than `DEPTH_MAX` brackets cannot close them: it is not JSON."""
 
 
 _BARE_WORD = re.compile(rb"[:,\[]\s*-?(?:NaN|Inf)")
 
 
 def _sample(values: Sequence[bytes | None]) -> Mapping[str, Any]:
-    """The first record, to see whether timestamps come as text or as numbers."""
+    """Returns the first record, which shows whether timestamps come as text or as numbers."""
     first = next((value for value in values if value is not None), None)
     if first is None:
         return {}
@@ -594,7 +594,7 @@ def _sample(values: Sequence[bytes | None]) -> Mapping[str, Any]:
 
 
 def _carrier(type_: Type, sample: Any) -> pa.DataType:
-    """The Arrow type to parse into, from which `_convert` makes the column's own."""
+    """Returns the Arrow type to parse into, from which `_convert` makes the column's own."""
     match type_:
         case Row(fields):
             members = sample if isinstance(sample, _Object) else {}
@@ -621,7 +621,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _finite(array: pa.Array) -> bool:
-    """Whether no floating value in it overflowed; such records go to the exact path."""
+    """Whether no floating-point value in it overflowed; such records go to the exact path."""
     if pa.types.is_floating(array.type):
         return bool(pc.all(pc.is_finite(array)).as_py() is not False)
     if pa.types.is_struct(array.type):
@@ -632,7 +632,7 @@ def _finite(array: pa.Array) -> bool:
 
 
 def _convert(array: pa.Array, type_: Type) -> pa.Array:
-    """The column's values from their carriers.
+    """Converts carriers to the column's values.
 
     Raises:
         ValueError: (Arrow's errors are among them) when the exact path must decide.
@@ -679,7 +679,7 @@ def _convert_timestamps(array: pa.Array, type_: Type) -> pa.Array:
 
 
 def _check_all(array: pa.Array, pattern: str) -> None:
-    """The plain forms only, and no year 0000: what Arrow and the exact path read alike."""
+    """Accepts plain forms only, without the year 0000: Arrow and the exact path read them alike."""
     same = pc.and_(
         pc.match_substring_regex(array, pattern), pc.invert(pc.starts_with(array, "0000"))
     )

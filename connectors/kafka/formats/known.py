@@ -1,4 +1,4 @@
-"""The formats there are, by the names that `format` and `key_format` call them."""
+"""All formats, by their names in `format` and `key_format`."""
 
 from __future__ import annotations
 
@@ -129,14 +129,14 @@ FORMATS: Mapping[str, Callable[[Setting], Format]] = {
 
 
 def format_of(name: str, setting: Setting = _NOTHING) -> Format:
-    """The format of a name.
+    """Returns the format of a name.
 
     Args:
-        name: What `format` or `key_format` calls it.
-        setting: What it may need to know besides columns.
+        name: Its name in `format` or `key_format`.
+        setting: What the format may need to know besides columns.
 
     Raises:
-        SeamlineError: INVALID_TABLE_DEFINITION when there is none.
+        SeamlineError: INVALID_TABLE_DEFINITION when there is no such format.
     """
     make = FORMATS.get(name)
     if make is None:

@@ -1,6 +1,6 @@
-"""Columns of what the log knows of a record: its place, time, headers, and bytes.
+"""Columns of what the log knows about a record: its place, time, headers, and bytes.
 
-Only a header that a column does not hold can be bad.
+Only a header that a column cannot hold can be bad.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from seamline.sql import columns as names
 from seamline.sql import types
 from seamline.sql.types import Array, Field, Map, Row, Type, Varbinary, to_arrow
 
-# --- The own metadata columns --------------------------------------------------------------------
+# --- Metadata columns ----------------------------------------------------------------------------
 
 
 def own_columns(batch: RawBatch, bad: Bad, batch_id: int | None) -> dict[str, pa.Array]:
-    """The columns `_kafka_…`."""
+    """Returns the columns `_kafka_…`."""
     count = len(batch)
     errors = (
         pa.array([bad.get(index) for index in range(count)], pa.string())
@@ -55,7 +55,7 @@ _TIME_MAX_MS = 253_402_300_799_999
 
 
 def _timestamps(timestamps_ms: Sequence[int]) -> pa.Array:
-    """Milliseconds to instants; null without a time (-1), and for a time out of range."""
+    """Converts milliseconds to instants; null without a time (-1), and for a time out of range."""
     return _milliseconds(timestamps_ms).cast(pa.timestamp("ms", "UTC")).cast(_INSTANT)
 
 
@@ -76,10 +76,11 @@ def _headers(headers: Sequence[Headers | None]) -> pa.Array:
 
 
 def _named(headers: Headers) -> list[dict[str, str | bytes | None]]:
-    """The headers of a record; one without name and value where a name is not UTF-8.
+    """Returns the headers of a record; a single one without name and value if a name is not UTF-8.
 
-    Kafka's clients differ here: one replaces the bytes, the other gives none of the headers. They
-    differ in names with a zero byte, too, where librdkafka's end. This is what all can give alike.
+    Kafka's clients differ here: one replaces the bytes, the other returns none of the headers. They
+    also differ for names with a zero byte, at which librdkafka's names end. All clients can return
+    what is returned here.
     """
     names_and_values = [(name.partition("\0")[0], value) for name, value in headers]
     if any(NOT_TEXT in name for name, _ in names_and_values):
@@ -90,14 +91,14 @@ def _named(headers: Headers) -> list[dict[str, str | bytes | None]]:
 # --- Columns that `columns_from` names -----------------------------------------------------------
 
 LogColumn: TypeAlias = Callable[[RawBatch], tuple[pa.Array, Bad]]
-"""The array of a column, and why records are bad that cannot give it."""
+"""Returns the array of a column, and why the records that cannot supply it are bad."""
 
 
 def log_column(topic: str, column: Field, source: Source) -> LogColumn:
-    """What makes a column of something that the log knows of a record.
+    """Returns a function that makes a column of something that the log knows about a record.
 
     Raises:
-        SeamlineError: INVALID_TABLE_DEFINITION when the column's type does not hold it.
+        SeamlineError: INVALID_TABLE_DEFINITION when the column's type cannot hold it.
     """
     if source.part == HEADER:
         return _header(column, source.path[0])
@@ -111,14 +112,14 @@ def log_column(topic: str, column: Field, source: Source) -> LogColumn:
 
 
 def raw_column(part: str) -> LogColumn:
-    """What makes a column of the bytes of `keys`, or of `values`, whatever their format."""
+    """Returns a function for a column of the bytes of `keys` or `values`, whatever their format."""
     return lambda batch: (pa.array(getattr(batch, part), pa.binary()), {})
 
 
 _Maker: TypeAlias = Callable[[RawBatch, str], pa.Array]
 
 _TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
-"""Kafka's names of its numbers -1, 0 and 1."""
+"""Kafka's names for its numbers -1, 0 and 1."""
 
 
 def _time_types(batch: RawBatch) -> pa.Array:
@@ -150,7 +151,7 @@ _MAKERS: Mapping[str, Mapping[Type, _Maker]] = {
 
 
 def _header(column: Field, name: str) -> LogColumn:
-    """The last header of a name, as Kafka's own clients look one up; null where there is none."""
+    """Makes a column of the last header of a name, as Kafka's own clients find it; null if none."""
     texts: PartDecoder | None = None
     if not isinstance(column.type, Varbinary):
         texts = TextValues(column)
@@ -170,7 +171,7 @@ def _last(headers: Sequence[Mapping[str, Any]], name: str) -> bytes | None:
 
 
 def _all_headers(column: Field) -> LogColumn:
-    """All headers: an array of rows of a name and a value, or a map that holds the last of each."""
+    """Makes a column of all headers: an array of (name, value) rows, or a map of the last ones."""
     match column.type:
         case Array(Row((Field(type=key), Field(type=value)))) | Map(key, value):
             pass

@@ -15,11 +15,11 @@ class WholeNumbers:
     """Decodes whole numbers of a fixed size.
 
     Args:
-        size: Bytes of each.
+        size: Bytes per number.
         column: The column they are for.
 
     Raises:
-        SeamlineError: INVALID_TABLE_DEFINITION when it does not hold them.
+        SeamlineError: INVALID_TABLE_DEFINITION when the column cannot hold them.
     """
 
     def __init__(self, size: int, column: Field) -> None:
@@ -37,7 +37,7 @@ class WholeNumbers:
     def decode(
         self,
         values: Parts,
-        headers: AllHeaders = (),  # noqa: ARG002 - others look at them
+        headers: AllHeaders = (),  # noqa: ARG002 - used by other decoders
     ) -> tuple[list[pa.Array], Bad]:
         """See `PartDecoder.decode`."""
         found: list[int | None] = []

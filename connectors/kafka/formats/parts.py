@@ -1,7 +1,7 @@
 """The columns that come from one part of a record: from its value, or from its key.
 
-A format knows how to decode a part as a whole, or the fields of a record in it. Which columns of
-the table these are is decided here, so that no format knows about sources.
+A format knows how to decode a part as a whole, or the fields of a record in it. This module decides
+which columns of the table these are, so that no format knows about sources.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Setting:
     Attributes:
         part: `key` or `value`.
         schemas: Where schemas are registered.
-        schema: The text of the one schema that the table names itself.
+        schema: The text of the one schema that the table itself names.
         options: Options of formats, by name.
-        watch: Sees the schemas that parts were written with, where somebody does.
+        watch: Checks the schemas that parts were written with, if any.
     """
 
     part: str = VALUE
@@ -51,7 +51,7 @@ class Setting:
 
     @property
     def spelling(self) -> Spelling:
-        """Which ways to write values are taken."""
+        """Which ways of writing values are accepted."""
         return Spelling.of(self.options.get("spellings", ""))
 
 
@@ -59,10 +59,10 @@ class PartDecoder(Protocol):
     """Decodes parts of one format into columns."""
 
     def decode(self, values: Parts, headers: AllHeaders = ()) -> tuple[list[pa.Array], Bad]:
-        """One array per column, a slot per part, and why each bad part (by index) is bad.
+        """Returns one array per column, a slot per part, and why bad parts (by index) are bad.
 
-        A bad part has nulls in its slots. Headers are those of the records, for formats that look
-        at them.
+        A bad part has nulls in its slots. Headers are those of the records, for formats that use
+        them.
         """
 
 
@@ -71,10 +71,10 @@ class Format:
     """A format of keys or values.
 
     Attributes:
-        name: What `format` and `key_format` call it.
+        name: Its name in `format` and `key_format`.
         whole: Makes the decoder of a part that is one value of a column's type.
         fields: Makes the decoder of a part that is a record, whose fields are columns by name;
-            None where a part is always one value.
+            None if a part is always one value.
     """
 
     name: str
@@ -84,13 +84,13 @@ class Format:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column, or a field inside of a row column, that a part is decoded into.
+    """A column, or a field inside a row column, that a part is decoded into.
 
     Attributes:
-        column: Where it stands in the table.
-        path: Where it stands in the part; empty for the whole of it.
-        field: Its type, and by which names it is found.
-        by_name: Whether that is so because nothing else was said.
+        column: Its path in the table.
+        path: Its path in the part; empty for the whole part.
+        field: Its type, and the names by which it is found.
+        by_name: Whether it is found by name because no source was specified.
     """
 
     column: Path
@@ -108,7 +108,7 @@ class PartReader:
     """Decodes the leaves of one part.
 
     Raises:
-        SeamlineError: INVALID_TABLE_DEFINITION when the format cannot give one of them.
+        SeamlineError: INVALID_TABLE_DEFINITION when the format cannot supply one of them.
     """
 
     def __init__(self, format_: Format, leaves: Sequence[Leaf]) -> None:
@@ -126,7 +126,7 @@ class PartReader:
     def decode(
         self, parts: Parts, headers: AllHeaders = ()
     ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
-        """The arrays of the leaves, by column, and why parts are bad; these are null in all."""
+        """Returns the leaves' arrays by column, and why parts are bad; these are null in all."""
         arrays: dict[Path, pa.Array] = {}
         bad: dict[int, str] = {}
         for leaf, decoder in self._wholes:
@@ -152,7 +152,7 @@ class PartReader:
 
 
 def _as_whole(leaf: Leaf, leaves: Sequence[Leaf], format_: Format) -> Leaf:
-    """What a format whose parts are one value makes of a column that is found by name."""
+    """Returns the leaf for the whole part, for a format whose parts are always one value."""
     if leaf.path and not leaf.by_name:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
@@ -171,7 +171,7 @@ def _as_whole(leaf: Leaf, leaves: Sequence[Leaf], format_: Format) -> Leaf:
 
 
 def nulled(array: pa.Array, bad: Iterable[int]) -> pa.Array:
-    """The array with nulls in the slots of what is bad."""
+    """Returns the array with nulls in the bad slots."""
     gone = frozenset(bad)
     return array.take(pa.array([None if i in gone else i for i in range(len(array))], pa.int64()))
 
@@ -182,7 +182,7 @@ def _add(bad: dict[int, str], more: Bad) -> None:
 
 
 def _missing(leaf: Leaf, array: pa.Array) -> Bad:
-    """The slots in which a column that is required is null."""
+    """Returns the slots in which a required column is null."""
     if not leaf.field.required or not array.null_count:
         return {}
     reason = f"{leaf.name}: null, but the column is required"
@@ -195,14 +195,14 @@ def _inside(array: pa.Array, path: Path) -> pa.Array:
     return array
 
 
-# --- Which fields of a record give all leaves ----------------------------------------------------
+# --- Which fields of a record supply all leaves --------------------------------------------------
 
 
 class _Node(dict[str, "_Node | Field"]):
     """Fields of a row, by name."""
 
     def insert(self, path: Path, field: Field) -> bool:
-        """Adds a field; False when another stands in its place."""
+        """Adds a field; returns False if another one is in its place."""
         name, *rest = path
         there = self.get(name)
         if not rest:
@@ -222,9 +222,9 @@ class _Node(dict[str, "_Node | Field"]):
 
 
 def grouped(leaves: Sequence[Leaf]) -> list[tuple[list[Leaf], tuple[Field, ...]]]:
-    """Leaves that belong together in one record, and the fields of a record that hold them.
+    """Groups leaves that belong together in one record, with the fields of that record.
 
-    One group, unless two columns come from the same place.
+    There is one group, unless two columns come from the same place.
     """
     groups: list[tuple[list[Leaf], _Node]] = []
     for leaf in leaves:
@@ -243,12 +243,12 @@ def grouped(leaves: Sequence[Leaf]) -> list[tuple[list[Leaf], tuple[Field, ...]]
 
 
 class WholeRecords:
-    """A part that is a record, as one row column.
+    """Decodes parts that are records into one row column.
 
     Args:
         column: The column.
         fields: Makes the decoder of its fields.
-        null: What a part that is no record, but null, looks like.
+        null: The bytes of a part that is null instead of a record.
     """
 
     def __init__(

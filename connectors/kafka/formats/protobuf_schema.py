@@ -1,8 +1,8 @@
 """Protobuf schemas: compiled by protoc, and their messages as trees.
 
-A field that does not tell zero from nothing has its zero; one that does is null where it is not
-set. `google.protobuf.Timestamp` is an instant, a wrapper such as `StringValue` a value that may be
-null, `Struct` and the like JSON.
+A field without presence, which cannot tell unset from zero, is zero when unset; one with presence
+is null. `google.protobuf.Timestamp` is an instant, a wrapper such as `StringValue` a value that may
+be null, `Struct` and the like JSON.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from seamline.connectors.kafka.formats.trees import Node
 
 _MAIN = "seamline_main.proto"
 _COMPILING = threading.Lock()
-"""The compiler is one of the process."""
+"""The process has only one compiler."""
 
 
 def compiled(schema: Schema) -> FileDescriptor:
-    """The file of a schema: of its text, or of its descriptor in Base64, as some clients register.
+    """Returns the file of a schema: of its text, or of the Base64 descriptor some clients register.
 
     Raises:
-        ValueError: it is no Protobuf schema.
+        ValueError: it is not a Protobuf schema.
     """
     files = _serialized(schema) or _compiled(schema)
     pool = descriptor_pool.DescriptorPool()
@@ -64,7 +64,7 @@ def _compiled(schema: Schema) -> list[descriptor_pb2.FileDescriptorProto]:
 
 
 def _serialized(schema: Schema) -> list[descriptor_pb2.FileDescriptorProto]:
-    """The descriptors of a schema that is registered as such; nothing for a text."""
+    """Returns the descriptors of a schema that is registered as such; nothing for a text."""
     if not _BASE64.fullmatch(schema.text.strip()):
         return []
     texts = [text for _, text in reversed(list(_references(schema)))]
@@ -85,7 +85,7 @@ def _serialized(schema: Schema) -> list[descriptor_pb2.FileDescriptorProto]:
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _OWN = "google/protobuf/"
-"""What the library has itself."""
+"""The path prefix of the files that the library itself ships."""
 
 
 def _references(schema: Schema) -> Iterator[tuple[str, str]]:
@@ -95,13 +95,13 @@ def _references(schema: Schema) -> Iterator[tuple[str, str]]:
 
 
 def message_at(file: FileDescriptor, indexes: Sequence[int]) -> Descriptor:
-    """The message that a path of indexes leads to.
+    """Returns the message that a path of indexes leads to.
 
     Raises:
         ValueError: it leads nowhere.
     """
     written = descriptor_pb2.FileDescriptorProto()
-    file.CopyToProto(written)  # the file's own table of messages is in no order
+    file.CopyToProto(written)  # the file's own table of messages is unordered
     messages = [file.message_types_by_name[message.name] for message in written.message_type]
     found: Descriptor | None = None
     for index in indexes:
@@ -137,7 +137,7 @@ TIMESTAMP = f"{_WELL_KNOWN}Timestamp"
 
 
 def tree_of(message: Descriptor, known: dict[str, Node] | None = None) -> Node:
-    """The tree of a message; a record's attributes hold its fields."""
+    """Returns the tree of a message; a record's attributes hold its fields."""
     known = {} if known is None else known
     name = message.full_name
     if name == TIMESTAMP:
@@ -155,14 +155,14 @@ def tree_of(message: Descriptor, known: dict[str, Node] | None = None) -> Node:
 
 
 def add_former_names(node: Node, message: Descriptor, earlier: Sequence[Schema]) -> None:
-    """Notes what the fields of a message were called in earlier versions of its schema.
+    """Adds the names that a message's fields had in earlier versions of its schema.
 
-    A field is its number. A name that another field has by now says nothing of it.
+    A field is identified by its number. A name that another field has by now is not added.
 
     Args:
         node: The message's tree.
         message: The message.
-        earlier: The versions, the newest first.
+        earlier: The versions, newest first.
     """
     for schema in earlier:
         try:
@@ -191,7 +191,7 @@ def _add_names(node: Node, message: Descriptor, before: Descriptor, done: set[st
 
 
 def _inside(field: FieldDescriptor) -> Descriptor | None:
-    """The message that a field, its items or its entries are."""
+    """Returns the message type of a field, or of its items or entries; None if there is none."""
     message = field.message_type
     if message is not None and message.GetOptions().map_entry:
         return _inside(message.fields_by_name["value"])

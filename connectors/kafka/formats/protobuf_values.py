@@ -1,7 +1,7 @@
-"""The format `protobuf`: messages, each under the schema it was written with.
+"""The format `protobuf`: messages, each read with the schema it was written with.
 
-After the schema's id stands which message of it a value is: a path of indexes. The exact path reads
-with Google's own library.
+The schema's id is followed by a path of indexes, which says which message of the schema a value is.
+The exact path reads with Google's own library.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class ProtobufValues:
 
     Args:
         schema: The schema.
-        columns: The columns for the fields of its messages; or the one column for all of one.
-        whole: Whether it is that.
-        is_framed: Whether a path of indexes stands before each; else it is the first message.
-        epoch: What plain numbers count in the place of a timestamp.
-        watch: Sees the schema, if anybody does.
-        earlier: The versions before it, in which fields may have had other names.
+        columns: The columns for the fields of its messages, or the one column for a whole message.
+        whole: Whether there is one column for a whole message.
+        is_framed: Whether a path of indexes precedes each; else each is the first message.
+        epoch: The unit of plain numbers that stand for a timestamp.
+        watch: The watch that checks the schema, if any.
+        earlier: Returns the versions before it, in which fields may have had other names.
 
     Raises:
         ValueError: the schema cannot be read.
@@ -71,7 +71,7 @@ class ProtobufValues:
         self._epoch = epoch
         self._watch = watch
         self._decoders: dict[tuple[int, ...], PartDecoder] = {}
-        if watch is None:  # who watches sees the messages that come
+        if watch is None:  # a watch checks only the messages that occur
             self._decoder(_FIRST)
 
     def decode(self, values: Parts, headers: AllHeaders = ()) -> tuple[list[pa.Array], Bad]:
@@ -131,10 +131,10 @@ class ProtobufValues:
         return self._decoders[indexes]
 
     def _may_have_names(self, node: Node) -> bool:
-        """Whether names that fields had before may tell something of them.
+        """Whether former names of fields may matter.
 
-        A column that finds no field may be of such a name. A field that finds no column is going to
-        be one, which must be known by them before records of that time come.
+        A column that finds no field may have a former name. In tiering, a field that finds no
+        column becomes one, which must have these names before records from that time arrive.
         """
         wanted = self._columns[0].type if self._whole else Row(self._columns)
         is_tiering = self._watch is not None and self._watch.is_tiering
@@ -142,10 +142,10 @@ class ProtobufValues:
 
 
 def message_indexes(value: bytes) -> tuple[tuple[int, ...], int]:
-    """The path of indexes before a message, and where the message begins.
+    """Returns the path of indexes before a message, and where the message begins.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such path.
     """
     count, place = _number(value, 0)
     if not 0 <= count <= len(value):
@@ -158,7 +158,7 @@ def message_indexes(value: bytes) -> tuple[tuple[int, ...], int]:
 
 
 def _number(value: bytes, place: int) -> tuple[int, int]:
-    """A zigzag number, and what comes after it."""
+    """Returns a zigzag varint, and the position after it."""
     found = shift = 0
     while place < len(value) and shift < 35:
         byte = value[place]
@@ -178,7 +178,7 @@ def _parsed(make: type[Message], value: bytes) -> Message:
 
 
 def _is_plain(node: Node, inside: tuple[Node, ...]) -> bool:
-    """Whether no message in it leads to itself; JSON's do."""
+    """Whether no message in it contains itself; those of JSON do."""
     if node in inside or node.logical == "json":
         return False
     members = [*node.members.values(), *node.branches, *([node.inner] if node.inner else [])]
@@ -186,7 +186,7 @@ def _is_plain(node: Node, inside: tuple[Node, ...]) -> bool:
 
 
 def _is_carried(message: Descriptor, met: set[str]) -> bool:
-    """Whether Arrow's decoder has all of a message: it knows no groups and no defaults."""
+    """Whether Arrow's decoder can read all of a message: it knows no groups and no defaults."""
     met.add(message.full_name)
     for field in message.fields:
         if field.type == FieldDescriptor.TYPE_GROUP or field.has_default_value:
@@ -198,11 +198,11 @@ def _is_carried(message: Descriptor, met: set[str]) -> bool:
 
 
 def _to_arrow(message: Descriptor, make: type[Message]) -> ToArrow | None:
-    """What decodes a batch of messages, if anything does.
+    """Returns a function that decodes a batch of messages, or None if there is none.
 
-    Arrow's decoder takes damaged messages for whole ones, such as those with tags of any length, so
-    Google's parser sees each of them first, always in the same message: a new one for each would
-    take most of the time.
+    Arrow's decoder accepts damaged messages, such as those with tags of any length, so Google's
+    parser reads each of them first. It always parses into the same object: creating a new one for
+    each would take most of the time.
     """
     try:
         handler = ptars.HandlerPool([message.file], config=_CONFIG).get_for_message(message)
@@ -230,13 +230,14 @@ def _to_arrow(message: Descriptor, make: type[Message]) -> ToArrow | None:
 
 
 def _is_fine(array: pa.Array) -> None:
-    """Nothing can be wrong."""
+    """Accepts every array: nothing can be wrong."""
 
 
 def _of_one_each(message: Descriptor, met: frozenset[str] = frozenset()) -> Check | None:
-    """What raises ValueError where several fields of a `oneof` are there: the last one counts.
+    """Returns a check that raises ValueError if several fields of a `oneof` are present.
 
-    Null where a message has none. Arrow's decoder keeps all that come, as merged messages have.
+    Only the last of them counts, but Arrow's decoder keeps all that occur, as in merged messages.
+    Returns None if a message has no `oneof`.
     """
     if message.full_name in met:
         return None
@@ -256,7 +257,7 @@ def _of_one_each(message: Descriptor, met: frozenset[str] = frozenset()) -> Chec
         elif pa.types.is_map(array.type):
             array = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
         if not pa.types.is_struct(array.type):
-            return  # a message that is a value
+            return  # a message that is decoded as a value
         for names in groups:
             counts = [array.field(name).is_valid().cast(pa.int8()) for name in names]
             if pc.any(pc.greater(functools.reduce(pc.add, counts), 1)).as_py():
@@ -271,7 +272,7 @@ def _of_one_each(message: Descriptor, met: frozenset[str] = frozenset()) -> Chec
 
 
 class _Fields:
-    """A message, its fields by name, as `tree_values` takes a record."""
+    """A message with its fields by name, in the form in which `tree_values` takes a record."""
 
     __slots__ = ("_message", "_node")
 
@@ -287,7 +288,7 @@ class _Fields:
 
 
 def _raw(value: Any, node: Node) -> Any:
-    """A value as `tree_values` takes it."""
+    """Returns a value as `tree_values` takes it."""
     match node.kind:
         case "record":
             return _Fields(value, node)
@@ -312,14 +313,14 @@ def _text(key: Any) -> str:
 def protobuf_writer(
     schema: Schema, earlier: Earlier, type_: Type
 ) -> tuple[Node, Callable[[Any], bytes]]:
-    """The tree of a schema's first message, and what writes values of it.
+    """Returns the tree of a schema's first message, and a function that writes values of it.
 
-    That raises ValueError for what is none.
+    The function raises ValueError for a value that the schema cannot hold.
 
     Args:
         schema: The schema.
-        earlier: The versions before it.
-        type_: What is to be written.
+        earlier: Returns the versions before it.
+        type_: The type to write.
 
     Raises:
         ValueError: the schema cannot be read.
@@ -380,7 +381,7 @@ def _put(entries: Any, entry: Descriptor, node: Node, value: Mapping[str, Any]) 
 
 
 def _set(message: Any, node: Node, value: Any) -> None:
-    """Makes a message what a value of the schema says: the way back from `_raw`."""
+    """Sets a message to a value of the schema: the inverse of `_raw`."""
     if node.kind == "record":
         _fill(message, node, value)
     elif node.name == schemas.TIMESTAMP:

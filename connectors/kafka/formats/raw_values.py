@@ -1,7 +1,7 @@
 """The format `raw`: a whole part in one column, as bytes or as text.
 
 For topics whose values are not decoded: the column is varbinary or varchar. Text must be valid
-UTF-8; a part that is not is a bad one.
+UTF-8; a part that is not is bad.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from seamline.sql.types import VARBINARY, VARCHAR, Field
 
 
 def raw_values(column: Field) -> TextValues:
-    """Passes parts through.
+    """Returns a decoder that passes parts through.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.

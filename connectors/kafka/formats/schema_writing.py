@@ -1,7 +1,7 @@
-"""Parts written with a schema: the table's own, or the newest that is registered for the topic.
+"""Writes parts with a schema: the table's own, or the newest that is registered for the topic.
 
-What stands before a part of a registered schema is what Confluent's serializers put there: a zero
-byte, the schema's id in four, and for Protobuf which message of it the part is, the first.
+A part of a registered schema is prefixed as Confluent's serializers do it: with a zero byte, the
+schema's id in four bytes, and for Protobuf the index of the part's message, which is the first.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from seamline.connectors.kafka.formats.trees import Node, in_epoch
 from seamline.sql.types import Type
 
 Write: TypeAlias = Callable[[Any], bytes]
-"""What makes a part of a column's value, or of a row of them; it raises ValueError."""
+"""Makes a part from a column's value, or from a row of values; raises ValueError."""
 _FIRST_MESSAGE = b"\0"
 
 
 def part_writer(setting: Setting, format_: str, topic: str, type_: Type, path: str = "") -> Write:
-    """What writes parts of a topic's records.
+    """Returns a function that writes parts of a topic's records.
 
     Args:
         setting: Keys or values, and where their schemas are.
         format_: Their format, one of `KINDS`.
         topic: Name of the topic.
-        type_: What parts are made of: the row of their fields, or one column.
-        path: What messages call it.
+        type_: What parts are made from: the row of their fields, or one column.
+        path: Its name in error messages.
 
     Raises:
         ValueError: there is no such schema, or it has no values for such columns.
@@ -54,11 +54,11 @@ def part_writer(setting: Setting, format_: str, topic: str, type_: Type, path: s
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Described:
-    """How JSON is written that has a schema.
+    """How to write JSON that has a schema.
 
     Attributes:
-        frame: What stands before it.
-        check: What is wrong with a value.
+        frame: The bytes that precede it.
+        check: Returns what is wrong with a value.
         required: The names that objects must have.
     """
 
@@ -67,10 +67,10 @@ class Described:
     required: frozenset[str]
 
     def written(self, text: bytes) -> bytes:
-        """The part.
+        """Returns the part.
 
         Raises:
-            ValueError: it is not what the schema says.
+            ValueError: the text does not conform to the schema.
         """
         problem = self.check(loads(text))
         if problem:
@@ -79,7 +79,7 @@ class Described:
 
 
 def described(setting: Setting, topic: str) -> Described:
-    """How parts of a topic's records are written in JSON that has a schema.
+    """Returns how to write parts of a topic's records in JSON that has a schema.
 
     Raises:
         ValueError: there is no such schema, or what it says cannot be checked.

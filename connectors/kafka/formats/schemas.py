@@ -1,10 +1,12 @@
-"""Schemas of records: where they are registered, and how one is asked for.
+"""Schemas of records: where they are registered, and how they are looked up.
 
-A registry speaks Confluent's API, as Apicurio and Karapace do, too. An id stands for one schema for
-ever, so an answer is asked for once a process; what is known is used whether the registry answers
-or not. An id that the registry does not know makes a bad record of whatever has it, and is asked
-for again a little later. Nobody waits for an answer longer than their deadline, nor than ten
-seconds: it is asked for in the background, once however many wait, and what comes late is known.
+A registry speaks Confluent's API, as Apicurio and Karapace also do. An id stands for the same
+schema forever, so each process requests it once; a known schema is used whether or not the registry
+answers. An id that the registry does not know makes every record with it bad, and is requested
+again a little later.
+
+Nobody waits for an answer longer than their deadline or ten seconds. Requests run in the
+background. One request serves all who wait for the same answer, and a late answer is remembered.
 """
 
 from __future__ import annotations
@@ -31,9 +33,9 @@ if TYPE_CHECKING:
     from seamline.connectors.config import SchemaRegistryConfig
 
 SchemaId: TypeAlias = int | str
-"""A registry's number of a schema, or its GUID."""
+"""A registry's number for a schema, or its GUID."""
 Earlier: TypeAlias = "Callable[[], Sequence[Schema]]"
-"""Gives the versions before a schema, the newest first."""
+"""Returns the versions before a schema, newest first."""
 _T = TypeVar("_T")
 
 
@@ -44,7 +46,7 @@ class Schema:
     Attributes:
         kind: `AVRO`, `JSON` or `PROTOBUF`.
         text: The schema as it was registered.
-        references: By the names it calls them by, what it refers to, before whatever refers to it.
+        references: What it refers to, by the names it uses, each before whatever refers to it.
     """
 
     kind: str
@@ -53,10 +55,10 @@ class Schema:
 
 
 class Schemas(Protocol):
-    """Gives schemas."""
+    """Looks up schemas."""
 
     def by_id(self, schema_id: SchemaId) -> Schema:
-        """The schema that an id stands for.
+        """Returns the schema that an id stands for.
 
         Raises:
             ValueError: there is none.
@@ -64,36 +66,36 @@ class Schemas(Protocol):
         """
 
     def latest(self, subject: str) -> tuple[int, Schema] | None:
-        """The newest schema of a subject, and its id; None when there is no such subject.
+        """Returns a subject's newest schema, preceded by its id; None if there is no such subject.
 
         Raises:
             SeamlineError: as `by_id`.
         """
 
     def earlier(self, schema_id: SchemaId) -> tuple[Schema, ...]:
-        """The versions before a schema in the subjects that have it, the newest first.
+        """Returns the versions before a schema in the subjects that have it, newest first.
 
-        Those that somebody has deleted are among them; none where the registry does not tell.
+        Deleted versions are included. There are none if the registry does not report versions.
 
         Raises:
             SeamlineError: as `by_id`.
         """
 
     def within(self, deadline: Deadline) -> Schemas:
-        """The same, for a statement: answers are waited for until its deadline at most."""
+        """Returns the same schemas, but waits for answers only until a statement's deadline."""
 
 
 @runtime_checkable
 class HasSchemas(Protocol):
-    """A log that says where the schemas of its records are."""
+    """A log that knows where the schemas of its records are."""
 
     @property
     def schemas(self) -> Schemas:
-        """They."""
+        """The schemas of its records."""
 
 
 class NoRegistry:
-    """What stands for the registry of a cluster that has none."""
+    """Stands in for the registry of a cluster that has none."""
 
     def by_id(self, schema_id: SchemaId) -> Schema:
         """See `Schemas.by_id`."""
@@ -121,22 +123,22 @@ class NoRegistry:
 
 
 def schemas_of(log: object, deadline: Deadline) -> Schemas:
-    """Where the schemas of a log's records are, for whoever has until then."""
+    """Returns the schemas of a log's records, with lookups that end at the deadline."""
     return log.schemas.within(deadline) if isinstance(log, HasSchemas) else NoRegistry()
 
 
 @functools.lru_cache(maxsize=64)
 def registry(config: SchemaRegistryConfig | None) -> Schemas:
-    """The registry of a cluster; one object a process, as it remembers what it was told."""
+    """Returns the registry of a cluster; one object per process, since it remembers answers."""
     return SchemaRegistry(config) if config is not None and config.url else NoRegistry()
 
 
 _CONNECT_S, _READ_S = 3.0, 10.0
 _WAIT_S = 10.0
-"""How long an answer is waited for, redirections, retries and all."""
+"""How long to wait for an answer, including redirects and retries."""
 _PASSING = (429, 500, 502, 503, 504)
 _UNKNOWN_S = 10.0
-"""For how long an id that was not known is not asked for again."""
+"""How long an unknown id is not requested again."""
 
 
 class SchemaRegistry:
@@ -148,7 +150,7 @@ class SchemaRegistry:
 
     def __init__(self, config: SchemaRegistryConfig) -> None:
         self._url = config.address
-        import urllib3  # workers of Spark without a registry do without it
+        import urllib3  # Spark workers without a registry do without it
 
         retries = urllib3.Retry(
             total=2, backoff_factor=0.2, status_forcelist=_PASSING, raise_on_status=False
@@ -169,7 +171,7 @@ class SchemaRegistry:
         self._lock = threading.Lock()
 
     def within(self, deadline: Deadline) -> Self:
-        """See `Schemas.within`; what is known is known to both."""
+        """See `Schemas.within`; both share what is known."""
         other = copy.copy(self)
         other._deadline = deadline  # noqa: SLF001 - one of our own
         return other
@@ -225,7 +227,7 @@ class SchemaRegistry:
         return self._earlier[schema_id]
 
     def _numbers(self, guid: str) -> list[int]:
-        """The ids of a GUID; one of another context may be that of another schema here."""
+        """Returns the ids of a GUID, without those that mean another schema in this context."""
         with self._understood():
             numbers = [int(entry["id"]) for entry in self._get(f"/schemas/guids/{guid}/ids") or ()]
         return [number for number in numbers if self._is_of(number, guid)]
@@ -238,7 +240,7 @@ class SchemaRegistry:
         return one == other
 
     def _places(self, number: int) -> list[tuple[str, int]]:
-        """The subjects that have the schema of an id, and its version in each."""
+        """Returns the subjects that have the schema of an id, and its version in each."""
         with self._understood():
             body = self._get(f"/schemas/ids/{number}/versions?deleted=true")
             return [(str(entry["subject"]), int(entry["version"])) for entry in body or ()]
@@ -251,11 +253,11 @@ class SchemaRegistry:
             raise self._failure(f"its answer is not understood: {error!r}") from error
 
     def _answer(self, question: Hashable, ask: Callable[[], _T]) -> _T:
-        """The answer to a question, which is asked once while it is open.
+        """Returns the answer to a question, which is asked only once while it is open.
 
         Raises:
-            Exception: what asking raises; SCHEMA_REGISTRY_UNAVAILABLE or the deadline's when there
-                is none in time.
+            Exception: what asking raises; SCHEMA_REGISTRY_UNAVAILABLE or the deadline's error when
+                there is no answer in time.
         """
         asked = self._ask(question, ask)
         is_over = threading.Event()
@@ -276,7 +278,7 @@ class SchemaRegistry:
         def run() -> None:
             try:
                 asked.set_result(ask())
-            except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+            except BaseException as error:  # noqa: BLE001 - raised again for those who wait
                 asked.set_exception(error)
             finally:
                 del self._asked[question]
@@ -305,7 +307,7 @@ class SchemaRegistry:
         return self._schema(body)
 
     def _get(self, path: str) -> Any:
-        """The answer to a request; None when what was asked for is not there."""
+        """Returns the answer to a request, or None if what it asks for is not there."""
         from urllib3.exceptions import HTTPError
 
         try:

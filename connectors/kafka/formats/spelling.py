@@ -1,6 +1,6 @@
-"""Ways to write values that people have, and that mean what a column holds: options of a table.
+"""Options of a table that accept other common ways of writing the values of a column.
 
-Without one of them such a value is a bad record, as in a column of another type anything is.
+Without the option, such a value makes a bad record, like any value of another type.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class Days(int):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spelling:
-    """Which ways are taken.
+    """Which ways of writing values are accepted.
 
     Attributes:
-        epoch: What whole numbers in the place of a timestamp count.
+        epoch: The unit of whole numbers that stand for a timestamp.
         text_numbers: Whether numbers and booleans may be written as text.
-        json_text: Whether what is no text may stand in a varchar, as its JSON.
-        epoch_days: Whether whole numbers in the place of a date count days.
-        base64_decimals: Whether text in the place of a decimal is bytes: what the number would be
-            without its scale, which is the column's, or stands beside it in an object.
+        json_text: Whether a varchar may hold what is not text, as its JSON.
+        epoch_days: Whether whole numbers that stand for a date count days.
+        base64_decimals: Whether text that stands for a decimal is the bytes of the unscaled number.
+            The scale is the column's, or is given beside it in an object.
     """
 
     epoch: str = "millis"
@@ -64,7 +64,7 @@ class Spelling:
 
     @classmethod
     def of(cls, words: str) -> Spelling:
-        """Those that the option `spellings` names, with commas in between.
+        """Returns the spelling with the ways that the option `spellings` lists, comma-separated.
 
         Raises:
             SeamlineError: INVALID_TABLE_DEFINITION.
@@ -87,7 +87,7 @@ class Spelling:
         )
 
     def changes(self, type_: Type) -> bool:
-        """Whether a value of a type may be written in another way than without options."""
+        """Whether the options change how a value of a type may be written."""
         match type_:
             case Row(fields):
                 return any(self.changes(field.type) for field in fields)
@@ -102,15 +102,15 @@ class Spelling:
         return isinstance(type_, types.Timestamp) and self.epoch != "millis"
 
     def respelt(self, value: Any, type_: Type, numbers: type[str] = str) -> Any:
-        """A value of JSON as it would be written without options.
+        """Returns a JSON value as it would be written without options.
 
         Args:
-            value: The value; `numbers` are numbers in their own digits.
+            value: The value; instances of `numbers` are numbers in their original digits.
             type_: The type of its column.
             numbers: The class of such numbers.
 
         Raises:
-            ValueError: it is not written as it must be.
+            ValueError: the value is not written as it must be.
         """
         is_text = isinstance(value, str) and not isinstance(value, numbers)
         if isinstance(type_, types.Timestamp):
@@ -132,7 +132,7 @@ class Spelling:
 
 
 PLAIN = Spelling()
-"""As it is without options."""
+"""The spelling without options."""
 
 
 def _number(text: str, type_: Type, numbers: type[str]) -> Any:
@@ -145,7 +145,7 @@ def _number(text: str, type_: Type, numbers: type[str]) -> Any:
 
 
 def _of_bytes(value: Any, scale: int) -> str:
-    """The digits of a decimal that is written as bytes, perhaps beside its scale."""
+    """Returns the digits of a decimal that is written as bytes, possibly beside its scale."""
     text = value
     if isinstance(value, dict):
         own, text = value.get("scale"), value.get("value")
@@ -167,7 +167,7 @@ _EXACT = decimal.Context(prec=10_000)
 
 
 def dumped(value: Any, numbers: type[str]) -> str:
-    """A value as compact JSON, its numbers in their own digits."""
+    """Returns a value as compact JSON, its numbers in their original digits."""
     match value:
         case dict():
             pairs = ((json.dumps(k, ensure_ascii=False), v) for k, v in value.items())

@@ -1,7 +1,7 @@
-"""Text as a value of a column: what the format `string` and the fields of `csv` are decoded by.
+"""Converts text to a value of a column, for the format `string` and the fields of `csv`.
 
-What text means for each type is what it means inside of JSON's strings, and numbers and booleans
-are written as they are in JSON. Text for a row, an array or a map is JSON.
+For each type, text means what it means inside JSON strings, and numbers and booleans are written as
+in JSON. Text for a row, an array or a map is JSON.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TextValues:
     def decode(
         self,
         values: Parts,
-        headers: AllHeaders = (),  # noqa: ARG002 - others look at them
+        headers: AllHeaders = (),  # noqa: ARG002 - used by other decoders
     ) -> tuple[list[pa.Array], Bad]:
         """See `PartDecoder.decode`."""
         if isinstance(self._column.type, Varbinary):
@@ -37,7 +37,7 @@ class TextValues:
             try:
                 return [pa.array(values, pa.binary()).cast(pa.string())], {}
             except pa.ArrowInvalid:
-                pass  # each is looked at below
+                pass  # each is checked below
         found: list[object] = []
         bad: dict[int, str] = {}
         for index, value in enumerate(values):
@@ -62,7 +62,7 @@ _WORDS = {"true": True, "false": False}
 
 
 def value_of_text(text: str, type_: Type, path: str, spelling: Spelling = PLAIN) -> object:
-    """What a text is as a value of a type, as Arrow's constructors take it.
+    """Returns the value of a type that a text stands for, as Arrow's constructors take it.
 
     Raises:
         ValueError: naming the path and the text.

@@ -1,9 +1,9 @@
 """Records of an upsert table: the newest state of a key, or its end.
 
 A record with a value is a row, as in any table, unless its envelope says that the row is deleted. A
-tombstone, which has no value, is a delete, too. Of a delete only the columns of the primary key are
-read, from the record's key where its value has them not; a mark says what is one. A record of which
-the key is not known, or is null in one of its columns, is a bad one. A record that changes the key
+tombstone, which has no value, is also a delete. A mark says which rows are deletes. Of a delete,
+only the columns of the primary key are read, from the record's key if its value does not have them.
+A record whose key is unknown, or null in one of its columns, is bad. A record that changes the key
 of a row is two rows: a delete of the former key, and the row of the new one.
 """
 
@@ -34,14 +34,14 @@ from seamline.sql import types
 from seamline.sql.columns import DELETED
 
 KEY_TYPES = (*types.INTEGERS, types.VARCHAR, types.BOOLEAN, types.DATE, types.UUID, types.VARBINARY)
-"""Of these types equal values are the same value on every engine, and key formats have them."""
+"""Types whose equal values are the same value on every engine, and that key formats have."""
 
 
 class Tombstones:
     """Reads the values of one upsert table's records, and the keys of deletes.
 
     Args:
-        spec: What makes rows of them.
+        spec: How records become rows.
         leaves: What comes from values.
         settings: What the formats of values and keys need to know besides columns.
     """
@@ -73,9 +73,9 @@ class Tombstones:
     def decode(
         self, keys: Parts, values: Parts, headers: AllHeaders = ()
     ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
-        """The arrays of what comes from values, the marks, and why records (by index) are bad.
+        """Returns arrays of what comes from values, the marks, and why records (by index) are bad.
 
-        A mark is null where a record says nothing of any row. See `former` for what is `OLD`.
+        A mark is null if a record says nothing about any row. See `former` for what is `OLD`.
         """
         given = [index for index, value in enumerate(values) if value is not None]
         arrays, found = self._values.decode(
@@ -118,7 +118,7 @@ class Tombstones:
             arrays[column] = pc.replace_with_mask(arrays[column], mask, known[column])
 
     def require_keys(self, arrays: dict[Path, pa.Array], bad: dict[int, str]) -> None:
-        """A record without a key is a bad one; one that is of no row, a delete of no key."""
+        """Marks records without a key as bad, and makes those of no row deletes of no key."""
         marks = arrays[DELETED,]
         silent = pc.indices_nonzero(marks.is_null()).to_pylist()
         arrays[DELETED,] = pc.fill_null(marks, True)
@@ -133,14 +133,14 @@ class Tombstones:
     def former(
         self, arrays: dict[Path, pa.Array], bad: Collection[int]
     ) -> tuple[list[int], dict[str, pa.Array]]:
-        """Which records change the key of a row, and the columns of the key that each of these had.
+        """Returns which records change the key of a row, and the columns of their former keys.
 
         Args:
-            arrays: The columns; what is `OLD` is taken out of them.
-            bad: Records that are left out.
+            arrays: The columns; what is `OLD` is removed from them.
+            bad: Records to leave out.
 
         Raises:
-            SeamlineError: UPSERT_ORDER_UNKNOWN where the former key belongs in another partition.
+            SeamlineError: UPSERT_ORDER_UNKNOWN when the former key belongs in another partition.
         """
         old = {name: arrays.pop((OLD, name), None) for name in self._primary_key}
         moved: set[int] = set()
@@ -175,7 +175,7 @@ def _chosen(headers: AllHeaders, indices: Sequence[int]) -> AllHeaders:
 
 
 def _key_reader(format_: Format, leaves: Sequence[Leaf]) -> PartReader | ConnectReader:
-    """Reads keys; those that are objects Kafka Connect may have wrapped."""
+    """Returns the reader of keys; Kafka Connect may have wrapped those that are objects."""
     if format_.name == "json" and all(leaf.path for leaf in leaves):
         return ConnectReader(format_, leaves)
     return PartReader(format_, leaves)

@@ -1,7 +1,7 @@
-"""Arrays of what a schema has, to arrays of columns: what the fast paths of formats share.
+"""Converts arrays of a schema's values to arrays of columns, for the fast paths of all formats.
 
-The decoders that make these arrays leave something unchecked; it is checked here. What does not
-come out is raised, and the exact path decides.
+The decoders that make these arrays leave some things unchecked; they are checked here. A value that
+cannot be converted raises an error, and the exact path decides.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seamline.sql.slices import list_like
 from seamline.sql.types import Array, Field, Map, Row, Type, to_arrow
 
 Convert: TypeAlias = Callable[[pa.Array], pa.Array]
-"""What makes an array of a column; raises ValueError when the exact path must decide."""
+"""Makes an array of a column; raises ValueError when the exact path must decide."""
 OneByOne: TypeAlias = Callable[[Node, Type], Callable[[Any], Any]]
 """The exact path's conversion of one value."""
 
@@ -30,10 +30,10 @@ class NotFastError(Exception):
 
 
 def converter(node: Node, type_: Type, one_by_one: OneByOne) -> Convert:
-    """What makes an array of a column's type of an array of carriers.
+    """Returns a function that makes an array of a column's type from an array of carriers.
 
     Raises:
-        NotFastError: nothing does.
+        NotFastError: there is no such function.
     """
     if node.kind == "union":
         if node.only is None:
@@ -119,7 +119,7 @@ def _map(make: Convert, wanted: pa.DataType) -> Convert:
 
 
 def leaf(node: Node, type_: Type) -> Convert | None:
-    """What makes a whole array at once; None where each value is looked at."""
+    """Returns a function that makes a whole array at once, or None if each value is looked at."""
     is_whole = node.kind in ("int", "long")
     match node.kind, type_:
         case ("boolean", types.BOOLEAN) | ("float", types.REAL) | ("double", types.DOUBLE):
@@ -149,7 +149,7 @@ def leaf(node: Node, type_: Type) -> Convert | None:
 
 
 def _names(names: Mapping[int, str]) -> Convert:
-    """The names of numbers, which in lists are left as they are; one without a name is odd."""
+    """Converts enum numbers, which the decoder leaves in lists, to names; each must have a name."""
     numbers, texts = pa.array(list(names), pa.int32()), pa.array(list(names.values()), pa.string())
 
     def named(array: pa.Array) -> pa.Array:

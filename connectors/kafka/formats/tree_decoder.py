@@ -1,8 +1,8 @@
-"""Values of one schema to columns: two code paths, one meaning.
+"""Decodes values of one schema into columns: two code paths, one meaning.
 
 The exact path reads value by value and is the definition. The fast path has a whole batch decoded
 into Arrow and is taken only where it gives what the exact one would; whenever anything is odd, the
-exact path decides. A property test of each format holds the two equal.
+exact path decides. A property test of each format checks that the two are equal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ToArrow: TypeAlias = Callable[[Sequence[bytes]], pa.Array]
 """Decodes a batch, for `tree_arrow`; raises ValueError when the exact path must decide."""
 
 _HALVES_MIN = 64
-"""Fewer values than this are not halved to find the odd ones among them."""
+"""Halves that isolate odd values are not made smaller than this."""
 _ODD = (
     ValueError,
     OverflowError,
@@ -41,10 +41,10 @@ class TreeDecoder:
 
     Args:
         node: The schema.
-        columns: The columns for the fields of its records; or the one column for all of it.
+        columns: The columns for the fields of its records, or the one column for the whole value.
         read: Reads one value.
-        decoded: Decodes a batch, where something does.
-        whole: Whether there is one column for all of it.
+        decoded: Decodes a batch, if anything can.
+        whole: Whether there is one column for the whole value.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TreeDecoder:
     def decode(
         self,
         values: Parts,
-        headers: AllHeaders = (),  # noqa: ARG002 - others look at them
+        headers: AllHeaders = (),  # noqa: ARG002 - used by other decoders
     ) -> tuple[list[pa.Array], Bad]:
         """See `PartDecoder.decode`."""
         places = [index for index, value in enumerate(values) if value is not None]
@@ -108,7 +108,7 @@ class TreeDecoder:
         return pa.array(found, to_arrow(self._type)), bad
 
     def _decoded_fast(self, decoded: ToArrow, values: Sequence[bytes]) -> pa.Array | None:
-        """The values, or None when the exact path must decide."""
+        """Returns the values, or None when the exact path must decide."""
         assert self._fast is not None
         try:
             return self._fast(decoded(values))
@@ -121,5 +121,5 @@ class TreeDecoder:
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether a library of Rust's has met what it was not made for. That is no `Exception`."""
+    """Whether an error is the panic of a Rust library, which is not an `Exception`."""
     return type(error).__name__ == "PanicException"

@@ -1,8 +1,8 @@
-"""Values of what a schema has, to values of columns: the exact meaning that formats share.
+"""Converts a schema's values to values of columns: the exact meaning that all formats share.
 
-Columns find fields by name, or by one that column or field had before: what a column does not find
-is its default or null, what no column asks for is left out. A column of another type gets no guess,
-but a bad record.
+Columns find fields by name, or by a former name of the column or the field. A column that finds no
+field is its default or null; a field that no column asks for is left out. A column of another type
+gets no guess, but makes the record bad.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
 
 Convert: TypeAlias = Callable[[Any], Any]
-"""What makes of a value what Arrow's constructors take; raises ValueError."""
+"""Converts a value to what Arrow's constructors take; raises ValueError."""
 
 
 def converter(node: Node, type_: Type, path: str) -> Convert:
-    """What makes a value of a column of one of the schema's.
+    """Returns a function that converts a value of the schema to a value of a column.
 
-    Where no value of the schema fits the column, each value is a bad one that says so.
+    If no value of the schema fits the column, the function raises an error that says so.
     """
     if node.kind == "union":
         return _of_union(node, type_, path)
@@ -91,7 +91,7 @@ def _join(path: str, field: Field) -> str:
 
 
 def _of_union(node: Node, type_: Type, path: str) -> Convert:
-    """By the Python type of a value; of named types by the name that comes with it."""
+    """Chooses by the Python type of a value; for named types, by the name that comes with it."""
     if node.only is not None:
         only = converter(node.only, type_, path)
         return lambda value: only(value[1] if isinstance(value, tuple) else value)
@@ -154,7 +154,7 @@ def _leaf(node: Node, type_: Type, path: str) -> Convert:
         if make is not None:
             return make
         if isinstance(type_, types.Timestamp):
-            return _unlike(node, type_, path)  # a number alone would count from 1970
+            return _unlike(node, type_, path)  # a bare number would count from 1970
     elif node.kind == "string" and node.logical.startswith("iso-") and is_local(type_):
         return lambda value: json_values.exact(value.removesuffix("Z"), type_, path)
     elif node.kind == "fixed" and node.logical == "uuid" and type_ == types.UUID:
@@ -163,7 +163,7 @@ def _leaf(node: Node, type_: Type, path: str) -> Convert:
 
 
 def is_local(type_: Type) -> bool:
-    """Whether values have no time zone, which Debezium's texts have for form's sake."""
+    """Whether values have no time zone; Debezium's texts have one only as a matter of form."""
     return type_ in (types.DATE, types.TIMESTAMP)
 
 
@@ -173,7 +173,7 @@ UNITS: Mapping[str, tuple[int, int]] = {
     for what in ("time", "timestamp", "local-timestamp")
     for unit, factors in _FACTORS.items()
 }
-"""What makes microseconds of each: a factor and a divisor."""
+"""What converts each to microseconds: a factor and a divisor."""
 _DAY_MICROS = 86_400_000_000
 
 
@@ -211,7 +211,7 @@ _EXACT = decimal.Context(prec=1000)
 
 
 def _plain(node: Node, type_: Type, path: str) -> Convert:
-    """Without its logical type: what JSON of the same kind would be in that column."""
+    """Converts without the logical type, as JSON of the same kind would be in that column."""
     match node.kind:
         case "enum" if "names" in node.attributes and type_ == types.VARCHAR:
             return lambda value: _name(value, node.attributes["names"], path)

@@ -1,8 +1,8 @@
-"""Values of columns, to values of what a schema has: the way back from `tree_values`.
+"""Converts values of columns to a schema's values: the inverse of `tree_values`.
 
 Fields find columns by name, as columns find fields when records are read. What the schema has no
 value for (null where it has none, digits or a unit finer than its own, a number out of its range)
-is an error and never cut. A field without a column is its default, or null.
+is an error and is never truncated. A field without a column is its default, or null.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
 
 Encode: TypeAlias = Callable[[Any], Any]
-"""What makes of a column's value, as Arrow gives it to Python, one of the schema's."""
+"""Converts a column's value, as Arrow gives it to Python, to one of the schema's."""
 
 
 def encoder(node: Node, type_: Type, path: str) -> Encode:
-    """What makes a value of the schema of one of a column's.
+    """Returns a function that converts a column's value to one of the schema's.
 
-    It raises ValueError for a value that the schema does not have.
+    The function raises ValueError for a value that the schema does not have.
 
     Raises:
-        ValueError: it has none of the column's.
+        ValueError: the schema has no values for the column's type.
     """
     if node.kind == "union":
         if node.only is None:
@@ -99,7 +99,7 @@ def _record(node: Node, fields: Sequence[Field], path: str) -> Encode:
 
 
 def _default(node: Node, value: Any) -> Any:
-    """What a default says, which is written in JSON."""
+    """Returns the value of a default, which is written in JSON."""
     match node.kind:
         case _ if value is None:
             return None
@@ -141,7 +141,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-_EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - of both kinds of timestamps
+_EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - for both kinds of timestamps
 _MICRO = datetime.timedelta(microseconds=1)
 
 

@@ -16,19 +16,19 @@ from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Unsupporte
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Node:
-    """A type of a schema. A record may lead to itself.
+    """A type of a schema. A record may contain itself.
 
     Attributes:
         kind: `record`, `union`, `int`, …
-        logical: The logical type, where there is one.
+        logical: The logical type, if there is one.
         name: Full name of a record, an enum or a fixed.
         members: The fields of a record by name, in order.
         branches: The types of a union.
         inner: The items of an array, the values of a map.
-        attributes: Everything else the schema says of it.
-        aliases: The names that fields of a record had before, by their names.
-        defaults: What fields of a record are that nobody gives a value, by their names; null where
-            they are left out then.
+        attributes: Everything else the schema says about it.
+        aliases: The former names of a record's fields, by field name.
+        defaults: The values of a record's fields that are not given one, by field name; None if
+            they are then left out.
     """
 
     kind: str
@@ -43,12 +43,12 @@ class Node:
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
-        """The fields of a record, each with the names it had before."""
+        """The fields of a record, each with its former names."""
         return {name: self.aliases.get(name, ()) for name in self.members}
 
     @property
     def only(self) -> Node | None:
-        """The one branch of a union that is not null."""
+        """The only branch of a union that is not null; None unless there is exactly one."""
         others = [branch for branch in self.branches if branch.kind != "null"]
         return others[0] if len(others) == 1 else None
 
@@ -64,16 +64,16 @@ _CONNECT = {
     "io.debezium.time.IsoTimestamp": "iso-timestamp",
 }
 VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
-"""A record that is a decimal: its scale, and what it would be without."""
+"""A record that is a decimal: its scale, and its unscaled value."""
 
 
 def logical_of(name: str) -> str:
-    """The logical type that a name of Kafka Connect's or Debezium's stands for, or none."""
+    """Returns the logical type that a Kafka Connect or Debezium name stands for; empty if none."""
     return _CONNECT.get(name, "")
 
 
 def finds_all(node: Node, type_: Type | None) -> bool:
-    """Whether every field of a type finds its own in a tree, at every depth."""
+    """Whether every field of a type finds its match in a tree, at every depth."""
     node = node.only or node
     match type_:
         case Row(fields) if node.kind == "record":
@@ -88,7 +88,7 @@ def finds_all(node: Node, type_: Type | None) -> bool:
 
 
 def has_all(type_: Type | None, node: Node) -> bool:
-    """Whether every field of a tree finds its own in a type, at every depth."""
+    """Whether every field of a tree finds its match in a type, at every depth."""
     node = node.only or node
     match type_:
         case Row(fields) if node.kind == "record":
@@ -101,7 +101,7 @@ def has_all(type_: Type | None, node: Node) -> bool:
 
 
 def in_epoch(root: Node, unit: str) -> Node:
-    """The tree; where a column is a timestamp, its plain longs count such units of time."""
+    """Returns the tree, whose plain integers count this unit where a column is a timestamp."""
     seen: set[int] = set()
     left = [root] if unit != "millis" else []
     while left:
@@ -115,7 +115,7 @@ def in_epoch(root: Node, unit: str) -> Node:
     return root
 
 
-# --- What columns a schema has -------------------------------------------------------------------
+# --- The columns of a schema ---------------------------------------------------------------------
 
 _PLAIN: Mapping[str, Type] = {
     "boolean": types.BOOLEAN,
@@ -142,9 +142,9 @@ _LOGICAL: Mapping[str, Type] = {
 
 
 def columns_of(node: Node, inside: tuple[Node, ...] = ()) -> tuple[Field, ...]:
-    """The columns for the fields of a record; what no column holds is left out.
+    """Returns the columns for the fields of a record; leaves out what no column can hold.
 
-    The names that they had before are their aliases.
+    The former names of fields are aliases of the columns.
     """
     inside = inside or (node,)
     found = ((name, type_of(member, inside)) for name, member in node.members.items())
@@ -156,9 +156,9 @@ def columns_of(node: Node, inside: tuple[Node, ...] = ()) -> tuple[Field, ...]:
 
 
 def type_of(node: Node, inside: tuple[Node, ...] = ()) -> Type | None:
-    """The type of a column for it; None where there is none."""
+    """Returns the type of a column for a node, or None if there is none."""
     if node in inside:
-        return None  # a record inside of itself has no end
+        return None  # a record inside itself has no end
     inside = (*inside, node)
     match node.kind:
         case "union":
@@ -181,9 +181,9 @@ def type_of(node: Node, inside: tuple[Node, ...] = ()) -> Type | None:
 
 
 def record_of(node: Node) -> Type:
-    """The type of all that a schema has, with the names fields had before as aliases.
+    """Returns the type of everything in a schema, with the former names of fields as aliases.
 
-    What no column holds is in it, too, as a type that is `Unsupported`.
+    What no column can hold is included too, as an `Unsupported` type.
     """
     return _whole(node, ())
 

@@ -1,9 +1,9 @@
-"""Records of schemas that a table's columns do not fit yet: seen, so that none is read wrongly.
+"""Detects records of schemas that a table's columns do not fit yet, so that none is misread.
 
-Who tiers stops at the first such record, and the columns are changed before its batch is written.
-Who reads shows the table's present schema: fields without a column are left out until they have
-one, and a value that its column does not hold yet is an error by name, whatever the policy for bad
-records is, since it is none.
+Tiering stops at the first such record, and the columns are changed before its batch is written. A
+reader shows the table's current schema: fields without a column are left out until they have one. A
+value that its column cannot hold yet is a named error, whatever the policy for bad records, since
+the record is not bad.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from seamline.sql.types import Type
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unfit:
-    """What becomes of records of a schema whose types hold more than the columns do.
+    """How to handle records of a schema whose types hold more than the columns do.
 
     Attributes:
-        error: What those are that their columns do not hold.
-        is_always: Whether all of them are.
+        error: The error for records that the columns do not hold.
+        is_always: Whether all records of the schema have this error.
     """
 
     error: SeamlineError
@@ -38,13 +38,13 @@ class Unfit:
 
 
 class SchemaWatch:
-    """Sees the schemas that values of a table's topic were written with.
+    """Checks the schemas that values of a table's topic were written with.
 
     Args:
-        spec: What makes rows of them.
+        spec: How records become rows.
 
     Attributes:
-        needed: What the columns must become, when that was why reading ended.
+        needed: The changes that the columns need, if they are why reading ended.
     """
 
     def __init__(self, spec: DecoderSpec) -> None:
@@ -55,14 +55,14 @@ class SchemaWatch:
 
     @property
     def is_tiering(self) -> bool:
-        """Whether what is seen becomes columns."""
+        """Whether the fields that are seen become columns."""
         return self._watch.is_tiering
 
     def meets(self, record: Type) -> Unfit | None:
-        """What records of a schema are that their columns do not hold; None where it fits.
+        """Returns how to handle records of a schema that the columns do not hold; None if it fits.
 
         Args:
-            record: What the schema's values are; see `trees.record_of`.
+            record: The type of the schema's values; see `trees.record_of`.
 
         Raises:
             SeamlineError: SCHEMA_INCOMPATIBLE; SCHEMA_NOT_EVOLVED when rows are written.
@@ -100,7 +100,7 @@ class Guarded:
 
     Args:
         decoder: Decodes them.
-        unfit: What those are that do not fit.
+        unfit: How to handle those that do not fit.
     """
 
     def __init__(self, decoder: PartDecoder, unfit: Unfit) -> None:
@@ -116,17 +116,17 @@ class Guarded:
 
 
 def guarded(decoder: PartDecoder, unfit: Unfit | None) -> PartDecoder:
-    """A decoder, which ends at what does not fit yet."""
+    """Returns a decoder that ends at what does not fit yet."""
     return decoder if unfit is None else Guarded(decoder, unfit)
 
 
 class DescribedValues:
-    """Parts that describe themselves, whose schemas are looked at all the same.
+    """Decodes self-describing parts, but still checks their schemas.
 
     Args:
-        decoder: Decodes them without the ids before them.
+        decoder: Decodes the parts without the ids before them.
         setting: Where schemas are.
-        record_of: What the values of a schema are; raises ValueError when that cannot be told.
+        record_of: Returns the type of a schema's values; raises ValueError if it is not known.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class DescribedValues:
                     schema_id, _ = frame(value, headers[index] if headers else None, name)
                     found = self._of(schema_id)
                 except ValueError:
-                    continue  # it says nothing of a schema that is known
+                    continue  # it names no known schema
                 if found is not None:
                     yield index, found
 

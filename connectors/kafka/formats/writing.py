@@ -1,6 +1,6 @@
-"""From rows to records: values and keys as the table's own decoder and pruning read them.
+"""Turns rows into records: values and keys as the table's own decoder and pruning read them.
 
-Every batch is decoded again before it is sent: what would not come back as the same row is refused,
+Every batch is decoded again before it is sent. What would not come back as the same row is refused,
 so that no statement writes a record that its table cannot read.
 """
 
@@ -32,13 +32,13 @@ from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
 
 KeyBytes: TypeAlias = Callable[[Any, str], bytes | None]
-"""The record key that a value of the key column is written as; None when that is not known."""
+"""Returns the record key for a value of the key column; None if it is not known."""
 _Cells: TypeAlias = Sequence[Any]
 _Maker: TypeAlias = Callable[[_Cells], bytes | None]
 
 
 class RecordWriter:
-    """Makes records of rows of one table.
+    """Makes records from rows of one table.
 
     Args:
         binding: The topic.
@@ -47,7 +47,7 @@ class RecordWriter:
         schemas: Where the schemas of records are registered.
 
     Raises:
-        SeamlineError: NOT_SUPPORTED when records cannot be made of such columns;
+        SeamlineError: NOT_SUPPORTED when records cannot be made from such columns;
             SCHEMA_REGISTRY_UNAVAILABLE, DEADLINE_EXCEEDED.
     """
 
@@ -81,7 +81,7 @@ class RecordWriter:
         ]
 
     def records(self, rows: pa.Table) -> list[NewRecord]:
-        """The record of each row, whose columns are those of the table, in order.
+        """Returns the record of each row; the columns are those of the table, in order.
 
         Raises:
             SeamlineError: INVALID_ARGUMENT for a row that would be read back as something else.
@@ -128,7 +128,7 @@ class RecordWriter:
 
 
 def is_written(field: Field, encoding: Encoding) -> bool:
-    """Whether a column comes from what a producer writes, and not from the log."""
+    """Whether a column comes from what a producer writes, rather than from the log."""
     source = encoding.source_of((field.name,))
     return source is None or source.part not in LOG_PARTS
 
@@ -141,13 +141,13 @@ def _source_of(field: Field, encoding: Encoding) -> Source:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Part:
-    """How keys, or values, are made.
+    """How keys or values are made.
 
     Attributes:
-        name: Which of them.
+        name: Which of the two.
         format: Their format.
         binding: The topic.
-        key_bytes: How keys are written that need no schema.
+        key_bytes: How keys that need no schema are written.
         schemas: Where schemas are registered.
     """
 
@@ -158,7 +158,7 @@ class _Part:
     schemas: Schemas
 
     def maker(self, fields: Sequence[Field], sources: Sequence[Source]) -> _Maker | None:
-        """What makes them of rows; None where no column is in them."""
+        """Returns a function that makes them from rows, or None if no column is in them."""
         places = [place for place, source in enumerate(sources) if source.part == self.name]
         if not places:
             return None
@@ -185,7 +185,7 @@ class _Part:
         return _checked(lambda row: _dumped(_object(tree, row, converters, kept)).encode(), said)
 
     def whole(self, place: int, field: Field) -> _Maker:
-        """What makes them of one column."""
+        """Returns a function that makes them from one column."""
         if self.format not in KINDS:
             made = _whole(place, field, self.format, self.key_bytes)
             return _checked(made, self._described())
@@ -193,7 +193,7 @@ class _Part:
         return lambda row: None if row[place] is None else write(row[place])
 
     def _with_schema(self, paths: Mapping[int, Path], fields: Sequence[Field]) -> _Maker:
-        """What makes records of a schema of several columns, or of what lies inside."""
+        """Returns a function that makes records of a schema from several columns or nested ones."""
         tree: dict[str, Any] = {}
         is_named = self.binding.encoding.names
         leaves = [
@@ -218,7 +218,7 @@ class _Part:
             raise _not_made(f"such rows: {error}") from error
 
     def _described(self) -> Described | None:
-        """How JSON is written that has a schema; None where it has none."""
+        """Returns how to write JSON that has a schema; None if it has none."""
         if self.format != "json_schema":
             return None
         try:
@@ -234,7 +234,7 @@ class _Part:
 
 
 def _checked(make: _Maker, said: Described | None) -> _Maker:
-    """What makes JSON that is what its schema says."""
+    """Returns a function that makes JSON and checks it against its schema."""
     if said is None:
         return make
 
@@ -246,7 +246,7 @@ def _checked(make: _Maker, said: Described | None) -> _Maker:
 
 
 def _picked(tree: Mapping[str, Any], row: _Cells) -> dict[str, Any]:
-    """The values of a row's columns, where they stand in a record."""
+    """Returns the values of a row's columns, in their places in a record."""
     return {
         name: _picked(inner, row) if isinstance(inner, dict) else row[inner]
         for name, inner in tree.items()
@@ -254,7 +254,7 @@ def _picked(tree: Mapping[str, Any], row: _Cells) -> dict[str, Any]:
 
 
 def _insert(tree: dict[str, Any], path: Path, place: int) -> bool:
-    """Puts a column into a tree of objects; False where another stands in its way."""
+    """Puts a column into a tree of objects; returns False if another one is in its way."""
     for name in path[:-1]:
         inner = tree.setdefault(name, {})
         if not isinstance(inner, dict):
@@ -269,7 +269,7 @@ def _object(
     converters: Sequence[Callable[[Any], Any]],
     kept: frozenset[int],
 ) -> dict[str, Any]:
-    """An object for JSON; what is null is left out, but for the places that are kept."""
+    """Returns an object for JSON; leaves out nulls, except at the places to keep."""
     return {
         name: _object(inner, row, converters, kept)
         if isinstance(inner, dict)
@@ -280,7 +280,7 @@ def _object(
 
 
 def _whole(place: int, field: Field, format_: str, key_bytes: KeyBytes) -> _Maker:
-    """What makes a part of one column."""
+    """Returns a function that makes a part from one column."""
     convert = _converter(field.type)
 
     def make(row: _Cells) -> bytes | None:
@@ -330,7 +330,7 @@ def _not_made(what: str) -> SeamlineError:
 
 
 class _Number:
-    """A number in its own digits, which the standard library's JSON would round."""
+    """A number in its original digits, which the standard library's JSON would round."""
 
     __slots__ = ("text",)
 
@@ -351,7 +351,7 @@ def _dumped(value: Any) -> str:
 
 
 def _converter(type_: Type) -> Callable[[Any], Any]:
-    """What turns a value into one of JSON's."""
+    """Returns a function that converts a value to one of JSON's."""
     match type_:
         case Decimal():
             return lambda value: None if value is None else _Number(format(value, "f"))

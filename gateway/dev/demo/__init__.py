@@ -1,1 +1,1 @@
-"""The main job, end to end, on the embedded stack: what `make demo` runs."""
+"""The demo: Seamline's main job end to end on the embedded stack, as `make demo` runs it."""

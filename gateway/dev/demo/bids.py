@@ -1,8 +1,8 @@
 """Auction bids in the shape of the NEXMark benchmark, and the exact answers at any seam.
 
 Bid number i is a function of i alone. The producer chooses partitions by the hash of the auction,
-as Kafka's clients do, and remembers which bids each partition got in which order; so for every
-seam the exact answer of every demo query is known without reading anything.
+as Kafka's clients do, and remembers which bids each partition got in which order. So the exact
+answer of every demo query is known for every seam without reading anything.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ AUCTIONS_COLUMNS = "id bigint, item varchar, category varchar, reserve decimal(1
 
 
 def auction_of(number: int) -> int:
-    """The auction of a bid: a few are hot, as in the benchmark."""
+    """Returns the auction of a bid; a few auctions are hot, as in the benchmark."""
     spread = number * 2_654_435_761 % 2**32
     return 1000 + (spread % 10 if spread % 4 == 0 else spread // 16 % AUCTIONS)
 
 
 def price_of(number: int) -> int:
-    """Its price in cents."""
+    """Returns a bid's price in cents."""
     return 100 + number * 7919 % 99_900
 
 
 def channel_of(number: int) -> str:
-    """Its channel."""
+    """Returns a bid's channel."""
     return CHANNELS[number * 31 // 7 % len(CHANNELS)]
 
 
 def category_of(auction: int) -> str:
-    """The category of an auction."""
+    """Returns the category of an auction."""
     return CATEGORIES[auction % len(CATEGORIES)]
 
 
 def bid(number: int) -> bytes:
-    """A bid as JSON; some have no extra, some no referrer. No encoder, as a million are made."""
+    """Returns a bid as JSON, formatted by hand for speed; some lack extra, some a referrer."""
     extra = "null"
     if number % 10:
         device = _DEVICES[number % 3]
@@ -69,7 +69,7 @@ def bid(number: int) -> bytes:
 
 
 def auctions() -> Iterator[bytes]:
-    """Every auction as JSON."""
+    """Yields every auction as JSON."""
     for auction in range(1000, 1000 + AUCTIONS):
         yield json.dumps(
             {
@@ -86,7 +86,7 @@ class BidProducer:
 
     Args:
         bootstrap_servers: The cluster.
-        topic: The topic, of `PARTITIONS` partitions.
+        topic: The topic, which has `PARTITIONS` partitions.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
@@ -140,17 +140,17 @@ class BidProducer:
             self._failures.append(error)
 
     def numbers(self, end: Mapping[str, int]) -> Iterator[int]:
-        """The bids below the exclusive ends of a receipt, by partition."""
+        """Returns the bids below a receipt's exclusive ends, which are given by partition."""
         return itertools.chain.from_iterable(
             self.by_partition[int(partition)][:offset] for partition, offset in end.items()
         )
 
 
-# --- What the queries of the demo must answer -----------------------------------------------------
+# --- Expected answers of the demo's queries -------------------------------------------------------
 
 
 def expected_totals(numbers: Iterator[int]) -> list[tuple[int, int]]:
-    """count(*), sum(price)."""
+    """Returns count(*), sum(price)."""
     count = total = 0
     for number in numbers:
         count += 1
@@ -159,13 +159,13 @@ def expected_totals(numbers: Iterator[int]) -> list[tuple[int, int]]:
 
 
 def expected_of_auction(numbers: Iterator[int], auction: int) -> list[tuple[int, int]]:
-    """count(*), max(price) of one auction."""
+    """Returns count(*), max(price) of one auction."""
     prices = [price_of(number) for number in numbers if auction_of(number) == auction]
     return [(len(prices), max(prices))]
 
 
 def expected_by_channel(numbers: Iterator[int]) -> list[tuple[str, int, int]]:
-    """Per channel: count(*), sum(price)."""
+    """Returns count(*), sum(price) per channel."""
     counts: dict[str, list[int]] = {}
     for number in numbers:
         entry = counts.setdefault(channel_of(number), [0, 0])
@@ -175,12 +175,12 @@ def expected_by_channel(numbers: Iterator[int]) -> list[tuple[str, int, int]]:
 
 
 def expected_by_category(numbers: Iterator[int]) -> list[tuple[str, int]]:
-    """Per category of the auction: count(*)."""
+    """Returns count(*) per category of the auction."""
     found = collections.Counter(category_of(auction_of(number)) for number in numbers)
     return sorted(found.items())
 
 
 def expected_top(numbers: Iterator[int], count: int) -> list[tuple[int, int]]:
-    """The auctions with the most bids, the smaller id first among equals."""
+    """Returns the auctions with the most bids and their counts; ties go to the smaller id."""
     found = collections.Counter(auction_of(number) for number in numbers)
     return sorted(found.items(), key=lambda entry: (-entry[1], entry[0]))[:count]

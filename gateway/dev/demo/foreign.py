@@ -1,7 +1,7 @@
-"""The demo's tables filled by somebody else: Iceberg's official sink in Kafka Connect.
+"""Fills the demo's tables with another writer: Iceberg's official sink in Kafka Connect.
 
-The tables are made as their owner would, the sink copies the topics into them and goes on doing so,
-and one command adopts each of them.
+The tables are created as their owner would create them. The sink copies the topics into them and
+keeps doing so, and one command adopts each table.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WHERE = (
 
 
 class ForeignSink:
-    """A sink of Kafka Connect, and the tables it fills, adopted."""
+    """A Kafka Connect sink, and the adopted tables that it fills."""
 
     log = "connect/connect"
 
@@ -76,7 +76,7 @@ class ForeignSink:
         return self._worker.pid
 
     def check(self, demo: Demo, connection: seamline.Connection) -> bool:
-        """See `Filling.check`: each record once by its place, and a clean audit."""
+        """See `Filling.check`: each record's position occurs once, and the audits are clean."""
         cursor = connection.execute(_WHERE)
         rows = sorted(cursor.fetchall())
         (part,) = cursor.receipt["tables"]
@@ -96,7 +96,7 @@ class ForeignSink:
             self._worker.stop()
 
     def _run(self, demo: Demo, *arguments: str) -> int:
-        """Runs a command of ours, and shows what it says."""
+        """Runs a `seamline` command, shows its output, and returns its exit code."""
         demo.say(f"\n$ seamline {' '.join(arguments)}")
         done = subprocess.run(
             _command(arguments),

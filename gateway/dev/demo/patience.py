@@ -1,4 +1,4 @@
-"""Waiting for a program while it makes progress, however long that takes on this machine."""
+"""Waits for a program while it makes progress, however long that takes on this machine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Patience:
     """Decides whether to keep waiting.
 
     Args:
-        what: What is waited for.
-        signs: Something that changes while there is progress.
-        say: Gets a line now and then.
-        clock: Seconds, for ever growing.
+        what: What is being waited for.
+        signs: Returns a value that changes while there is progress.
+        say: Called with a progress line now and then.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class Patience:
 
     @property
     def elapsed_s(self) -> float:
-        """How long it has been so far."""
+        """Seconds waited so far."""
         return self._clock() - self._began
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing has changed for so long that nothing will."""
+        """Whether nothing has changed for so long that nothing is expected to."""
         now = self._clock()
         seen = self._signs()
         if seen != self._last:
@@ -53,19 +53,19 @@ class Patience:
 
 
 def signs_of(session: int, log: pathlib.Path) -> tuple[int, int]:
-    """What changes while the processes of a session work: their time on processors, and a log."""
+    """Returns what changes while a session's processes work: their CPU time and a log's size."""
     return _ticks(session), log.stat().st_size if log.exists() else 0
 
 
 def _ticks(session: int) -> int:
-    """Clock ticks that the processes of a session have run; 0 where the system does not say."""
+    """Returns the CPU time of a session's processes in clock ticks; 0 on systems without /proc."""
     total = 0
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError:  # it has just ended
             continue
-        fields = text.rpartition(")")[2].split()  # the name before it may hold anything
+        fields = text.rpartition(")")[2].split()  # the process name before ) may hold anything
         if int(fields[3]) == session:
             total += int(fields[11]) + int(fields[12])
     return total

@@ -1,7 +1,7 @@
 """The demo: a million bids, a live producer, tiering in the background, queries by every route.
 
 Each answer is checked against what the producer knows about exactly the offsets that the answer's
-receipt names. It ends with `all exact`, or fails.
+receipt names. The demo ends with `all exact`, or fails.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Say = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Question:
-    """A query of the demo and the answer that any seam must give."""
+    """A query of the demo, and the answer that it must give at any seam."""
 
     title: str
     sql: str
@@ -90,37 +90,37 @@ QUESTIONS = (
 
 
 class Filling(Protocol):
-    """Fills the tables from their topics while the demo asks."""
+    """Fills the tables from their topics while the demo runs queries."""
 
     def begin(self, demo: Demo, connections: Connections) -> None:
-        """Makes the tables, and starts what fills them."""
+        """Creates the tables, and starts the process that fills them."""
 
     def is_running(self) -> bool:
-        """Whether it still does."""
+        """Returns whether that process still runs."""
 
     @property
     def session(self) -> int:
-        """The session of its processes."""
+        """The session id of its processes."""
 
     @property
     def log(self) -> str:
-        """What its log is called, without its ending."""
+        """The name of its log, without the suffix."""
 
     def check(self, demo: Demo, connection: seamline.Connection) -> bool:
-        """Whether what only concerns this way of filling is right at the end, too."""
+        """Returns whether the final checks that are specific to this way of filling succeed."""
 
     def stop(self) -> None:
         """Ends it."""
 
 
 class Demo:
-    """One run.
+    """One run of the demo.
 
     Args:
         directory: Where everything is kept; emptied first.
-        records: Bids produced before the queries begin.
-        say: Takes what there is to see.
-        filling: Fills the tables.
+        records: Number of bids produced before the queries begin.
+        say: Called with each line of output.
+        filling: Fills the tables; None means `Tiering`.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Demo:
         """Runs the demo; returns whether every answer was exact.
 
         Args:
-            keep: Leaves everything running when all went well.
+            keep: Whether to leave everything running when all answers were exact.
         """
         exact = False
         try:
@@ -150,21 +150,21 @@ class Demo:
         finally:
             self._end_live()
             if not (exact and keep):
-                with uninterrupted():  # nothing of it may be left
+                with uninterrupted():  # nothing may be left running
                     self._stop()
         return exact
 
     # --- Setting up ----------------------------------------------------------------------------
 
     def _prepare(self) -> str:
-        """Stack, topics, tables, gateway, tiering; returns the gateway's address."""
+        """Sets up stack, topics, tables, gateway and tiering; returns the gateway's address."""
         if (self.directory / FILE_NAME).exists():
             self._stack.down(self.say)
         shutil.rmtree(self.directory, ignore_errors=True)
         status = self._stack.up(self.say)
         assert status.bootstrap_servers is not None
         self.say(f"Kafka on {status.bootstrap_servers}, everything under {self.directory}")
-        jars.spark_jars(self.say)  # here, where progress can be seen
+        jars.spark_jars(self.say)  # fetched here, where progress is visible
         connections = Connections(load(status.config_file, environment={}).config)
         _create_topics(status.bootstrap_servers)
         _produce_auctions(status.bootstrap_servers)
@@ -183,7 +183,7 @@ class Demo:
         return url
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Starts a command of ours in the background, its output in a file."""
+        """Starts a `seamline` command in the background, with its output in a file."""
         log = self._log(arguments[0]).open("ab")
         process = subprocess.Popen(
             [sys.executable, "-m", "seamline.cli", *arguments],
@@ -225,7 +225,7 @@ class Demo:
     # --- Asking --------------------------------------------------------------------------------
 
     def _ask(self, url: str) -> bool:
-        """Asks every question while bids are tiered; checks every answer."""
+        """Runs every query while bids are tiered, and checks every answer."""
         exact = True
         with seamline.connect(url) as connection:
             self._wait_for_boundary(connection)
@@ -236,7 +236,7 @@ class Demo:
         return exact
 
     def _wait_for_boundary(self, connection: seamline.Connection) -> None:
-        """Waits until the first records have been copied: then answers come from both tiers."""
+        """Waits until the first records are copied, so that answers come from both tiers."""
         self.say("waiting for the first records to be copied …")
         filling = self._filling
         patience = self.patience("waiting for the first records", filling.session, filling.log)
@@ -249,12 +249,12 @@ class Demo:
             time.sleep(0.2)
 
     def patience(self, what: str, session: int, command: str) -> Patience:
-        """Each program has a session of its own, which includes whatever it starts."""
+        """Returns the patience for a program, whose session includes whatever it starts."""
         log = self._log(command)
         return Patience(what, lambda: signs_of(session, log), self.say)
 
     def gave_up(self, what: str, patience: Patience, command: str) -> SeamlineError:
-        """The error of a program that does not get any further."""
+        """Returns the error for a program that makes no more progress."""
         return SeamlineError(
             LOCAL_STACK_FAILED,
             f"{what} within {patience.elapsed_s:.0f} s, and no more goes on; "
@@ -284,7 +284,7 @@ class Demo:
         return exact
 
     def _check_freshness(self, connection: seamline.Connection) -> bool:
-        """A record is in the next answer as soon as it is acknowledged."""
+        """Checks that the next answer includes a record that was just acknowledged."""
         self._end_live()
         self._producer.flush()
         self._producer.produce(1)
@@ -330,7 +330,7 @@ class Demo:
 
 
 class Tiering:
-    """Seamline's own pipeline: a command of its own, on Spark."""
+    """Fills the tables with Seamline's own pipeline on Spark, the command `seamline tier`."""
 
     log = "tier"
 
@@ -368,11 +368,11 @@ class Tiering:
         return self._process.pid
 
     def check(self, demo: Demo, connection: seamline.Connection) -> bool:  # noqa: ARG002
-        """See `Filling.check`: there is nothing more."""
+        """See `Filling.check`: there is nothing more to check."""
         return True
 
     def stop(self) -> None:
-        """See `Filling.stop`: the demo ends what it has started."""
+        """See `Filling.stop`: nothing to do, as the demo ends what it has started."""
 
 
 def _create_topics(bootstrap_servers: str) -> None:

@@ -1,8 +1,8 @@
-"""One Kafka broker as a process of its own: started, waited for, stopped.
+"""Starts, awaits and stops one Kafka broker in its own process.
 
-The broker holds a lock on its directory for as long as it lives, by a file descriptor it inherits.
-Two brokers on one directory would corrupt its data; this ensures that there is
-only one, even when the record of the first was lost.
+The broker holds a lock on its directory for as long as it lives, by a file descriptor that it
+inherits. Two brokers on one directory would corrupt its data; the lock ensures that there is only
+one, even if the record of the first was lost.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Broker:
         self.log = directory / "broker.log"
 
     def prepare(self, java: Java, jars: pathlib.Path, ports: Ports) -> None:
-        """Writes its settings, and formats its storage the first time.
+        """Writes the broker's settings, and formats its storage the first time.
 
         Raises:
             SeamlineError: DISK_FULL, LOCAL_STACK_FAILED.
@@ -66,7 +66,7 @@ class Broker:
             self.log.replace(self.log.with_suffix(".log.1"))
 
     def launch(self, java: Java, jars: pathlib.Path) -> ProcessIdentity:
-        """Starts the process and does not wait for it.
+        """Starts the process without waiting for it.
 
         Raises:
             SeamlineError: LOCAL_STACK_FAILED when a broker already has this directory.
@@ -90,7 +90,7 @@ class Broker:
         """Waits until the broker answers a client.
 
         Raises:
-            SeamlineError: LOCAL_STACK_FAILED, PORT_TAKEN, DISK_FULL: why it never will.
+            SeamlineError: LOCAL_STACK_FAILED, PORT_TAKEN or DISK_FULL, if it never will.
         """
         deadline = time.monotonic() + READY_S_MAX
         cluster = self._client(ports)
@@ -108,7 +108,7 @@ class Broker:
             cluster.close()
 
     def is_ready(self, ports: Ports) -> bool:
-        """Whether the broker answers a client now."""
+        """Returns whether the broker answers a client now."""
         cluster = self._client(ports)
         try:
             return self._answers(cluster)
@@ -129,7 +129,7 @@ class Broker:
             )
 
     def _answers(self, cluster: Cluster) -> bool:
-        """A request that only this broker, fully started, answers correctly."""
+        """Returns whether this very broker, told by its cluster id, has fully started."""
         from confluent_kafka import KafkaException
 
         try:

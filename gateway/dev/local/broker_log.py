@@ -1,4 +1,4 @@
-"""What a broker's log says about why the broker did not start."""
+"""Finds out from a broker's log why the broker did not start."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BIND = re.compile(r"bind to [\w.]+:(\d+): Address already in use")
 
 
 def start_failure(log: pathlib.Path, what: str) -> SeamlineError:
-    """The named error for a start that failed.
+    """Returns the named error for a failed start.
 
     Args:
-        log: The log, of that start only.
+        log: The log of that start only.
         what: What did not work, as the beginning of a sentence.
     """
     text = _tail(log)
@@ -32,7 +32,7 @@ def start_failure(log: pathlib.Path, what: str) -> SeamlineError:
 
 
 def last_error(text: str) -> str:
-    """The last line that names an exception, else the last error, else the last line."""
+    """Returns the last line that names an exception, else the last error, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for pattern in (_EXCEPTION, _ERROR):
         for line in reversed(lines):

@@ -1,4 +1,4 @@
-"""The stack's catalog: one SQLite file that PyIceberg and Spark share."""
+"""The stack's catalog, one SQLite file that PyIceberg and Spark share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seamline.errors import CATALOG_UNAVAILABLE, SeamlineError
 
 
 def prepare_catalog(config: CatalogConfig, namespace: str) -> None:
-    """Makes the database, its tables and the namespace where they are missing.
+    """Creates the database, its tables and the namespace if they are missing.
 
     Raises:
         SeamlineError: CATALOG_UNAVAILABLE.
@@ -36,6 +36,6 @@ def prepare_catalog(config: CatalogConfig, namespace: str) -> None:
 
 
 def _let_readers_and_writer_meet(database: str) -> None:
-    """In WAL mode, which the file remembers, a reader does not wait for the writer."""
+    """Sets WAL mode, which the file keeps, so that a reader does not wait for the writer."""
     with contextlib.closing(sqlite3.connect(database, timeout=30)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")

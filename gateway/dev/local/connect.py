@@ -1,7 +1,7 @@
-"""A worker of Kafka Connect with Iceberg's official sink, as a process of its own.
+"""A Kafka Connect worker with Iceberg's official sink, in its own process.
 
-It copies topics of JSON into tables of the local stack's catalog by itself, as it would anywhere
-else: for the demo of adopting, and for tests.
+It copies JSON topics into tables of the local stack's catalog by itself, as it would anywhere else.
+The demo of adopting and tests use it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POSITIONS: Mapping[str, str] = {
     "transforms.position.partition.field": "k_partition",
     "transforms.position.offset.field": "k_offset",
 }
-"""Settings that let a sink store where each record came from."""
+"""Settings with which a sink stores the partition and offset of each record."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class Sink:
 
     Attributes:
         topic: The topic.
-        table: The table, as `schema.table`; made when it is missing.
+        table: The table, as `schema.table`; created when it is missing.
         settings: Further settings.
-        commit_ms: How often it commits.
+        commit_ms: Milliseconds between its commits.
     """
 
     topic: str
@@ -59,7 +59,7 @@ class Sink:
         return f"control-{self.topic}"
 
     def properties(self, directory: pathlib.Path, servers: str) -> dict[str, str]:
-        """All its settings, for the catalog of the local stack in a directory."""
+        """Returns all its settings, for the catalog of the local stack in a directory."""
         return {
             "name": f"iceberg-{self.topic}",
             "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
@@ -83,12 +83,12 @@ class Sink:
 
 
 class ConnectWorker:
-    """A standalone worker over the local stack of a directory.
+    """A standalone worker on the local stack of a directory.
 
     Args:
         directory: The stack's directory.
-        servers: Where its broker is.
-        name: Of the folder it keeps its files in, there.
+        servers: The address of its broker.
+        name: Name of the folder in that directory for the worker's files.
     """
 
     def __init__(self, directory: pathlib.Path, servers: str, name: str = "connect") -> None:
@@ -99,9 +99,9 @@ class ConnectWorker:
         self._process: ProcessIdentity | None = None
 
     def start(self, java: Java, jars: pathlib.Path, sinks: Sequence[Sink]) -> None:
-        """Starts it with some connectors; does not wait for them.
+        """Starts the worker with some connectors, and does not wait for them.
 
-        Their control topics are made first, since the sink's producers do not make them.
+        The control topics are created first, since the sink's producers do not create them.
         """
         make_folder(self._directory)
         admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
@@ -114,7 +114,7 @@ class ConnectWorker:
         files = [
             self._write(sink.topic, sink.properties(self._stack, self._servers)) for sink in sinks
         ]
-        # Iceberg's tables in files need Hadoop, which PySpark's wheel has
+        # Iceberg tables on the file system need Hadoop, which PySpark's wheel contains
         hadoop = pathlib.Path(pyspark.__file__).parent / "jars"
         paths = [f"{jars}/*", *map(str, sorted(hadoop.glob("hadoop-client-*.jar")))]
         command = [
@@ -126,16 +126,16 @@ class ConnectWorker:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process runs."""
+        """Whether the worker's process runs."""
         return self._process is not None and is_running(self._process)
 
     @property
     def pid(self) -> int | None:
-        """Its process."""
+        """The id of the worker's process; None before `start`."""
         return self._process.pid if self._process is not None else None
 
     def stop(self) -> None:
-        """Ends it, and waits until it has."""
+        """Ends the worker, and waits until it has ended."""
         if self._process is not None:
             stop(self._process, _STOP_S_MAX)
 

@@ -1,7 +1,7 @@
-"""Free ports of loopback for the broker.
+"""Free ports on loopback for the broker.
 
-They are chosen below the range that systems use for outgoing connections: a port from that range
-could be taken by any client while the broker is down.
+They are chosen below the range that systems use for outgoing connections, since any client could
+take a port from that range while the broker is down.
 """
 
 from __future__ import annotations
@@ -20,28 +20,29 @@ _SEARCHED = range(19092, 20092)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ports:
-    """Where a broker listens: for clients, and for its own controller."""
+    """The ports on which a broker listens: for clients, and for its own controller."""
 
     kafka: int
     controller: int
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given."""
+        """The broker's address for clients."""
         return f"{HOST}:{self.kafka}"
 
 
 def choose(wanted: int | None, previous: Ports | None, *, in_order: bool = True) -> Ports:
-    """Ports that are free now: the one asked for, else those used last time, else new ones.
+    """Returns ports that are free now: the requested one, else the previous ones, else new ones.
 
     Args:
-        wanted: The port that clients are to be given.
-        previous: Those used last time.
-        in_order: Whether new ones are the first that are free. Whoever has just lost one to another
-            program looks anywhere: several that start at once would all take the first again.
+        wanted: The requested port for clients.
+        previous: The ports used last time.
+        in_order: Whether to take the first free ports, rather than random ones. After losing a port
+            to another program, take random ones: several stacks that start at once would all take
+            the first one again.
 
     Raises:
-        SeamlineError: PORT_TAKEN when the port asked for is not free, or none is.
+        SeamlineError: PORT_TAKEN when the requested port is not free, or none is.
     """
     if wanted is not None and not is_free(wanted):
         raise SeamlineError(
@@ -56,7 +57,7 @@ def choose(wanted: int | None, previous: Ports | None, *, in_order: bool = True)
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on the port, and none does on a wider address."""
+    """Returns whether a server could listen on the port, and none does on a wider address."""
     with socket.socket() as client:
         client.settimeout(1.0)
         if client.connect_ex((HOST, port)) == 0:
@@ -81,7 +82,7 @@ def _first_free(preferred: int | None, searched: Sequence[int], excluded: int | 
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on at this moment."""
+    """Returns a loopback port on which nobody listens at this moment."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Topics and records for the embedded stack: what a producer of your own would do."""
+"""Creates topics and produces records on the embedded stack, as a producer of your own would."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LOOK_EVERY_S = 0.05
 
 
 def make_topic(bootstrap_servers: str, name: str, partitions: int) -> bool:
-    """Makes a topic, and returns when the broker lists it.
+    """Creates a topic, and returns when the broker lists it.
 
     Returns:
-        Whether it was not there before.
+        Whether it was created; False if it existed already.
 
     Raises:
         SeamlineError: KAFKA_UNAVAILABLE, also for an invalid name.
@@ -41,7 +41,7 @@ def make_topic(bootstrap_servers: str, name: str, partitions: int) -> bool:
 
 
 def _is_known(admin: AdminClient, name: str, partitions: int) -> bool:
-    """Brokers learn of a topic after its creation was acknowledged."""
+    """Returns whether the broker lists a topic; it may learn of one after acknowledging it."""
     try:
         topic = admin.list_topics(name, _WAIT_S).topics[name]
     except KafkaException as error:
@@ -59,14 +59,14 @@ def produce_lines(
     Args:
         bootstrap_servers: The broker.
         topic: The topic.
-        lines: The records; empty lines are left out.
+        lines: The records; empty lines are skipped.
         key: Name of the member that the record key repeats.
 
     Returns:
-        How many records.
+        The number of records.
 
     Raises:
-        SeamlineError: INVALID_ARGUMENT for a line that is not JSON, or has no such member; those
+        SeamlineError: INVALID_ARGUMENT for a line that is not JSON or lacks that member; the lines
             before it are produced. KAFKA_UNAVAILABLE.
     """
     producer = Producer(

@@ -1,4 +1,4 @@
-"""The `seamline.yaml` of a local stack: written once, then the user's.
+"""The `seamline.yaml` of a local stack, which belongs to the user once it is written.
 
 Afterwards only the broker's port is updated, in place, so that comments and edits stay.
 """
@@ -26,7 +26,7 @@ _BUSY_S = 30
 
 
 def catalog_config(directory: pathlib.Path) -> CatalogConfig:
-    """The catalog of the stack in that absolute directory."""
+    """Returns the catalog of the stack in an absolute directory."""
     return CatalogConfig(
         name=CATALOG,
         type="sql",
@@ -36,7 +36,7 @@ def catalog_config(directory: pathlib.Path) -> CatalogConfig:
 
 
 def new_text(directory: pathlib.Path, bootstrap_servers: str) -> str:
-    """The file as it is first written."""
+    """Returns the file's initial text."""
     catalog = catalog_config(directory)
     return f"""\
 # Written by `seamline local up`. Edit it as you like: later only the broker's port is kept right.
@@ -54,10 +54,12 @@ default_schema: {SCHEMA}
 
 
 def updated_text(text: str, bootstrap_servers: str) -> str:
-    """The file with the broker's port corrected; unchanged when its cluster is not the local one.
+    """Returns the file's text with the broker's port corrected.
+
+    It is unchanged if the file's cluster is not the local one.
 
     Raises:
-        SeamlineError: INVALID_CONFIG when it is not YAML.
+        SeamlineError: INVALID_CONFIG when the text is not YAML.
     """
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)

@@ -1,8 +1,8 @@
 """The embedded stack of one folder: broker, catalog, warehouse and the gateway's configuration.
 
 `up` can be called at any time and by several processes: it finds what runs, starts what does not,
-and recovers the data of a broker that was killed. Whatever stops it half-way, it leaves behind no
-process that it started. `down` ends the broker and keeps the data.
+and recovers the data of a broker that was killed. If it is interrupted, no process that it started
+is left behind. `down` ends the broker and keeps the data.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _UNUSABLE = frozenset("?#%,\\\n")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StackStatus:
-    """What a stack is doing.
+    """The status of a stack.
 
     Attributes:
         directory: The folder that holds all of it.
@@ -52,8 +52,8 @@ class StackStatus:
         log_file: The broker's log.
         running: Whether the broker's process runs.
         ready: Whether it answers clients.
-        pid: Its process, when it runs.
-        bootstrap_servers: Where clients find it, when it runs.
+        pid: The id of its process, if it runs.
+        bootstrap_servers: Its address for clients, if it runs.
     """
 
     directory: pathlib.Path
@@ -69,8 +69,8 @@ class LocalStack:
     """The stack of one folder.
 
     Args:
-        directory: Holds everything; made when missing.
-        free_bytes_min: With less free disk the broker is not started.
+        directory: Holds everything; created when missing.
+        free_bytes_min: The free disk space below which the broker is not started.
     """
 
     def __init__(self, directory: pathlib.Path, *, free_bytes_min: int = FREE_BYTES_MIN) -> None:
@@ -83,8 +83,8 @@ class LocalStack:
         """Starts what does not run yet, and returns when the broker answers clients.
 
         Args:
-            report: Takes progress.
-            kafka_port: Where the broker is to listen; None takes the last port, or a free one.
+            report: Called with progress messages.
+            kafka_port: The broker's port; None takes the last port, or a free one.
 
         Raises:
             SeamlineError: JAVA_NOT_FOUND, JAVA_UNSUPPORTED, JARS_UNAVAILABLE, MISSING_EXTRA,
@@ -92,7 +92,7 @@ class LocalStack:
         """
         self._check_directory()
         with self._locked(report):
-            self._prepare_catalog()  # first: nothing is started where it cannot be
+            self._prepare_catalog()  # first: if this fails, nothing is started
             known = state.read(self._state_file)
             if known is not None and _runs(known):
                 self._join(known, kafka_port)
@@ -118,7 +118,7 @@ class LocalStack:
             return self._stop()
 
     def status(self) -> StackStatus:
-        """What runs now.
+        """Returns what runs now.
 
         Raises:
             SeamlineError: LOCAL_STACK_FAILED when the state cannot be understood.
@@ -137,7 +137,7 @@ class LocalStack:
         )
 
     def wait(self, report: Report) -> None:
-        """Returns when the broker was ended with `down`.
+        """Waits until the broker is ended with `down`.
 
         Raises:
             SeamlineError: LOCAL_STACK_FAILED when it ended by itself.
@@ -145,7 +145,7 @@ class LocalStack:
         known = state.read(self._state_file)
         while known is not None and _runs(known):
             time.sleep(_LOOK_EVERY_S)
-        with self._locked(report):  # so that a `down` in progress has said so
+        with self._locked(report):  # a `down` in progress finishes first
             known = state.read(self._state_file)
         if known is not None and known.process is not None and not _runs(known):
             raise start_failure(self._broker.log, "the broker ended by itself")
@@ -157,7 +157,7 @@ class LocalStack:
             report("kafka: the last broker was not stopped; taking up its data")
 
         def start(attempts: int) -> State:
-            """Starts the broker; again on other ports if somebody took one in between."""
+            """Starts the broker, and retries on other ports if somebody took one in between."""
             first = attempts == _STARTS_MAX
             chosen = ports.choose(kafka_port, last.ports if last else None, in_order=first)
             report(f"kafka: starting on {chosen.bootstrap_servers} (Java {java.version})")
@@ -211,10 +211,10 @@ class LocalStack:
         private_folder(self._directory / "warehouse")
         prepare_catalog(settings.catalog_config(self._directory), settings.SCHEMA)
         for file in self._directory.glob("catalog.db*"):
-            file.chmod(0o600)  # of earlier versions, too
+            file.chmod(0o600)  # including files of earlier versions
 
     def _finish(self, running: State) -> StackStatus:
-        """Writes the gateway's configuration."""
+        """Writes the gateway's configuration, and returns the status."""
         from seamline.gateway.dev.local import settings
 
         servers = running.ports.bootstrap_servers

@@ -1,6 +1,6 @@
 """What is remembered of a broker between commands: its process and its ports.
 
-One small JSON file, replaced as a whole, so that it is never half written.
+It is one small JSON file, which is replaced as a whole, so that it is never half written.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class State:
     """A broker as it was last started.
 
     Attributes:
-        ports: Where it listens, or did.
-        process: The process, None once it was stopped. One that no longer runs was killed.
+        ports: The ports on which it listens or listened.
+        process: The process; None once it was stopped. A process that no longer runs was killed.
     """
 
     ports: Ports
@@ -31,7 +31,7 @@ class State:
 
 
 def read(path: pathlib.Path) -> State | None:
-    """What the file says; None when there is none.
+    """Reads the file; returns None when there is none.
 
     Raises:
         SeamlineError: LOCAL_STACK_FAILED when it cannot be understood.

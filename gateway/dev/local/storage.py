@@ -1,7 +1,7 @@
 """The broker's files: its settings, and its storage, which is formatted once.
 
-The storage directory exists only once it is formatted: that is done in another, which is then
-renamed, so a start that was interrupted leaves nothing half done.
+The storage directory exists only once it is formatted: a temporary directory is formatted and then
+renamed, so an interrupted start leaves nothing half done.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _CLUSTER_ID = re.compile(r"^cluster\.id=(\S+)$", re.MULTILINE)
 
 
 def server_properties(data: pathlib.Path, ports: Ports) -> str:
-    """Settings of a broker that is its own controller, listens on loopback and has no replicas.
+    """Returns the settings of a broker that is its own controller, on loopback, without replicas.
 
-    The short session lets a broker that was killed come back without waiting for its old session.
-    Records stay until somebody deletes them: Kafka's seven days are counted by their timestamps, so
-    that an example of an older day would be gone within minutes.
+    The short session lets a killed broker come back without waiting for its old session. Records
+    stay until somebody deletes them: Kafka counts its default retention of seven days from record
+    timestamps, so example data with older timestamps would be gone within minutes.
     """
     return f"""\
 process.roles=broker,controller
@@ -57,14 +57,14 @@ share.coordinator.state.topic.min.isr=1
 
 
 def format_once(data: pathlib.Path, java: Java, jars: pathlib.Path, ports: Ports) -> None:
-    """Makes the storage directory unless it is there.
+    """Creates the storage directory unless it exists.
 
     Raises:
         SeamlineError: LOCAL_STACK_FAILED, DISK_FULL.
     """
     if data.is_dir():
         return
-    log = data.with_name("format.log")  # outlives a failure, which names it
+    log = data.with_name("format.log")  # kept on failure, as the error names it
     with tempfile.TemporaryDirectory(prefix="format-", dir=data.parent) as scratch:
         new = pathlib.Path(scratch, "data")
         properties = pathlib.Path(scratch, "server.properties")
@@ -75,10 +75,10 @@ def format_once(data: pathlib.Path, java: Java, jars: pathlib.Path, ports: Ports
 
 
 def cluster_id(data: pathlib.Path) -> str:
-    """The id that formatting gave the storage, which distinguishes this broker from every other.
+    """Returns the id that formatting gave the storage, which tells this broker from every other.
 
     Raises:
-        SeamlineError: LOCAL_STACK_FAILED when it is not there.
+        SeamlineError: LOCAL_STACK_FAILED when there is none.
     """
     path = data / "meta.properties"
     match = _CLUSTER_ID.search(path.read_text(encoding="utf-8")) if path.is_file() else None
@@ -101,7 +101,7 @@ def _run_storage_tool(
     ]
     try:
         with log.open("wb") as output, contextlib.ExitStack() as at_the_end:
-            with uninterrupted():  # a tool that nobody knows was started would keep running
+            with uninterrupted():  # else a tool that is not yet registered keeps running
                 tool = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
                 )
@@ -115,7 +115,7 @@ def _run_storage_tool(
 
 
 def _escaped(text: str) -> str:
-    """Java reads property files as Latin-1, so what is not ASCII is written as escapes."""
+    """Escapes what is not ASCII, as Java reads property files as Latin-1."""
     utf16 = text.encode("utf-16-be")
     units = struct.unpack(f">{len(utf16) // 2}H", utf16)
     return "".join(chr(unit) if unit < 128 else f"\\u{unit:04x}" for unit in units)
