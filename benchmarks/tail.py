@@ -161,7 +161,7 @@ def profile(own: Gateway, pinned: PinnedTable) -> None:
         spent[name] += time.thread_time() - started
 
     started = time.process_time()
-    subscription = log.follow(seam.topic, positions, seam.isolation, {})
+    subscription = log.follow(seam.topic, positions, seam.isolation, {}, patient=False)
     while left:
         with stage("consuming, and its messages as columns"):
             polled = subscription.poll(0.2)

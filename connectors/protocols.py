@@ -249,12 +249,13 @@ class FollowableLog(HotLog, Protocol):
     """A log that can also be followed."""
 
     def follow(
-        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int]
+        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int], patient: bool
     ) -> Subscription:
         """Returns a subscription to the partitions of `starts`, from those offsets on.
 
         It identifies the topic by name: the caller must check that it is still the same topic.
-        `epochs` are as for `HotLog.read`.
+        `epochs` are as for `HotLog.read`. A `patient` one costs brokers less, but half a second may
+        pass until it knows that only markers follow.
         """
 
 

@@ -34,11 +34,13 @@ _LOOKS_MAX = 10
 _LOOK_S = 2.0
 _LOOKING_S = 8.0
 _QUEUE_KILOBYTES_MAX = 2048
-_FOLLOW_WAIT_MS = 50
-_READ_WAIT_MS = 1
+READ_WAIT_MS = 1
+FOLLOW_WAIT_MS = 50
+PATIENT_WAIT_MS = 500
 """How long the broker may hold a fetch at the end of the log, during which it answers nothing else
-on that connection. A read of existing records leaves such a fetch behind, because the client
-fetches ahead; the next user of the pooled consumer would wait for it."""
+on that connection; records that arrive end the wait. A read of existing records leaves such a fetch
+behind, because the client fetches ahead; the next user of the pooled consumer would wait for it. A
+follower asks again after each wait, and learns only then that a marker is the last thing there."""
 
 
 class Cluster:
@@ -49,7 +51,7 @@ class Cluster:
         self._lock = threading.Lock()
         self._admin: AdminClient | None = None
         self._other: tuple[AdminClient, AdminClient | None] | None = None
-        self._idle: dict[tuple[str, bool], list[Consumer]] = {}
+        self._idle: dict[tuple[str, int], list[Consumer]] = {}
         self._closed = False
 
     @property
@@ -113,19 +115,19 @@ class Cluster:
 
     @contextlib.contextmanager
     def consumer(
-        self, isolation: str = READ_COMMITTED, *, follows: bool = False
+        self, isolation: str = READ_COMMITTED, *, wait_ms: int = READ_WAIT_MS
     ) -> Iterator[Consumer]:
         """Yields a consumer with nothing assigned, then pools it, or closes it after an error.
 
         Args:
             isolation: The isolation it reads with.
-            follows: Whether it waits for records still to come, or reads what is there.
+            wait_ms: How long it waits at the end of the log before it asks again, in milliseconds.
         """
         with self._lock:
-            idle = self._idle.setdefault((isolation, follows), [])
+            idle = self._idle.setdefault((isolation, wait_ms), [])
             consumer = idle.pop() if idle else None
         if consumer is None:
-            consumer = Consumer(self.consumer_properties(isolation, follows=follows))
+            consumer = Consumer(self.consumer_properties(isolation, wait_ms))
         try:
             yield consumer
             consumer.unassign()
@@ -149,7 +151,7 @@ class Cluster:
         for consumer in idle:
             consumer.close()
 
-    def consumer_properties(self, isolation: str, *, follows: bool) -> dict[str, Any]:
+    def consumer_properties(self, isolation: str, wait_ms: int) -> dict[str, Any]:
         """Returns the properties of a consumer; see `consumer`."""
         return {
             **self.config.client_properties(),
@@ -160,7 +162,7 @@ class Cluster:
             "enable.partition.eof": True,
             "isolation.level": isolation,
             "check.crcs": True,
-            "fetch.wait.max.ms": _FOLLOW_WAIT_MS if follows else _READ_WAIT_MS,
+            "fetch.wait.max.ms": wait_ms,
             "fetch.error.backoff.ms": 50,
             "fetch.queue.backoff.ms": 5,
             "queued.max.messages.kbytes": _QUEUE_KILOBYTES_MAX,

@@ -186,10 +186,10 @@ class KafkaLog:
                         return
 
     def follow(
-        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int]
+        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int], patient: bool
     ) -> KafkaSubscription:
         """See `FollowableLog.follow`."""
-        return KafkaSubscription(self._cluster, topic, starts, epochs, isolation)
+        return KafkaSubscription(self._cluster, topic, starts, epochs, isolation, patient=patient)
 
     def _check_not_truncated(
         self, topic: str, ends: Mapping[int, int], isolation: str, deadline: Deadline

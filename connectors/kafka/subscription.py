@@ -15,7 +15,13 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from seamline.connectors.kafka.cluster import Cluster, named_error, passes
+from seamline.connectors.kafka.cluster import (
+    FOLLOW_WAIT_MS,
+    PATIENT_WAIT_MS,
+    Cluster,
+    named_error,
+    passes,
+)
 from seamline.connectors.kafka.messages import raw_batch
 from seamline.connectors.kafka.positions import assign
 from seamline.connectors.protocols import Polled, RawBatch
@@ -35,6 +41,7 @@ class KafkaSubscription:
         starts: The first offset to read of each partition.
         epochs: Leader epochs below the starts, where known.
         isolation: The isolation to read with.
+        patient: See `FollowableLog.follow`.
     """
 
     def __init__(
@@ -44,10 +51,13 @@ class KafkaSubscription:
         starts: Mapping[int, int],
         epochs: Mapping[int, int],
         isolation: str,
+        *,
+        patient: bool,
     ) -> None:
         self._topic = topic
+        wait_ms = PATIENT_WAIT_MS if patient else FOLLOW_WAIT_MS
         with contextlib.ExitStack() as started:
-            self._consumer = started.enter_context(cluster.consumer(isolation, follows=True))
+            self._consumer = started.enter_context(cluster.consumer(isolation, wait_ms=wait_ms))
             assign(self._consumer, topic, starts, epochs)
             self._held = started.pop_all()
 

@@ -39,6 +39,10 @@ READERS = 2
 """Threads of a follower; consuming holds the GIL, so more than two do not help."""
 
 LOOK_EVERY_S = 1.0
+QUIET_S = 30.0
+"""Seconds after which a table that nobody has asked for costs its brokers less: it is followed
+patiently, and looked at less often."""
+_QUIET_LOOK_EVERY_S = 10.0
 STALLED_S = 3.0
 """Seconds without any progress after which a wait is given up."""
 
@@ -291,6 +295,11 @@ class Follower:
             return self._retention.in_use
 
     @property
+    def is_quiet(self) -> bool:
+        """Whether no statement has asked for some time, so that one may come, but none waits."""
+        return time.monotonic() - self.last_used > QUIET_S and not self.in_use
+
+    @property
     def bytes_per_row(self) -> float | None:
         """Decoded bytes per row; None while there has been no row."""
         return self._bytes_seen / self._rows_seen if self._rows_seen else None
@@ -347,7 +356,8 @@ class Follower:
     @property
     def look_is_due(self) -> bool:
         """Whether the log should be looked at again."""
-        return self._looked_at is None or time.monotonic() - self._looked_at >= LOOK_EVERY_S
+        every_s = _QUIET_LOOK_EVERY_S if self.is_quiet else LOOK_EVERY_S
+        return self._looked_at is None or time.monotonic() - self._looked_at >= every_s
 
     def wait_for_change(self, seconds: float) -> None:
         """Waits until anything changes, or the time is up."""

@@ -60,6 +60,7 @@ class Reader:
         self._decoder = Decoder(follower.table.source.decoder, schemas_of(log, NoDeadline()))
         self._subscription: Subscription | None = None
         self._positions: dict[int, int] = {}
+        self._patient = False
 
     def read_in_background(self) -> Loop:
         """Reads in a loop of its own, until the follower is over."""
@@ -74,13 +75,16 @@ class Reader:
             if wait_s > 0:
                 self._follower.wait_for_change(wait_s)
             return False
-        if self._subscription is None or positions != self._positions:
+        patient = self._follower.is_quiet
+        if self._subscription is None or (positions, patient) != (self._positions, self._patient):
             self._unsubscribe()
             topic = self._follower.table.topic
             isolation = self._follower.table.source.isolation
             epochs = self._follower.epochs
-            self._subscription = self._log.follow(topic, Offsets(positions), isolation, epochs)
-            self._positions = positions
+            self._subscription = self._log.follow(
+                topic, Offsets(positions), isolation, epochs, patient=patient
+            )
+            self._positions, self._patient = positions, patient
         polled = self._subscription.poll(wait_s)
         self._publish(polled)
         return bool(polled.positions)

@@ -5,10 +5,10 @@ of the log has not passed it, but the broker returned cached rows for a position
 at the time, and the record at an offset never changes. What may change is the topic: a subscription
 goes by name, and continues with a topic that is recreated under that name. So rows count as this
 topic's only if its id was asked for after they were consumed, and was still the same. It is asked
-for by the statement, if that pinned its seam later, by the follower's own look every second, or by
-one more look for this statement. An end that lies before a position shows that the log was
-truncated. Another leader may mean the same, and is asked. If the topic is another one or was
-truncated, everything cached is thrown away.
+for by the statement, if that pinned its seam later, by the follower's own look every second (every
+ten, while nobody asks), or by one more look for this statement. An end that lies before a position
+shows that the log was truncated. Another leader may mean the same, and is asked. If the topic is
+another one or was truncated, everything cached is thrown away.
 """
 
 from __future__ import annotations

@@ -309,11 +309,12 @@ def test_a_moment_leads_nowhere_in_another_topic_of_the_name(
 # --- Following -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("patient", [False, True])
 def test_a_subscription_gives_what_has_come_since_and_passes_markers(
-    subject: LogSubject, topic: str
+    subject: LogSubject, topic: str, patient: bool
 ) -> None:
     subject.produce(topic, 0, b"a")
-    followed = subject.log.follow(topic, Offsets({0: 0, 1: 0}), READ_COMMITTED, {})
+    followed = subject.log.follow(topic, Offsets({0: 0, 1: 0}), READ_COMMITTED, {}, patient)
     try:
         first = followed.poll(30)
         assert [list(batch.values) for batch in first.batches] == [[b"a"]]
@@ -335,7 +336,7 @@ def test_a_subscription_whose_place_was_trimmed_says_so(subject: LogSubject, top
     for _ in range(3):
         subject.produce(topic, 0, b"x")
     subject.trim(topic, 0, 2)
-    followed = subject.log.follow(topic, Offsets({0: 0}), READ_COMMITTED, {})
+    followed = subject.log.follow(topic, Offsets({0: 0}), READ_COMMITTED, {}, patient=False)
     try:
         assert refused(lambda: followed.poll(30)) == "LOG_TRIMMED"
     finally:

@@ -390,7 +390,7 @@ class MemoryLog:
                     return
 
     def follow(
-        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int]
+        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int], patient: bool
     ) -> MemorySubscription:
         """See `FollowableLog.follow`."""
         return MemorySubscription(self, topic, starts, isolation, epochs)

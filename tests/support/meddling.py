@@ -85,11 +85,11 @@ class MeddledLog:
         )
 
     def follow(
-        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int]
+        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int], patient: bool
     ) -> Subscription:
         """See `FollowableLog.follow`."""
         self._event()
-        return self._inner.follow(topic, starts, isolation, epochs)
+        return self._inner.follow(topic, starts, isolation, epochs, patient)
 
     def is_compacted(self, topic: str, deadline: Deadline) -> bool:
         """See `TellsCompaction.is_compacted`."""

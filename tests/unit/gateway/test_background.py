@@ -55,10 +55,10 @@ class BrokenLog(MemoryLog):
             raise self.make()
 
     def follow(  # type: ignore[override]
-        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int]
+        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int], patient: bool
     ) -> Subscription:
         self.at("follow")
-        return _Broken(self, super().follow(topic, starts, isolation, epochs))
+        return _Broken(self, super().follow(topic, starts, isolation, epochs, patient))
 
 
 @dataclasses.dataclass

@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from seamline.connectors.config import ClusterConfig
-from seamline.connectors.kafka.cluster import Cluster
+from seamline.connectors.kafka.cluster import FOLLOW_WAIT_MS, READ_WAIT_MS, Cluster
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.errors import DEADLINE_EXCEEDED, KAFKA_UNAVAILABLE, SeamlineError
 from seamline.gateway.query.deadline import StatementDeadline
@@ -39,11 +39,11 @@ def test_fault_33_a_reader_leaves_no_fetch_behind_that_the_next_one_waits_for(
     """The broker answers one request of a connection after the other."""
     anywhere = ClusterConfig(name="any", bootstrap_servers="127.0.0.1:1")
     cluster = Cluster(anywhere)
-    assert cluster.consumer_properties(isolation, follows=False)["fetch.wait.max.ms"] <= 1
-    assert cluster.consumer_properties(isolation, follows=True)["fetch.wait.max.ms"] > 1
+    assert cluster.consumer_properties(isolation, READ_WAIT_MS)["fetch.wait.max.ms"] <= 1
+    assert cluster.consumer_properties(isolation, FOLLOW_WAIT_MS)["fetch.wait.max.ms"] > 1
     with cluster.consumer(isolation) as reader:
         pass
-    with cluster.consumer(isolation, follows=True) as follower:
+    with cluster.consumer(isolation, wait_ms=FOLLOW_WAIT_MS) as follower:
         assert follower is not reader  # each has what it is made for
     with cluster.consumer(isolation) as again:
         assert again is reader

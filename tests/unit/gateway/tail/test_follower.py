@@ -27,7 +27,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.query.deadline import StatementDeadline
-from seamline.gateway.tail.follower import Follower, State
+from seamline.gateway.tail.follower import QUIET_S, Follower, State
 from seamline.planners.physical import TailRead
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
@@ -43,6 +43,7 @@ class RestlessLog(MemoryLog):
         self.looks = 0
         self.reads = 0
         self.subscriptions: list[dict[int, int]] = []
+        self.patient: list[bool] = []
         self.breaks: list[int] = []
 
     def bounds(
@@ -67,10 +68,11 @@ class RestlessLog(MemoryLog):
         )
 
     def follow(  # type: ignore[override]
-        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int]
+        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int], patient: bool
     ) -> Subscription:
         self.subscriptions.append(dict(starts))
-        return _Breaking(self, starts, super().follow(topic, starts, isolation, epochs))
+        self.patient.append(patient)
+        return _Breaking(self, starts, super().follow(topic, starts, isolation, epochs, patient))
 
 
 @dataclasses.dataclass
@@ -139,6 +141,22 @@ def test_what_was_produced_before_the_ends_were_asked_is_there(
         assert sorted(ids(busy)) == list(range(number + 1))
     assert log.reads == 0
     assert log.subscriptions
+
+
+def test_a_table_that_nobody_asks_for_is_followed_patiently_until_somebody_does(
+    busy: MemoryTail, log: RestlessLog
+) -> None:
+    produce(log, 3)
+    assert ids(busy) == [0, 1, 2]
+    follower = follower_of(busy)
+    for produced in (4, 5):
+        follower.last_used -= QUIET_S + 1
+        wait_until(lambda: log.patient[-2:] == [True, True], 30)
+        produce(log, 1, first=produced - 1)
+        wait_until(lambda: follower.positions(0, 1)[0] == produced, 30)  # noqa: B023 - called here
+        assert ids(busy) == list(range(produced))
+        wait_until(lambda: log.patient[-2:] == [False, False], 30)
+    assert log.reads == 0
 
 
 def test_a_partition_of_which_two_parts_are_missing_is_read_as_one(
