@@ -46,6 +46,7 @@ def _check_fewer_partitions(admin: AdminClient, log: KafkaLog, old_id: str) -> N
     assert dict(found[0].end) == {0: 0}
 
 
+@pytest.mark.soak
 @pytest.mark.integration
 def test_leaders_are_looked_up_after_a_restart(tmp_path: pathlib.Path) -> None:
     stack = LocalStack(tmp_path)

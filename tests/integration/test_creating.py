@@ -26,7 +26,7 @@ from seamline.gateway.query.deadline import no_deadline
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_fault_21_straight_after_its_topic_a_table_is_made(tmp_path: pathlib.Path) -> None:
     local = LocalStack(tmp_path)
     try:

@@ -173,7 +173,7 @@ NUMBERS = {
 }
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_fault_20_failing_casts_have_one_name(gateway: Gateway) -> None:
     casts = [
         f"SELECT CAST(CAST({value} AS {source}) AS {target}) FROM (VALUES 1) AS t(x)"

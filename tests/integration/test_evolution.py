@@ -223,6 +223,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.soak
 def test_a_field_of_protobuf_keeps_its_column_by_its_number(
     registered: Registered, name: str
 ) -> None:

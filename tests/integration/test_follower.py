@@ -375,6 +375,7 @@ def test_a_tail_that_cannot_be_held_goes_to_spark(
         gateway.close()
 
 
+@pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
 def test_what_turns_out_too_large_goes_to_spark_at_the_same_offsets(

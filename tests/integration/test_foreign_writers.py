@@ -187,7 +187,7 @@ def expect(gateway: Gateway, name: str, hand: Hand, rows: Rows) -> None:
         assert hand.not_for_duckdb.lower() in error.message.lower(), error
 
 
-@pytest.mark.one_in(prove=12)
+@pytest.mark.one_in(prove=24)
 @pytest.mark.parametrize("hand", HANDS, ids=str)
 def test_a_foreign_hand(stack: Stack, gateway: Gateway, name: str, hand: Hand) -> None:
     stack.create_topic(name, 2)

@@ -117,6 +117,7 @@ def test_rows_are_inserted_into_every_part_of_a_record(
     assert found == [(1, "a", "t", b'{"id":1}'), (2, None, None, b'{"id":2}')]
 
 
+@pytest.mark.soak
 def test_a_key_of_another_type_is_an_error_by_name(
     stack: Stack, gateway: Gateway, connection: seamline.Connection, name: str
 ) -> None:

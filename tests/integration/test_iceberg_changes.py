@@ -53,7 +53,7 @@ def counts(readers: LiveReaders, name: str) -> set[int]:
     return found
 
 
-@pytest.mark.one_in(prove=15)
+@pytest.mark.one_in(prove=30)
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("change", CHANGES)
 def test_fault_07_what_is_given_out_can_be_loaded_after_every_change(

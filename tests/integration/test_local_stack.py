@@ -149,6 +149,7 @@ def run(folder: pathlib.Path, *arguments: str, **environment: str) -> tuple[int,
 # --- Up and down ------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_up_gives_what_a_gateway_needs(local: LocalStack, folder: pathlib.Path) -> None:
     status = local.up(silent)
     config = configuration(folder)
@@ -288,6 +289,7 @@ def test_stranger_with_the_recorded_id_is_left_alone(
             stranger.kill()
 
 
+@pytest.mark.soak
 def test_broker_that_is_not_on_record_keeps_others_off_its_data(
     local: LocalStack, folder: pathlib.Path
 ) -> None:

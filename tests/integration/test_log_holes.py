@@ -118,6 +118,7 @@ def test_every_boundary_and_every_end_around_markers(
     assert statement.receipt["rows_hot"] == 0
 
 
+@pytest.mark.soak
 def test_open_and_timed_out_transactions(stack: Stack, gateway: Gateway, name: str) -> None:
     # pitfall: an open transaction holds the stable end back: the receipt says so
     table_of(stack, name)

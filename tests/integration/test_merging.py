@@ -282,7 +282,7 @@ def test_virtual_snapshots_hide_what_was_replaced(
     ("envelope", "seams"),
     [
         ("debezium", 2),
-        *(pytest.param(other, 2, marks=pytest.mark.prove) for other in ("canal",)),
+        *(pytest.param(other, 2, marks=pytest.mark.soak) for other in ("canal",)),
         *(pytest.param(each, 200, marks=pytest.mark.soak) for each in ("debezium", "maxwell")),
     ],
 )

@@ -326,7 +326,7 @@ def check(block: Block, output: str) -> None:
             assert [text for text in texts if text not in output] == [], output
 
 
-@pytest.mark.one_in(prove=36)
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "block",
     [

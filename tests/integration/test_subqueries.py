@@ -53,7 +53,7 @@ def expected(sql: str) -> list[tuple[object, ...]]:
         return sorted(connection.execute(sql).fetchall(), key=repr)
 
 
-@pytest.mark.one_in(prove=9)
+@pytest.mark.one_in(prove=18)
 @pytest.mark.integration
 @pytest.mark.spark
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])

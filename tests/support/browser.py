@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
@@ -68,7 +68,8 @@ class Window:
         self.page.locator(".status", has_text=text).wait_for()
 
     def cells(self) -> list[list[str]]:
-        """The cells that are drawn."""
+        """The cells that are drawn, once all of them have arrived."""
+        expect(self.page.locator(".grid-cell").get_by_text("…", exact=True)).to_have_count(0)
         rows = self.page.locator(".grid-row:not(.grid-head)").all()
         return [row.locator(".grid-cell").all_inner_texts() for row in rows]
 
