@@ -10,6 +10,7 @@ import base64
 import datetime
 import decimal
 import math
+import reprlib
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -170,10 +171,15 @@ def from_json(body: Any) -> Any:
                 return base64.b64decode(value, validate=True)
             case "uuid", str():
                 return uuid.UUID(value)
-            case "double", _:
+            case "double", str() | int() | float():
                 return float(value)
-    except (ValueError, decimal.InvalidOperation) as error:
+    except (ValueError, OverflowError, decimal.InvalidOperation) as error:
         raise SeamlineError(
             INVALID_PARAMETERS, f"{value!r} is not a value of type {kind}"
         ) from error
-    raise SeamlineError(INVALID_PARAMETERS, f"a parameter of type {kind!r} is not known")
+    raise SeamlineError(
+        INVALID_PARAMETERS,
+        f"no parameter has the type {reprlib.repr(kind)} and the value {reprlib.repr(value)}",
+        hint='Write {"type": "decimal", "value": "1.50"}, or so a date, time, timestamp, timestamp '
+        "with time zone, double, varbinary (base64) or uuid; JSON's own types stand as they are.",
+    )

@@ -30,7 +30,7 @@ _INFO: Mapping[int, Any] = {
     100: int(KEPT_S * 1000),  # how long prepared statements are kept, in milliseconds
     101: 0,
     500: False,  # CREATE CATALOG
-    501: False,  # CREATE SCHEMA
+    501: True,  # CREATE SCHEMA
     502: True,  # CREATE TABLE
     503: _LOWER_CASE,
     504: '"',

@@ -341,3 +341,21 @@ def test_an_error_of_a_translated_statement_has_no_place_in_the_translation(
     error = offline_gateway.statement("SELECT  1,\n `nope`", dialect="mysql").error
     assert error is not None
     assert (error.code.name, error.location) == ("COLUMN_NOT_FOUND", None)
+
+
+# --- Their JSON form -----------------------------------------------------------------------------
+
+KINDS = ["decimal", "date", "time", "timestamp", "timestamp with time zone", "double", "varbinary"]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from([*KINDS, "uuid", "row"]) | JSON, JSON)
+def test_whatever_json_holds_it_is_a_value_or_refused_by_name(kind: Any, value: Any) -> None:
+    try:
+        parameters.from_json([{"type": kind, "value": value}])
+    except SeamlineError as error:
+        assert error.code is ERRORS["INVALID_PARAMETERS"]
