@@ -20,6 +20,8 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
     TableAlreadyExistsError,
 )
 from pyiceberg.io import FileIO
@@ -62,7 +64,13 @@ from seamline.connectors.iceberg.schema_changes import named_mapping, text_of
 from seamline.connectors.iceberg.types import table_schema
 from seamline.connectors.iceberg.views import ViewStore
 from seamline.connectors.protocols import HotLog
-from seamline.errors import INVALID_CONFIG, NOT_SUPPORTED, SCHEMA_NOT_EMPTY, SeamlineError
+from seamline.errors import (
+    INVALID_CONFIG,
+    NOT_SUPPORTED,
+    SCHEMA_NOT_EMPTY,
+    SCHEMA_NOT_FOUND,
+    SeamlineError,
+)
 from seamline.seam.binding import PROPERTY_PREFIX
 from seamline.seam.boundary import Boundary, BoundaryProvider
 from seamline.seam.checks import outrun, require
@@ -331,7 +339,10 @@ class IcebergCatalog:
     def load(self, identifier: tuple[str, ...]) -> IcebergTable:
         """See `Catalog.load`."""
         with metadata_errors(self.name, identifier):
-            return self._wrap(identifier, self.pyiceberg.load_table(identifier))
+            found = self.pyiceberg.load_table(identifier)
+            if found.name() != identifier:  # access rules have seen the name that was asked for
+                raise NoSuchTableError
+            return self._wrap(identifier, found)
 
     def as_if(self, table: IcebergTable, properties: Mapping[str, str]) -> IcebergTable:
         """Returns a loaded table as if it had other Seamline properties; writes nothing.
@@ -379,6 +390,7 @@ class IcebergCatalog:
 
     def require_namespace(self, namespace: tuple[str, ...]) -> None:
         """Creates a namespace if it is missing."""
+        self._require_apart(namespace)
         if self.pyiceberg.namespace_exists(namespace):
             return
         try:
@@ -455,10 +467,19 @@ class IcebergCatalog:
         Raises:
             SeamlineError: CATALOG_UNAVAILABLE.
         """
-        if not all(part.strip() for part in namespace):
-            return False
-        with catalog_errors(self.name, namespace):
-            return self.pyiceberg.namespace_exists(namespace)
+        try:
+            with namespace_errors(self.name, namespace):
+                self._require_apart(namespace)
+                return self.pyiceberg.namespace_exists(namespace)
+        except SeamlineError as error:
+            if error.code is SCHEMA_NOT_FOUND:
+                return False
+            raise
+
+    def _require_apart(self, namespace: tuple[str, ...]) -> None:
+        """Rejects a level with a dot where dots join levels: it would be another namespace."""
+        if isinstance(self.pyiceberg, SqlCatalog) and any("." in part for part in namespace):
+            raise NoSuchNamespaceError
 
     def make_namespace(self, namespace: tuple[str, ...]) -> None:
         """Creates a namespace if it is missing.
@@ -476,6 +497,7 @@ class IcebergCatalog:
             SeamlineError: SCHEMA_NOT_FOUND, SCHEMA_NOT_EMPTY, CATALOG_UNAVAILABLE.
         """
         with namespace_errors(self.name, namespace):
+            self._require_apart(namespace)
             try:
                 self.pyiceberg.drop_namespace(namespace)
             except NamespaceNotEmptyError as error:
@@ -489,6 +511,7 @@ class IcebergCatalog:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
         with namespace_errors(self.name, parent):
+            self._require_apart(parent)
             return namespaces.children(self.pyiceberg, parent)
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
@@ -498,6 +521,7 @@ class IcebergCatalog:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
         with namespace_errors(self.name, namespace):
+            self._require_apart(namespace)
             return {
                 k: str(v) for k, v in self.pyiceberg.load_namespace_properties(namespace).items()
             }
@@ -505,6 +529,7 @@ class IcebergCatalog:
     def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
         """See `Catalog.tables`."""
         with namespace_errors(self.name, namespace):
+            self._require_apart(namespace)
             return sorted(tuple(name) for name in self.pyiceberg.list_tables(namespace))
 
     @property

@@ -110,8 +110,12 @@ def namespace_errors(catalog: str, namespace: tuple[str, ...]) -> Iterator[None]
 
 
 def _require_names(catalog: str, namespace: tuple[str, ...]) -> None:
-    """Rejects a namespace with an empty part: it cannot exist, and PyIceberg does not query it."""
-    if not all(part.strip() for part in namespace):
+    """Rejects a namespace with a part that is empty or has spaces around it.
+
+    PyIceberg does not query the first, and strips the second: it would be another namespace than
+    the one that access rules have seen.
+    """
+    if any(not part or part != part.strip() for part in namespace):
         name = ".".join((catalog, *namespace))
         raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {name} does not exist")
 

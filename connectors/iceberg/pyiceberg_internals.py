@@ -25,7 +25,13 @@ from pyiceberg.catalog.rest import Capability, Endpoints, IdentifierKind, RestCa
 from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.conversions import from_json, to_json
-from pyiceberg.exceptions import CommitFailedException, NoSuchViewError, ValidationError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    NoSuchViewError,
+    ValidationError,
+)
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 from pyiceberg.io import FileIO
@@ -112,6 +118,17 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
         self._metadata: Cache[str, TableMetadata] = Cache(METADATA_CACHED_MAX)
+
+    @staticmethod
+    def identifier_to_database_and_table(
+        identifier: str | tuple[str, ...],
+        err: type[ValueError | NoSuchTableError | NoSuchNamespaceError] = ValueError,
+    ) -> tuple[str, str]:
+        """Splits a name; a transaction that creates a table in a nested namespace needs it, too."""
+        *namespace, table = PyCatalog.identifier_to_tuple(identifier)
+        if not namespace:
+            raise err(f"table {table} has no namespace")
+        return PyCatalog.namespace_to_string(tuple(namespace)), table
 
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:

@@ -309,6 +309,8 @@ class Service:
         for statement in running:
             statement.cancel()
         self._runners.shutdown(wait=True, cancel_futures=True)
+        for statement in running:
+            statement.close()  # what is kept of its result, files included
 
     def _may(self, caller: Principal, statement: Statement, action: Action | None) -> bool:
         return self._may_act(caller, statement.principal, action)

@@ -193,6 +193,7 @@ def test_what_is_not_the_difference_has_its_name(stack: Stack, gateway: Gateway,
     }
 
 
+@pytest.mark.prove
 def test_a_topic_has_changes_as_long_as_its_log(stack: Stack, gateway: Gateway, name: str) -> None:
     topic = f"default.default.{name}"
     stack.create_topic(name, 1)

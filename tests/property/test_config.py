@@ -234,7 +234,7 @@ def shown(setting: Setting, value: Any, told: Told) -> str:
     return HIDDEN if is_hidden and isinstance(value, str) else str(value)
 
 
-@pytest.mark.one_in(test=6)
+@pytest.mark.one_in(test=12)
 @pytest.mark.parametrize("setting", SETTINGS, ids=named)
 def test_every_source_can_tell_every_setting(setting: Setting, tmp_path: pathlib.Path) -> None:
     file = str(tmp_path / "seamline.yaml")
@@ -247,7 +247,7 @@ def test_every_source_can_tell_every_setting(setting: Setting, tmp_path: pathlib
             assert after == {path: was for path, was in before.items() if path != setting.path}
 
 
-@pytest.mark.one_in(test=6)
+@pytest.mark.one_in(test=12)
 @pytest.mark.parametrize("setting", SETTINGS, ids=named)
 def test_what_a_setting_does_not_take_is_named(setting: Setting, tmp_path: pathlib.Path) -> None:
     for value in bad(setting):
@@ -259,6 +259,7 @@ def test_what_a_setting_does_not_take_is_named(setting: Setting, tmp_path: pathl
                 assert (value in said) is not is_hidden, told
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("group", GROUPS, ids=named)
 def test_a_key_that_no_group_declares_is_named(group: Setting, tmp_path: pathlib.Path) -> None:
     if "properties" not in group.schema:
@@ -273,6 +274,7 @@ def test_a_key_that_no_group_declares_is_named(group: Setting, tmp_path: pathlib
                 assert all(name in said for name in group.schema["properties"])
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("group", GROUPS, ids=named)
 def test_what_is_no_group_is_named(group: Setting, tmp_path: pathlib.Path) -> None:
     other: list[Any] = [{"a": "7"}] if "array" in group.kinds else [["7"], []]
@@ -285,6 +287,7 @@ def test_what_is_no_group_is_named(group: Setting, tmp_path: pathlib.Path) -> No
             assert "must hold keys and values" in said or "catalogs is missing" in said
 
 
+@pytest.mark.one_in(test=6)
 @pytest.mark.parametrize("setting", SETTINGS, ids=named)
 def test_a_group_over_a_value_is_named(setting: Setting, tmp_path: pathlib.Path) -> None:
     *_, last = keys(setting.path)

@@ -141,7 +141,7 @@ def said(condition: Condition, column: Column, left_out: Collection[int]) -> str
 # --- What is pushed ------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(test=10, prove=3)
+@pytest.mark.one_in(test=20, prove=3)
 @pytest.mark.parametrize("name", VALUES)
 def test_fault_03_what_is_pushed_keeps_the_rows_of_the_condition(name: str) -> None:
     column = COLUMNS[name]
@@ -155,7 +155,7 @@ def test_fault_03_what_is_pushed_keeps_the_rows_of_the_condition(name: str) -> N
 # --- The hot half --------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(test=6, prove=4)
+@pytest.mark.one_in(test=12, prove=4)
 @pytest.mark.parametrize("name", [name for name in VALUES if "array" not in name])
 def test_fault_03_no_segment_is_left_out_that_holds_a_row_of_the_answer(name: str) -> None:
     column = COLUMNS[name]
@@ -252,7 +252,7 @@ def iceberg_type(field: Field) -> IcebergType:
     return to_schema((field,)).fields[0].field_type
 
 
-@pytest.mark.one_in(test=6, prove=3)
+@pytest.mark.one_in(test=12, prove=3)
 @pytest.mark.parametrize("partitioned", [False, True], ids=["by statistics", "by partition"])
 @pytest.mark.parametrize("name", [name for name in VALUES if "array" not in name])
 def test_fault_03_no_file_is_left_out_that_holds_a_row_of_the_answer(
@@ -263,7 +263,7 @@ def test_fault_03_no_file_is_left_out_that_holds_a_row_of_the_answer(
     assert table.check(column)
 
 
-@pytest.mark.one_in(test=3)
+@pytest.mark.one_in(test=9)
 @pytest.mark.parametrize(
     "partitioned",
     [False, pytest.param(True, marks=pytest.mark.prove)],
@@ -294,6 +294,7 @@ UNREADABLE = {"varchar": b"z\xc3", "integer": b"\1", "double": b"\1", "timestamp
 """Text cut inside of a character, numbers cut short, a moment that is a day."""
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_fault_03_bounds_that_nobody_can_read_prove_nothing(
     name: str, tmp_path: pathlib.Path

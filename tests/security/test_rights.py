@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import pathlib
+import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ from seamline.gateway.access.control import AccessControl
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.statements import StatementRequest
 
-RULES = """
+RULES = r"""
 catalogs:
 - {user: boss, allow: all}
 - {group: readers, catalog: lake, allow: read-only}
@@ -31,6 +32,7 @@ catalogs:
 tables:
 - {user: boss, privileges: [SELECT, INSERT, OWNERSHIP]}
 - {table: secret.*, privileges: []}
+- {schema: 'hr|a\.b', privileges: []}
 - user: ann
   table: orders
   privileges: [SELECT, INSERT]
@@ -95,6 +97,8 @@ class World:
         )
         self.do("boss", "CREATE VIEW eu AS SELECT id, card FROM orders WHERE region = 'eu'")
         self.do("boss", "CREATE VIEW secrets AS SELECT id FROM secret")
+        for schema in ("hr", '"a.b"'):
+            self.do("boss", f"CREATE TABLE {schema}.salaries AS SELECT 1 AS id")
 
     def rows(self, who: str, sql: str, **options: Any) -> list[tuple[Any, ...]]:
         """What a statement answers somebody.
@@ -171,6 +175,44 @@ def test_what_one_may_not_see_is_not_there(world: World, who: str, table: str) -
         if table.startswith("default.") and ended == "STATEMENT_NOT_ALLOWED":
             continue
         assert ended in ABSENT, (sql, ended)
+
+
+SPELLED = (
+    "{}",
+    " {}",
+    "{} ",
+    "\t{}",
+    "{}\n",
+    "\u00a0{}",
+    "\u2003{}",
+    '"{}"',
+    '" {}"',
+    "{}.",
+    ".{}",
+)
+
+
+@pytest.mark.parametrize("schema", ["hr", "a.b", "a. b", 'a."b"', "A.B", "HR"])
+def test_no_spelling_of_a_schema_is_another_one_to_the_catalog_than_to_the_rules(
+    world: World, schema: str
+) -> None:
+    assert world.rows("boss", "SELECT * FROM hr.salaries") == [(1,)]
+    assert world.rows("boss", 'SELECT * FROM "a.b".salaries') == [(1,)]
+    for spelled in (spelling.format(schema) for spelling in SPELLED):
+        quoted = '"' + spelled.replace('"', '""') + '"'
+        for sql in (*READS[:2], *SEEN, "INSERT INTO {t} VALUES (2)", "DROP TABLE {t}"):
+            table = f"lake.{quoted}." + ("salaries" if '"{t}' not in sql else '"salaries')
+            statement = sql.replace('"{t}', "{t}").format(t=table)
+            refused = ABSENT if sql in {*READS, *SEEN} else {*ABSENT, "PERMISSION_DENIED"}
+            assert world.do("rea", statement) in refused, statement
+        levels = ([spelled], spelled.split("."))
+        for path in ("\x1f".join(each) for each in levels):
+            found = urllib.parse.quote(path, safe="")
+            url = f"/iceberg/v1/lake/namespaces/{found}/tables"
+            assert world.ask("rea", "GET", f"{url}/salaries").status_code == 404, path
+            listed = world.ask("rea", "GET", url)
+            assert not (listed.get_json() or {}).get("identifiers"), path
+    assert world.rows("boss", "SELECT * FROM hr.salaries") == [(1,)]
 
 
 def test_what_is_denied_and_what_is_absent_look_the_same(world: World) -> None:

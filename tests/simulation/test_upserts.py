@@ -61,7 +61,7 @@ ALONE = (*OTHERS, ("transact", 0, 2))
 HISTORIES = 100
 
 
-@pytest.mark.one_in(test=2)
+@pytest.mark.one_in(test=4)
 @pytest.mark.parametrize(
     ("events", "length"), [(FEW, 3), pytest.param(FEW[1:], 4, marks=pytest.mark.prove)]
 )

@@ -71,8 +71,13 @@ def tree_of(path: pathlib.Path) -> ast.Module:
     return ast.parse((ROOT / path).read_text(encoding="utf-8"), str(path))
 
 
-def imports_of(path: pathlib.Path) -> Iterator[str]:
+@functools.cache
+def imports_of(path: pathlib.Path) -> tuple[str, ...]:
     """Full names of the modules that a file imports, inside functions too."""
+    return tuple(_imports_of(path))
+
+
+def _imports_of(path: pathlib.Path) -> Iterator[str]:
     for node in ast.walk(tree_of(path)):
         match node:
             case ast.Import(names):
