@@ -21,6 +21,9 @@ from seamline.errors import INVALID_PARAMETERS, SeamlineError
 from seamline.sql.dialects import mixed_placeholders
 from seamline.sql.parse import Query, check_text
 
+_DIGITS_MAX = 1_000
+"""More than any type has: a text of eleven letters can stand for a number of gigabytes."""
+
 
 def bind(query: Query, values: Sequence[Any] | Mapping[str, Any]) -> exp.Expr:
     """Returns the tree of a query with each placeholder replaced by a literal.
@@ -83,6 +86,11 @@ def literal(value: Any) -> exp.Expr:
         case float():
             return _double(value)
         case decimal.Decimal() if value.is_finite():
+            if max(abs(value.adjusted()), -int(value.as_tuple().exponent)) > _DIGITS_MAX:
+                raise SeamlineError(
+                    INVALID_PARAMETERS,
+                    f"a decimal has {_DIGITS_MAX:,} digits before its point and behind it at most",
+                )
             text = format(value.copy_abs(), "f")  # abs() rounds to 28 digits
             digits = text if "." in text else text + "."
             return _signed(exp.Literal.number(digits), negative=value < 0)

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
+from gunicorn.http.message import Request
+from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import ThreadWorker
 
 from seamline.connectors import supervision
@@ -50,6 +52,9 @@ _CROWD = _CONNECTIONS * 7 // 8
 _FILES_MAX = 1 << 16
 _HEADER_BYTES_MAX = 1 << 16
 """Large, as Trino clients carry their prepared statements in headers."""
+_HEADERS_BYTES_MAX = 1 << 18
+"""Of all headers of a request: gunicorn searches them anew with every piece that arrives, before
+anybody has authenticated."""
 _TURN_S = 0.001
 """Seconds after which a computing thread lets others run. With Python's 5 ms, a thread that parses
 a text of 200,000 characters would delay a short statement by several times that."""
@@ -57,6 +62,15 @@ _SILENT_S_MAX = 30
 """Seconds for which a client may neither send nor take a byte within a request or an answer."""
 GRACE_S = _ANSWERS_S + _CLOSE_S
 """Seconds after draining to answer open requests and to release everything."""
+
+
+class _Request(Request):  # type: ignore[misc]
+    """A request whose headers are bounded together, not only one by one."""
+
+    max_buffer_headers = property(lambda _: _HEADERS_BYTES_MAX, lambda _, __: None)
+
+
+RequestParser.mesg_class = _Request
 
 
 class DrainingWorker(ThreadWorker):  # type: ignore[misc]

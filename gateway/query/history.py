@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamline.connectors.cache import Cache
+from seamline.errors import SeamlineError
 from seamline.gateway.query.statements import State, Statement
 
 TEXT_MAX = 2_000
@@ -74,8 +75,13 @@ def summary_of(statement: Statement) -> Summary:
         elapsed_s=statement.elapsed_s,
         row_count=spool.row_count if spool is not None else 0,
         receipt=short,
-        error=statement.error.to_json() if statement.error is not None else None,
+        error=_short(statement.error) if statement.error is not None else None,
     )
+
+
+def _short(error: SeamlineError) -> dict[str, Any]:
+    body = error.to_json()
+    return {**body, "message": body["message"][:TEXT_MAX]}
 
 
 class History:

@@ -158,8 +158,8 @@ class Statement:
 
     @property
     def size_bytes(self) -> int:
-        """The size of its result."""
-        return self._spool.size_bytes if self._spool is not None else 0
+        """The size of what is kept of it: its text and its result."""
+        return len(self.request.statement) + (self._spool.size_bytes if self._spool else 0)
 
     @property
     def elapsed_s(self) -> float:
@@ -269,6 +269,9 @@ class Statement:
                 self.finished_at = time.time()
                 self.deadline.close()
                 self._forget()
+                self.request = dataclasses.replace(self.request, parameters=(), prepared={})
+                if isinstance(self.parsed, sql.Query):  # its tree is many times its text
+                    self.parsed = None
             self._changed.notify_all()
         if state in FINAL:
             self._tell_end()

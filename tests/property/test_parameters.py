@@ -359,3 +359,13 @@ def test_whatever_json_holds_it_is_a_value_or_refused_by_name(kind: Any, value: 
         parameters.from_json([{"type": kind, "value": value}])
     except SeamlineError as error:
         assert error.code is ERRORS["INVALID_PARAMETERS"]
+
+
+@pytest.mark.parametrize(
+    "text", ["1e5000000000", "-1e-5000000000", "1e1001", "0e9999999", "1e-1001"]
+)
+def test_a_short_decimal_of_many_digits_is_refused_at_once(text: str) -> None:
+    value = parameters.from_json({"type": "decimal", "value": text})
+    with pytest.raises(SeamlineError) as caught:
+        parameters.literal(value)
+    assert caught.value.code is ERRORS["INVALID_PARAMETERS"]

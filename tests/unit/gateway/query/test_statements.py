@@ -93,6 +93,18 @@ def test_a_statement_succeeds_once_and_keeps_its_result(offline_gateway: Gateway
     assert statement.wait(0) is State.CLOSED
 
 
+@pytest.mark.parametrize("statement", ["SELECT ?", "SELECT no FROM nowhere WHERE id = ?"])
+def test_a_statement_that_has_ended_keeps_no_parameters(
+    offline_gateway: Gateway, statement: str
+) -> None:
+    ended = offline_gateway.statement(
+        statement, parameters=["x" * 1000], prepared={"p": "SELECT 1"}
+    )
+    ended.wait(30)
+    assert (ended.request.parameters, ended.request.prepared) == ((), {})
+    assert ended.size_bytes >= len(statement)
+
+
 def test_a_failure_carries_its_name_and_the_statement(offline_gateway: Gateway) -> None:
     statement = submit(offline_gateway, "SELECT nope")
     assert statement.wait(30) is State.FAILED
