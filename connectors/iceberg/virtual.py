@@ -34,8 +34,14 @@ END_KEY = "seamline.end"
 """Summary property of a virtual snapshot: the exclusive end of each partition it holds."""
 
 
-def snapshot_id(seam: Seam, taken: Collection[int]) -> int:
-    """Returns the id of the seam's snapshot: the same for the same rows, and never a taken one."""
+def snapshot_id(seam: Seam, taken: Collection[int], on_error: str = "fail") -> int:
+    """Returns the id of the seam's snapshot: the same for the same rows, and never a taken one.
+
+    Args:
+        seam: The seam.
+        taken: Ids of other snapshots of the table.
+        on_error: What becomes of bad records, which decides about rows, too.
+    """
     rows = {
         "table_uuid": seam.table_uuid,
         "snapshot_id": seam.snapshot_id,
@@ -44,6 +50,8 @@ def snapshot_id(seam: Seam, taken: Collection[int]) -> int:
         "start": seam.boundary.to_json(),
         "end": seam.end.to_json(),
     }
+    if on_error != "fail":
+        rows["on_error"] = on_error
     text = json.dumps(rows, sort_keys=True)
     for attempt in range(1 << 16):
         digest = hashlib.sha256(f"seamline {attempt} {text}".encode()).digest()

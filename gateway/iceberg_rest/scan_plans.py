@@ -137,7 +137,9 @@ class ScanPlans:
         """Cancels a plan, or releases one that is done."""
         plan.canceled = True
         plan.deadline.cancel()
-        plan.result = concurrent.futures.Future()
+        gone: _Made = concurrent.futures.Future()
+        gone.set_exception(SeamlineError(PLAN_NOT_FOUND, "the plan was canceled"))
+        plan.result = gone  # whoever asks just now is not left waiting
 
     def close(self) -> None:
         """Ends every plan."""

@@ -118,7 +118,8 @@ def served_tail(table: IcebergTable, seam: Seam, decoder: DecoderSpec | None) ->
     """Returns the tail of a seam, or None if it is empty or there is no log."""
     if decoder is None or seam.snapshot_id is None or not seam.hot_ranges:
         return None
-    return ServedTail(seam, virtual.snapshot_id(seam, table.state.snapshots), decoder)
+    own_id = virtual.snapshot_id(seam, table.state.snapshots, decoder.on_error)
+    return ServedTail(seam, own_id, decoder)
 
 
 def is_unified(table: IcebergTable) -> bool:

@@ -77,7 +77,7 @@ class SnapshotWriter:
         """
         tail = table.tail
         assert tail is not None
-        known = self._snapshots.find(table.uuid, tail.snapshot_id)
+        known = self._known(table, tail)
         if known is not None and known.written and not self._leases.renew(known.leases):
             return known
         with storage_errors(f"table {table.name.display}"):
@@ -92,7 +92,7 @@ class SnapshotWriter:
         """Returns the virtual snapshot of the table, without writing any of its files."""
         tail = table.tail
         assert tail is not None
-        known = self._snapshots.find(table.uuid, tail.snapshot_id)
+        known = self._known(table, tail)
         if known is not None:
             return known
         is_overwrite = table.newest() is not None
@@ -103,6 +103,11 @@ class SnapshotWriter:
         served = ServedSnapshot(table.source(), snapshot)
         self._snapshots.keep(served)
         return served
+
+    def _known(self, table: ServedTable, tail: ServedTail) -> ServedSnapshot | None:
+        """Returns the snapshot that was served before, if its rows still come from the same."""
+        known = self._snapshots.find(table.uuid, tail.snapshot_id)
+        return known if known is not None and known.source == table.source() else None
 
     def segments(self, table: ServedTable) -> list[TailSegment] | None:
         """Returns the files of the table's whole tail, or None unless all of them are written."""

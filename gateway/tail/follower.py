@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from seamline.connectors.protocols import Deadline, FollowableLog
 from seamline.connectors.supervision import Loop
-from seamline.errors import SeamlineError
+from seamline.errors import READ_CONFLICT, SeamlineError
 from seamline.gateway.tail import watch
 from seamline.gateway.tail.partitions import (
     CachedPartition,
@@ -165,6 +165,8 @@ class Follower:
             spoilt = watch.for_statement(self.error)
             if spoilt is not None:
                 raise spoilt
+            if self.over and ends:  # nothing here says any more where their rows came from
+                raise SeamlineError(READ_CONFLICT, f"{self.table.name} is not followed any more")
             self._confirm(self._partitions.quiet_since(asked_at, epochs))
             confirmed = self._partitions.confirmed()
             if all(confirmed.get(partition, 0) >= end for partition, end in ends.items()):

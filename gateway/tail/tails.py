@@ -101,7 +101,7 @@ class Tails:
             return tail
         with follower.keeping(wanted.seam.boundary):
             if wanted.present and wanted.asked_at is not None:
-                ends = {r.partition: r.end_exclusive for r in wanted.seam.hot_ranges}
+                ends = {r.partition: r.end_exclusive for r in wanted.seam.whole.hot_ranges}
                 follower.asked(wanted.asked_at, Offsets(ends))
             note = self._wait(follower, wanted, deadline)
             found = follower.take(wanted.ranges)
