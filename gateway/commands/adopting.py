@@ -26,7 +26,7 @@ from seamline.errors import (
     STATEMENT_NOT_ALLOWED,
     SeamlineError,
 )
-from seamline.gateway.commands import alterations, comparison
+from seamline.gateway.commands import alterations, comparison, tables
 from seamline.gateway.commands.adoptable import is_delta, look_at, require_foreign
 from seamline.gateway.connections import Connections
 from seamline.gateway.query.loaded import LoadedTables
@@ -230,6 +230,7 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
     log = connections.log(wanted.cluster)
     bounds = log.bounds([wanted.topic], wanted.isolation, deadline)[wanted.topic]
     binding = _binding(wanted, writer, state, bounds)
+    tables.check_policy(binding.on_error, state.schema.columns)
     options = {f"{OPTION_PREFIX}{name}": value for name, value in seen.options.items()}
     if wanted.start:
         options[f"{OPTION_PREFIX}start"] = json.dumps(Offsets(wanted.start).to_json())

@@ -187,6 +187,8 @@ def _set(table: IcebergTable, binding: TopicBinding, change: SetProperties) -> N
                 continue
         if name == "evolution":
             evolution.check_altered(binding, value)
+        if name == "on_error":
+            tables.check_policy(str(value), table.state.schema.columns)
         known = _PROPERTIES.get(name)
         if known is None:
             raise SeamlineError(

@@ -180,6 +180,7 @@ def create(connections: Connections, definition: TableDefinition, deadline: Dead
     _check_columns(definition, fields)
     if definition.primary_key or definition.envelope or definition.mode != "append":
         definition, fields = upserts.defined(definition, fields)
+    check_policy(definition.on_error, fields)
     all_columns = (*fields, *columns.METADATA_FIELDS)
     binding = _binding(definition, spelt_as(encoding.sources, all_columns), bounds)
     stored = tuple(dataclasses.replace(f, type=storable(f.type)) for f in all_columns)
@@ -310,6 +311,21 @@ def _check_columns(definition: TableDefinition, fields: Sequence[Field]) -> None
     }:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION, f"the key {definition.key} is not a column of the table"
+        )
+
+
+def check_policy(on_error: str, fields: Sequence[Field]) -> None:
+    """Requires that bad records can be rows of nulls, if that is what they are to become.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION.
+    """
+    required = [f.name for f in fields if f.required and f.name not in columns.METADATA_NAMES]
+    if on_error == "null" and required:
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION,
+            f"on_error = 'null' makes rows of nulls, and {', '.join(required)} cannot be null",
+            hint="It is 'fail' or 'skip' for such a table.",
         )
 
 

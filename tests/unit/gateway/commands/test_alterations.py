@@ -52,6 +52,15 @@ def test_a_column_comes_goes_and_is_renamed(world: World) -> None:
     assert [name for name, _ in own_columns(world)] == ["id", "at", "size", "extra"]
 
 
+def test_where_a_column_cannot_be_null_bad_records_are_no_rows_of_nulls(world: World) -> None:
+    create = "CREATE TABLE n (id bigint NOT NULL, name varchar) WITH (topic = 'bids'{})"
+    assert world.run(create.format(", on_error = 'null'")) == "INVALID_TABLE_DEFINITION"
+    assert world.run(create.format(", on_error = 'skip'")) == "done"
+    assert world.run("ALTER TABLE n SET PROPERTIES on_error = 'null'") == "INVALID_TABLE_DEFINITION"
+    assert world.run("ALTER TABLE n SET PROPERTIES on_error = 'fail'") == "done"
+    assert world.run("ALTER TABLE t SET PROPERTIES on_error = 'null'") == "done"
+
+
 def test_a_table_without_a_name_mapping_has_one_once_its_columns_change(world: World) -> None:
     table = world.catalog("lake").load(("default", "t"))
     commits.remove_properties(table, [TableProperties.DEFAULT_NAME_MAPPING])
