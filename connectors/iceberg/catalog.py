@@ -62,7 +62,7 @@ from seamline.connectors.iceberg.pyiceberg_internals import GuardedCatalog
 from seamline.connectors.iceberg.scan import FileTask, ScanPlanner
 from seamline.connectors.iceberg.schema_changes import named_mapping, text_of
 from seamline.connectors.iceberg.types import table_schema
-from seamline.connectors.iceberg.views import ViewStore
+from seamline.connectors.iceberg.views import PROPERTY, ViewStore
 from seamline.connectors.protocols import HotLog
 from seamline.errors import (
     INVALID_CONFIG,
@@ -515,16 +515,15 @@ class IcebergCatalog:
             return namespaces.children(self.pyiceberg, parent)
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
-        """Returns the properties of a namespace.
+        """Returns the properties of a namespace, apart from those that say where its views are.
 
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
         with namespace_errors(self.name, namespace):
             self._require_apart(namespace)
-            return {
-                k: str(v) for k, v in self.pyiceberg.load_namespace_properties(namespace).items()
-            }
+            found = self.pyiceberg.load_namespace_properties(namespace)
+            return {k: str(v) for k, v in found.items() if not k.startswith(PROPERTY)}
 
     def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
         """See `Catalog.tables`."""

@@ -27,7 +27,7 @@ from seamline.errors import INVALID_VIEW, NOT_SUPPORTED, VIEW_NOT_FOUND, Seamlin
 if TYPE_CHECKING:
     from seamline.connectors.iceberg.catalog import IcebergCatalog
 
-_PROPERTY = "seamline.view."
+PROPERTY = "seamline.view."
 """Prefix, before a view's name, of the namespace property that says where its metadata is."""
 _VERSIONS_KEPT = 10
 
@@ -54,7 +54,7 @@ class ViewStore:
             return self._catalog.views(namespace)
         with namespace_errors(self._catalog.name, namespace):
             properties = self._catalog.pyiceberg.load_namespace_properties(namespace)
-        found = (key.removeprefix(_PROPERTY) for key in properties if key.startswith(_PROPERTY))
+        found = (key.removeprefix(PROPERTY) for key in properties if key.startswith(PROPERTY))
         return sorted((*namespace, name) for name in found)
 
     def find(self, identifier: Identifier) -> View | None:
@@ -105,7 +105,7 @@ class ViewStore:
             if self._catalog.has_views:
                 pyiceberg.drop_view(identifier)
             else:
-                removed = {_PROPERTY + identifier[-1]}
+                removed = {PROPERTY + identifier[-1]}
                 pyiceberg.update_namespace_properties(identifier[:-1], removals=removed)
 
     def _metadata(self, identifier: Identifier) -> dict[str, Any] | None:
@@ -116,7 +116,7 @@ class ViewStore:
                 properties = self._catalog.pyiceberg.load_namespace_properties(identifier[:-1])
             except NoSuchNamespaceError:
                 return None
-        location = properties.get(_PROPERTY + identifier[-1])
+        location = properties.get(PROPERTY + identifier[-1])
         if location is None:
             return None
         self._catalog.pyiceberg.guard.places.require(location)
@@ -156,7 +156,7 @@ class ViewStore:
             io = load_file_io(pyiceberg.properties, file)
             with io.new_output(file).create() as target:
                 target.write(json.dumps(metadata, indent=1).encode())
-        updates = {_PROPERTY + identifier[-1]: file}
+        updates = {PROPERTY + identifier[-1]: file}
         pyiceberg.update_namespace_properties(identifier[:-1], updates=updates)
 
 

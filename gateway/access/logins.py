@@ -10,6 +10,7 @@ out. Memory is bounded.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import ipaddress
 import math
 import threading
@@ -81,7 +82,8 @@ class FailedLogins:
         """Returns the key under which a user's failures from an address are counted."""
         network = _network(address)
         is_known = self._known.get((network, user)) is not None
-        return (user, network) if is_known else (user,)
+        name = hashlib.sha256(user.encode(errors="surrogatepass")).digest()  # of any length
+        return (name, network) if is_known else (name,)
 
     def _count(self, key: Hashable, pace: Pace) -> None:
         now = self._clock()

@@ -24,6 +24,7 @@ import flask
 from pydantic import BeforeValidator, Field
 
 from seamline.errors import STATEMENT_NOT_FOUND, TOO_MANY_STATEMENTS, SeamlineError
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.access.rules import Action
 from seamline.gateway.http import answers
 from seamline.gateway.http.operations import (
@@ -54,6 +55,8 @@ WAIT_S_MAX = 60.0
 INLINE_BYTES_MAX = 1 << 20
 _LOOK_S = 0.2
 HEARTBEAT_S = 10.0
+_OWN = ("receipt", "token", "session", "write_token", "changes")
+"""What a manifest has for the principal alone who submitted the statement."""
 _ARROW_TYPE = "application/vnd.apache.arrow.stream"
 _CSV_TYPE = "text/csv"
 
@@ -204,14 +207,14 @@ def blueprint(service: Service, turns: Turns, streams: Streams) -> flask.Bluepri
     def status(statement_id: str, query: Waiting) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal, Action.VIEW)
         _await(statement, turns, query.wait)
-        return flask.jsonify(manifest(statement))
+        return flask.jsonify(_seen_by(flask.g.principal, statement))
 
     @routes.post("/<statement_id>/cancel")
     @operation("Asks a statement to end", {200: _MANIFEST}, {STATEMENT_NOT_FOUND})
     def cancel(statement_id: str) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal, Action.KILL)
         _cancel(statement, turns)
-        return flask.jsonify(manifest(statement))
+        return flask.jsonify(_seen_by(flask.g.principal, statement))
 
     _add_results(routes, service, turns)
     _add_events(routes, service, streams)
@@ -247,10 +250,13 @@ def _add_events(routes: flask.Blueprint, service: Service, streams: Streams) -> 
     def events(statement_id: str) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal, Action.VIEW)
         still_known = streams.still_known()
-        return streams.answer(lambda: _progress(statement, still_known))
+        who = flask.g.principal
+        return streams.answer(lambda: _progress(who, statement, still_known))
 
 
-def _progress(statement: Statement, still_known: Callable[[], object]) -> Iterator[str]:
+def _progress(
+    who: Principal, statement: Statement, still_known: Callable[[], object]
+) -> Iterator[str]:
     """Yields a `progress` event whenever the manifest has changed, and `end` with the last one."""
     said, said_at = None, time.monotonic()
     while True:
@@ -260,7 +266,7 @@ def _progress(statement: Statement, still_known: Callable[[], object]) -> Iterat
             yield event("error", {"error": error.to_json()})
             return
         has_ended = statement.state in FINAL
-        found = manifest(statement)
+        found = _seen_by(who, statement)
         now = {name: value for name, value in found.items() if name != "elapsed_s"}
         if has_ended:
             yield event("end", found)
@@ -269,6 +275,15 @@ def _progress(statement: Statement, still_known: Callable[[], object]) -> Iterat
             yield event("progress", found)
             said, said_at = now, time.monotonic()
         statement.wait(_LOOK_S)
+
+
+def _seen_by(who: Principal, statement: Statement) -> dict[str, Any]:
+    """Returns the manifest; without what stands for the reads of another principal."""
+    found = manifest(statement)
+    if who.name != statement.principal:
+        for name in _OWN:
+            found.pop(name, None)
+    return found
 
 
 def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:

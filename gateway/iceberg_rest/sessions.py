@@ -51,7 +51,7 @@ class SessionTokens:
         """Returns the token of a session."""
         who = session.identity
         body = [
-            [who.principal.name, who.principal.groups, who.method, who.credential, who.expires],
+            [who.principal.name, who.principal.groups, *dataclasses.astuple(who)[1:]],
             session.table,
             session.session_id,
         ]

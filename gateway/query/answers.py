@@ -21,7 +21,14 @@ from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.commands.rows import Rows
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
-from seamline.gateway.query import audited, freshness, names, prepared, receipt
+from seamline.gateway.query import (
+    audited,
+    freshness,
+    names,
+    prepared,
+    receipt,
+    session_properties,
+)
 from seamline.gateway.query.prepared import Values
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
 from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
@@ -87,8 +94,8 @@ class Answers:
         """
         request, rights = statement.request, self._connections.rights
         rights.require_execute()
-        for name in request.properties:
-            rights.require_property(name.lower())
+        for name in sorted(session_properties.set_by(request)):
+            rights.require_property(name)
         session = names.session(self._config, request.catalog, request.schema)
         parsed, values = self._compute(lambda: _read(request), statement.deadline)
         statement.parsed = parsed

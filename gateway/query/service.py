@@ -310,7 +310,8 @@ class Service:
             statement.cancel()
         self._runners.shutdown(wait=True, cancel_futures=True)
         for statement in running:
-            statement.close()  # what is kept of its result, files included
+            if statement.spool is not None:
+                statement.spool.close()
 
     def _may(self, caller: Principal, statement: Statement, action: Action | None) -> bool:
         return self._may_act(caller, statement.principal, action)

@@ -161,6 +161,20 @@ def applied(request: StatementRequest) -> StatementRequest:
     return dataclasses.replace(request, **said) if said else request
 
 
+def set_by(request: StatementRequest) -> set[str]:
+    """Returns the names of the properties that a request sets, in its session or by itself.
+
+    What a client sends by default sets nothing: the engine `auto`, and the tokens that keep its
+    reads from going back.
+    """
+    own = {
+        p.name
+        for p in PROPERTIES.values()
+        if p.name != "after" and getattr(request, p.field) not in (None, (), p.default)
+    }
+    return own | {name.lower() for name in request.properties}
+
+
 def shown(properties: Mapping[str, str]) -> list[tuple[str, str, str, str, str]]:
     """Returns (name, value, default, type, description) of every property."""
     values = {name.lower(): text for name, text in properties.items()}

@@ -288,6 +288,10 @@ def test_statements_and_properties_need_the_right(world: World) -> None:
     for name in ("timeout", "TIMEOUT"):
         assert world.do("ann", f"SET SESSION {name} = '60'") == "PERMISSION_DENIED"
         assert world.do("ann", "SELECT 1", properties={name: "60"}) == "PERMISSION_DENIED"
+    assert world.do("ann", "SELECT 1", timeout_s=60) == "PERMISSION_DENIED"
+    assert world.ask("ann", "POST", "/api/v1/query?timeout=60", data="SELECT 1").status_code == 403
+    assert world.do("ann", "SELECT 1", engine="auto", after=()) == "done"
+    assert world.do("boss", "SELECT 1", timeout_s=60) == "done"
     assert world.do("boss", "SELECT 1", properties={"timeout": "60"}) == "done"
 
 
@@ -556,6 +560,33 @@ def test_a_feed_sends_what_is_seen(world: World) -> None:
     assert "****" in text
     assert "4000-" not in text
     assert '"us"' not in text
+
+
+def test_who_sees_a_statement_of_others_has_not_its_tokens(world: World) -> None:
+    statement = world.gateway.service.submit(
+        StatementRequest("SELECT count(*) FROM orders"), Principal("ann")
+    )
+    statement.wait(30)
+    path = f"/api/v1/statements/{statement.statement_id}"
+    own = world.ask("ann", "GET", path).get_json()
+    seen = world.ask("boss", "GET", path).get_json()
+    assert own["token"]
+    assert own["receipt"]
+    assert seen["state"] == own["state"]
+    assert own["token"] not in str(seen)
+    assert own["session"] not in str(seen)
+    assert own["token"] not in str(world.ask("boss", "POST", f"{path}/cancel").get_json())
+    events = world.ask("boss", "GET", f"{path}/events")
+    assert own["token"] not in "".join(
+        c if isinstance(c, str) else c.decode() for c in events.response
+    )
+
+
+def test_a_namespace_does_not_name_its_views(world: World) -> None:
+    for who in ("boss", "rea"):
+        answer = world.ask(who, "GET", "/iceberg/v1/lake/namespaces/default")
+        assert answer.status_code == 200
+        assert "secrets" not in answer.get_data(as_text=True)
 
 
 def test_statements_of_others(world: World) -> None:
