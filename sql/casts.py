@@ -33,10 +33,12 @@ _INTEGER = "[+-]?[0-9]+"
 _NUMBER = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
 _FLOATING = rf"{_NUMBER}|NaN|[+-]?Infinity"
 _YEAR = "([1-9][0-9]{{3}}|0[1-9][0-9]{{2}}|00[1-9][0-9]|000[1-9])"
-_DATE = f"{_YEAR}-[0-9]{{{{2}}}}-[0-9]{{{{2}}}}"
-_TIME = "([01][0-9]|2[0-3])(:[0-5][0-9]){{2}}([.][0-9]{{1,6}})?"
+_DATE = f"{_YEAR}-[0-9]{{{{1,2}}}}-[0-9]{{{{1,2}}}}"
+_TIME = "([01]?[0-9]|2[0-3]):[0-5]?[0-9](:[0-5]?[0-9]([.][0-9]{{1,6}})?)?"
 _TIMESTAMP = f"{_DATE}([ T]{_TIME})?"
-_INSTANT = f"{_TIMESTAMP}(Z| UTC|[+-](0[0-9]|1[0-3]):[0-5][0-9]|[+-]14:00)?"
+_TO_THE_SECOND = "([01]?[0-9]|2[0-3])(:[0-5]?[0-9]){{2}}([.][0-9]{{1,6}})?"
+_ZONE = "(Z| UTC|[+-](0[0-9]|1[0-3]):[0-5][0-9]|[+-]14:00)"
+_INSTANT = f"{_TIMESTAMP}|{_DATE}[ T]{_TO_THE_SECOND}{_ZONE}"
 _UUID = "[0-9a-fA-F]{{8}}(-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}}"
 
 
@@ -136,7 +138,7 @@ def _time_of_day(source: Type, target: Type, *, safe: bool) -> tuple[Template, T
             read = f"{'TRY_' if safe else ''}CAST({{0}} AS TIME)"
             micros = "unix_micros(CAST(concat('1970-01-01 ', {0}) AS TIMESTAMP))"
             convert = (read, micros) if wanted == 6 else _rounded_time(read, micros, wanted)
-            return _matching(_TIME, target, safe=safe, convert=convert)
+            return _matching(_TIME, target, safe=safe, convert=convert, trims=True)
         case Timestamp(_, zoned), Time(wanted):
             duckdb, spark = time_zones.local_time(source.zone) if zoned else ("{0}", "{0}")
             micros = f"pmod(unix_micros(CAST({spark} AS TIMESTAMP)), {_DAY})"
@@ -386,21 +388,22 @@ def _to_text(source: Type) -> tuple[Template, Template]:
 
 def _from_text(target: Type, *, safe: bool) -> tuple[Template, Template]:
     if target in types.INTEGERS:
-        return _matching(_INTEGER, target, safe=safe)
+        return _matching(_INTEGER, target, safe=safe, trims=True)
     if target in types.FLOATS:
-        return _matching(_FLOATING, target, safe=safe)
+        return _matching(_FLOATING, target, safe=safe, trims=True)
     if isinstance(target, Decimal):
         duckdb, spark = _plain(safe=safe)
         if not safe:
             spark = _or_invalid(_plain(safe=True)[1], target)
         return _matching(_NUMBER, target, safe=safe, convert=(duckdb, spark))
     if target == types.DATE:
-        return _matching(_DATE, target, safe=safe)
+        return _matching(_DATE, target, safe=safe, trims=True)
     if isinstance(target, Timestamp):
         cast = _plain(safe=safe)
         if target.precision < 6:
             cast = _fewer_digits(*cast, target.precision)
-        return _matching(_INSTANT if target.zoned else _TIMESTAMP, target, safe=safe, convert=cast)
+        pattern = _INSTANT if target.zoned else _TIMESTAMP
+        return _matching(pattern, target, safe=safe, convert=cast, trims=True)
     if target == types.UUID:
         return _matching(_UUID, target, safe=safe, convert=("lower({0})", "lower({0})"))
     if target == types.BOOLEAN:
@@ -409,19 +412,34 @@ def _from_text(target: Type, *, safe: bool) -> tuple[Template, Template]:
 
 
 def _matching(
-    pattern: str, target: Type, *, safe: bool, convert: tuple[str, str] | None = None
+    pattern: str,
+    target: Type,
+    *,
+    safe: bool,
+    convert: tuple[str, str] | None = None,
+    trims: bool = False,
 ) -> tuple[Template, Template]:
-    """Returns casts of text that matches the pattern exactly; other text is null or an error."""
+    """Returns casts of text that matches the pattern exactly; other text is null or an error.
+
+    Args:
+        pattern: What both engines understand alike.
+        target: The type.
+        safe: Whether other text is null.
+        convert: How each engine converts text that matches; a plain cast by default.
+        trims: Whether spaces around the text do not count.
+    """
     duckdb, spark = convert or _plain(safe=safe)
+    text = "trim({0})" if trims else "{0}"
+    duckdb, spark = duckdb.replace("{0}", text), spark.replace("{0}", text)
     failure = f"is not a value of type {target}"
     duckdb_else = f"error('INVALID_CAST: ''' || {{0}} || ''' {failure}')"
     spark_else = f"raise_error(concat('INVALID_CAST: \"', {{0}}, '\" {failure}'))"
     if safe:
         duckdb_else = spark_else = "NULL"
     return (
-        f"(CASE WHEN {{0}} IS NULL THEN NULL WHEN regexp_full_match({{0}}, '{pattern}')"
+        f"(CASE WHEN {{0}} IS NULL THEN NULL WHEN regexp_full_match({text}, '{pattern}')"
         f" THEN {duckdb} ELSE {duckdb_else} END)",
-        f"(CASE WHEN {{0}} IS NULL THEN NULL WHEN {{0}} RLIKE '^({pattern})\\\\z'"
+        f"(CASE WHEN {{0}} IS NULL THEN NULL WHEN {text} RLIKE '^({pattern})\\\\z'"
         f" THEN {spark} ELSE {spark_else} END)",
     )
 

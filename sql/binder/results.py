@@ -84,7 +84,9 @@ def _expanded(typer: Typer, projection: exp.Expr, scope: Scope) -> Iterator[tupl
             yield from zip((name.name for name in projection.expressions), found, strict=True)
         case _:
             node = projection.unalias()
-            yield projection.alias or _name_of(node, scope), typer.expression(node, scope)
+            # what sqlglot calls the alias of a window is the name of its definition
+            own = "" if isinstance(projection, exp.Window) else projection.alias
+            yield own or _name_of(node, scope), typer.expression(node, scope)
 
 
 def _name_of(node: exp.Expr, scope: Scope) -> str:

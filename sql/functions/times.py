@@ -148,14 +148,17 @@ for _unit in CLOCK_UNITS:
 
 # --- date_diff -----------------------------------------------------------------------------------
 
+_MILLIS_DUCKDB = "((epoch_us({{{}}}) - (epoch_us({{{}}}) % 1000 + 1000) % 1000) // 1000)"
+"""Whole milliseconds since 1970, of which Trino takes the difference; // rounds towards zero."""
 for _time in _MOMENTS:
     for _unit, _micros in _MICROS.items():
+        _ends = [_MILLIS_DUCKDB.format(place, place) for place in (1, 0)]
         scalar(
             f"$date_diff_{_unit}",
             f"{_time}, {_time} -> bigint",
-            f"((epoch_us({{1}}) - epoch_us({{0}})) // {_micros})",
-            f"((unix_micros(CAST({{1}} AS TIMESTAMP)) - unix_micros(CAST({{0}} AS TIMESTAMP)))"
-            f" div {_micros})",
+            f"(({_ends[0]} - {_ends[1]}) // {_micros // 1000})",
+            "((unix_millis(CAST({1} AS TIMESTAMP)) - unix_millis(CAST({0} AS TIMESTAMP)))"
+            f" div {_micros // 1000})",
         )
 for _unit in CLOCK_UNITS:
     scalar(
@@ -179,23 +182,30 @@ scalar(
 
 
 def _months_between(engine: str, months: int) -> Template:
-    """Returns a template for the whole months that can be added to {0} without passing {1}."""
+    """Returns a template for the whole months that can be added to the earlier without passing.
+
+    The earlier of the two: from a month's last day backwards, that is another number.
+    """
 
     def render(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
-        one, other = args
         type_ = (types.to_duckdb if engine == "duckdb" else types.to_spark)(arguments[0])
-        count = f"((year({other}) - year({one})) * 12 + month({other}) - month({one}))"
-        if engine == "duckdb":
-            moved = f"CAST(({one} + to_months(CAST({count} AS INTEGER))) AS {type_})"
-            divide = "//"
-        else:
-            moved = f"CAST(timestampadd(MONTH, {count}, {one}) AS {type_})"
-            divide = "div"
-        exact = (
-            f"({count} - CASE WHEN {one} <= {other} AND {moved} > {other} THEN 1"
-            f" WHEN {one} > {other} AND {moved} < {other} THEN -1 ELSE 0 END)"
+        divide = "//" if engine == "duckdb" else "div"
+
+        def between(one: str, other: str) -> str:
+            count = f"((year({other}) - year({one})) * 12 + month({other}) - month({one}))"
+            moved = (
+                f"{one} + to_months(CAST({count} AS INTEGER))"
+                if engine == "duckdb"
+                else f"timestampadd(MONTH, {count}, {one})"
+            )
+            passes = f"CASE WHEN CAST(({moved}) AS {type_}) > {other} THEN 1 ELSE 0 END"
+            return f"(({count} - {passes}) {divide} {months})"
+
+        one, other = args
+        return (
+            f"CAST(CASE WHEN {one} <= {other} THEN {between(one, other)}"
+            f" ELSE -{between(other, one)} END AS BIGINT)"
         )
-        return f"CAST({exact} {divide} {months} AS BIGINT)"
 
     return render
 

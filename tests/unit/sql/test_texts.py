@@ -42,8 +42,10 @@ def test_fault_12_a_text_with_more_around_it_is_no_value(
     offline_gateway: Gateway, type_: str
 ) -> None:
     value = {"date": "2024-02-29", "uuid": "123e4567-e89b-12d3-a456-426614174000"}.get(type_, "1")
-    forms = [form.format(value) for form in ("{}", "{}\n", "{}\r", "{}\u2028", "\n{}", "{} ")]
+    spaced = ("{} ", " {}", "  {} ")
+    forms = [form.format(value) for form in ("{}", "{}\n", "{}\r", "{}\u2028", "\n{}", *spaced)]
     converted = ", ".join(f"TRY_CAST({texts.literal(form)} AS {type_})" for form in forms)
     (first, *others) = offline_gateway.rows(f"SELECT {converted}", "duckdb")[0]
     assert first is not None
-    assert others == [None] * len(others)
+    trimmed = first if type_ in {"integer", "double", "date"} else None  # as in Trino
+    assert others == [None] * 4 + [trimmed] * len(spaced)
