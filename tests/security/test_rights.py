@@ -40,6 +40,10 @@ tables:
   columns:
   - {name: card, mask: "'****' || substr(card, -2)"}
   - {name: note, allow: false}
+- user: ann
+  table: mine_in_part
+  privileges: [SELECT, INSERT, OWNERSHIP]
+  columns: [{name: note, allow: false}, {name: card, mask: "'*'"}]
 - {user: ann, table: mine.*, privileges: [SELECT, INSERT, OWNERSHIP]}
 - {user: own, table: plain, privileges: [SELECT], filter: region = current_user}
 - {group: readers, catalog: lake, privileges: [SELECT, OWNERSHIP, INSERT]}
@@ -243,6 +247,15 @@ def test_changes_need_ownership(world: World, table: str) -> None:
             assert world.do(reader, sql.format(t=table)) == "PERMISSION_DENIED", (reader, sql)
     for sql in ("DROP VIEW eu", "COMMENT ON VIEW eu IS 'x'"):
         assert world.do("rea", sql) == "PERMISSION_DENIED"
+
+
+def test_a_column_that_one_may_not_see_gets_no_other_name(world: World) -> None:
+    made = f"CREATE TABLE mine_in_part ({COLUMNS}) WITH (topic = 'mine')"
+    assert world.do("boss", made) == "done"
+    for sql in (*CHANGES, "ALTER TABLE {t} RENAME COLUMN card TO shown"):
+        if not sql.startswith(("DROP", "COMMENT")):
+            assert world.do("ann", sql.format(t="mine_in_part")) == "PERMISSION_DENIED", sql
+    assert world.do("boss", "DROP TABLE mine_in_part") == "done"
 
 
 def test_inserts_need_insert(world: World) -> None:
