@@ -3,7 +3,8 @@
 PyIceberg's own evaluators decide. They may keep too many files, never too few. If an evaluator
 fails, that proves nothing, so the file is kept. Evaluators fail on bounds that are encoded for
 another type than the column has now, as other writers and older schemas leave them, and on literals
-for which a transform has no adjacent value.
+for which a transform has no adjacent value. Conditions on UUIDs prove nothing either: writers do
+not agree on their order.
 """
 
 from __future__ import annotations
@@ -11,12 +12,22 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    BoundPredicate,
+    Or,
+    UnboundPredicate,
+)
+from pyiceberg.expressions.visitors import BooleanExpressionVisitor, rewrite_not, visit
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import UUIDType
 
 from seamline.connectors.iceberg.pyiceberg_internals import Evaluators, statistics_evaluator
 
@@ -42,6 +53,7 @@ class Pruner:
         *,
         case_sensitive: bool = True,
     ) -> None:
+        row_filter = _without_uuids(metadata.schema(), row_filter, case_sensitive=case_sensitive)
         self._filter = row_filter
         planner = ManifestGroupPlanner(
             table_metadata=metadata, io=io, row_filter=row_filter, case_sensitive=case_sensitive
@@ -80,3 +92,54 @@ def _unless_proven(evaluated: Callable[[], bool]) -> bool:
         return evaluated()
     except _NOT_COMPARABLE:
         return True
+
+
+def _without_uuids(
+    schema: Schema, row_filter: BooleanExpression, *, case_sensitive: bool
+) -> BooleanExpression:
+    return visit(rewrite_not(row_filter), _WithoutUuids(schema, case_sensitive=case_sensitive))
+
+
+class _WithoutUuids(BooleanExpressionVisitor[BooleanExpression]):
+    """Keeps all rows for a condition on a UUID.
+
+    Iceberg's Java library summarises partitions in the order of signed halves, PyIceberg compares
+    unsigned bytes.
+    """
+
+    def __init__(self, schema: Schema, *, case_sensitive: bool) -> None:
+        self._schema = schema
+        self._case_sensitive = case_sensitive
+
+    def visit_true(self) -> BooleanExpression:
+        return AlwaysTrue()
+
+    def visit_false(self) -> BooleanExpression:
+        return AlwaysFalse()
+
+    def visit_not(self, child_result: BooleanExpression) -> BooleanExpression:
+        raise AssertionError(f"`rewrite_not` leaves no negation, as of {child_result}")
+
+    def visit_and(
+        self, left_result: BooleanExpression, right_result: BooleanExpression
+    ) -> BooleanExpression:
+        return And(left_result, right_result)
+
+    def visit_or(
+        self, left_result: BooleanExpression, right_result: BooleanExpression
+    ) -> BooleanExpression:
+        return Or(left_result, right_result)
+
+    def visit_unbound_predicate(self, predicate: UnboundPredicate) -> BooleanExpression:
+        name = getattr(predicate.term, "name", None)
+        if not isinstance(name, str):
+            return predicate
+        try:
+            type_ = self._schema.find_type(name, self._case_sensitive)
+        except ValueError:
+            return predicate
+        return AlwaysTrue() if isinstance(type_, UUIDType) else predicate
+
+    def visit_bound_predicate(self, predicate: BoundPredicate) -> BooleanExpression:
+        is_uuid = isinstance(predicate.term.ref().field.field_type, UUIDType)
+        return AlwaysTrue() if is_uuid else predicate

@@ -34,7 +34,7 @@ from seamline.connectors.iceberg.partitions import identity_values
 from seamline.connectors.iceberg.places import TablePlaces
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import live_entries, paths_in
-from seamline.connectors.iceberg.row_ids import inherit_row_ids
+from seamline.connectors.iceberg.row_ids import MANIFEST_FIRST_ROW_ID, inherit_row_ids
 from seamline.errors import (
     NOT_SUPPORTED,
     SNAPSHOT_GONE,
@@ -55,7 +55,9 @@ class ScanPlanner:
     """Plans scans over any tables of a catalog. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._entries: Cache[str, tuple[ManifestEntry, ...]] = Cache(ENTRIES_CACHED_MAX, weight=len)
+        self._entries: Cache[tuple[str, int | None], tuple[ManifestEntry, ...]] = Cache(
+            ENTRIES_CACHED_MAX, weight=len
+        )
         self._lists: Cache[str, tuple[ManifestFile, ...]] = Cache(LISTS_CACHED_MAX)
         self._filled_by_us: Cache[tuple[str, int], bool] = Cache(LISTS_CACHED_MAX)
         self._checks = Checks()
@@ -245,7 +247,9 @@ class ScanPlanner:
         self, table: PyTable, places: TablePlaces, manifest: ManifestFile
     ) -> tuple[ManifestEntry, ...]:
         path = manifest.manifest_path
-        found = self._entries.get_or_make(path, lambda: _live_entries(table, manifest))
+        # after an upgrade to version 3, a list gives row ids to manifests that had none
+        key = (path, manifest[MANIFEST_FIRST_ROW_ID])
+        found = self._entries.get_or_make(key, lambda: _live_entries(table, manifest))
         live = (path, False)
         self._checks.require(places, live, lambda: (e.data_file.file_path for e in found))
         return found

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
+import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,11 +22,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import And, EqualTo, GreaterThan, In, Not, NotEqualTo, Or
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.transforms import parse_transform
-from pyiceberg.types import IcebergType, LongType, NestedField, TimeType
+from pyiceberg.types import IcebergType, LongType, NestedField, TimeType, UUIDType
 from support.conditions import NOW, VALUES, fitting
 from support.predicates import keeps
 
@@ -323,3 +325,25 @@ def test_fault_03_bounds_that_nobody_can_read_prove_nothing(
                 manifest, file = files[number]
                 kept = pruner.keeps_manifest(manifest) and pruner.keeps_file(file)
                 assert kept, said(condition, column, {number})
+
+
+def test_uuids_prove_nothing(tmp_path: pathlib.Path) -> None:
+    """Writers do not agree on their order: what is summarised as the greatest may be the least."""
+    ids = [uuid.UUID(int=first << 124) for first in (1, 0xF)]
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("default")
+    schema = Schema(NestedField(1, "n", LongType()), NestedField(2, "u", UUIDType()))
+    table = catalog.create_table("default.t", schema)
+    rows = {"n": pa.array([1, 2], pa.int64()), "u": pa.array([i.bytes for i in ids], pa.binary(16))}
+    table.append(pa.table(rows).cast(table.schema().as_arrow()))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    (manifest,) = snapshot.manifests(table.io)
+    (entry,) = live_entries(table.io, manifest)
+    file = entry.data_file
+    file.lower_bounds[2], file.upper_bounds[2] = ids[1].bytes, ids[0].bytes
+    one = EqualTo("u", ids[0])
+    for kept in (one, Not(NotEqualTo("u", ids[0])), Or(one, EqualTo("n", 9)), In("u", ids)):
+        assert Pruner(table.metadata, table.io, kept).keeps_file(file), kept
+    for left_out in (And(one, EqualTo("n", 9)), Not(Or(GreaterThan("n", 0), one))):
+        assert not Pruner(table.metadata, table.io, left_out).keeps_file(file), left_out
