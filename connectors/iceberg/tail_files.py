@@ -26,6 +26,7 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import DoubleType, FloatType
@@ -133,11 +134,11 @@ def write_file(io: FileIO, planned: PlannedFile, layout: TailLayout) -> DataFile
     ):
         writer.write_table(rows)
     schema = layout.schema.select(*rows.column_names)
-    statistics = data_file_statistics_from_parquet_metadata(
-        writer.writer.metadata,
-        compute_statistics_plan(schema, dict(layout.properties)),
-        parquet_path_to_id_mapping(schema),
-    ).to_serialized_dict()
+    try:
+        statistics = _statistics(writer.writer.metadata, schema, layout.properties)
+    except UnicodeEncodeError:  # PyIceberg cuts a text after U+D7FF and counts on into surrogates
+        uncut = {TableProperties.DEFAULT_WRITE_METRICS_MODE: "full"}
+        statistics = _statistics(writer.writer.metadata, schema, uncut)
     statistics["nan_value_counts"] = _nan_counts(rows, schema)
     file = DataFile.from_args(
         _table_format_version=layout.format_version,
@@ -153,6 +154,14 @@ def write_file(io: FileIO, planned: PlannedFile, layout: TailLayout) -> DataFile
     )
     file.spec_id = planned.spec_id
     return file
+
+
+def _statistics(
+    metadata: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]
+) -> dict[str, Any]:
+    plan = compute_statistics_plan(schema, dict(properties))
+    paths = parquet_path_to_id_mapping(schema)
+    return data_file_statistics_from_parquet_metadata(metadata, plan, paths).to_serialized_dict()
 
 
 # --- Partitions ----------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.transforms import parse_transform
-from pyiceberg.types import IcebergType, LongType, NestedField, TimeType, UUIDType
+from pyiceberg.types import IcebergType, LongType, NestedField, StringType, TimeType, UUIDType
 from support.conditions import NOW, VALUES, fitting
 from support.predicates import keeps
 
@@ -347,3 +347,16 @@ def test_uuids_prove_nothing(tmp_path: pathlib.Path) -> None:
         assert Pruner(table.metadata, table.io, kept).keeps_file(file), kept
     for left_out in (And(one, EqualTo("n", 9)), Not(Or(GreaterThan("n", 0), one))):
         assert not Pruner(table.metadata, table.io, left_out).keeps_file(file), left_out
+
+
+def test_a_text_whose_cut_end_has_no_successor_is_bounded_whole(tmp_path: pathlib.Path) -> None:
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("default")
+    table = catalog.create_table("default.t", Schema(NestedField(1, "c", StringType())))
+    text = "x" * 15 + "\ud7ff" + "and more"
+    fields = (Field("c", types.VARCHAR, field_id=1),)
+    layout = TailLayout(table.schema(), fields, table.spec(), UNPARTITIONED, SortOrder(), 2, {})
+    rows = pa.table({"c": pa.array([text, "a"], pa.string())})
+    (planned,) = plan_files(rows, layout, f"{table.location()}/data")
+    file = write_file(table.io, planned, layout)
+    assert file.upper_bounds[1].decode() >= text
