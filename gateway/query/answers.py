@@ -16,6 +16,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from seamline.connectors.protocols import Compute, at_once
+from seamline.errors import BAD_RECORD, SeamlineError
 from seamline.gateway.commands import sessions, writes
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.commands.rows import Rows
@@ -29,6 +30,7 @@ from seamline.gateway.query import (
     receipt,
     session_properties,
 )
+from seamline.gateway.query.names import TableName
 from seamline.gateway.query.prepared import Values
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
 from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
@@ -92,6 +94,14 @@ class Answers:
         Raises:
             SeamlineError: whatever is wrong with the statement, or with what it reads.
         """
+        try:
+            self._run(statement)
+        except SeamlineError as error:
+            if error.code is BAD_RECORD and not statement.sees_all:
+                raise _without_reason(error) from error
+            raise
+
+    def _run(self, statement: Statement) -> None:
         request, rights = statement.request, self._connections.rights
         rights.require_execute()
         for name in sorted(session_properties.set_by(request)):
@@ -175,9 +185,20 @@ class Answers:
             read_token=lambda text: self._signer.read(text, statement.principal),
         )
 
+    def _note(self, statement: Statement, planned: Planned) -> None:
+        """Records what a statement reads, for the audit log, and whether all of it may be seen."""
+        scans = planned.plan.logical.scans
+        statement.tables = audited.tables_of(scans)
+        rights, clusters = self._connections.rights, self._config.clusters
+        for scan in scans:
+            place, *path = scan.seam.table
+            catalog, cluster = ("", place) if place in clusters else (place, "")
+            if rights.table(TableName(catalog, cluster, tuple(path))).restriction:
+                statement.sees_all = False
+
     def _run_query(self, statement: Statement, request: QueryRequest) -> None:
         def planned(plan: Planned) -> None:
-            _note(statement, plan)
+            self._note(statement, plan)
             estimate = plan.plan.estimate
             statement.progress = {
                 "engine": plan.plan.route.engine,
@@ -243,7 +264,7 @@ class Answers:
     def _reading(self, statement: Statement, request: QueryRequest) -> Iterator[Running]:
         """Runs a query whose rows are used here, and not returned to the client."""
         running = self._queries.start(
-            request, statement.deadline, lambda plan: _note(statement, plan)
+            request, statement.deadline, lambda plan: self._note(statement, plan)
         )
         with contextlib.closing(running.batches):
             self._write_receipt(statement, request, running)
@@ -288,7 +309,7 @@ class Answers:
             self._explain_analyze(statement, request, asked)
             return
         planned = self._queries.plan(request, statement.deadline)
-        _note(statement, planned)
+        self._note(statement, planned)
         plan = planned.plan
         if asked.type == "VALIDATE":
             self._write_rows(statement, Rows((Output("Valid", types.BOOLEAN),), [(True,)]))
@@ -342,9 +363,14 @@ def _read(request: StatementRequest) -> tuple[sql.Statement, Values]:
     return parsed, request.parameters
 
 
-def _note(statement: Statement, planned: Planned) -> None:
-    """Records what a statement reads, for the audit log."""
-    statement.tables = audited.tables_of(planned.plan.logical.scans)
+def _without_reason(error: SeamlineError) -> SeamlineError:
+    """Returns the error of a bad record without its reason, which quotes values of any column."""
+    where = ", ".join(f"{name} {value}" for name, value in error.details.items())
+    return SeamlineError(
+        BAD_RECORD,
+        f"record at {where or 'some offset'}: whoever may see all of the table is told the reason",
+        details=error.details,
+    )
 
 
 def _lines(lines: Sequence[str]) -> Rows:

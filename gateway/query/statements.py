@@ -95,6 +95,7 @@ class Statement:
         changes: Changes to the client's session: `catalog`, `schema`, `properties` and `prepared`
             by name, `transaction`. A value that is None is unset; what is absent stays as it is.
         tables: The tables it reads, with their columns, as far as it has been planned.
+        sees_all: Whether its principal may see all of these tables.
         writes: The table it writes; None if it writes none.
         described: The columns, with types, of the query that it describes, if it describes one.
 
@@ -120,6 +121,7 @@ class Statement:
         self.origin = origin
         self.parsed: sql.Statement | None = None
         self.tables: Sequence[Mapping[str, Any]] = ()
+        self.sees_all = True
         self.writes: str | None = None
         self.described: tuple[Output, ...] = ()
         self._on_end = on_end

@@ -258,6 +258,24 @@ def test_a_column_that_one_may_not_see_gets_no_other_name(world: World) -> None:
     assert world.do("boss", "DROP TABLE mine_in_part") == "done"
 
 
+def test_a_bad_record_says_nothing_of_columns_that_one_may_not_see(world: World) -> None:
+    made = f"CREATE TABLE mine_in_part ({COLUMNS}) WITH (topic = 'mine')"
+    assert world.do("boss", made) == "done"
+    at = world.memory.produce("mine", 0, json.dumps({"id": 1, "note": {"a": "hidden"}}).encode())
+    said = {}
+    for who in ("boss", "ann"):
+        with pytest.raises(SeamlineError) as caught:
+            world.rows(who, "SELECT id FROM mine_in_part")
+        assert caught.value.code.name == "BAD_RECORD"
+        said[who] = caught.value
+    assert "note" in said["boss"].message
+    assert said["ann"].details == said["boss"].details
+    assert "note" not in str(said["ann"].to_json())
+    assert "hidden" not in str(said["ann"].to_json())
+    world.memory.delete_records("mine", 0, at + 1)
+    assert world.do("boss", "DROP TABLE mine_in_part") == "done"
+
+
 def test_inserts_need_insert(world: World) -> None:
     assert world.do("own", "INSERT INTO plain (id) VALUES (1)") == "PERMISSION_DENIED"
     assert world.do("rea", "INSERT INTO plain (id) VALUES (1)") == "PERMISSION_DENIED"
