@@ -11,7 +11,6 @@ import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog.rest import RestCatalog
@@ -61,7 +60,7 @@ from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import GuardedCatalog
 from seamline.connectors.iceberg.scan import FileTask, ScanPlanner
 from seamline.connectors.iceberg.schema_changes import named_mapping, text_of
-from seamline.connectors.iceberg.types import table_schema
+from seamline.connectors.iceberg.states import table_state
 from seamline.connectors.iceberg.views import PROPERTY, ViewStore
 from seamline.connectors.protocols import HotLog
 from seamline.errors import (
@@ -76,7 +75,7 @@ from seamline.seam.boundary import Boundary, BoundaryProvider
 from seamline.seam.checks import outrun, require
 from seamline.seam.files import ColdPlan, ScanRequest
 from seamline.seam.offsets import OffsetRange, Offsets
-from seamline.seam.table import Snapshot, SnapshotRef, TableState
+from seamline.seam.table import TableState
 from seamline.sql.types import Field
 
 STATES_CACHED_MAX = 256
@@ -578,39 +577,3 @@ class IcebergCatalog:
 def _name_mapping(table: PyTable, columns: Sequence[Field]) -> SetPropertiesUpdate:
     mapping = text_of(named_mapping(table.metadata.schema(), columns))
     return SetPropertiesUpdate(updates={TableProperties.DEFAULT_NAME_MAPPING: mapping})
-
-
-def table_state(name: tuple[str, ...], table: PyTable) -> TableState:
-    """Returns the frozen state of a loaded table."""
-    metadata = table.metadata
-    mapping = metadata.name_mapping()
-    return TableState(
-        name=name,
-        uuid=str(metadata.table_uuid),
-        properties=dict(metadata.properties),
-        schemas={s.schema_id: table_schema(s, mapping) for s in metadata.schemas},
-        current_schema_id=metadata.current_schema_id,
-        snapshots={s.snapshot_id: _snapshot(s) for s in metadata.snapshots},
-        refs={
-            ref_name: SnapshotRef(ref.snapshot_id, str(ref.snapshot_ref_type.value))
-            for ref_name, ref in metadata.refs.items()
-        },
-        current_snapshot_id=metadata.current_snapshot_id,
-        snapshot_log=tuple((e.timestamp_ms, e.snapshot_id) for e in metadata.snapshot_log),
-        location=metadata.location,
-        metadata_location=table.metadata_location,
-        format_version=metadata.format_version,
-    )
-
-
-def _snapshot(snapshot: Any) -> Snapshot:
-    summary = snapshot.summary
-    return Snapshot(
-        snapshot_id=snapshot.snapshot_id,
-        parent_id=snapshot.parent_snapshot_id,
-        timestamp_ms=snapshot.timestamp_ms,
-        operation=summary.operation.value if summary else "",
-        summary=dict(summary.additional_properties) if summary else {},
-        schema_id=snapshot.schema_id,
-        sequence_number=snapshot.sequence_number or 0,
-    )

@@ -180,7 +180,6 @@ def create(connections: Connections, definition: TableDefinition, deadline: Dead
     _check_columns(definition, fields)
     if definition.primary_key or definition.envelope or definition.mode != "append":
         definition, fields = upserts.defined(definition, fields)
-    check_policy(definition.on_error, fields)
     all_columns = (*fields, *columns.METADATA_FIELDS)
     binding = _binding(definition, spelt_as(encoding.sources, all_columns), bounds)
     stored = tuple(dataclasses.replace(f, type=storable(f.type)) for f in all_columns)
@@ -306,6 +305,7 @@ def _check_words(definition: TableDefinition) -> None:
 
 def _check_columns(definition: TableDefinition, fields: Sequence[Field]) -> None:
     check_columns(fields)
+    check_policy(definition.on_error, fields)
     if definition.key is not None and definition.key.lower() not in {
         f.name.lower() for f in fields
     }:
