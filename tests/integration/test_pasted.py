@@ -346,6 +346,7 @@ def test_fault_23_what_is_shown_can_be_pasted(world: World, block: Block) -> Non
     check(block, world.paste(block))
 
 
+@pytest.mark.soak
 def test_fault_23_the_pipeline_that_readme_starts_tiers(world: World) -> None:
     def tiered() -> bool:
         with world.connect() as connection:

@@ -80,10 +80,10 @@ def test_fault_03_conditions_of_every_type_in_both_tiers_on_both_engines(
     half = len(written) // 2
     produce(stack, name, written, range(half))
     check(gateway, name, asked, 0)
-    stack.tier(name, records_max=3)
+    stack.tier(name, records_max=12)
     produce(stack, name, written, range(half, len(written)))
     check(gateway, name, asked, 1)
-    stack.tier(name, records_max=3)
+    stack.tier(name, records_max=12)
     check(gateway, name, asked, 2)
 
 
@@ -93,6 +93,7 @@ def produce(stack: Stack, name: str, written: Sequence[bytes], numbers: Sequence
         stack.produce(name, [written[n]], partition=n % 3)
 
 
+@pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
 def test_fault_03_nan_is_compared_in_files_too(stack: Stack, gateway: Gateway, name: str) -> None:

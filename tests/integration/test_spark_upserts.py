@@ -126,7 +126,7 @@ def test_the_parts_are_the_table_wherever_the_seam_is(
     check()
 
 
-@pytest.mark.one_in(prove=3)
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "envelope",
     ["maxwell", *(pytest.param(other, marks=pytest.mark.prove) for other in ("debezium", "canal"))],

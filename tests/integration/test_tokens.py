@@ -97,7 +97,7 @@ def test_a_token_whose_rows_were_changed_expires(stack: Stack, gateway: Gateway,
     assert "changed" in error.message
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_a_tagged_snapshot_outlives_what_says_its_boundary(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
