@@ -19,7 +19,6 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
-    NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
@@ -41,6 +40,7 @@ from seamline.connectors.iceberg.boundaries.second_writer import replaced_rows
 from seamline.connectors.iceberg.boundary_commits import prepare_boundary
 from seamline.connectors.iceberg.catalog_config import open_catalog
 from seamline.connectors.iceberg.errors import (
+    can_exist,
     catalog_errors,
     metadata_errors,
     namespace_errors,
@@ -67,7 +67,6 @@ from seamline.errors import (
     INVALID_CONFIG,
     NOT_SUPPORTED,
     SCHEMA_NOT_EMPTY,
-    SCHEMA_NOT_FOUND,
     SeamlineError,
 )
 from seamline.seam.binding import PROPERTY_PREFIX
@@ -389,7 +388,6 @@ class IcebergCatalog:
 
     def require_namespace(self, namespace: tuple[str, ...]) -> None:
         """Creates a namespace if it is missing."""
-        self._require_apart(namespace)
         if self.pyiceberg.namespace_exists(namespace):
             return
         try:
@@ -466,19 +464,10 @@ class IcebergCatalog:
         Raises:
             SeamlineError: CATALOG_UNAVAILABLE.
         """
-        try:
-            with namespace_errors(self.name, namespace):
-                self._require_apart(namespace)
-                return self.pyiceberg.namespace_exists(namespace)
-        except SeamlineError as error:
-            if error.code is SCHEMA_NOT_FOUND:
-                return False
-            raise
-
-    def _require_apart(self, namespace: tuple[str, ...]) -> None:
-        """Rejects a level with a dot where dots join levels: it would be another namespace."""
-        if isinstance(self.pyiceberg, SqlCatalog) and any("." in part for part in namespace):
-            raise NoSuchNamespaceError
+        if not can_exist(namespace):
+            return False
+        with catalog_errors(self.name, namespace):
+            return self.pyiceberg.namespace_exists(namespace)
 
     def make_namespace(self, namespace: tuple[str, ...]) -> None:
         """Creates a namespace if it is missing.
@@ -496,7 +485,6 @@ class IcebergCatalog:
             SeamlineError: SCHEMA_NOT_FOUND, SCHEMA_NOT_EMPTY, CATALOG_UNAVAILABLE.
         """
         with namespace_errors(self.name, namespace):
-            self._require_apart(namespace)
             try:
                 self.pyiceberg.drop_namespace(namespace)
             except NamespaceNotEmptyError as error:
@@ -510,7 +498,6 @@ class IcebergCatalog:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
         with namespace_errors(self.name, parent):
-            self._require_apart(parent)
             return namespaces.children(self.pyiceberg, parent)
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
@@ -520,14 +507,12 @@ class IcebergCatalog:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
         with namespace_errors(self.name, namespace):
-            self._require_apart(namespace)
             found = self.pyiceberg.load_namespace_properties(namespace)
             return {k: str(v) for k, v in found.items() if not k.startswith(PROPERTY)}
 
     def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
         """See `Catalog.tables`."""
         with namespace_errors(self.name, namespace):
-            self._require_apart(namespace)
             return sorted(tuple(name) for name in self.pyiceberg.list_tables(namespace))
 
     @property

@@ -109,13 +109,18 @@ def namespace_errors(catalog: str, namespace: tuple[str, ...]) -> Iterator[None]
         yield
 
 
-def _require_names(catalog: str, namespace: tuple[str, ...]) -> None:
-    """Rejects a namespace with a part that is empty or has spaces around it.
+def can_exist(namespace: tuple[str, ...]) -> bool:
+    """Whether no part of a namespace is empty or has spaces around it.
 
     PyIceberg does not query the first, and strips the second: it would be another namespace than
     the one that access rules have seen.
     """
-    if any(not part or part != part.strip() for part in namespace):
+    return all(part and part == part.strip() for part in namespace)
+
+
+def _require_names(catalog: str, namespace: tuple[str, ...]) -> None:
+    """Rejects a namespace that cannot exist."""
+    if not can_exist(namespace):
         name = ".".join((catalog, *namespace))
         raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {name} does not exist")
 

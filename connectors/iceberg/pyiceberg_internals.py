@@ -55,7 +55,7 @@ from pyiceberg.table import Table as PyTable
 from pyiceberg.table.deletion_vector import DeletionVector, _extract_vector_payload
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
 from pyiceberg.table.update import TableRequirement, TableUpdate
-from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Properties, TableVersion
+from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties, TableVersion
 from pyiceberg.types import (
     IcebergType,
     TimestampNanoType,
@@ -113,15 +113,36 @@ class GuardedCatalog(PyCatalog):
 
 
 class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
-    """PyIceberg's SQL catalog, which here parses each metadata file only once."""
+    """PyIceberg's SQL catalog, which here parses each metadata file only once.
+
+    It stores the levels of a namespace joined by dots, and asks here whether a namespace exists
+    before it does anything else with it: one that has a level with a dot never does, since it would
+    be another namespace than the one that access rules have seen.
+    """
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
         self._metadata: Cache[str, TableMetadata] = Cache(METADATA_CACHED_MAX)
 
+    def namespace_exists(self, identifier: str | Identifier) -> bool:
+        """Whether there is a namespace with these very levels."""
+        return _can_be_joined(identifier) and super().namespace_exists(identifier)
+
+    def create_namespace(
+        self, namespace: str | Identifier, properties: Properties = EMPTY_DICT
+    ) -> None:
+        """Creates a namespace.
+
+        Raises:
+            NoSuchNamespaceError: it would be another one.
+        """
+        if not _can_be_joined(namespace):
+            raise NoSuchNamespaceError
+        super().create_namespace(namespace, properties)
+
     @staticmethod
     def identifier_to_database_and_table(
-        identifier: str | tuple[str, ...],
+        identifier: str | Identifier,
         err: type[ValueError | NoSuchTableError | NoSuchNamespaceError] = ValueError,
     ) -> tuple[str, str]:
         """Splits a name; a transaction that creates a table in a nested namespace needs it, too."""
@@ -157,6 +178,10 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
             io=self._load_file_io(metadata.properties, location),
             catalog=self,
         )
+
+
+def _can_be_joined(namespace: str | Identifier) -> bool:
+    return not any("." in level for level in PyCatalog.identifier_to_tuple(namespace))
 
 
 class PatientRestCatalog(GuardedCatalog, RestCatalog):

@@ -217,6 +217,11 @@ def test_no_spelling_of_a_schema_is_another_one_to_the_catalog_than_to_the_rules
             listed = world.ask("rea", "GET", url)
             assert not (listed.get_json() or {}).get("identifiers"), path
     assert world.rows("boss", "SELECT * FROM hr.salaries") == [(1,)]
+    for quoted in ('" hr"', '"""a.b"""'):  # not for those either who may do everything
+        for sql in ("CREATE SCHEMA lake.{}", "DROP SCHEMA lake.{}", "SHOW TABLES FROM lake.{}"):
+            assert world.do("boss", sql.format(quoted)) == "SCHEMA_NOT_FOUND"
+        for sql in ("CREATE VIEW {} AS SELECT 1 AS x", "CREATE TABLE {} AS SELECT 1 AS x"):
+            assert world.do("boss", sql.format(f"lake.{quoted}.made")) == "SCHEMA_NOT_FOUND", sql
 
 
 def test_what_is_denied_and_what_is_absent_look_the_same(world: World) -> None:
