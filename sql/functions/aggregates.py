@@ -45,12 +45,11 @@ define(
 aggregate("avg", "double -> double", "avg({0})")
 aggregate("avg", "bigint -> double", "avg({0})")
 aggregate("avg", "real -> real", "CAST(avg({0}){over} AS FLOAT)")
-for _float in ("double", "real"):  # engines treat NaN as the greatest number
+for _float in ("double", "real"):  # NaN is the greatest number to engines, negated, too
     aggregate(
         "max",
         f"{_float} -> {_float}",
-        "coalesce(max({distinct}«CASE WHEN NOT isnan({0}) THEN {0} END»){over},"
-        " max({distinct}{0}){over})",
+        "(-min({distinct}(-({0}))){over})",
     )
 for _name in ("min", "max"):
     aggregate(_name, "O -> O", f"{_name}({{0}})")
