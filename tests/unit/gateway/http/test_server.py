@@ -198,19 +198,15 @@ def test_probes_need_no_access_token(scratch: pathlib.Path) -> None:
 
 
 @pytest.mark.prove
-@pytest.mark.prove
 def test_headers_are_bounded_together(scratch: pathlib.Path) -> None:
     with _serving(scratch) as served:
         one = {"X-One": "x" * 60_000}
         assert served.request("GET", "/healthz", **one)[0] == 200
-        many = {f"X-{number}": "x" * 60_000 for number in range(90)}
         with socket.create_connection(served.address, timeout=30) as client:
             client.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n")
-            sent = 0
             with contextlib.suppress(ConnectionError):
-                for name, value in many.items():
-                    client.sendall(f"{name}: {value}\r\n".encode())
-                    sent += len(value)
+                for number in range(90):
+                    client.sendall(f"X-{number}: {'x' * 60_000}\r\n".encode())
                 client.sendall(b"\r\n")
             answer = b""
             with contextlib.suppress(ConnectionError):
@@ -219,6 +215,7 @@ def test_headers_are_bounded_together(scratch: pathlib.Path) -> None:
         assert served.request("GET", "/healthz")[0] == 200
 
 
+@pytest.mark.prove
 @pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
 def test_it_listens_on_ipv6(scratch: pathlib.Path) -> None:
     with _serving(scratch, host="::1") as served:
