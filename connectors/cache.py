@@ -121,7 +121,9 @@ class FairCache(Generic[K, V]):
     def put(self, owner: str, key: K, value: V) -> None:
         """Caches a value, replacing any earlier one."""
         with self._lock:
-            self._owners.setdefault(owner, self._owned())[key] = value
+            if owner not in self._owners:
+                self._owners[owner] = self._owned()
+            self._owners[owner][key] = value
             weights = {each: values.currsize for each, values in self._owners.items()}
             while sum(weights.values()) > self._weight_max:
                 others = (each for each in weights if each != owner or len(self._owners[each]) > 1)

@@ -50,8 +50,9 @@ class SessionTokens:
     def sign(self, session: TableSession) -> str:
         """Returns the token of a session."""
         who = session.identity
+        proof = [who.method, who.credential, who.expires, who.issuer]
         body = [
-            [who.principal.name, who.principal.groups, *dataclasses.astuple(who)[1:]],
+            [who.principal.name, who.principal.groups, *proof],
             session.table,
             session.session_id,
         ]

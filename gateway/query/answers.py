@@ -30,7 +30,6 @@ from seamline.gateway.query import (
     receipt,
     session_properties,
 )
-from seamline.gateway.query.names import TableName
 from seamline.gateway.query.prepared import Values
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
 from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
@@ -189,12 +188,10 @@ class Answers:
         """Records what a statement reads, for the audit log, and whether all of it may be seen."""
         scans = planned.plan.logical.scans
         statement.tables = audited.tables_of(scans)
-        rights, clusters = self._connections.rights, self._config.clusters
-        for scan in scans:
-            place, *path = scan.seam.table
-            catalog, cluster = ("", place) if place in clusters else (place, "")
-            if rights.table(TableName(catalog, cluster, tuple(path))).restriction:
-                statement.sees_all = False
+        rights = self._connections.rights
+        read = (scan.seam.table for scan in scans)
+        named = (names.named(source, tuple(path), "", self._config) for source, *path in read)
+        statement.sees_all = not any(rights.table(name).restriction for name in named)
 
     def _run_query(self, statement: Statement, request: QueryRequest) -> None:
         def planned(plan: Planned) -> None:

@@ -168,11 +168,11 @@ def _resolved(parts: Sequence[str], session: Session, sources: Sources) -> Table
     catalog, schema = resolve_schema(front, session, sources)
     if schema.lower() == INFORMATION_SCHEMA or catalog == SYSTEM_CATALOG:
         path = (schema.lower(), last.lower())
-        return _named(catalog, path, "", sources.config, is_system=True)
+        return named(catalog, path, "", sources.config, is_system=True)
     if catalog in sources.config.clusters:
-        return _named(catalog, (last,), "", sources.config)
+        return named(catalog, (last,), "", sources.config)
     table, variant = split_variant(last)
-    return _named(catalog, (*namespace_of(schema), table), variant, sources.config)
+    return named(catalog, (*namespace_of(schema), table), variant, sources.config)
 
 
 def nearest(name: TableName, sources: Sources) -> str | None:
@@ -238,9 +238,10 @@ def _fixed_schemas(source: str, sources: Sources) -> tuple[str, ...]:
     return SYSTEM_SCHEMAS if source == SYSTEM_CATALOG else ()
 
 
-def _named(
+def named(
     source: str, path: tuple[str, ...], variant: str, config: Config, *, is_system: bool = False
 ) -> TableName:
+    """Returns the name of a table of a source, which is a catalog or a cluster."""
     if source in config.clusters:
         return TableName("", source, path, variant, is_system)
     return TableName(source, "", path, variant, is_system)

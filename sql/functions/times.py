@@ -148,15 +148,19 @@ for _unit in CLOCK_UNITS:
 
 # --- date_diff -----------------------------------------------------------------------------------
 
-_MILLIS_DUCKDB = "((epoch_us({{{}}}) - (epoch_us({{{}}}) % 1000 + 1000) % 1000) // 1000)"
-"""Whole milliseconds since 1970, of which Trino takes the difference; // rounds towards zero."""
+
+def _millis(moment: str) -> str:
+    """Returns DuckDB's whole milliseconds since 1970, rounded down; // rounds towards zero."""
+    micros = f"epoch_us({moment})"
+    return f"(({micros} - ({micros} % 1000 + 1000) % 1000) // 1000)"
+
+
 for _time in _MOMENTS:
     for _unit, _micros in _MICROS.items():
-        _ends = [_MILLIS_DUCKDB.format(place, place) for place in (1, 0)]
         scalar(
             f"$date_diff_{_unit}",
             f"{_time}, {_time} -> bigint",
-            f"(({_ends[0]} - {_ends[1]}) // {_micros // 1000})",
+            f"(({_millis('{1}')} - {_millis('{0}')}) // {_micros // 1000})",
             "((unix_millis(CAST({1} AS TIMESTAMP)) - unix_millis(CAST({0} AS TIMESTAMP)))"
             f" div {_micros // 1000})",
         )

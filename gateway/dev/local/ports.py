@@ -50,7 +50,7 @@ def choose(wanted: int | None, previous: Ports | None, *, in_order: bool = True)
             f"port {wanted} is taken by another program",
             hint="Stop the program that listens there, pass another --kafka-port, or leave it out.",
         )
-    searched = list(_SEARCHED) if in_order else random.sample(_SEARCHED, len(_SEARCHED))
+    searched = _SEARCHED if in_order else random.sample(_SEARCHED, len(_SEARCHED))
     last = (previous.kafka, previous.controller) if previous else (None, None)
     kafka = wanted or _first_free(last[0], searched, excluded=None)
     return Ports(kafka, _first_free(last[1], searched, excluded=kafka))
