@@ -6,7 +6,9 @@ Arrow, the decoder and the kernels, and keep a copy of them; here that is done o
 no thread: threads do not survive a fork.
 
 Spark starts a daemon for every session and keeps it for as long as Spark runs. A daemon without
-workers ends after a minute; when its session needs another worker, Spark starts it again.
+workers for a minute gives its memory back: it becomes a process that only keeps its port, and
+ends when Spark asks there for a worker. Spark's connection is reset then, and it starts a daemon
+again. Were the port free in between, Spark could meet whoever was given it since.
 """
 
 from __future__ import annotations
@@ -14,9 +16,13 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import signal
+import select
+import socket
+import sys
 import time
-from typing import Any
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 MODULES = (
     "pandas",
@@ -29,7 +35,13 @@ MODULES = (
 """What workers import."""
 _IDLE_S = 60.0
 """How long it waits for a new worker; Spark itself ends workers that are idle for a minute."""
-_LOOK_EVERY_S = 10.0
+_KEEP_PORT = """
+import os, select, sys
+port = int(sys.argv[1])
+while port not in select.select([0, port], [], [])[0] and os.read(0, 4):
+    pass
+"""
+"""Ends when somebody connects, which resets the connection, or when Spark closes the input."""
 
 
 def main() -> None:
@@ -38,23 +50,32 @@ def main() -> None:
         importlib.import_module(name)
     from pyspark import daemon  # reads from the command line which worker to run
 
+    daemon.select = types.SimpleNamespace(select=_select_until_idle(), error=select.error)
     gc.freeze()  # else garbage collection in the workers copies shared memory
-    _end_when_idle()
     daemon.manager()
 
 
-def _end_when_idle() -> None:
-    last_used_at = time.monotonic()
+def _select_until_idle() -> Callable[..., tuple[list[Any], list[Any], list[Any]]]:
+    """Returns what the daemon waits with, a second at a time, for Spark and for its port."""
+    used_at = time.monotonic()
 
-    def look(*_: Any) -> None:
-        nonlocal last_used_at
-        if _has_workers():
-            last_used_at = time.monotonic()
-        elif time.monotonic() - last_used_at > _IDLE_S:
-            os._exit(0)
+    def wait(readers: Sequence[Any], *others: Any) -> tuple[list[Any], list[Any], list[Any]]:
+        nonlocal used_at
+        ready = select.select(readers, *others)
+        if any(ready) or _has_workers():
+            used_at = time.monotonic()
+        elif time.monotonic() - used_at > _IDLE_S:
+            _, port = readers
+            _only_keep(port)
+        return ready
 
-    signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, _LOOK_EVERY_S, _LOOK_EVERY_S)  # workers do not inherit it
+    return wait
+
+
+def _only_keep(port: socket.socket) -> NoReturn:
+    port.set_inheritable(True)
+    command = (sys.executable, "-I", "-S", "-c", _KEEP_PORT, str(port.fileno()))
+    os.execv(sys.executable, command)  # noqa: S606  # no shell is wanted
 
 
 def _has_workers() -> bool:

@@ -121,7 +121,7 @@ RUN = f"""
 import sys
 from {DAEMON.rpartition(".")[0]} import daemon
 daemon.MODULES = ()
-daemon._IDLE_S, daemon._LOOK_EVERY_S = 0.3, 0.05
+daemon._IDLE_S = 0.3
 sys.argv = ["daemon", "pyspark.worker"]
 daemon.main()
 """
@@ -130,19 +130,37 @@ daemon.main()
 class TestDaemon:
     """The process that workers are forked from."""
 
-    def test_it_ends_when_its_last_worker_has(self) -> None:
-        daemon = subprocess.Popen(
+    @pytest.mark.parametrize("end", ["a connection", "closed input"])
+    def test_without_workers_it_only_keeps_its_port(self, end: str) -> None:
+        process = subprocess.Popen(
             [sys.executable, "-c", RUN], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         try:
-            assert daemon.stdout is not None
-            (port,) = struct.unpack(">i", daemon.stdout.read(4))
-            with socket.create_connection(("127.0.0.1", port)) as asked:
+            assert process.stdout is not None
+            (port,) = struct.unpack(">i", process.stdout.read(4))
+            address = ("127.0.0.1", port)
+            with socket.create_connection(address) as asked:
                 (worker,) = struct.unpack(">i", asked.recv(4))
                 with pytest.raises(subprocess.TimeoutExpired):
-                    daemon.wait(1.0)  # three times what it waits for without a worker
+                    process.wait(2.5)  # longer than it waits without a worker
+                assert RUN in psutil.Process(process.pid).cmdline()
                 os.kill(worker, signal.SIGKILL)
-                assert daemon.wait(30) == 0
+            wait_until(lambda: RUN not in psutil.Process(process.pid).cmdline(), 30)
+            self.told(process, worker)  # Spark may tell late that a worker is to be killed
+            with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                other.bind(address)
+            if end == "closed input":
+                process.communicate(timeout=30)
+            else:
+                with socket.create_connection(address) as asked, pytest.raises(ConnectionError):
+                    asked.recv(4)  # on which Spark starts a daemon
+            assert process.wait(30) == 0
         finally:
-            daemon.kill()
-            daemon.communicate()
+            process.kill()
+            process.communicate()
+
+    def told(self, process: subprocess.Popen[bytes], worker: int) -> None:
+        """Tells the daemon to kill a worker."""
+        assert process.stdin is not None
+        process.stdin.write(struct.pack(">i", worker))
+        process.stdin.flush()
