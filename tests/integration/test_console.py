@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import bcrypt
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 from support.browser import Window, chromium
 from support.gateway import Gateway
 from support.stack import Stack
@@ -37,15 +37,6 @@ def browser() -> Iterator[Browser]:
         yield running
 
 
-@pytest.fixture
-def window(browser: Browser, gateway: Gateway) -> Iterator[Window]:
-    with contextlib.closing(browser.new_context(viewport={"width": 1280, "height": 900})) as own:
-        own.set_default_timeout(30_000)
-        found = Window(own.new_page(), gateway.url)
-        yield found
-        assert found.errors == []
-
-
 @pytest.fixture(scope="module")
 def table(stack: Stack) -> str:
     """A table with rows in files and more in the log, one of which is up to no good."""
@@ -56,6 +47,16 @@ def table(stack: Stack) -> str:
     stack.tier(name)
     stack.produce(name, [{"id": 40, "price": 1.5, "text": EVIL}, {"id": 41, "text": ""}])
     return name
+
+
+@pytest.fixture
+def window(browser: Browser, gateway: Gateway, table: str) -> Iterator[Window]:
+    """Where at least the table is listed."""
+    with contextlib.closing(browser.new_context(viewport={"width": 1280, "height": 900})) as own:
+        own.set_default_timeout(30_000)
+        found = Window(own.new_page(), gateway.url)
+        yield found
+        assert found.errors == []
 
 
 def test_statements_are_run_by_keys_and_show_rows_plan_and_receipt(
@@ -122,7 +123,7 @@ def test_cells_are_selected_and_copied_as_spreadsheets_take_them(window: Window)
 
     window.page.get_by_role("grid").focus()
     window.page.keyboard.press("Control+c")
-    wait_until(lambda: copied() == "1", 10, "the cell in the clipboard")  # browsers copy later
+    wait_until(lambda: copied() == "1", what="the cell in the clipboard")  # browsers copy later
     window.page.keyboard.press("Shift+ArrowRight")
     window.page.keyboard.press("Shift+PageDown")
     expect(window.page.locator(".grid-cell.selected")).to_have_count(6)
@@ -134,6 +135,25 @@ def test_cells_are_selected_and_copied_as_spreadsheets_take_them(window: Window)
     window.page.get_by_role("button", name="Copy rows").click()
     window.status("Copied 3 rows of 3 columns.")
     assert copied().splitlines()[1:] == ["1\ta\tx", '2\t"b\tc"\ty', "3\t\tz"]
+
+
+@pytest.mark.prove
+def test_a_cell_that_is_not_there_yet_is_copied_when_it_is(window: Window) -> None:
+    window.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    window.open()
+    held: list[Route] = []
+    window.page.route("**/chunks/0*", lambda route: held.append(route))  # it is marked
+    window.run("SELECT 'late' AS a")
+    window.status("1 row")
+    window.page.get_by_role("grid").focus()
+    window.page.keyboard.press("Control+c")
+    wait_until(lambda: window.page.title() and len(held) == 2)  # the page's own, and what is copied
+    for late in held:
+        late.continue_()
+    wait_until(
+        lambda: window.page.evaluate("navigator.clipboard.readText()") == "late",
+        what="the cell in the clipboard",
+    )
 
 
 @pytest.mark.prove

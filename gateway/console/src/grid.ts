@@ -269,11 +269,13 @@ export class Grid {
   }
 
   private copied(event: ClipboardEvent): void {
-    if (getSelection()?.toString()) return;
+    if (getSelection()?.toString() || this.rowCount === 0) return;
     event.preventDefault();
     if (this.area.count > 1) return void this.copySelected();
-    const value = this.row(this.active.row)?.[this.active.column];
-    if (value !== undefined) event.clipboardData?.setData("text/plain", value ?? "");
+    const { row, column } = this.active;
+    const known = this.row(row);
+    if (known) event.clipboardData?.setData("text/plain", known[column] ?? "");
+    else void this.rowsBetween(row, row).then(([loaded]) => loaded && copy(loaded[column] ?? ""));
   }
 
   /** Puts what is selected on the clipboard, or all rows where that is a single cell; says what. */
