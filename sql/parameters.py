@@ -90,6 +90,7 @@ def literal(value: Any) -> exp.Expr:
                 raise SeamlineError(
                     INVALID_PARAMETERS,
                     f"a decimal has {_DIGITS_MAX:,} digits before its point and behind it at most",
+                    hint="Send a double, or the text and a CAST; decimals hold 38 digits.",
                 )
             text = format(value.copy_abs(), "f")  # abs() rounds to 28 digits
             digits = text if "." in text else text + "."

@@ -122,7 +122,11 @@ def _require_names(catalog: str, namespace: tuple[str, ...]) -> None:
     """Rejects a namespace that cannot exist."""
     if not can_exist(namespace):
         name = ".".join((catalog, *namespace))
-        raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {name} does not exist")
+        raise SeamlineError(
+            SCHEMA_NOT_FOUND,
+            f"schema {name} does not exist",
+            hint="No level of a schema's name is empty or has spaces around it.",
+        )
 
 
 @contextlib.contextmanager

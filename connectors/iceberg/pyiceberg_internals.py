@@ -71,6 +71,7 @@ from seamline.connectors.iceberg.metadata_properties import (
     require_no_code,
     require_own_places,
 )
+from seamline.errors import SCHEMA_NOT_FOUND, SeamlineError
 
 METADATA_CACHED_MAX = 256
 REST_TIMEOUT_S = (10.0, 60.0)
@@ -134,10 +135,14 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
         """Creates a namespace.
 
         Raises:
-            NoSuchNamespaceError: it would be another one.
+            SeamlineError: SCHEMA_NOT_FOUND when it would be another one.
         """
         if not _can_be_joined(namespace):
-            raise NoSuchNamespaceError
+            raise SeamlineError(
+                SCHEMA_NOT_FOUND,
+                f"catalog {self.name} has no schema with a dot within a level of its name",
+                hint='Write the levels apart, without quotes of their own: "outer.inner".',
+            )
         super().create_namespace(namespace, properties)
 
     @staticmethod
