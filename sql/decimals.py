@@ -22,6 +22,8 @@ _HALF = 19
 """Digits that one division in Spark yields, and half of the digits that a number can have."""
 _LONG = 18
 """Digits that always fit into a bigint."""
+_FRACTION_MIN = 6
+"""Digits after the point that every quotient has."""
 
 
 def decimal_of(type_: Type) -> Decimal:
@@ -60,11 +62,17 @@ def product_type(arguments: Sequence[Type]) -> Type:
 
 
 def quotient_type(arguments: Sequence[Type]) -> Type:
-    """Returns the type of `a / b`."""
+    """Returns the type of `a / b`.
+
+    It has digits for the largest quotient and, after the point, for the least but zero, at least 6.
+    Where that is more than a type holds, digits after the point give way, down to those 6.
+    """
     one, other = map(decimal_of, arguments)
-    precision = one.precision + other.scale + max(other.scale - one.scale, 0)
-    scale = max(one.scale, other.scale)
-    return Decimal(max(scale, min(MAX_DECIMAL_PRECISION, precision)), scale)
+    whole = one.precision - one.scale + other.scale
+    scale = max(_FRACTION_MIN, one.scale + other.precision + 1)
+    if whole + scale > MAX_DECIMAL_PRECISION:
+        scale = max(_FRACTION_MIN, MAX_DECIMAL_PRECISION - whole)
+    return Decimal(min(MAX_DECIMAL_PRECISION, whole + scale), scale)
 
 
 def remainder_type(arguments: Sequence[Type]) -> Type:

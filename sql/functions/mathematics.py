@@ -83,12 +83,29 @@ define(
     decimals.rounded(SPARK),
     decimals.rounded_type,
 )
-scalar(
-    "round",
-    "double, integer -> double",
-    "(round({0} * pow(10.0::DOUBLE, {1})) / pow(10.0::DOUBLE, {1}) + 0)",
-    "(round({0} * pow(10D, {1})) / pow(10D, {1}) + 0)",
-)
+
+
+def _at_place(function: str, value: str = "{0}") -> tuple[str, str]:
+    """Returns the SQL that drops the digits of a double after a place, for DuckDB and for Spark.
+
+    A number without digits there, and what is no number, is its own result.
+    """
+
+    def sql(power: str, is_finite: str) -> str:
+        return (
+            f"(CASE WHEN {{1}} IS NULL THEN NULL WHEN NOT ({is_finite}) THEN {value}"
+            f" WHEN {power} = 0 THEN {value} * 0"
+            f" ELSE {function}({value} * {power}) / {power} + 0 END)"
+        )
+
+    duckdb, spark = "pow(10.0::DOUBLE, {1})", "pow(10D, {1})"
+    return (
+        sql(duckdb, f"isfinite({value} * {duckdb})"),
+        sql(spark, f"abs({value} * {spark}) < double('Infinity')"),
+    )
+
+
+scalar("round", "double, integer -> double", *_at_place("round"))
 scalar(
     "sqrt",
     "double -> double",
@@ -100,16 +117,14 @@ for _type in types.INTEGERS:
 by_duckdb_everywhere(
     "round",
     "real, integer -> real",
-    "CAST((round(CAST({0} AS DOUBLE) * pow(10.0::DOUBLE, {1})) / pow(10.0::DOUBLE, {1}) + 0)"
-    " AS {type})",
+    f"CAST({_at_place('round', 'CAST({0} AS DOUBLE)')[0]} AS {{type}})",
 )
 for _type in types.FLOATS:
     by_duckdb_everywhere("truncate", f"{_type} -> {_type}", "(trunc({0}) + 0)")
     by_duckdb_everywhere(
         "truncate",
         f"{_type}, integer -> {_type}",
-        "CAST((trunc(CAST({0} AS DOUBLE) * pow(10.0::DOUBLE, {1})) / pow(10.0::DOUBLE, {1}) + 0)"
-        " AS {type})",
+        f"CAST({_at_place('trunc', 'CAST({0} AS DOUBLE)')[0]} AS {{type}})",
     )
 define(
     "scalar",

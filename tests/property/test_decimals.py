@@ -86,10 +86,12 @@ def test_fault_20_quotients(offline_gateway: Gateway, one: Operand, other: Opera
     if other.units == 0:
         assert found == "DIVISION_BY_ZERO"
         return
-    scale = max(one.scale, other.scale)
-    precision = min(38, one.precision + other.scale + max(other.scale - one.scale, 0))
+    whole = one.precision - one.scale + other.scale
+    scale = max(6, one.scale + other.precision + 1)
+    if whole + scale > 38:
+        scale = max(6, 38 - whole)
     exact = CONTEXT.divide(one.value, other.value)
-    wanted = rounded(exact, max(precision, scale), scale)
+    wanted = rounded(exact, min(38, whole + scale), scale)
     check(found, wanted, may_overflow=abs(other.units) >= 10**33)
 
 
@@ -171,9 +173,9 @@ def test_fault_20_conversions(
 @pytest.mark.parametrize(
     ("sql", "type_"),
     [
-        ("DECIMAL '1.0' / 3", "decimal(2,1)"),
-        ("DECIMAL '1.00' / DECIMAL '0.001'", "decimal(7,3)"),
-        ("sum(DECIMAL '1.5') / count(*)", "decimal(38,1)"),
+        ("DECIMAL '1.0' / 3", "decimal(13,12)"),
+        ("DECIMAL '1.00' / DECIMAL '0.001'", "decimal(10,6)"),
+        ("sum(DECIMAL '1.5') / count(*)", "decimal(38,6)"),
         ("avg(DECIMAL '1.50')", "decimal(3,2)"),
         ("round(DECIMAL '1.55', 1)", "decimal(4,2)"),
         ("round(DECIMAL '1.55')", "decimal(2,0)"),
