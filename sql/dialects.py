@@ -96,6 +96,9 @@ _OF_SEVERAL_MEANINGS = frozenset({"FIXED", "INT8", "NUMBER"})
 They stand for 8 bits or 8 bytes, or for a number with or without a scale.
 """
 
+_PLAIN_WORDS = frozenset({"GRANT", "LOCK", "RETURNING", "REVOKE", "ROLLBACK", "UNCACHE"})
+"""Words that are key words to sqlglot, and names to Trino wherever a statement does not start."""
+
 _DEPTH = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 _AFTER_ROWS = frozenset(
     {
@@ -228,7 +231,7 @@ class SeamlineDialect(Trino):
         KEYWORDS = {  # noqa: RUF012
             word: token
             for word, token in Trino.Tokenizer.KEYWORDS.items()
-            if word not in _OF_SEVERAL_MEANINGS
+            if word not in _OF_SEVERAL_MEANINGS | _PLAIN_WORDS
         }
 
     class Parser(_PlacedPlaceholders, Trino.Parser):  # type: ignore[valid-type, misc]

@@ -172,7 +172,7 @@ def _statement(sql: str, tokens: list[Token]) -> Statement:
             "plain Iceberg table is changed with the engine that owns it.",
         )
     if tokens[0].token_type in {TokenType.VAR, TokenType.NUMBER, TokenType.STRING}:
-        known = {"REFRESH", "DENY", "VACUUM", "OPTIMIZE"}
+        known = {"REFRESH", "DENY", "VACUUM", "OPTIMIZE", "GRANT", "REVOKE"}
         if first not in known:
             raise SeamlineError(
                 SYNTAX_ERROR,

@@ -6,6 +6,7 @@ statement.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -66,6 +67,29 @@ def _with_numbers(sql: str, tokens: list[Token]) -> list[Token]:
     return found
 
 
+_CLAUSES = {TokenType.FETCH, TokenType.LIMIT, TokenType.LOCK, TokenType.OFFSET, TokenType.WINDOW}
+_BEFORE_OPERANDS = {
+    *(TokenType.SELECT, TokenType.DISTINCT, TokenType.COMMA, TokenType.L_PAREN, TokenType.DOT),
+    *(TokenType.FROM, TokenType.JOIN, TokenType.WITH),
+    *(TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY, TokenType.ON),
+    *(TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.BETWEEN, TokenType.ALIAS),
+    *(TokenType.CASE, TokenType.WHEN, TokenType.THEN, TokenType.ELSE, TokenType.PARTITION_BY),
+    *(TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.GT, TokenType.LTE, TokenType.GTE),
+    *(TokenType.PLUS, TokenType.DASH, TokenType.SLASH, TokenType.MOD, TokenType.DPIPE),
+}  # fmt: skip
+
+
+def _with_names(tokens: list[Token]) -> list[Token]:
+    """Turns words that begin a clause into names where no clause can begin, as in Trino."""
+    found = tokens[:1]
+    for before, token in itertools.pairwise(tokens):
+        if token.token_type in _CLAUSES and before.token_type in _BEFORE_OPERANDS:
+            place = (token.line, token.col, token.start, token.end)
+            token = Token(TokenType.VAR, token.text, *place, token.comments)
+        found.append(token)
+    return found
+
+
 def _check_numbers(tokens: Sequence[Token]) -> None:
     """Refuses numbers that are longer than any meaningful one.
 
@@ -89,7 +113,7 @@ def tokenize(sql: str) -> list[Token]:
         SeamlineError: SYNTAX_ERROR, STATEMENT_TOO_LARGE, INVALID_LITERAL.
     """
     try:
-        tokens = _with_numbers(sql, SeamlineDialect().tokenize(sql))
+        tokens = _with_names(_with_numbers(sql, SeamlineDialect().tokenize(sql)))
     except TokenError as error:
         raise SeamlineError(
             SYNTAX_ERROR,

@@ -1,0 +1,87 @@
+"""Goal: a word that Trino's grammar does not reserve is a name wherever a name can stand.
+
+Method: every such word as a column, a table, an alias and an argument, in each clause. The words
+are those of Trino's grammar that are not reserved, and what other dialects make key words of.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from seamline.errors import SeamlineError
+from seamline.sql import parse
+
+WORDS = """
+ABSENT ADD ADMIN AFTER ANALYZE ARRAY ASC AT AUTHORIZATION BEGIN BERNOULLI BOTH CALL CALLED CASCADE
+CATALOG CATALOGS COLUMN COLUMNS COMMENT COMMIT COMMITTED CONDITIONAL COPARTITION CORRESPONDING
+COUNT CURRENT DATA DATE DAY DECLARE DEFAULT DEFINE DEFINER DENY DESC DESCRIPTOR DETERMINISTIC
+DISTRIBUTED DO DOUBLE ELSEIF EMPTY ENCODING ERROR EXCLUDING EXECUTE EXPLAIN FETCH FILTER FINAL
+FIRST FOLLOWING FORMAT FUNCTION FUNCTIONS GRACE GRANT GRANTED GRANTS GRAPHVIZ GROUPS HOUR IGNORE
+IMMEDIATE INCLUDING INITIAL INPUT INVOKER IO ISOLATION ITERATE JSON KEEP KEY KEYS LANGUAGE LAST
+LEADING LEAVE LEVEL LIMIT LOCAL LOGICAL LOOP MAP MATCH MATCHED MATCHES MATERIALIZED MEASURES MERGE
+MINUTE MONTH NESTED NEXT NFC NFD NFKC NFKD NO NONE NULLIF NULLS OBJECT OF OFFSET OMIT ONE ONLY
+OPTION ORDINALITY OUTPUT OVER OVERFLOW PARTITION PARTITIONS PASSING PAST PATH PATTERN PER PERIOD
+PERMUTE PLAN POSITION PRECEDING PRECISION PRIVILEGES PROPERTIES PRUNE QUOTES RANGE READ REFRESH
+RENAME REPEAT REPEATABLE REPLACE RESET RESPECT RESTRICT RETURN RETURNING RETURNS REVOKE ROLE ROLES
+ROLLBACK ROW ROWS RUNNING SCALAR SCHEMA SCHEMAS SECOND SECURITY SEEK SERIALIZABLE SESSION SET SETS
+SHOW SOME START STATS SUBSET SUBSTRING SYSTEM TABLES TEXT TIES TIME TIMESTAMP TO TRAILING
+TRANSACTION TRUNCATE TRY_CAST TYPE UNBOUNDED UNCOMMITTED UNCONDITIONAL UNIQUE UNKNOWN UNMATCHED
+UNTIL UPDATE USE USER UTF16 UTF32 UTF8 VALIDATE VALUE VERBOSE VERSION VIEW WHILE WITHIN WITHOUT
+WORK WRAPPER WRITE YEAR ZONE ANTI APPLY ATTACH BIGINT BINARY BLOB BOOLEAN CACHE CHAR CLONE CLUSTER
+COPY DATABASE DATABASES DECIMAL DETACH DISTRIBUTE DIV ENGINE ENUM EPOCH EXPORT FLOAT FORCE HLL
+IMPORT INDEX INSTALL INT INTEGER KILL LOAD LOCK MINUS MODE NAME NUMERIC OPERATOR OPTIONS PERCENT
+PIVOT PRAGMA PREWHERE PRIOR PROCEDURE QUALIFY QUARTER RANK REAL REFERENCES REGION SAMPLE SEMI
+SEQUENCE SERIAL SETTINGS SIMILAR SIZE SMALLINT SORT SOURCE STAGE STATE STATUS STRING STRUCT
+SUMMARIZE TAG TARGET TEMP TEMPORARY TINYINT TITLE TOP TRIGGER UNCACHE UNIT UNPIVOT UUID VARBINARY
+VARCHAR VARIADIC VARIANT VARYING VOLATILE WAREHOUSE WEEK
+""".lower().split()
+"""Without ALL, ANY, IF, INTERVAL, LATERAL, MATCH_RECOGNIZE, TABLESAMPLE and WINDOW: in some of the
+places they are not read as names."""
+
+ONE = 'FROM (SELECT 1 AS "{w}") AS t'
+PLACES = {
+    "a column": f"SELECT {{w}}, t.{{w}} {ONE}",
+    "an alias": "SELECT 1 AS {w}",
+    "a column of a table's alias": "SELECT {w} FROM (VALUES 1) AS t({w})",
+    "a group": f"SELECT {{w}} {ONE} GROUP BY {{w}}, t.{{w}}",
+    "an order": f"SELECT {{w}} {ONE} ORDER BY {{w}} DESC, {{w}}",
+    "a condition": f"SELECT 1 {ONE} WHERE {{w}} = 1 AND {{w}} IN (1, {{w}}) OR NOT {{w}} IS NULL",
+    "an operand": f"SELECT {{w}} + {{w}} / 2, -t.{{w}} {ONE}",
+    "an argument": f"SELECT abs({{w}}), coalesce(1, {{w}}) {ONE} HAVING sum({{w}}) > count({{w}})",
+    "a case": f"SELECT CASE {{w}} WHEN 1 THEN {{w}} ELSE {{w}} END {ONE}",
+    "a window": f"SELECT sum({{w}}) OVER (PARTITION BY {{w}} ORDER BY {{w}}) {ONE}",
+    "a join": f'SELECT 1 {ONE} JOIN (SELECT 1 AS "{{w}}") AS u USING ({{w}})',
+    "a join's condition": f"SELECT 1 {ONE} JOIN {{w}} ON {{w}}.a = t.{{w}}",
+    "a table": "SELECT {w}.a FROM {w}, a AS {w}",
+    "a query": "WITH {w} AS (SELECT 1 AS a) SELECT a FROM {w}",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_words_that_trino_does_not_reserve_are_names(place: str) -> None:
+    refused = {}
+    for word in WORDS:
+        sql = PLACES[place].format(w=word)
+        try:
+            parse.parse(sql)
+        except SeamlineError as error:
+            refused[sql] = error.message
+    assert not refused
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1 AS a LIMIT 1",
+        "SELECT a FROM t OFFSET 2 ROWS FETCH NEXT 3 ROWS ONLY",
+        "SELECT sum(a) OVER w FROM t WINDOW w AS (ORDER BY a)",
+        "(SELECT 1) LIMIT 1",
+        "SELECT a FROM t ORDER BY a DESC LIMIT ALL",
+        "SELECT count(*) FROM t GROUP BY a OFFSET 1 LIMIT 2",
+    ],
+)
+def test_and_begin_clauses_behind_an_operand(sql: str) -> None:
+    query = parse.parse(sql)
+    assert isinstance(query, parse.Query)
+    tree = query.tree
+    assert any(tree.args.get(name) for name in ("limit", "offset", "windows"))
