@@ -20,6 +20,7 @@ from sqlglot import exp
 from seamline.errors import INVALID_PARAMETERS, SeamlineError
 from seamline.sql.dialects import mixed_placeholders
 from seamline.sql.parse import Query, check_text
+from seamline.sql.words import DEPTH_MAX
 
 _DIGITS_MAX = 1_000
 """More than any type has: a text of eleven letters can stand for a number of gigabytes."""
@@ -66,12 +67,21 @@ def _check_names(wanted: set[str], values: Mapping[str, Any], *, any_placeholder
         raise SeamlineError(INVALID_PARAMETERS, f"the statement has no placeholder :{unknown[0]}")
 
 
-def literal(value: Any) -> exp.Expr:
+def literal(value: Any, depth: int = 0) -> exp.Expr:
     """Converts a Python value or a constant expression to a node.
 
+    Args:
+        value: The value.
+        depth: How many lists it is in.
+
     Raises:
-        SeamlineError: INVALID_PARAMETERS for a type without a literal.
+        SeamlineError: INVALID_PARAMETERS for a type without a literal, and for lists in too many
+            lists.
     """
+    if depth > DEPTH_MAX:
+        raise SeamlineError(
+            INVALID_PARAMETERS, f"lists are nested in each other deeper than {DEPTH_MAX} levels"
+        )
     match value:
         case exp.Literal() | exp.Null() | exp.Boolean() | exp.Cast() | exp.Paren():
             return value.copy()
@@ -109,7 +119,7 @@ def literal(value: Any) -> exp.Expr:
         case datetime.date():
             return _cast(value.isoformat(), "date")
         case list() | tuple():
-            return exp.Array(expressions=[literal(item) for item in value])
+            return exp.Array(expressions=[literal(item, depth + 1) for item in value])
     raise SeamlineError(
         INVALID_PARAMETERS,
         f"a value of type {type(value).__name__} cannot be a parameter",

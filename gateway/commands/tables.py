@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import re
+import reprlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -361,9 +362,9 @@ def _start_offsets(
         return bounds.start
     if start == "latest":
         return bounds.end
-    if re.fullmatch(r"\d+", start):
+    if re.fullmatch(r"\d{1,19}", start, re.ASCII):
         return _checked(Offsets(dict.fromkeys(bounds.end, int(start))), bounds)
-    if re.fullmatch(r"\d+:\d+(,\s*\d+:\d+)*", start):
+    if re.fullmatch(r"\d{1,10}:\d{1,19}(,\s*\d{1,10}:\d{1,19})*", start, re.ASCII):
         pairs = (pair.split(":") for pair in start.split(","))
         given = {int(partition): int(offset) for partition, offset in pairs}
         return _checked(bounds.start.replace(given), bounds)
@@ -372,7 +373,7 @@ def _start_offsets(
     except ValueError as error:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
-            f"start {start!r} is not understood",
+            f"start {reprlib.repr(start)} is not understood",
             hint="earliest, latest, an offset, partition:offset,… or a timestamp",
         ) from error
     instant = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)

@@ -85,7 +85,10 @@ class Prepared:
             if self.description.takes_names:
                 return list(self.values.to_pylist())
             columns = [column.to_pylist() for column in self.values.columns]
-        except (pa.ArrowException, ValueError, OverflowError, NotImplementedError) as error:
+        except (
+            *(pa.ArrowException, ValueError, LookupError),  # LookupError: an unknown time zone
+            *(OverflowError, NotImplementedError),
+        ) as error:
             raise SeamlineError(
                 INVALID_PARAMETERS, f"a parameter has no value that can be read: {error}"
             ) from error

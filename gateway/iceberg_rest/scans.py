@@ -54,7 +54,7 @@ class PlanRequest(SpecBody):
     """Whether names refer to the snapshot's schema instead of the current one."""
     stats_fields: list[str] | None = Field(None, alias="stats-fields")
     """Columns for which to return bounds."""
-    min_rows_requested: int | None = Field(None, alias="min-rows-requested")
+    min_rows_requested: int | None = Field(None, ge=0, le=2**63 - 1, alias="min-rows-requested")
     """The number of rows that suffices."""
     start_snapshot_id: int | None = Field(None, alias="start-snapshot-id")
     """Not supported."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.gateway.access.audit import NOWHERE, Origin
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.seams import Seams
@@ -154,9 +155,14 @@ class Feed:
             assert spool is not None
             chunks = [spool.chunk(index, 0.0) for index in range(spool.chunk_count)]
             rows = tuple(b for chunk in chunks if chunk is not None for b in read_chunk(chunk))
-            self._token = receipt["token"]
+            if len(receipt["tables"]) != 1:
+                raise SeamlineError(
+                    NOT_SUPPORTED,
+                    "the condition of a feed reads another table",
+                    hint="Read all of the table's rows, and look up the others with a statement.",
+                )
             (table,) = receipt["tables"]
-            self._end = table["end"]
+            self._token, self._end = receipt["token"], table["end"]
             return FeedBatch(statement.output, rows, self._token)
         finally:
             self._service.forget(statement)

@@ -369,3 +369,14 @@ def test_a_short_decimal_of_many_digits_is_refused_at_once(text: str) -> None:
     with pytest.raises(SeamlineError) as caught:
         parameters.literal(value)
     assert caught.value.code is ERRORS["INVALID_PARAMETERS"]
+
+
+def test_lists_in_lists_without_end_are_refused() -> None:
+    value: list[Any] = [1]
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(SeamlineError) as caught:
+        parameters.literal(value)
+    assert caught.value.code is ERRORS["INVALID_PARAMETERS"]
+    while value != [1]:  # else Python ends with it in a recursion of its own
+        value = value[0]

@@ -431,6 +431,22 @@ def test_feeds_need_the_function(world: World) -> None:
         )
 
 
+@pytest.mark.parametrize("start", ["beginning", "now"])
+@pytest.mark.parametrize(
+    "where",
+    ["id IN (SELECT id FROM plain)", "id IN (VALUES 1)", "1 = (SELECT count(*) FROM plain)"],
+)
+def test_what_a_feed_cannot_read_is_refused_by_name(world: World, start: str, where: str) -> None:
+    answer = world.ask("boss", "GET", f"/api/v1/tail/orders?from={start}&where={where}")
+    try:
+        if "VALUES" in where:
+            assert answer.status_code == 200
+        else:
+            assert answer.get_json()["error"]["code"] == "NOT_SUPPORTED"
+    finally:
+        answer.close()
+
+
 def test_a_view_shows_what_its_reader_may_see(world: World) -> None:
     assert world.do("rea", "SELECT * FROM eu") == "done"
     assert world.do("rea", "SELECT * FROM secrets") in ABSENT

@@ -324,6 +324,7 @@ def test_a_limit_needs_no_more_files_than_hold_it(catalog: Catalog) -> None:
         ({"select": ["text", 1]}, (400, "BadRequestException")),
         ({"case-sensitive": "no"}, (400, "BadRequestException")),
         ({"min-rows-requested": 1.5}, (400, "BadRequestException")),
+        ({"min-rows-requested": 10**30}, (400, "BadRequestException")),
         ({"stats-fields": [1]}, (400, "BadRequestException")),
         ({"snapshot-id": 1}, (404, "NotFoundException")),
         (
