@@ -56,6 +56,8 @@ from seamline.version import VERSION
 _LOG = logging.getLogger("seamline.http")
 _WAITS_MAX = 500
 """Requests that may wait for statements at once; other connections are left for other requests."""
+_LOGIN_S = 60.0
+"""More than a login takes, during which a request has no turn."""
 _NAVIGATES = "navigate"
 """The fetch mode that a browser sends when a user types an address or follows a link."""
 _FINE = {200: json(answers.Status, "It is")}
@@ -136,11 +138,12 @@ def _add_access(app: flask.Flask, rest: IcebergRest, audit: AuditLog, turns: Tur
         if path in PROBES:
             return
         try:
-            if iceberg.serves(path):
-                flask.g.caller = iceberg.authenticate(rest)
-                who = flask.g.caller.identity
-            else:
-                who = rest.authentication.identify(presented())
+            with turns.waiting(_LOGIN_S):  # for passwords to be checked, and keys to be fetched
+                if iceberg.serves(path):
+                    flask.g.caller = iceberg.authenticate(rest)
+                    who = flask.g.caller.identity
+                else:
+                    who = rest.authentication.identify(presented())
         except SeamlineError as error:
             requests_audited.login_refused(audit, error)
             raise

@@ -10,8 +10,10 @@ import base64
 import contextlib
 import pathlib
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import argon2
@@ -26,7 +28,7 @@ from support.gateway import Gateway
 import seamline
 from seamline.commands.query import query
 from seamline.errors import SeamlineError
-from seamline.gateway.access import logins
+from seamline.gateway.access import logins, passwords
 from seamline.gateway.access.authentication import Authentication
 from seamline.gateway.access.identity import PASSWORD, Presented
 from seamline.gateway.access.logins import FailedLogins
@@ -56,7 +58,7 @@ FILE = "\n".join(
 class World:
     """A gateway that knows passwords."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, more: str = "") -> None:
         self.file = folder / "passwords"
         self.file.write_text(FILE, encoding="utf-8")
         groups = folder / "groups"
@@ -67,7 +69,7 @@ class World:
             encoding="utf-8",
         )
         auth = f"passwords: {self.file}, groups: {groups}, rules: {rules}"
-        config = offline.load_config(folder, f"tail: {{follow: false}}\nauth: {{{auth}}}\n")
+        config = offline.load_config(folder, f"tail: {{follow: false}}\nauth: {{{auth}}}\n{more}")
         self.gateway = Gateway(config)
 
     def ask(self, user: str, password: str, path: str = "/api/v1/info", **headers: str) -> Any:
@@ -128,6 +130,31 @@ def test_a_header_that_says_nothing_is_refused(world: World, header: str) -> Non
 def test_a_page_of_another_site_is_not_answered_with_what_a_browser_knows(world: World) -> None:
     assert world.ask("ann", "apple", **{"Sec-Fetch-Site": "cross-site"}).status == 403
     assert world.ask("ann", "apple", **{"Sec-Fetch-Site": "same-origin"}).status == 200
+
+
+def test_passwords_that_are_being_checked_hold_up_nobody(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than requests are worked on at a time."""
+    looked_at, go_on = threading.Semaphore(0), threading.Event()
+
+    def matches(secret: bytes, _: str) -> bool:
+        if secret == b"apple":
+            return True
+        looked_at.release()
+        return not go_on.wait(60)
+
+    monkeypatch.setattr(passwords, "_matches", matches)
+    world = World(tmp_path, "http: {threads: 1}\n")
+    with contextlib.closing(world.gateway), ThreadPoolExecutor(1) as others:
+        assert world.ask("ann", "apple").status == 200
+        try:
+            slow = others.submit(world.ask, "eve", "x")
+            assert looked_at.acquire(timeout=60)
+            assert world.ask("ann", "apple").status == 200
+        finally:
+            go_on.set()
+        assert slow.result().status == 401
 
 
 def test_a_changed_file_holds_from_the_next_request_on(world: World) -> None:
