@@ -117,7 +117,7 @@ class FileReader:
     ) -> pa.Schema:
         """Returns the schema with a mapping's ids if it has none at all, or if `by_name` is set."""
         assert schema is not None
-        if not by_name and any(map(_field_has_some_id, schema)):
+        if not by_name and has_some_ids(schema):
             return schema
         key = f"{_text_of(schema)}\n{text}"
         return self._by_text.get_or_make(key, lambda: pa.schema(with_ids(schema, mapping.root)))
@@ -228,9 +228,13 @@ _NOBODY = MappedField(**{"field-id": -2, "names": []})
 """Stands for a field that is not a column of the table; no column has its id."""
 
 
-def _field_has_some_id(field: pa.Field) -> bool:
-    inside = [field.type.field(i) for i in range(field.type.num_fields)]
-    return field_id(field) is not None or any(map(_field_has_some_id, inside))
+def has_some_ids(fields: Iterable[pa.Field]) -> bool:
+    """Whether any of the fields has an id, or any field inside of them."""
+    return any(
+        field_id(field) is not None
+        or has_some_ids(field.type.field(i) for i in range(field.type.num_fields))
+        for field in fields
+    )
 
 
 def _field_has_ids(field: pa.Field) -> bool:

@@ -42,4 +42,5 @@ class Columns(Provider[AdoptedIceberg]):
         columns = PositionColumns.of(self.adopted.state, self.adopted.binding.encoding)
         pruner = Pruner(iceberg.metadata, iceberg.io, AlwaysTrue())
         files = [task.file for task in table.tasks(snapshot.snapshot_id, pruner)]
-        return self.adopted.positions.ends(iceberg.io, files, columns)
+        mapping = iceberg.metadata.name_mapping()
+        return self.adopted.positions.ends(iceberg.io, files, columns, mapping)

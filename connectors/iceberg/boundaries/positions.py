@@ -17,11 +17,12 @@ import pyarrow.parquet as pq
 from pyiceberg.conversions import from_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.types import IntegerType, LongType
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.errors import storage_errors
-from seamline.connectors.iceberg.files import file_errors
+from seamline.connectors.iceberg.files import file_errors, has_some_ids, with_ids
 from seamline.errors import (
     INVALID_TABLE_DEFINITION,
     NOT_SUPPORTED,
@@ -96,15 +97,25 @@ class PositionReader:
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-positions")
 
     def ends(
-        self, io: FileIO, files: Sequence[DataFile], columns: PositionColumns
+        self,
+        io: FileIO,
+        files: Sequence[DataFile],
+        columns: PositionColumns,
+        mapping: NameMapping | None = None,
     ) -> FilePositions:
         """Returns the greatest offset plus one of each partition that any of the files holds.
 
         Files that cannot add anything, according to their manifests, are not read.
 
+        Args:
+            io: Opens the files.
+            files: The files.
+            columns: The two columns.
+            mapping: The table's name mapping, which identifies the columns of files without ids.
+
         Raises:
             SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID, STORAGE_UNAVAILABLE,
-                NOT_SUPPORTED for files that are not Parquet.
+                NOT_SUPPORTED for files that are not Parquet, or whose columns nothing identifies.
         """
         ends: dict[int, int] = {}
         others = 0
@@ -119,13 +130,15 @@ class PositionReader:
         unsaid.sort(key=lambda file: _bound(file.upper_bounds, columns.offset) or 0, reverse=True)
         wanted = (file for file in unsaid if not _adds_nothing(file, columns, ends))
         while batch := list(itertools.islice(wanted, _READERS)):
-            for found in self._pool.map(lambda file: self._read(io, file, columns), batch):
+            for found in self._pool.map(lambda f: self._read(io, f, columns, mapping), batch):
                 others += found.others
                 _raise(ends, found.ends)
         return FilePositions(ends, others)
 
-    def _read(self, io: FileIO, file: DataFile, columns: PositionColumns) -> FilePositions:
-        found = _positions(_column_values(io, file, columns))
+    def _read(
+        self, io: FileIO, file: DataFile, columns: PositionColumns, mapping: NameMapping | None
+    ) -> FilePositions:
+        found = _positions(_column_values(io, file, columns, mapping))
         self._known.put((file.file_path, columns), found)
         return found
 
@@ -169,14 +182,23 @@ def _adds_nothing(file: DataFile, columns: PositionColumns, ends: Mapping[int, i
     return all(ends.get(partition, 0) > last for partition in range(low, high + 1))
 
 
-def _column_values(io: FileIO, file: DataFile, columns: PositionColumns) -> pa.Table:
+def _column_values(
+    io: FileIO, file: DataFile, columns: PositionColumns, mapping: NameMapping | None
+) -> pa.Table:
     """Reads the two columns of a file, found by field id; nulls if it lacks one."""
     path = file.file_path
     if file.file_format != FileFormat.PARQUET:
         raise SeamlineError(NOT_SUPPORTED, f"offsets cannot be read from {path}: it is not Parquet")
     with storage_errors(path), file_errors(path), io.new_input(path).open() as stream:
         parquet = pq.ParquetFile(stream)
-        paths = {i: p for p, i in _leaves(list(parquet.schema_arrow), ())}
+        fields = list(parquet.schema_arrow)
+        if not has_some_ids(fields):
+            if mapping is None:
+                raise SeamlineError(
+                    NOT_SUPPORTED, f"offsets cannot be read from {path}: its fields have no ids"
+                )
+            fields = with_ids(fields, mapping.root)
+        paths = {i: p for p, i in _leaves(fields, ())}
         wanted = {"partition": columns.partition, "offset": columns.offset}
         found = {name: paths.get(column) for name, column in wanted.items()}
         table = parquet.read(columns=[".".join(p) for p in found.values() if p is not None])

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
-from support.adopting import FLAT, NAMESPACE, NEVER, POSITIONS, TOPIC, Shop
+from support.adopting import FLAT, NAMESPACE, NEVER, POSITIONS, TOPIC, Shop, flat
 from support.gateway import Gateway
 
 from seamline.connectors.iceberg.boundaries.writers import BY_MARK, Writer
@@ -320,6 +321,31 @@ def test_fluss_says_its_offsets_inline_or_in_a_file(
     assert boundary(shop) == ends
     shop.copy({0: 10, 1: 9}, written(shop, {0: 10, 1: 9}), _without_positions, one_file=True)
     assert gateway.rows(SQL) == sorted([*shop.rows, (-1, "foreign", 0.0)])
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_offsets_are_found_in_files_whose_columns_have_names_only(
+    shop: Shop, gateway: Gateway, mapped: bool
+) -> None:
+    """As files are that a table takes over from Hive: a name mapping says which column is which."""
+    shop.create(FLAT)
+    shop.produce(20)
+    path = f"{shop.table.location()}/data/old.parquet"
+    rows = [flat(p, o, shop.records[p, o]) for p, end in ((0, 6), (1, 9)) for o in range(end)]
+    with shop.table.io.new_output(path).create() as output:
+        pq.write_table(pa.Table.from_pylist(rows, FLAT), output)
+    shop.table.add_files([path])
+    assert shop.table.name_mapping() is not None
+    if not mapped:
+        with shop.table.transaction() as change:
+            change.remove_properties("schema.name-mapping.default")
+        with pytest.raises(SeamlineError, match="its fields have no ids") as caught:
+            shop.adopt(columns=POSITIONS)
+        assert caught.value.code.name == "NOT_SUPPORTED"
+        return
+    found = shop.adopt(columns=POSITIONS)
+    assert (found.boundary.provider, found.boundary.next) == ("columns", Offsets({0: 6, 1: 9}))
+    assert gateway.rows(SQL) == shop.rows
 
 
 def _without_positions(_: int, __: int, record: dict[str, Any]) -> dict[str, Any]:
