@@ -421,6 +421,12 @@ def _converted(expression: str, field: pa.Field, wanted: Type) -> str:
             )
         case types.UUID:
             return _uuid_text(expression, field)
+        case types.VARCHAR if _is_bytes(
+            field.type
+        ):  # as writers leave text that do not annotate it
+            return f"decode({expression})"
+        case types.VARBINARY if pa.types.is_string(field.type):
+            return f"encode({expression})"
         case types.TIMESTAMP_TZ if field.type.tz is None:
             return f"({expression} AT TIME ZONE 'UTC')"
         case types.TIMESTAMP if field.type.tz is not None:
@@ -469,6 +475,10 @@ def _is_stored_as(field: pa.Field, wanted: Type) -> bool:
             is_fixed = pa.types.is_fixed_size_binary(field.type)
             return bool(is_fixed or pa.types.is_binary(field.type))
     return bool(field.type.equals(types.to_arrow(wanted)))
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(type_) or pa.types.is_large_binary(type_))
 
 
 def _children(field: pa.Field) -> list[pa.Field]:

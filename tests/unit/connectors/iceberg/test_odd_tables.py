@@ -89,6 +89,11 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tables]:
     made.add("variant", made.of(column(2, "v", "variant"), version=3), File(rows()))
     made.add("never", made.of(column(2, "u", "unknown"), version=3), File(rows()))
     made.add("place", made.of(column(2, "g", "geometry"), version=3), File(rows()))
+    texts = pa.array(["é\\x41", None])
+    swapped = ("s", texts.cast(pa.binary())), ("b", texts)
+    made.add(
+        "swapped", made.of(column(2, "s", "string"), column(3, "b", "binary")), File(rows(*swapped))
+    )
     variants = {"type": "list", "element-id": 3, "element": "variant", "element-required": False}
     made.add("unknown_type", made.of())
     made.replace("unknown_type", made.of(column(2, "l", variants), version=3))
@@ -206,8 +211,14 @@ def test_no_other_table_suffers(tables: Tables) -> None:
     listed = dict(tables.rows("SELECT table_name, error FROM information_schema.tables"))
     assert [name for name, error in listed.items() if error] == ["unknown_type"]
     assert "variant" in listed["unknown_type"]
-    assert len(tables.rows("SHOW TABLES")) == len(listed) == 9
+    assert len(tables.rows("SHOW TABLES")) == len(listed) == 10
     code, message = tables.refused("SELECT id FROM unknown_type")
     assert code is NOT_SUPPORTED
     assert "lake.default.unknown_type" in message
     assert tables.refused("SELECT id FROM no_such_table")[0] is TABLE_NOT_FOUND
+
+
+def test_text_is_text_whether_its_writer_said_so_or_not(tables: Tables) -> None:
+    """Neither is a backslash in it the beginning of anything."""
+    found = tables.rows("SELECT s, b, s = 'é\\x41' FROM swapped ORDER BY id")
+    assert found == [("é\\x41", "é\\x41".encode(), True), (None, None, None)]
