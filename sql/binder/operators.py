@@ -149,16 +149,22 @@ def _bind_is(typer: Typer, node: exp.Is, scope: Scope) -> Typed:
 
 
 def _bind_between(typer: Typer, node: exp.Between, scope: Scope) -> Typed:
-    if node.args.get("symmetric"):
-        raise SeamlineError(NOT_SUPPORTED, "BETWEEN SYMMETRIC is not supported")
     parts = comparable(typer, [node.args[key] for key in ("this", "low", "high")], scope)
     common = common_type([type_ for _, type_ in parts], "BETWEEN")
     if not functions.is_ordered(common):
         raise SeamlineError(TYPE_MISMATCH, f"values of {common} have no order", hint="")
     value, low, high = (as_operand(implicit_cast(*part, common)) for part in parts)
-    if common in types.FLOATS and (bound := is_between(value, low, high)) is not None:
-        return bound, types.BOOLEAN
-    return exp.Between(this=value, low=low, high=high), types.BOOLEAN
+    bound = _between(value, low, high, common)
+    if node.args.get("symmetric"):
+        turned = _between(value.copy(), high.copy(), low.copy(), common)
+        bound = exp.Paren(this=exp.Or(this=bound, expression=turned))
+    return bound, types.BOOLEAN
+
+
+def _between(value: exp.Expr, low: exp.Expr, high: exp.Expr, type_: Type) -> exp.Expr:
+    if type_ in types.FLOATS and (bound := is_between(value, low, high)) is not None:
+        return bound
+    return exp.Between(this=value, low=low, high=high)
 
 
 def _has_fields(type_: Row, output: Sequence[Output]) -> bool:

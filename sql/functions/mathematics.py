@@ -167,8 +167,13 @@ for _name in ("sin", "cos", "tan"):
     by_duckdb_everywhere(_name, "double -> double", _guarded("isinf({0})", f"{_name}({{0}})"))
 for _name in ("asin", "acos"):
     by_duckdb_everywhere(_name, "double -> double", _guarded("abs({0}) > 1", f"{_name}({{0}})"))
-for _name in ("atan", "sinh", "cosh", "tanh", "cbrt"):
+for _name in ("atan", "sinh", "cosh", "tanh"):
     by_duckdb_everywhere(_name, "double -> double", f"{_name}({{0}})")
+by_duckdb_everywhere(  # a C library's cube root of 27 is not 3
+    "cbrt",
+    "double -> double",
+    "(CASE WHEN pow(round(cbrt({0})), 3) = {0} THEN round(cbrt({0})) ELSE cbrt({0}) END)",
+)
 by_duckdb_everywhere("atan2", "double, double -> double", "atan2({0}, {1})")
 scalar("degrees", "double -> double", "({0} * 180.0::DOUBLE / pi())", "({0} * 180D / pi())")
 scalar("radians", "double -> double", "({0} / 180.0::DOUBLE * pi())", "({0} / 180D * pi())")

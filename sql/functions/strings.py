@@ -54,9 +54,10 @@ for _name, _order in (
         f"CAST(strpos({_order[0]}, {_order[1]}) AS BIGINT)",
         f"CAST(locate({_order[1]}, {_order[0]}) AS BIGINT)",
     )
-scalar(
-    "starts_with", "varchar, varchar -> boolean", "starts_with({0}, {1})", "startswith({0}, {1})"
-)
+for _name, _spark in (("starts_with", "startswith"), ("ends_with", "endswith")):
+    scalar(
+        _name, "varchar, varchar -> boolean", f"{_name}({{0}}, {{1}})", f"{_spark}({{0}}, {{1}})"
+    )
 for _replacement, _signature in (
     ("''", "varchar, varchar -> varchar"),
     ("{2}", "varchar, varchar, varchar -> varchar"),

@@ -41,7 +41,6 @@ def test_what_stands_beside_the_operands_counts(
         "SELECT CAST('2024' AS date FORMAT 'YYYY')",
         "SELECT 'a' NOT ILIKE 'A'",
         "SELECT trim(BOTH 'x' FROM 'xax' COLLATE de)",
-        "SELECT 2 BETWEEN SYMMETRIC 3 AND 1",
         "SELECT 1 IN UNNEST(ARRAY[1])",
         "SELECT CAST(1 AS int8)",
         "SELECT CAST(1.5 AS number)",
