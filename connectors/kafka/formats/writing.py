@@ -60,6 +60,7 @@ class RecordWriter:
     ) -> None:
         encoding = binding.encoding
         self._fields = fields
+        self._deletes = binding.is_upsert
         sources = [_source_of(field, encoding) for field in fields]
         value, key = (
             _Part(name, format_, binding, key_bytes, schemas or NoRegistry())
@@ -91,8 +92,19 @@ class RecordWriter:
             found = [self._record(row) for row in zip(*columns, strict=True)]
         except ValueError as error:
             raise _not_written(str(error)) from error
+        self._require_values(found)
         self._require_same(columns, found)
         return found
+
+    def _require_values(self, records: Sequence[NewRecord]) -> None:
+        """Requires that no row becomes a record that deletes its key."""
+        if self._deletes and any(record.value is None for record in records):
+            raise SeamlineError(
+                INVALID_ARGUMENT,
+                "a row cannot be written as a record: its whole value is null, and in an upsert "
+                "table a record without a value deletes its key",
+                hint="Write a value; to delete the key, produce a record without a value.",
+            )
 
     def _record(self, row: _Cells) -> NewRecord:
         return NewRecord(

@@ -157,3 +157,20 @@ def test_what_no_record_can_hold_is_refused_by_name(
     with pytest.raises(SeamlineError) as caught:
         written(columns, row, columns_from=(columns_from,), key_format="json")
     assert caught.value.code.name == "NOT_SUPPORTED"
+
+
+WHOLE = {"format": "json", "columns_from": ("k = key", "v = value")}
+UPSERT: dict[str, Any] = {"mode": "upsert", "primary_key": ("k",), "columns_from": ("k = key",)}
+
+
+@pytest.mark.parametrize("binding", [{"format": "string"}, {"format": "raw"}, WHOLE])
+def test_a_row_does_not_delete_its_key(binding: dict[str, Any]) -> None:
+    columns = "k varchar not null, v varchar"
+    said = {**UPSERT, **binding}
+    assert written(columns, ("a", ""), **said)[0].value is not None
+    with pytest.raises(SeamlineError) as caught:
+        written(columns, ("a", "x"), ("a", None), **said)
+    assert caught.value.code.name == "INVALID_ARGUMENT"
+    assert "deletes its key" in caught.value.message
+    del said["mode"], said["primary_key"]
+    assert written(columns, ("a", None), **said)[0].value is None
