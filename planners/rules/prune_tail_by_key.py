@@ -2,13 +2,12 @@
 
 This applies only if the owner vouches for the partitioner (`seamline.key-partitioner`), and only
 while the topic still has the partition count it had at that time. After a change of the count,
-older records remain where the old count placed them.
+older records remain where the old count placed them. A partitioner hashes bytes, so nothing is cut
+for a value that more than one key encodes: as text, the number 7 is also `007`.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import zlib
 from collections.abc import Callable, Mapping
 
@@ -36,7 +35,7 @@ def _interval(scan: Scan, leaf: Leaf, partition: int) -> Interval:
         case _:
             return EVERYTHING
     for value in values:
-        key = key_bytes(value, binding.key_format)
+        key = only_key_bytes(value, binding.key_format)
         if key is None or partition_of(key, binding) in (None, partition):
             return EVERYTHING
     return NOTHING
@@ -58,8 +57,16 @@ def partition_of(key: bytes, binding: TopicBinding) -> int | None:
     return None if hashed is None else hashed % binding.key_partitions
 
 
+def only_key_bytes(value: Value, key_format: str) -> bytes | None:
+    """Returns the only record key that encodes a value; None if it is not known or not the only."""
+    match key_format, value:
+        case ("string", str()) | ("int32" | "int64", int()) | ("bytes", bytes()):
+            return key_bytes(value, key_format)
+    return None
+
+
 def key_bytes(value: Value, key_format: str) -> bytes | None:
-    """Returns the record key that encodes a value of the key column; None if it is not known."""
+    """Returns the record key that a value of the key column is written as; None if it has none."""
     match key_format, value:
         case "string", str():
             return value.encode()
@@ -67,10 +74,6 @@ def key_bytes(value: Value, key_format: str) -> bytes | None:
             return str(value).lower().encode()
         case "string", int():
             return str(value).encode()
-        case "json", str() if not _ONE_WAY_IN_JSON.fullmatch(value):
-            return None
-        case "json", str() | bool() | int():
-            return json.dumps(value).encode()
         case "int32", int() if -(2**31) <= value < 2**31:
             return value.to_bytes(4, "big", signed=True)
         case "int64", int() if -(2**63) <= value < 2**63:
@@ -78,13 +81,6 @@ def key_bytes(value: Value, key_format: str) -> bytes | None:
         case "bytes", bytes():
             return value
     return None
-
-
-_ONE_WAY_IN_JSON = re.compile(r"[ !#-%(-.0-;?-\[\]-~]*")
-"""Strings that every JSON writer encodes identically; some writers escape other characters.
-
-They are ASCII without control characters, quotes, `\\`, `/`, `&`, `<`, `=` and `>`.
-"""
 
 
 def murmur2(key: bytes) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import itertools
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,14 +74,25 @@ def predicates_over(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[Predicate
     )
 
 
+def spelt(key: Any, key_format: str, number: int) -> bytes | None:
+    """A record's key, in one of the spellings that its format has for it."""
+    if key_format == "json":
+        spellings = [json.dumps(key), json.dumps(key, ensure_ascii=False), f"{json.dumps(key)} "]
+    elif key_format == "string" and isinstance(key, int):
+        spellings = [str(key), f"{key:+}", f"{key:04}"]
+    else:
+        return key_bytes(key, key_format)
+    return spellings[number % len(spellings)].encode()
+
+
 def told(
     records: Sequence[tuple[Any, datetime.datetime]], tiered: int, binding: TopicBinding
 ) -> tuple[Story, list[Row]]:
     """A topic of these records, so many of them tiered, and the rows of its tail."""
     story = Story(PARTITIONS)
     rows: list[Row] = []
-    for key, moment in records:
-        raw = key_bytes(key, binding.key_format)
+    for number, (key, moment) in enumerate(records):
+        raw = spelt(key, binding.key_format, number)
         story.log.clock.now_ms = round(moment.timestamp() * 1000)
         partition = partition_of(raw, binding) if raw is not None else None
         if partition is None:  # anywhere

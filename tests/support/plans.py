@@ -85,7 +85,12 @@ class Table:
 def _table(name: str, key: str, boundary: dict[int, int], **cells: tuple[str, list[Any]]) -> Table:
     """24 rows that cycle through the values of each column, in the partitions of their keys."""
     binding = TopicBinding(
-        "default", name, key=key, key_partitioner="murmur2", key_partitions=PARTITIONS
+        "default",
+        name,
+        key=key,
+        key_format="int32",
+        key_partitioner="murmur2",
+        key_partitions=PARTITIONS,
     )
     offsets = {p: itertools.count() for p in range(PARTITIONS)}
     rows = []
