@@ -25,7 +25,8 @@ from hypothesis import strategies as st
 from support.damaged import damaged
 from support.examples import examples
 
-from seamline.connectors.kafka.formats import avro_schema, trees
+from seamline.connectors.kafka.formats import avro_depth, avro_schema, trees
+from seamline.connectors.kafka.formats import avro_values as avro_values_module
 from seamline.connectors.kafka.formats.avro_values import avro_values
 from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.kafka.formats.tree_decoder import TreeDecoder
@@ -370,6 +371,140 @@ def test_names_are_looked_up_where_they_stand() -> None:
     )
     assert not bad
     assert [array.to_pylist() for array in arrays] == [[b"ab"], [b"cd"]]
+
+
+CHAIN = {
+    "type": "record",
+    "name": "L",
+    "fields": [{"name": "v", "type": "int"}, {"name": "n", "type": ["null", "L"]}],
+}
+FOREST = {
+    "type": "record",
+    "name": "T",
+    "fields": [
+        {"name": "v", "type": "int"},
+        {"name": "n", "type": {"type": "map", "values": {"type": "array", "items": "T"}}},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "open_", "end", "most"),
+    [(CHAIN, b"\2\2", b"\2\0", 199), (FOREST, b"\2\2\2k\2", b"\2\0", 66)],
+)
+def test_what_is_nested_without_end_is_bad(
+    schema: Any, open_: bytes, end: bytes, most: int
+) -> None:
+    made = decoder(schema, parse_fields("v integer"))
+
+    def nested(count: int) -> bytes:
+        close = b"\0\0" * count if schema is FOREST else b""
+        return open_ * count + end + close
+
+    few, enough, many, endless = (nested(count) for count in (3, most, most + 1, 50_000))
+    arrays, bad = made.decode([few, endless, enough, many, open_ * 50_000])
+    deep = "nested deeper than 200 levels"
+    assert bad == dict.fromkeys((1, 3, 4), deep)
+    assert arrays[0].to_pylist() == [1, None, 1, None, None]
+
+
+TREE = {
+    "type": "record",
+    "name": "x.N",
+    "fields": [
+        {"name": "i", "type": "int"},
+        {"name": "f", "type": {"type": "fixed", "name": "F", "size": 2}},
+        {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}},
+        {"name": "d", "type": "double"},
+        {"name": "m", "type": {"type": "map", "values": ["null", "boolean", "N", "bytes"]}},
+        {"name": "a", "type": {"type": "array", "items": ["string", "x.N", "float"]}},
+    ],
+}
+TREES = st.recursive(
+    st.none(),
+    lambda inner: st.fixed_dictionaries(
+        {
+            "i": INTS,
+            "f": st.binary(min_size=2, max_size=2),
+            "e": st.sampled_from("AB"),
+            "d": st.floats(allow_nan=False),
+            "m": st.dictionaries(TEXTS, st.booleans() | st.binary(max_size=3) | inner, max_size=3),
+            "a": st.lists(TEXTS | inner.filter(bool), max_size=3),
+        }
+    ),
+    max_leaves=6,
+).filter(bool)
+
+
+@examples(100)
+@given(TREES, st.data())
+def test_the_depth_of_a_value_is_all_that_is_checked_before_it_is_read(
+    value: Any, data: st.DataObject
+) -> None:
+    raw = written(TREE, value)
+    avro_depth.check_depth(raw, avro_schema.parsed(Schema("AVRO", json.dumps(TREE))))
+    columns = parse_fields("i integer, d double")
+    good = decoder(TREE, columns).decode([raw, raw])
+    assert not good[1]
+    arrays, bad = decoder(TREE, columns).decode([raw, damaged(raw, data)])
+    assert set(bad) <= {1}
+    assert [array[0] for array in arrays] == [array[0] for array in good[0]]
+
+
+def refers(root: Any, *others: Any) -> Schema:
+    return Schema(
+        "AVRO",
+        json.dumps(root),
+        tuple((other["name"], Schema("AVRO", json.dumps(other))) for other in others),
+    )
+
+
+PAIR = {"type": "record", "name": "x.D", "fields": [{"name": "i", "type": "int"}]}
+OTHER = {
+    "type": "record",
+    "name": "x.E",
+    "fields": [{"name": "s", "type": "string"}, {"name": "d", "type": ["null", "D"]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("root", "raw", "declared", "expected"),
+    [
+        (["x.D", "x.E"], b"\0\x0a", "v row(i integer)", {"i": 5}),
+        (["x.E", "x.D"], b"\0\x02y\2\4", "v row(s varchar, d row(i bigint))", None),
+        (["null", "x.D"], b"\2\x0a", "v row(i integer)", {"i": 5}),
+        ("x.D", b"\x0a", "v row(i integer)", {"i": 5}),
+        ({"type": "array", "items": "x.D"}, b"\2\x0a\0", "v array(row(i integer))", [{"i": 5}]),
+        ({"type": "map", "values": "x.D"}, b"\0", "v map(varchar, row(i integer))", []),
+    ],
+)
+def test_types_of_other_schemas_stand_anywhere(
+    root: Any, raw: bytes, declared: str, expected: Any
+) -> None:
+    expected = expected if expected is not None else {"s": "y", "d": {"i": 2}}
+    columns = parse_fields(declared)
+    made = avro_values(refers(root, PAIR, OTHER), columns, whole=True)
+    arrays, bad = made.decode([raw, raw + b"\0", raw])
+    assert list(bad) == [1]
+    assert arrays[0].to_pylist() == [expected, None, expected]
+
+
+def test_a_type_that_two_schemas_refer_to_is_one() -> None:
+    both = refers({**OTHER, "name": "x.B"}, PAIR)
+    root = {
+        "type": "record",
+        "name": "x.R",
+        "fields": [{"name": "b", "type": "B"}, {"name": "d", "type": "D"}],
+    }
+    schema = Schema("AVRO", json.dumps(root), (("x.B", both), *refers(root, PAIR).references))
+    node, write = avro_values_module.avro_writer(schema)
+    raw = write({"b": {"s": "y", "d": ("x.D", {"i": 1})}, "d": {"i": 2}})
+    columns = trees.columns_of(node)
+    arrays, bad = avro_values(schema, columns, whole=False).decode([raw, raw[:-1]])
+    assert list(bad) == [1]
+    assert [array[0].as_py() for array in arrays] == [{"s": "y", "d": {"i": 1}}, {"i": 2}]
+    with pytest.raises(ValueError, match=r"there are two types x\.D"):
+        avro_values(refers({**OTHER, "name": "x.D"}, PAIR), columns, whole=False)
 
 
 @pytest.mark.parametrize("text", ["{", '"nothing"', '{"type": "record"}', "[]x", '{"type": 5}'])

@@ -23,7 +23,7 @@ def parsed(schema: Schema) -> Node:
     """
     names: dict[str, Node] = {}
     try:
-        for text in texts(schema):
+        for text in _texts(schema):
             root = _node(json.loads(text), "", names)
     except json.JSONDecodeError as error:
         raise ValueError(f"the schema is not Avro, which is JSON: {error}") from error
@@ -32,11 +32,42 @@ def parsed(schema: Schema) -> Node:
     return root
 
 
-def texts(schema: Schema) -> Iterator[str]:
+def _texts(schema: Schema) -> Iterator[str]:
     """Yields the texts of a schema and of all that it refers to, its own text last."""
     for _, reference in schema.references:
-        yield from texts(reference)
+        yield from _texts(reference)
     yield schema.text
+
+
+def self_contained(node: Node, met: set[str] | None = None) -> Any:
+    """Returns the schema of a tree as JSON: each named type is defined where it first occurs.
+
+    Logical types and defaults are left out.
+
+    Args:
+        node: The tree.
+        met: The names that are defined already.
+    """
+    met = set() if met is None else met
+    match node.kind:
+        case "union":
+            return [self_contained(branch, met) for branch in node.branches]
+        case "array" if node.inner is not None:
+            return {"type": "array", "items": self_contained(node.inner, met)}
+        case "map" if node.inner is not None:
+            return {"type": "map", "values": self_contained(node.inner, met)}
+        case kind if kind not in _NAMED:
+            return kind
+    if node.name in met:
+        return node.name
+    met.add(node.name)
+    space, _, name = node.name.rpartition(".")
+    made = {"type": node.kind, "name": name, "namespace": space}
+    if node.kind == "record":
+        fields = [{"name": n, "type": self_contained(m, met)} for n, m in node.members.items()]
+        return {**made, "fields": fields}
+    key = "symbols" if node.kind == "enum" else "size"
+    return {**made, key: node.attributes[key]}
 
 
 def _node(schema: Any, space: str, names: dict[str, Node]) -> Node:
@@ -74,9 +105,14 @@ def _named(kind: str, schema: Mapping[str, Any], space: str, names: dict[str, No
     space = name.rpartition(".")[0] or str(schema.get("namespace", space))
     full = name if "." in name or not space else f"{space}.{name}"
     kind = "record" if kind == "error" else kind
+    known = names.get(full)
+    if known is not None and known.attributes == schema:
+        return known
+    if known is not None:
+        raise ValueError(f"the schema is not Avro: there are two types {full}")
     node = Node(kind, str(schema.get("logicalType", "")), full, attributes=schema)
     names[full] = node
-    for field in schema.get("fields", ()):
+    for field in schema["fields"] if kind == "record" else ():
         node.members[str(field["name"])] = _node(field["type"], space, names)
         if field.get("aliases"):
             node.aliases[str(field["name"])] = tuple(map(str, field["aliases"]))

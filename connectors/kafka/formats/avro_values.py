@@ -16,7 +16,8 @@ import fastavro
 import pyarrow as pa
 import pyruhvro
 
-from seamline.connectors.kafka.formats.avro_schema import carrier, parsed, texts
+from seamline.connectors.kafka.formats.avro_depth import check_depth, is_recursive
+from seamline.connectors.kafka.formats.avro_schema import carrier, parsed, self_contained
 from seamline.connectors.kafka.formats.parts import PartDecoder
 from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.kafka.formats.tree_arrow import NotFastError
@@ -56,8 +57,7 @@ def avro_values(
     node = parsed(schema)
     unfit = watch.meets(record_of(node)) if watch is not None else None
     node = in_epoch(node, epoch)
-    read = functools.partial(_read, schema=_for_fastavro(schema))
-    return guarded(TreeDecoder(node, columns, read, _to_arrow(node), whole=whole), unfit)
+    return guarded(TreeDecoder(node, columns, _reader(node), _to_arrow(node), whole=whole), unfit)
 
 
 def avro_writer(schema: Schema) -> tuple[Node, Callable[[Any], bytes]]:
@@ -68,7 +68,8 @@ def avro_writer(schema: Schema) -> tuple[Node, Callable[[Any], bytes]]:
     Raises:
         ValueError: the schema cannot be read.
     """
-    own = _for_fastavro(schema)
+    node = parsed(schema)
+    own = _for_fastavro(node)
 
     def written(value: Any) -> bytes:
         stream = io.BytesIO()
@@ -78,7 +79,7 @@ def avro_writer(schema: Schema) -> tuple[Node, Callable[[Any], bytes]]:
             raise ValueError(f"the schema cannot hold it: {error}") from None
         return stream.getvalue()
 
-    return parsed(schema), written
+    return node, written
 
 
 def _to_arrow(node: Node) -> ToArrow | None:
@@ -98,28 +99,25 @@ def _to_arrow(node: Node) -> ToArrow | None:
     return decoded
 
 
-def _for_fastavro(schema: Schema) -> Any:
+def _for_fastavro(node: Node) -> Any:
     """Returns the schema without logical types, which are converted by our own code."""
-    names: dict[str, Any] = {}
     try:
-        for text in texts(schema):
-            found = fastavro.parse_schema(_bare(json.loads(text)), named_schemas=names)
+        return fastavro.parse_schema(self_contained(node))
     except Exception as error:  # fastavro raises several kinds
         raise ValueError(f"the schema is not Avro: {error}") from error
-    return found
 
 
-def _bare(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_bare(branch) for branch in schema]
-    if not isinstance(schema, dict):
-        return schema
-    deeper = ("type", "items", "values", "fields")
-    return {
-        key: _bare(value) if key in deeper else value
-        for key, value in schema.items()
-        if key not in ("logicalType", "default")
-    }
+def _reader(node: Node) -> Callable[[bytes], Any]:
+    """Returns the function that reads one value; its stack never ends, however deep a value is."""
+    own = _for_fastavro(node)
+    if not is_recursive(node):
+        return functools.partial(_read, schema=own)
+
+    def read(value: bytes) -> Any:
+        check_depth(value, node)
+        return _read(value, own)
+
+    return read
 
 
 def _read(value: bytes, schema: Any) -> Any:
