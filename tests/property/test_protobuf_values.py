@@ -7,12 +7,13 @@ in, the fast path what the exact one gives, and neighbours must stay as they are
 
 from __future__ import annotations
 
+import base64
 import datetime
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from google.protobuf import message_factory
+from google.protobuf import descriptor_pb2, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 from support.damaged import damaged
@@ -262,6 +263,157 @@ def test_messages_that_hold_themselves_or_json() -> None:
     arrays, bad = found.decode([made.SerializeToString()])
     assert not bad
     assert [a.to_pylist() for a in arrays] == [[1], [{"v": 2}], ['{"a": [1.0, "x"]}']]
+
+
+MAPS = """
+syntax = "proto3";
+package a;
+message O {
+  map<string, int32> m = 1;
+  message A { int32 x = 1; int32 y = 2; }
+  message B { int32 y = 1; int32 x = 2; }
+}
+"""
+
+
+def test_entries_of_maps_are_counted_among_messages() -> None:
+    file = protobuf_schema.compiled(Schema("PROTOBUF", MAPS))
+    nested = [message.name for message in file.message_types_by_name["O"].nested_types]
+    assert nested == ["MEntry", "A", "B"]
+    for path, name in (([0, 1], "A"), ([0, 2], "B"), ([0, 0], "A")):
+        assert protobuf_schema.message_at(file, path).name == name
+    for nowhere in ([0, 3], [0, 0, 0], [1], []):
+        with pytest.raises(ValueError, match="has no message"):
+            protobuf_schema.message_at(file, nowhere)
+
+
+SPELT_OUT = """
+syntax = "proto3";
+package a;
+// option map_entry = true;
+message O {
+  repeated .a.O.MEntry m = 1;
+  repeated .a.O.InnersEntry inners = 2;
+  message MEntry { option map_entry = true; string key = 1; int32 value = 2; }
+  message InnersEntry {
+    string key = 1;
+    .a.O.Inner value = 2;
+    option  map_entry=true ;
+  }
+  message Inner { repeated MEntry n = 1;
+    message MEntry { option map_entry = false; string key = 1; }
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("is_imported", [False, True])
+def test_maps_may_be_spelt_out(is_imported: bool) -> None:
+    schema = Schema("PROTOBUF", SPELT_OUT)
+    if is_imported:
+        text = 'syntax = "proto3"; import "o.proto"; message Outer { a.O o = 1; }'
+        schema = Schema("PROTOBUF", text, (("o.proto", schema),))
+    message_ = protobuf_schema.message_at(protobuf_schema.compiled(schema), [0])
+    if is_imported:
+        message_ = message_.fields_by_name["o"].message_type
+    made = message_factory.GetMessageClass(message_)(m={"k": 5})
+    made.inners["x"].n.add(key="y")
+    raw = made.SerializeToString()
+    raw = b"\x0a" + bytes([len(raw)]) + raw if is_imported else raw
+    inside = "m map(varchar, integer), inners map(varchar, row(n array(row(key varchar))))"
+    declared = f"o row({inside})" if is_imported else inside
+    found = ProtobufValues(schema, parse_fields(declared), whole=False, is_framed=False)
+    arrays, bad = found.decode([raw, raw])
+    assert not bad
+    if is_imported:
+        arrays = arrays[0].flatten()
+    assert arrays[0].to_pylist() == [[("k", 5)]] * 2
+    assert arrays[1].to_pylist() == [[("x", {"n": [{"key": "y"}]})]] * 2
+
+
+KNOWN = """
+syntax = "proto3";
+import "confluent/meta.proto";
+import "confluent/type/decimal.proto";
+import "google/type/date.proto";
+import "google/type/datetime.proto";
+import "google/type/dayofweek.proto";
+import "google/type/latlng.proto";
+import "google/type/money.proto";
+import "google/type/timeofday.proto";
+import "google/protobuf/timestamp.proto";
+message Sale {
+  option (confluent.message_meta).doc = "a sale";
+  confluent.type.Decimal price = 1 [(confluent.field_meta) = {
+    tags: ["PII"], params: {key: "precision", value: "9"}
+  }];
+  google.type.Date day = 2;
+  google.type.Money money = 3;
+  google.type.TimeOfDay time = 4;
+  google.type.DateTime moment = 5;
+  google.type.LatLng place = 6;
+  google.type.DayOfWeek weekday = 7;
+  google.protobuf.Timestamp at = 8;
+}
+"""
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+def test_files_that_registries_know_need_no_reference(is_text: bool) -> None:
+    schema = Schema("PROTOBUF", KNOWN)
+    if not is_text:
+        file = descriptor_pb2.FileDescriptorProto()
+        protobuf_schema.compiled(schema).CopyToProto(file)
+        schema = Schema("PROTOBUF", base64.b64encode(file.SerializeToString()).decode())
+    sale = message_factory.GetMessageClass(
+        protobuf_schema.message_at(protobuf_schema.compiled(schema), [0])
+    )()
+    sale.price.value, sale.price.precision, sale.price.scale = b"\5", 9, 2
+    sale.day.year, sale.money.units, sale.time.hours = 2024, 7, 13
+    sale.moment.utc_offset.seconds, sale.place.latitude, sale.weekday = 60, 47.5, 3
+    columns = parse_fields(
+        "price row(value varbinary, scale integer), day row(year integer), "
+        "money row(units bigint), time row(hours integer), "
+        "moment row(utc_offset row(seconds bigint)), place row(latitude double), weekday varchar"
+    )
+    found = ProtobufValues(schema, columns, whole=False, is_framed=False)
+    arrays, bad = found.decode([sale.SerializeToString()])
+    assert not bad
+    assert [array[0].as_py() for array in arrays] == [
+        {"value": b"\5", "scale": 2},
+        {"year": 2024},
+        {"units": 7},
+        {"hours": 13},
+        {"utc_offset": {"seconds": 60}},
+        {"latitude": 47.5},
+        "WEDNESDAY",
+    ]
+
+
+def test_a_reference_comes_before_a_file_that_registries_know() -> None:
+    own = 'syntax = "proto3"; package confluent.type; message Decimal { int64 cents = 1; }'
+    name = "confluent/type/decimal.proto"
+    text = f'syntax = "proto3"; import "{name}"; message Sale {{ confluent.type.Decimal d = 1; }}'
+    schema = Schema("PROTOBUF", text, ((name, Schema("PROTOBUF", own)),))
+    node = protobuf_schema.message_at(protobuf_schema.compiled(schema), [0])
+    assert [f.name for f in node.fields_by_name["d"].message_type.fields] == ["cents"]
+
+
+EVERY_FILE = (
+    *("confluent/meta", "confluent/type/decimal", "confluent/type/variant"),
+    "confluent/types/decimal",
+    *(f"google/type/{n}" for n in ("calendar_period", "color", "date", "datetime", "dayofweek")),
+    *(f"google/type/{n}" for n in ("decimal", "expr", "fraction", "interval", "latlng", "month")),
+    *(f"google/type/{n}" for n in ("localized_text", "money", "phone_number", "postal_address")),
+    *("google/type/quaternion", "google/type/timeofday", "google/protobuf/api"),
+    *("google/protobuf/type", "google/protobuf/source_context", "google/protobuf/descriptor"),
+)
+
+
+def test_every_file_that_registries_know_is_there() -> None:
+    imports = "".join(f'import "{name}.proto";' for name in EVERY_FILE)
+    text = f'syntax = "proto3";{imports} message M {{ int32 x = 1; }}'
+    assert protobuf_schema.message_at(protobuf_schema.compiled(Schema("PROTOBUF", text)), [0])
 
 
 @pytest.mark.parametrize("text", ["", "message X {", 'syntax = "proto3"; import "none.proto";'])

@@ -8,20 +8,20 @@ be null, `Struct` and the like JSON.
 from __future__ import annotations
 
 import base64
-import importlib
+import json
 import pathlib
 import re
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableSequence, Sequence
 
-import grpc_tools
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import DecodeError
 from grpc_tools import protoc
 
 from seamline.connectors.files import make_folder
+from seamline.connectors.kafka.formats import protobuf_known
 from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.kafka.formats.trees import Node
 
@@ -49,18 +49,52 @@ def compiled(schema: Schema) -> FileDescriptor:
 def _compiled(schema: Schema) -> list[descriptor_pb2.FileDescriptorProto]:
     with tempfile.TemporaryDirectory() as folder, _COMPILING:
         root = pathlib.Path(folder).resolve()
-        for name, text in ((_MAIN, schema.text), *_references(schema)):
+        texts = [*protobuf_known.TEXTS.items(), *_references(schema), (_MAIN, schema.text)]
+        for name, text in texts:
             file = (root / name).resolve()
             if not file.is_relative_to(root):
                 raise ValueError(f"the schema is not Protobuf: it refers to {name}")
             make_folder(file.parent)
-            file.write_text(text, encoding="utf-8")
+            file.write_text(_ENTRY.sub(_marked, text), encoding="utf-8")
         found = root / "seamline_descriptors"
-        own = pathlib.Path(grpc_tools.__file__).parent / "_proto"
-        arguments = [f"-I{root}", f"-I{own}", "--include_imports", f"--descriptor_set_out={found}"]
+        includes = [f"-I{place}" for place in (root, *protobuf_known.folders())]
+        arguments = [*includes, "--include_imports", f"--descriptor_set_out={found}"]
         if protoc.main(["protoc", *arguments, _MAIN]) or not found.exists():
             raise ValueError("the schema is not Protobuf")
-        return list(descriptor_pb2.FileDescriptorSet.FromString(found.read_bytes()).file)
+        files = list(descriptor_pb2.FileDescriptorSet.FromString(found.read_bytes()).file)
+    for written in files:
+        _make_entries(written.message_type)
+    return files
+
+
+_ENTRY = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'"""
+    r"""|(?P<entry>\boption\s+map_entry\s*=\s*(?P<is>true|false)\s*;)""",
+    re.DOTALL,
+)
+"""A comment, a text, or the option of a map's entries."""
+_MARK = "SeamlineMapEntry"
+
+
+def _marked(match: re.Match[str]) -> str:
+    """Puts a mark where a schema spells out that a message is a map's entry.
+
+    Some serializers register maps like this, which the compiler refuses.
+    """
+    if match["entry"] is None:
+        return match[0]
+    return f"message {_MARK} {{}}" if match["is"] == "true" else ""
+
+
+def _make_entries(messages: MutableSequence[descriptor_pb2.DescriptorProto]) -> None:
+    """Makes the marked messages entries of maps, at every depth."""
+    for message in messages:
+        _make_entries(message.nested_type)
+        for place, inner in enumerate(message.nested_type):
+            if inner.name == _MARK:
+                del message.nested_type[place]
+                message.options.map_entry = True
+                break
 
 
 def _serialized(schema: Schema) -> list[descriptor_pb2.FileDescriptorProto]:
@@ -68,24 +102,27 @@ def _serialized(schema: Schema) -> list[descriptor_pb2.FileDescriptorProto]:
     if not _BASE64.fullmatch(schema.text.strip()):
         return []
     texts = [text for _, text in reversed(list(_references(schema)))]
-    found: dict[str, descriptor_pb2.FileDescriptorProto] = {}
+    own: dict[str, descriptor_pb2.FileDescriptorProto] = {}
     for text in (*texts, schema.text):
         try:
             file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text))
         except (ValueError, DecodeError):
             raise ValueError("the schema is not Protobuf") from None
-        for name in file.dependency:
-            if name.startswith(_OWN) and name not in found:
-                found[name] = descriptor_pb2.FileDescriptorProto()
-                module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
-                importlib.import_module(module).DESCRIPTOR.CopyToProto(found[name])
-        found[file.name] = file
-    return list(found.values())
+        own[file.name] = file
+    imports = dict.fromkeys(name for file in own.values() for name in file.dependency)
+    known = [n for n in imports if n not in own and n.startswith(protobuf_known.PREFIXES)]
+    return [*_known(known), *own.values()]
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-_OWN = "google/protobuf/"
-"""The path prefix of the files that the library itself ships."""
+
+
+def _known(names: Sequence[str]) -> list[descriptor_pb2.FileDescriptorProto]:
+    """Returns files that registries know, and what they import."""
+    if not names:
+        return []
+    imports = "".join(f"import {json.dumps(name)};" for name in names)
+    return _compiled(Schema("PROTOBUF", f'syntax = "proto3";{imports}'))[:-1]
 
 
 def _references(schema: Schema) -> Iterator[tuple[str, str]]:
@@ -97,20 +134,31 @@ def _references(schema: Schema) -> Iterator[tuple[str, str]]:
 def message_at(file: FileDescriptor, indexes: Sequence[int]) -> Descriptor:
     """Returns the message that a path of indexes leads to.
 
+    The entries of maps, which are messages, too, are counted; where that leads nowhere, they are
+    not, as some serializers do.
+
     Raises:
         ValueError: it leads nowhere.
     """
     written = descriptor_pb2.FileDescriptorProto()
     file.CopyToProto(written)  # the file's own table of messages is unordered
     messages = [file.message_types_by_name[message.name] for message in written.message_type]
+    for with_entries in (True, False):
+        found = _message_at(messages, indexes, with_entries=with_entries)
+        if found is not None and not found.GetOptions().map_entry:
+            return found
+    raise ValueError(f"the schema has no message {list(indexes)}")
+
+
+def _message_at(
+    messages: Sequence[Descriptor], indexes: Sequence[int], *, with_entries: bool
+) -> Descriptor | None:
     found: Descriptor | None = None
     for index in indexes:
         if not 0 <= index < len(messages):
-            raise ValueError(f"the schema has no message {list(indexes)}")
+            return None
         found = messages[index]
-        messages = [m for m in found.nested_types if not m.GetOptions().map_entry]
-    if found is None:
-        raise ValueError("the schema has no message")
+        messages = [m for m in found.nested_types if with_entries or not m.GetOptions().map_entry]
     return found
 
 
@@ -217,4 +265,5 @@ def _single(field: FieldDescriptor, known: dict[str, Node]) -> Node:
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         return Node("bytes" if field.type == FieldDescriptor.TYPE_BYTES else "string")
     is_large = field.cpp_type == FieldDescriptor.CPPTYPE_UINT64
-    return Node(_KINDS[field.cpp_type], "unsigned" if is_large else "")
+    kind = _KINDS[field.cpp_type]
+    return Node(kind, "unsigned", attributes={"unsigned": True}) if is_large else Node(kind)
