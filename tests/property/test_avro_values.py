@@ -451,6 +451,29 @@ def test_the_depth_of_a_value_is_all_that_is_checked_before_it_is_read(
     assert [array[0] for array in arrays] == [array[0] for array in good[0]]
 
 
+def test_an_epoch_holds_for_all_integers_that_are_not_of_time() -> None:
+    kinds = {
+        "plain": "long",
+        "other": logical("long", "com.example.moment"),
+        "small": logical("int", "com.example.moment"),
+        "millis": logical("long", "timestamp-millis"),
+    }
+    fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    value = dict.fromkeys(kinds, 1_700_000_000)
+    noon = datetime.datetime(2023, 11, 14, 22, 13, 20)
+    columns = parse_fields(", ".join(f"{name} timestamp(6)" for name in kinds))
+    text = Schema("AVRO", json.dumps(schema))
+    arrays, bad = avro_values(text, columns, whole=False, epoch="seconds").decode(
+        [written(schema, value)]
+    )
+    assert not bad
+    assert [a[0].as_py() for a in arrays] == [
+        *[noon] * 3,
+        datetime.datetime(1970, 1, 20, 16, 13, 20),
+    ]
+
+
 def refers(root: Any, *others: Any) -> Schema:
     return Schema(
         "AVRO",

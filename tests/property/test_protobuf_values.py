@@ -399,6 +399,16 @@ def test_a_reference_comes_before_a_file_that_registries_know() -> None:
     assert [f.name for f in node.fields_by_name["d"].message_type.fields] == ["cents"]
 
 
+def test_an_epoch_holds_for_numbers_without_a_sign() -> None:
+    columns = parse_fields("id timestamp(6), large timestamp(6), fixed timestamp(6), small bigint")
+    found = ProtobufValues(SCHEMA, columns, whole=False, is_framed=False, epoch="seconds")
+    raw = message(dict.fromkeys(("id", "large", "fixed", "small"), 1_700_000_000))
+    arrays, bad = found.decode([raw, message({"large": 2**64 - 1})])
+    assert list(bad) == [1]
+    noon = datetime.datetime(2023, 11, 14, 22, 13, 20)
+    assert [array[0].as_py() for array in arrays] == [noon, noon, noon, 1_700_000_000]
+
+
 EVERY_FILE = (
     *("confluent/meta", "confluent/type/decimal", "confluent/type/variant"),
     "confluent/types/decimal",

@@ -85,6 +85,18 @@ def test_fastavro_reads_what_it_had_written(case: tuple[Any, list[Any]]) -> None
         assert found[0] == found[1]
 
 
+def test_an_epoch_takes_nothing_from_numbers_without_a_sign() -> None:
+    text = 'syntax = "proto3"; message M { uint64 n = 1; uint64 at = 2; }'
+    (record,) = written(
+        "n decimal(20, 0), at timestamp(6)",
+        (decimal.Decimal(2**64 - 1), datetime.datetime(2023, 11, 14, 22, 13, 20)),
+        format="protobuf",
+        value_schema=text,
+        spellings=("epoch_seconds",),
+    )
+    assert record.value == b"\x08" + b"\xff" * 9 + b"\x01\x10\x80\xe2\xcf\xaa\x06"
+
+
 @examples(150)
 @given(protobuf.ORDERS)
 def test_googles_library_reads_what_it_had_written(values: dict[str, Any]) -> None:

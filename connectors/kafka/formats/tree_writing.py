@@ -147,7 +147,7 @@ _MICRO = datetime.timedelta(microseconds=1)
 
 def _whole(node: Node, type_: Type, path: str) -> Encode | None:
     bits = 31 if node.kind == "int" else 63
-    low, high = (0, 2**64 - 1) if node.logical == "unsigned" else (-(2**bits), 2**bits - 1)
+    low, high = (0, 2**64 - 1) if node.attributes.get("unsigned") else (-(2**bits), 2**bits - 1)
     units = UNITS.get(node.logical)
     count: Encode
     if isinstance(type_, types.Timestamp):

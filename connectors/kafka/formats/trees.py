@@ -101,14 +101,17 @@ def has_all(type_: Type | None, node: Node) -> bool:
 
 
 def in_epoch(root: Node, unit: str) -> Node:
-    """Returns the tree, whose plain integers count this unit where a column is a timestamp."""
+    """Returns the tree, whose plain integers count this unit where a column is a timestamp.
+
+    Integers of a logical type that is not one of time are plain.
+    """
     seen: set[int] = set()
     left = [root] if unit != "millis" else []
     while left:
         node = left.pop()
         if id(node) not in seen:
             seen.add(id(node))
-            if node.kind in ("int", "long") and not node.logical:
+            if node.kind in ("int", "long") and node.logical not in _OF_TIME:
                 node.logical = f"timestamp-{unit}"
             left += [*node.members.values(), *node.branches]
             left += [node.inner] if node.inner is not None else []
@@ -139,6 +142,8 @@ _LOGICAL: Mapping[str, Type] = {
     "uuid": types.UUID,
     "unsigned": Decimal(20, 0),
 }
+
+_OF_TIME = frozenset(_LOGICAL) - {"uuid", "unsigned"}
 
 
 def columns_of(node: Node, inside: tuple[Node, ...] = ()) -> tuple[Field, ...]:
