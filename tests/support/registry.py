@@ -30,6 +30,9 @@ class Registry:
         is_over: Whether it is gone.
         may_answer: Every answer waits for it.
         lacks_ids_of_guids: Whether it is one of those that do not tell which ids a GUID has.
+        deleted: The paths that are answered only with `deleted=true`, of versions that are deleted.
+        gone: The paths of what is deleted for good.
+        of_nothing: The body of an answer that something is not there.
     """
 
     def __init__(self) -> None:
@@ -38,6 +41,9 @@ class Registry:
         self.authorization: str | None = None
         self.is_over = False
         self.lacks_ids_of_guids = False
+        self.deleted: set[str] = set()
+        self.gone: set[str] = set()
+        self.of_nothing = b'{"error_code": 40403, "message": "not found"}'
         self.may_answer = threading.Event()
         self.may_answer.set()
         self._schemas: list[dict[str, Any]] = []
@@ -164,7 +170,9 @@ def _handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
             if registry.is_over:  # a connection that was kept open
                 self.close_connection = True
                 return
-            path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
+            parts = urllib.parse.urlsplit(self.path)
+            path = urllib.parse.unquote(parts.path)
+            is_hidden = path in registry.deleted and "deleted=true" not in parts.query
             registry.asked.append(path)
             registry.may_answer.wait()
             length = int(self.headers.get("content-length") or 0)
@@ -176,9 +184,9 @@ def _handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
             elif allowed:
                 found = registry.answer(self.command, path, body)
                 status, answer = 200, found
-                if found is None:
-                    status, answer = 404, {"error_code": 40403, "message": "not found"}
-            content = json.dumps(answer).encode()
+                if found is None or is_hidden or path in registry.gone:
+                    status = 404
+            content = registry.of_nothing if status == 404 else json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("content-type", "application/vnd.schemaregistry.v1+json")
             self.send_header("content-length", str(len(content)))

@@ -222,14 +222,16 @@ class SchemaRegistry:
             for number in range(version - 1, 0, -1):
                 body = self._get(f"{_path(subject, number)}?deleted=true")
                 if body is not None:
-                    found.append(self._schema(body))
+                    with contextlib.suppress(_ReferenceGoneError):  # it cannot be read any more
+                        found.append(self._schema(body))
         self._earlier[schema_id] = tuple(found)
         return self._earlier[schema_id]
 
     def _numbers(self, guid: str) -> list[int]:
         """Returns the ids of a GUID, without those that mean another schema in this context."""
         with self._understood():
-            numbers = [int(entry["id"]) for entry in self._get(f"/schemas/guids/{guid}/ids") or ()]
+            body = self._get(f"/schemas/guids/{guid}/ids", may_lack=True)
+            numbers = [int(entry["id"]) for entry in body or ()]
         return [number for number in numbers if self._is_of(number, guid)]
 
     def _is_of(self, number: int, guid: str) -> bool:
@@ -242,7 +244,7 @@ class SchemaRegistry:
     def _places(self, number: int) -> list[tuple[str, int]]:
         """Returns the subjects that have the schema of an id, and its version in each."""
         with self._understood():
-            body = self._get(f"/schemas/ids/{number}/versions?deleted=true")
+            body = self._get(f"/schemas/ids/{number}/versions?deleted=true", may_lack=True)
             return [(str(entry["subject"]), int(entry["version"])) for entry in body or ()]
 
     @contextlib.contextmanager
@@ -301,21 +303,33 @@ class SchemaRegistry:
             raise self._failure(f"its answer is not understood: {error!r}") from error
 
     def _version(self, subject: str, version: int) -> Schema:
-        body = self._get(_path(subject, version))
+        body = self._get(f"{_path(subject, version)}?deleted=true")
         if body is None:
-            raise self._failure(f"version {version} of {subject} is referred to and not there")
+            failure = self._failure(f"version {version} of {subject} is referred to and not there")
+            raise _ReferenceGoneError(failure.code, failure.message)
         return self._schema(body)
 
-    def _get(self, path: str) -> Any:
-        """Returns the answer to a request, or None if what it asks for is not there."""
+    def _get(self, path: str, *, may_lack: bool = False) -> Any:
+        """Returns the answer to a request, or None if what it asks for is not there.
+
+        Args:
+            path: What it asks for.
+            may_lack: Whether there are registries without such a path.
+        """
         from urllib3.exceptions import HTTPError
 
         try:
             answer = self._pool.request("GET", self._url + path)
         except (HTTPError, OSError) as error:
             raise self._failure(str(error)) from error
-        if answer.status == 404:
+        if answer.status == 404 and (may_lack or _is_of_registry(answer.data)):
             return None
+        if answer.status == 404:
+            raise self._failure(
+                f"HTTP 404 for {path}, and not as a registry says that something is not there",
+                "Correct the url of schema_registry, or what answers there in its place: it "
+                "includes the path of Confluent's API, such as /apis/ccompat/v7.",
+            )
         if answer.status != 200:
             raise self._failure(f"HTTP {answer.status}")
         try:
@@ -323,10 +337,25 @@ class SchemaRegistry:
         except ValueError as error:
             raise self._failure("its answer is not JSON") from error
 
-    def _failure(self, problem: str) -> SeamlineError:
+    def _failure(self, problem: str, hint: str | None = None) -> SeamlineError:
         return SeamlineError(
-            SCHEMA_REGISTRY_UNAVAILABLE, f"the schema registry {self._url}: {problem[:200]}"
+            SCHEMA_REGISTRY_UNAVAILABLE,
+            f"the schema registry {self._url}: {problem[:200]}",
+            hint=hint,
         )
+
+
+class _ReferenceGoneError(SeamlineError):
+    """A schema refers to one that was deleted for good."""
+
+
+def _is_of_registry(body: bytes) -> bool:
+    """Whether a registry itself says that something is not there: with 40403, or the like."""
+    try:
+        code = json.loads(body)["error_code"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return False
+    return isinstance(code, int) and code // 100 == 404
 
 
 def _path(subject: str, version: int | str) -> str:

@@ -175,6 +175,34 @@ def test_schemas_refer_to_others(registry: Registry) -> None:
     assert rows(found, batch(value)) == [{"sum": {"cents": 5}}]
 
 
+def bill_of_money(registry: Registry) -> tuple[int, bytes]:
+    inner = {"type": "record", "name": "shop.Money", "fields": [{"name": "cents", "type": "long"}]}
+    outer = {"type": "record", "name": "shop.Bill", "fields": [{"name": "sum", "type": "Money"}]}
+    registry.register("money", json.dumps(inner))
+    reference = {"name": "shop.Money", "subject": "money", "version": 1}
+    number = registry.register("orders-value", json.dumps(outer), references=[reference])
+    return number, b"\0" + number.to_bytes(4, "big") + b"\x0a"
+
+
+def test_what_a_schema_refers_to_may_be_deleted(registry: Registry) -> None:
+    number, value = bill_of_money(registry)
+    registry.deleted.add("/subjects/money/versions/1")
+    found = decoder(schemas(registry), "sum row(cents bigint)")
+    assert rows(found, batch(value)) == [{"sum": {"cents": 5}}]
+    registry.register("orders-value", json.dumps(ORDER))
+    newest = registry.register("orders-value", json.dumps(LATER))
+    assert [bool(schema.references) for schema in schemas(registry).earlier(newest)] == [
+        False,
+        True,
+    ]
+    registry.gone.add("/subjects/money/versions/1")
+    known = [schema.text for schema in schemas(registry).earlier(newest)]
+    assert known == [json.dumps(ORDER)], "what cannot be read any more is left out"
+    with pytest.raises(SeamlineError, match="version 1 of money is referred to") as caught:
+        schemas(registry).by_id(number)
+    assert caught.value.code.name == "SCHEMA_REGISTRY_UNAVAILABLE"
+
+
 def test_json_with_a_schema(registry: Registry) -> None:
     schema = {"type": "object", "title": "O", "properties": {"id": {"type": "integer"}}}
     serializer = JSONSerializer(json.dumps(schema), registry.client)
@@ -353,6 +381,29 @@ def test_without_the_registry_what_is_known_is_read(registry: Registry, fault: A
     with pytest.raises(SeamlineError) as caught:
         found.decode(batch(value, new))
     assert caught.value.code.name == "SCHEMA_REGISTRY_UNAVAILABLE", "whatever the policy"
+
+
+OF_OTHERS = (b"<html>not found</html>", b'{"error_code": 404, "message": "HTTP 404"}', b"[]", b"")
+
+
+@pytest.mark.parametrize("body", OF_OTHERS)
+def test_a_wrong_address_is_no_fault_of_a_record(registry: Registry, body: bytes) -> None:
+    registry.of_nothing = body
+    for policy in ("fail", "null", "skip"):
+        with pytest.raises(SeamlineError) as caught:
+            decoder(schemas(registry), "id bigint", on_error=policy).decode(batch(b"\0\0\0\0\1\2"))
+        assert caught.value.code.name == "SCHEMA_REGISTRY_UNAVAILABLE"
+        assert "HTTP 404 for /schemas/ids/1" in str(caught.value)
+        assert "url of schema_registry" in caught.value.hint
+    with pytest.raises(SeamlineError, match="HTTP 404 for /subjects/x/versions/latest"):
+        schemas(registry).latest("x")
+
+
+def test_a_registry_may_not_say_which_versions_there_are(registry: Registry) -> None:
+    registry.of_nothing = OF_OTHERS[1]
+    number = registry.register("orders-value", json.dumps(ORDER))
+    registry.gone.add(f"/schemas/ids/{number}/versions")
+    assert schemas(registry).earlier(number) == ()
 
 
 def test_a_registry_that_hangs_ends_with_the_statement() -> None:

@@ -19,9 +19,12 @@ import pytest
 from click.testing import CliRunner, Result
 from support import offline
 from support.gateway import Gateway
+from support.registry import Registry
 
 from seamline.cli import root
+from seamline.connectors.config import ClusterConfig, SchemaRegistryConfig
 from seamline.connectors.kafka import probing
+from seamline.gateway.doctor import clusters
 from seamline.gateway.doctor.installation import satisfies
 from seamline.version import VERSION
 
@@ -51,6 +54,21 @@ def silent_port() -> Iterator[int]:
     """A port where connections are taken, and nothing is ever said."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server:
         yield server.getsockname()[1]
+
+
+def test_a_registry_is_told_from_what_else_answers_there() -> None:
+    with Registry() as registry:
+        config = ClusterConfig(
+            name="c",
+            bootstrap_servers="h:1",
+            schema_registry=SchemaRegistryConfig(url=registry.url),
+        )
+        (good,) = clusters.schema_registry(config, 5.0)
+        assert (good.level.value, "answers" in good.text) == ("ok", True)
+        registry.of_nothing = b"<html>nothing here</html>"
+        (wrong,) = clusters.schema_registry(config, 5.0)
+    assert (wrong.level.value, "HTTP 404" in wrong.text) == ("wrong", True)
+    assert "url of schema_registry" in wrong.remedy
 
 
 def test_what_is_away_is_named_and_what_is_there_is_tried(tmp_path: pathlib.Path) -> None:
