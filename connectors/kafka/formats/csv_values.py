@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ from seamline.connectors.kafka.formats.spelling import PLAIN, Spelling
 from seamline.connectors.kafka.formats.text_values import value_of_text
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.sql.types import Field, Varbinary, to_arrow
+
+csv.field_size_limit(sys.maxsize)  # of the process; a record is never too large for its own format
 
 
 class CsvValues:

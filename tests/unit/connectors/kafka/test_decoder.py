@@ -247,6 +247,13 @@ def test_csv(line: bytes | None, expected: tuple[Any, ...]) -> None:
         assert of_values(LINES, other, format="csv", csv_separator="|") == [expected]
 
 
+@pytest.mark.parametrize("quote", [b"", b'"'])
+def test_a_field_may_be_long(quote: bytes) -> None:
+    text = b"x" * 200_000
+    line = b"1," + quote + text + quote + b",,,"
+    assert of_values(LINES, line, format="csv") == [(1, text.decode(), None, None, None)]
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
