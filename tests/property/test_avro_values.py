@@ -474,6 +474,29 @@ def test_an_epoch_holds_for_all_integers_that_are_not_of_time() -> None:
     ]
 
 
+def test_the_keys_of_a_map_are_there_and_differ() -> None:
+    schema = {"type": "map", "values": "int"}
+    values = [{"1": 1, "2": 2}, {"1": 1, "1.0": 2}, {"null": 1}, {}]
+    (column,) = parse_fields("m map(double, integer)")
+    text = Schema("AVRO", json.dumps(schema))
+    (array,), bad = avro_values(text, (column,), whole=True).decode(
+        [written(schema, value) for value in values]
+    )
+    assert bad == {1: "m: the key 1.0 appears twice", 2: "m key: null"}
+    assert array.to_pylist() == [[(1.0, 1), (2.0, 2)], None, None, []]
+
+
+@pytest.mark.parametrize("scale", [2**31 - 1, -(2**31), 10_000])
+def test_a_scale_that_no_decimal_has_is_bad(scale: int) -> None:
+    fields = [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]
+    decimal_ = {"type": "record", "name": trees.VARIABLE_DECIMAL, "fields": fields}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "d", "type": decimal_}]}
+    raw = [written(schema, {"d": {"scale": s, "value": b"\5"}}) for s in (2, scale)]
+    arrays, bad = decoder(schema, parse_fields("d decimal(9, 2)")).decode(raw)
+    assert list(bad) == [1]
+    assert arrays[0].to_pylist() == [decimal.Decimal("0.05"), None]
+
+
 def refers(root: Any, *others: Any) -> Schema:
     return Schema(
         "AVRO",

@@ -8,6 +8,7 @@ all, arrays must be equal and the exact path must have found no bad record.
 from __future__ import annotations
 
 import base64
+import decimal
 import json
 import uuid
 from typing import Any
@@ -18,7 +19,8 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 from support.examples import PART, examples
 
-from seamline.connectors.kafka.formats.json_values import JsonValues
+from seamline.connectors.kafka.formats.infer import infer_json
+from seamline.connectors.kafka.formats.json_values import JsonDocuments, JsonValues
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
 
@@ -128,6 +130,10 @@ ODD = st.sampled_from(
         '"2024-02-29T01:02:60"',
         '"2024-02-29T01:02:03+25:00"',
         '"0001-01-01T00:00:00+12:00"',
+        '"9999-12-31T23:59:59-01:00"',
+        "1" * 5000,
+        "-" + "1" * 5000,
+        '"' + "1" * 30_000 + '"',
         '"9999-12-31T23:59:59.999999"',
         '"01:02:03"',
         '"1:2:3"',
@@ -292,6 +298,71 @@ def test_both_paths_were_taken() -> None:
 def same(left: pa.Array, right_: pa.Array) -> bool:
     """Equal, the sign of zero included."""
     return bool(left.equals(right_)) and str(left.to_pylist()) == str(right_.to_pylist())
+
+
+OF_ONE_NUMBER = [
+    (types.DOUBLE, b'{"c":-0}', -0.0),
+    (types.REAL, b'{"c":-0}', -0.0),
+    (types.BIGINT, b'{"c":-0}', 0),
+    (Decimal(5, 2), b'{"c":-0}', decimal.Decimal("0.00")),
+    (Array(types.DOUBLE), b'{"c":[-0,0,-0.0]}', [-0.0, 0.0, -0.0]),
+    (types.BIGINT, b'{"c":1,"z":%s}' % (b"1" * 5000), 1),
+    (types.BIGINT, b'{"c":1,"z":[-%s]}' % (b"1" * 5000), 1),
+    (types.BIGINT, b'{"c":%s}' % (b"1" * 5000), None),
+    (types.DOUBLE, b'{"c":%s}' % (b"1" * 5000), None),
+    (Decimal(38, 0), b'{"c":"%s"}' % (b"1" * 30_000), None),
+    (types.TIMESTAMP_TZ, b'{"c":"9999-12-31T23:59:59-01:00"}', None),
+    (types.TIMESTAMP_TZ, b'{"c":"0001-01-01T00:00:00+01:00"}', None),
+]
+
+
+@pytest.mark.parametrize(("type_", "record", "expected"), OF_ONE_NUMBER)
+def test_odd_values_are_the_same_alone_and_beside_a_bad_one(
+    type_: Type, record: bytes, expected: Any
+) -> None:
+    decoder = JsonValues((Field("c", type_),))
+    for values in ([record], [record, b"{"], [b"{", record]):
+        (array,), bad = decoder.decode(values)
+        place = values.index(record)
+        assert str(array[place].as_py()) == str(expected)
+        assert (place in bad) == (expected is None)
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "expected"),
+    [
+        (types.BIGINT, '{"1":2,"3":4}', [(1, 2), (3, 4)]),
+        (types.BIGINT, '{"null":1}', "c key: null"),
+        (types.DOUBLE, '{"1":1,"1.0":2}', "c: the key 1.0 appears twice"),
+        (types.DOUBLE, '{"NaN":1," NaN":2}', "c: the key nan appears twice"),
+        (types.DOUBLE, '{"0.0":1,"-0.0":2}', "c: the key -0.0 appears twice"),
+        (types.REAL, '{"0.1":1,"0.10000000001":2}', "c: the key 0.1"),
+        (Decimal(5, 2), '{"1":1,"1.00":2}', "c: the key 1.00 appears twice"),
+        (types.TIMESTAMP_TZ, '{"2024-01-01T00:00:00Z":1,"2024-01-01 00:00:00Z":2}', "c: the key"),
+        (types.BOOLEAN, '{"true":1,"false":2}', [(True, 1), (False, 2)]),
+        (Array(types.BIGINT), '{"[1]":1,"[1 ]":2}', "c: the key [1] appears twice"),
+        (types.VARCHAR, '{"1":1,"1.0":2}', [("1", 1), ("1.0", 2)]),
+    ],
+)
+def test_the_keys_of_a_map_are_there_and_differ(type_: Type, text: str, expected: Any) -> None:
+    column = Field("c", Map(type_, types.BIGINT))
+    (array,), bad = JsonValues((column,)).decode([b'{"c":%s}' % text.encode(), b'{"c":{}}'])
+    found = {0: bad[0][: len(expected)]} if bad else array.to_pylist()[0]
+    assert found == ({0: expected} if isinstance(expected, str) else expected)
+    assert array[1].as_py() == []
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_mark_of_the_order_of_bytes_is_no_fault(end: str) -> None:
+    columns = (Field("a", types.BIGINT),)
+    record = b'\xef\xbb\xbf{"a":1}' + end.encode()
+    assert [field.name for field in infer_json([record]).columns] == ["a"]
+    (array,), bad = JsonValues(columns).decode([record, b'{"a":2}', b"\xef\xbb\xbf\xef\xbb\xbf{}"])
+    assert list(bad) == [2]
+    assert array.to_pylist() == [1, 2, None]
+    document = Field("c", Row(columns))
+    (array,), bad = JsonDocuments(document).decode([record])
+    assert (array.to_pylist(), bad) == ([{"a": 1}], {})
 
 
 @examples(300, derandomize=True)

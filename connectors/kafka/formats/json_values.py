@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
 import decimal
 import json
 import math
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -178,6 +179,26 @@ class _Number(str):
     __slots__ = ()
 
 
+class _MinusZero(int):
+    """The JSON number -0, which is a zero with a sign where a column has one."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "-0"
+
+
+_DIGITS_MAX = 4300
+"""A whole number with more digits is kept as it is written: Python refuses to convert it."""
+_ODD_WHOLE = re.compile(rb"-0(?![\d.eE])|(?<!\d)\d{%d}" % (_DIGITS_MAX + 1))
+
+
+def _whole(text: str) -> int | _Number:
+    if text == "-0":
+        return _MinusZero(0)
+    return _Number(text) if len(text) > _DIGITS_MAX else int(text)
+
+
 class _Object(dict[str, Any]):
     """A JSON object that remembers which keys appeared twice."""
 
@@ -203,8 +224,14 @@ def parse(value: bytes) -> Any:
         raise ValueError(f"not UTF-8 at byte {error.start}") from None
     if _too_deep(value):
         raise ValueError(f"nested deeper than {DEPTH_MAX} levels")
+    whole = _whole if _ODD_WHOLE.search(value) else None
     try:
-        return json.loads(text, object_pairs_hook=_Object, parse_float=_Number)
+        return json.loads(
+            text.removeprefix("\ufeff"),
+            object_pairs_hook=_Object,
+            parse_float=_Number,
+            parse_int=whole,
+        )
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at character {error.pos}") from None
 
@@ -285,16 +312,31 @@ def _exact_map(value: Any, type_: Map, path: str, spelling: Spelling) -> list[tu
         raise _unlike(value, type_, path)
     if value.twice:
         raise ValueError(f"{path}: the key {min(value.twice)!r} appears twice")
-    return [
-        (
-            map_key(key, type_.key, path),
-            exact(item, type_.value, f"{path}[{key!r}]", spelling),
-        )
-        for key, item in value.items()
-    ]
+    items = ((k, exact(v, type_.value, f"{path}[{k!r}]", spelling)) for k, v in value.items())
+    return map_entries(items, type_.key, path)
 
 
-def map_key(key: str, type_: Type, path: str) -> Any:
+def map_entries(items: Iterable[tuple[str, Any]], type_: Type, path: str) -> list[tuple[Any, Any]]:
+    """Returns the entries of a map, whose keys are made from the keys of an object.
+
+    Raises:
+        ValueError: a key is not of its type, is null, or appears twice.
+    """
+    entries = [(_map_key(key, type_, path), item) for key, item in items]
+    if type_ == types.VARCHAR:
+        return entries
+    met = set()
+    for key, _ in entries:
+        if key is None:
+            raise ValueError(f"{path} key: null")
+        same = repr(key) if key != key or isinstance(key, dict | list) else key
+        if same in met:
+            raise ValueError(f"{path}: the key {key} appears twice")
+        met.add(same)
+    return entries
+
+
+def _map_key(key: str, type_: Type, path: str) -> Any:
     """Returns a map key from an object's key, a string; other key types are their JSON text."""
     if isinstance(type_, Varbinary) or type_ in _KEYS_IN_STRINGS:
         return exact(key, type_, f"{path} key")
@@ -345,9 +387,12 @@ def _decimal(value: Any, type_: Type, path: str) -> decimal.Decimal:
     is_number = isinstance(value, int | str) and not isinstance(value, bool)
     if not is_number or not _DECIMAL_TEXT.fullmatch(str(value)):
         raise _unlike(value, type_, path)
-    with decimal.localcontext(_DECIMALS):
-        number = decimal.Decimal(str(value))
-        exact = number.quantize(decimal.Decimal(1).scaleb(-type_.scale))
+    try:
+        with decimal.localcontext(_DECIMALS):
+            number = decimal.Decimal(str(value))
+            exact = number.quantize(decimal.Decimal(1).scaleb(-type_.scale))
+    except decimal.InvalidOperation:
+        raise ValueError(f"{path}: {str(value)[:40]} is out of range for {type_}") from None
     if exact != number:
         raise ValueError(f"{path}: {value} has more than {type_.scale} digits after the point")
     if len(exact.as_tuple().digits) > type_.precision and exact:
@@ -378,6 +423,29 @@ def _bytes(value: Any, type_: Type, path: str) -> bytes:
     if type_.length is not None and len(raw) != type_.length:
         raise ValueError(f"{path}: {len(raw)} bytes where {type_.length} are expected")
     return raw
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unscaled(Varbinary):
+    """The bytes of a decimal without its point, which JSON may also have as the number itself."""
+
+    scale: int = 0
+
+
+def _unscaled(value: Any, type_: Type, path: str) -> bytes:
+    assert isinstance(type_, Unscaled)
+    if isinstance(value, bool) or not isinstance(value, int | _Number):
+        return _bytes(value, type_, path)
+    try:
+        with decimal.localcontext(_DECIMALS):
+            number = decimal.Decimal(str(value)).scaleb(type_.scale)
+            whole = number.to_integral_value()
+    except decimal.InvalidOperation:
+        raise ValueError(f"{path}: {str(value)[:40]} is out of range for a decimal") from None
+    if whole != number:
+        raise ValueError(f"{path}: {value} has more than {type_.scale} digits after the point")
+    unscaled = int(whole)
+    return unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
 
 
 _UUID_TEXT = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
@@ -488,6 +556,7 @@ _EXACT: dict[Any, Callable[[Any, Type, str], Any]] = {
     types.UUID: _uuid,
     Decimal: _decimal,
     Varbinary: _bytes,
+    Unscaled: _unscaled,
 }
 _KEYS_IN_STRINGS = frozenset(
     {types.VARCHAR, types.UUID, types.DATE, types.TIME, types.TIMESTAMP, types.TIMESTAMP_TZ}
@@ -675,7 +744,11 @@ def _convert_timestamps(array: pa.Array, type_: Type) -> pa.Array:
         _check_all(array, _MOMENT_PATTERN + "$")
         return array.cast(wanted)
     _check_all(array, _MOMENT_PATTERN + r"(Z|[+-][0-9]{2}:[0-9]{2})$")
-    return array.cast(wanted)
+    moments = array.cast(wanted)
+    micros = moments.cast(pa.int64())
+    if pc.any(pc.or_(pc.less(micros, MICROS_MIN), pc.greater(micros, MICROS_MAX))).as_py():
+        raise ValueError("out of range")
+    return moments
 
 
 def _check_all(array: pa.Array, pattern: str) -> None:

@@ -49,9 +49,9 @@ def _converter(node: Node, type_: Type, path: str) -> Convert:
         case "map", Map(key, inner):
             assert node.inner is not None
             item = converter(node.inner, inner, f"{path}[]")
-            return lambda value: [
-                (json_values.map_key(name, key, path), item(entry)) for name, entry in value.items()
-            ]
+            return lambda value: json_values.map_entries(
+                ((name, item(entry)) for name, entry in value.items()), key, path
+            )
         case "record", Decimal() if node.name == VARIABLE_DECIMAL:
             return _variable(type_, path)
         case (("record" | "array" | "map"), _):
@@ -144,7 +144,7 @@ def _leaf(node: Node, type_: Type, path: str) -> Convert:
     if node.logical == "decimal" and node.kind in ("bytes", "fixed"):
         if isinstance(type_, Decimal):
             scale = int(node.attributes.get("scale", 0))
-            return lambda value: json_values.exact(_unscaled(value, scale), type_, path)
+            return lambda value: json_values.exact(_unscaled(value, scale, path), type_, path)
     elif node.kind in ("int", "long") and node.logical == "date" and type_ == types.DATE:
         return lambda value: _within(value, json_values.DAYS_MIN, json_values.DAYS_MAX, type_, path)
     elif node.logical == "date" and isinstance(type_, types.Timestamp):
@@ -198,16 +198,22 @@ def _variable(type_: Type, path: str) -> Convert:
         scale, unscaled = value.get("scale"), value.get("value")
         if scale is None or unscaled is None:
             raise ValueError(f"{path}: a decimal without its scale, or its value")
-        return json_values.exact(_unscaled(unscaled, scale), type_, path)
+        return json_values.exact(_unscaled(unscaled, scale, path), type_, path)
 
     return make
 
 
-def _unscaled(value: bytes, scale: int) -> str:
-    return str(decimal.Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _EXACT))
+def _unscaled(value: bytes, scale: int, path: str) -> str:
+    number = decimal.Decimal(int.from_bytes(value, "big", signed=True))
+    try:
+        return str(number.scaleb(-scale, _EXACT))
+    except decimal.DecimalException:
+        raise ValueError(
+            f"{path}: no decimal has a scale of {scale} and {len(value)} bytes"
+        ) from None
 
 
-_EXACT = decimal.Context(prec=1000)
+_EXACT = decimal.Context(prec=1000, traps=[decimal.InvalidOperation, decimal.Inexact])
 
 
 def _plain(node: Node, type_: Type, path: str) -> Convert:
