@@ -373,6 +373,12 @@ def test_keys_that_only_look_wrapped_are_plain() -> None:
         ("decimal(12, 2)", "!", KINDS["decimal"].connect),
         ("decimal(12, 4)", {"scale": 5, "value": "AQ=="}, KINDS["variable"].connect),
         ("decimal(12, 4)", {"scale": None, "value": "AQ=="}, KINDS["variable"].connect),
+        ("decimal(12, 4)", {"scale": 2**31 - 1, "value": "AQ=="}, KINDS["variable"].connect),
+        ("decimal(12, 4)", {"scale": -(2**31), "value": "AQ=="}, KINDS["variable"].connect),
+        ("decimal(12, 2)", 12.345, KINDS["decimal"].connect),
+        ("decimal(12, 2)", 12345678901.5, KINDS["decimal"].connect),
+        ("decimal(12, 2)", 1e300, KINDS["decimal"].connect),
+        ("decimal(12, 2)", True, KINDS["decimal"].connect),
         ("array(date)", [2**31 - 1], ALL["array of days"].connect),
     ],
 )
@@ -385,6 +391,28 @@ def test_what_its_column_does_not_hold_is_bad(
         decoded(column, [json.dumps(body).encode()])
     assert caught.value.code is BAD_RECORD
     assert "c: " in caught.value.message or "c[]: " in caught.value.message
+
+
+@pytest.mark.parametrize("inside_", ["", "array", "map", "row"])
+def test_a_decimal_may_be_a_number(inside_: str) -> None:
+    kind = ALL[f"{inside_} of decimal"] if inside_ else KINDS["decimal"]
+    wrap = {
+        "": lambda v: v,
+        "array": lambda v: [v],
+        "map": lambda v: {"a": v},
+        "row": lambda v: {"x": v, "y": "y"},
+    }[inside_]
+    numbers = ["12.34", "-0.5", "0", "100", "1e2", "-9999999999.99", "1.50"]
+    schema = json.loads(wrapped({}, kind.connect))["schema"]
+    values = []
+    for number in (*numbers, None):
+        found = wrap("AQ==" if number is None else 0.125)
+        body = {"schema": schema, "payload": change({"id": 1, "c": found})}
+        values.append(json.dumps(body).replace("0.125", str(number)).encode())
+    expected = [decimal.Decimal(number) for number in (*numbers, "0.01")]
+    for batch in (values, values[:-1], values[:1]):
+        rows = [row["c"] for row in decoded(kind.column, batch)]
+        assert rows == of(kind.column, [wrap(number) for number in expected[: len(batch)]])
 
 
 # --- What was not sent ---------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats import tree_arrow, tree_values
+from seamline.connectors.kafka.formats.json_values import Unscaled
 from seamline.connectors.kafka.formats.parts import (
     AllHeaders,
     Bad,
@@ -308,8 +309,8 @@ def _written(node: Node | None, type_: Type, path: str) -> _Written | None:
             carrier = types.BIGINT
         case "string", _ if node.logical and tree_values.is_local(type_):
             carrier = types.VARCHAR
-        case "bytes", Decimal() if node.logical == "decimal":
-            carrier = types.VARBINARY
+        case "bytes", Decimal() if node.logical == "decimal":  # or a number, if it is told to
+            carrier = Unscaled(scale=int(node.attributes["scale"]))
         case _:
             return None
     return _Written(carrier, tree_values.converter(node, type_, path), tree_arrow.leaf(node, type_))
