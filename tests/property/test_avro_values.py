@@ -342,6 +342,30 @@ def test_two_numbers_of_one_class_in_a_union_are_no_guess() -> None:
     assert arrays[0].to_pylist() == [None]
 
 
+@pytest.mark.parametrize(
+    ("branches", "declared", "value"),
+    [
+        (["null", "int", "long"], "bigint", 5),
+        (["int", "null", "long", "string"], "decimal(20, 0)", -(2**63)),
+        (["int", logical("long", "")], "timestamp(6)", datetime.datetime(1970, 1, 1)),
+        (["float", "double"], "double", 1.5),
+        ([logical("int", "date"), logical("long", "date")], "date", datetime.date(1970, 1, 6)),
+    ],
+)
+def test_numbers_of_one_class_that_mean_the_same_are_clear(
+    branches: list[Any], declared: str, value: Any
+) -> None:
+    raw_value = {datetime.datetime: 0, datetime.date: 5}.get(type(value), value)
+    kinds = [kind["type"] if isinstance(kind, dict) else kind for kind in branches]
+    bare = {"type": "record", "name": "R", "fields": [{"name": "u", "type": kinds}]}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "u", "type": branches}]}
+    arrays, bad = decoder(schema, parse_fields(f"u {declared}")).decode(
+        [written(bare, {"u": raw_value})] * 2
+    )
+    assert not bad
+    assert arrays[0].to_pylist() == [value] * 2
+
+
 def test_a_record_may_lead_to_itself() -> None:
     schema = {
         "type": "record",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import decimal
 import math
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -99,10 +99,9 @@ def _of_union(node: Node, type_: Type, path: str) -> Convert:
     by_name = {b.name: converter(b, type_, path) for b in branches if b.name}
     by_class: dict[type, Convert] = {}
     unknown = _ambiguous(path, node)
-    for branch in branches:
-        kind = _CLASSES.get(branch.kind)
-        if kind is not None:
-            by_class[kind] = unknown if kind in by_class else converter(branch, type_, path)
+    for kind, alike in _of_one_class(branches):
+        is_clear = len({branch.logical for branch in alike}) == 1
+        by_class[kind] = converter(alike[0], type_, path) if is_clear else unknown
 
     def make(value: Any) -> Any:
         if value is None:
@@ -112,6 +111,14 @@ def _of_union(node: Node, type_: Type, path: str) -> Convert:
         return by_class.get(type(value), unknown)(value)
 
     return make
+
+
+def _of_one_class(branches: Sequence[Node]) -> Iterator[tuple[type, list[Node]]]:
+    """Yields the Python types that branches have, each with those branches."""
+    for kind in dict.fromkeys(_CLASSES.values()):
+        alike = [branch for branch in branches if _CLASSES.get(branch.kind) is kind]
+        if alike:
+            yield kind, alike
 
 
 _CLASSES: Mapping[str, type] = {
