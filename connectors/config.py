@@ -6,6 +6,7 @@ Values only: nothing here connects, so reading the configuration loads no client
 from __future__ import annotations
 
 import re
+import urllib.parse
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
@@ -146,7 +147,15 @@ class SchemaRegistryConfig(Settings):
     @property
     def address(self) -> str:
         """Its address without the credentials in it and without trailing slashes."""
-        return re.sub("(?<=://)[^/@]*@", "", self.url).rstrip("/")
+        return re.sub("(?<=://)[^/]*@", "", self.url).rstrip("/")
+
+    @property
+    def login(self) -> tuple[str, str]:
+        """User name and password; those in its url if no others are set. Both may be empty."""
+        found = re.search("://([^/:@]*):?([^/]*)@", self.url)
+        if self.username or found is None:
+            return self.username, self.password
+        return urllib.parse.unquote(found[1]), urllib.parse.unquote(found[2])
 
 
 class ClusterConfig(Settings):

@@ -366,7 +366,8 @@ def _headers(config: SchemaRegistryConfig) -> dict[str, str]:
     accept = {"accept": "application/vnd.schemaregistry.v1+json, application/json"}
     if config.token:
         return {**accept, "authorization": f"Bearer {config.token}"}
-    if config.username:
-        basic = base64.b64encode(f"{config.username}:{config.password}".encode()).decode()
+    username, password = config.login
+    if username:
+        basic = base64.b64encode(f"{username}:{password}".encode()).decode()
         return {**accept, "authorization": f"Basic {basic}"}
     return accept

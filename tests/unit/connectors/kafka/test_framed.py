@@ -6,6 +6,7 @@ strategies and framings they have; then the registry is taken away, or knows not
 
 from __future__ import annotations
 
+import base64
 import datetime
 import json
 import threading
@@ -469,6 +470,26 @@ def test_credentials_are_sent_and_not_shown(registry: Registry) -> None:
     assert "HTTP 401" in str(caught.value)
     assert "p4ss" not in str(caught.value)
     assert "p4ss" not in repr(SchemaRegistryConfig(url="http://h", username="u", password="p4ss"))
+
+
+@pytest.mark.parametrize(
+    ("in_url", "config", "login"),
+    [
+        ("u:p4ss@", {}, b"u:p4ss"),
+        ("u%40h:p%2F4%3Ass@", {}, b"u@h:p/4:ss"),
+        ("u:p4@ss@", {}, b"u:p4@ss"),
+        ("key@", {}, b"key:"),
+        ("u:p4ss@", {"username": "v", "password": "w"}, b"v:w"),
+    ],
+)
+def test_credentials_may_be_in_the_url(
+    registry: Registry, in_url: str, config: dict[str, str], login: bytes
+) -> None:
+    value = avro(registry, ORDER, {"id": 1, "note": None})
+    registry.authorization = f"Basic {base64.b64encode(login).decode()}"
+    made = SchemaRegistryConfig(url=registry.url.replace("://", f"://{in_url}"), **config)
+    assert made.address == registry.url
+    assert rows(decoder(SchemaRegistry(made), "id bigint"), batch(value)) == [{"id": 1}]
 
 
 def test_a_cluster_without_a_registry_says_so() -> None:
