@@ -415,6 +415,13 @@ def test_a_decimal_may_be_a_number(inside_: str) -> None:
         assert rows == of(kind.column, [wrap(number) for number in expected[: len(batch)]])
 
 
+def test_a_number_of_many_digits_hides_no_schema() -> None:
+    body = json.loads(wrapped(change({"id": 1, "c": 5}), {"type": "int64"}))
+    text = json.dumps(body).replace('"op": "c"', f'"op": "c", "z": {"1" * 5000}').encode()
+    assert b"1111" in text
+    assert [row["c"] for row in decoded("bigint", [text])] == [5]
+
+
 # --- What was not sent ---------------------------------------------------------------------------
 
 WORD = "__debezium_unavailable_value"

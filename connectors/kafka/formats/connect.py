@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats import tree_arrow, tree_values
-from seamline.connectors.kafka.formats.json_values import Unscaled
+from seamline.connectors.kafka.formats.json_values import Unscaled, whole_number
 from seamline.connectors.kafka.formats.parts import (
     AllHeaders,
     Bad,
@@ -119,7 +119,7 @@ class _SchemaTexts:
             self._last = (begin, self._begins[begin])
             return self._begins[begin]
         try:
-            body = json.loads(part)
+            body = json.loads(part, parse_int=whole_number)
         except (ValueError, RecursionError):
             return None  # the reader reports what is wrong with it
         if not isinstance(body, dict) or PAYLOAD not in body or not {SCHEMA, PAYLOAD} >= set(body):

@@ -190,10 +190,19 @@ class _MinusZero(int):
 
 _DIGITS_MAX = 4300
 """A whole number with more digits is kept as it is written: Python refuses to convert it."""
-_ODD_WHOLE = re.compile(rb"-0(?![\d.eE])|(?<!\d)\d{%d}" % (_DIGITS_MAX + 1))
+_WHOLE_MINUS_ZERO = re.compile(rb"-0(?![\d.eE])")
+_MANY_DIGITS = re.compile(rb"(?<!\d)\d{%d}" % (_DIGITS_MAX + 1))
 
 
-def _whole(text: str) -> int | _Number:
+def _has_odd_whole(value: bytes) -> bool:
+    """Whether a JSON text may have a number for `whole_number`, which is slower than Python."""
+    if len(value) > _DIGITS_MAX and _MANY_DIGITS.search(value):
+        return True
+    return b"-0" in value and _WHOLE_MINUS_ZERO.search(value) is not None
+
+
+def whole_number(text: str) -> int | _Number:
+    """Returns a whole number, however many digits JSON has for it."""
     if text == "-0":
         return _MinusZero(0)
     return _Number(text) if len(text) > _DIGITS_MAX else int(text)
@@ -224,7 +233,7 @@ def parse(value: bytes) -> Any:
         raise ValueError(f"not UTF-8 at byte {error.start}") from None
     if _too_deep(value):
         raise ValueError(f"nested deeper than {DEPTH_MAX} levels")
-    whole = _whole if _ODD_WHOLE.search(value) else None
+    whole = whole_number if _has_odd_whole(value) else None
     try:
         return json.loads(
             text.removeprefix("\ufeff"),
