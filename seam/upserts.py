@@ -7,20 +7,21 @@ Every record of the tail has a greater offset than the snapshot's row for its ke
     rows(table) = rows(snapshot) without the keys of the tail  ∪  newest(tail) without deletes
 
 as long as all records of a key are in one partition. If that is not certain, readers check it key
-by key, and fail if it does not hold. Pure.
+by key, and fail if it does not hold. A partitioner makes it certain only where each key is the same
+bytes in every record: as text, the key 7 may also be `007`, which lies elsewhere. Pure.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from seamline.errors import UPSERT_ORDER_UNKNOWN, SeamlineError
 from seamline.seam.binding import TopicBinding
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns as names
 from seamline.sql.predicates import And, Or, Predicate, columns
-from seamline.sql.types import Field
+from seamline.sql.types import VARCHAR, Field, Varbinary
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class Newest:
         partition: The column with a row's partition.
         offset: The column with a row's offset.
         is_settled: Whether each key is known to be in one partition only, because the owner vouches
-            for it or the topic has a single partition; otherwise readers check it.
+            for the partitioner of keys that have one encoding, or the topic has a single partition;
+            otherwise readers check it.
     """
 
     key: tuple[Field, ...]
@@ -46,9 +48,9 @@ class Newest:
         if not binding.is_upsert:
             return None
         known = {column.name: column for column in decoder.columns}
-        is_settled = binding.key_partitioner is not None or binding.key_partitions == 1
-        partition, offset = known[names.PARTITION], known[names.OFFSET]
-        return cls(decoder.key_columns, partition, offset, is_settled)
+        key = decoder.key_columns
+        is_settled = binding.key_partitions == 1 or _is_placed(binding, key)
+        return cls(key, known[names.PARTITION], known[names.OFFSET], is_settled)
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -62,6 +64,23 @@ class Newest:
             f"{UPSERT_ORDER_UNKNOWN.name}: a key ({', '.join(self.key_names)}) has records in "
             "several partitions"
         )
+
+
+_NUMBERS = frozenset({"int32", "int64"})
+_BYTES = frozenset({"string", "raw", "bytes"})
+
+
+def _is_placed(binding: TopicBinding, key: Sequence[Field]) -> bool:
+    """Whether the owner vouches for a partitioner that puts all records of a key into one place.
+
+    It does so only if the key has a single encoding. `crc32` puts an empty key anywhere.
+    """
+    if binding.key_partitioner is None:
+        return False
+    if binding.key_format in _NUMBERS:
+        return True
+    is_one_way = all(c.type == VARCHAR or isinstance(c.type, Varbinary) for c in key)
+    return binding.key_format in _BYTES and is_one_way and binding.key_partitioner != "crc32"
 
 
 def check_partitions(binding: TopicBinding, count: int) -> None:

@@ -35,15 +35,16 @@ from seamline.errors import (
     UPSERT_ORDER_UNKNOWN,
     SeamlineError,
 )
-from seamline.gateway.commands import alterations
+from seamline.gateway.commands import alterations, tables
 from seamline.gateway.commands.auditing import Kind, audit
 from seamline.gateway.query.freshness import CACHED
 from seamline.gateway.query.names import session
+from seamline.planners.rules.prune_tail_by_key import murmur2
 from seamline.seam.binding import TopicBinding
 from seamline.seam.offsets import Offsets
 from seamline.seam.records import DecoderSpec
 from seamline.seam.upserts import Newest, over
-from seamline.sql import columns, parse
+from seamline.sql import columns, parse, types
 from seamline.sql.predicates import And, Comparison, In, IsNull, Or
 from seamline.sql.statements import AlterTable
 from seamline.sql.types import BIGINT, VARCHAR, Field
@@ -78,6 +79,8 @@ CONDITIONS = (
     "id + 0 = {0}",
     "coalesce(score, 0) < {0}",
 )
+SETTLED = {"key_partitioner": "murmur2", "key_format": "int64"}
+"""What makes it certain that a key is in one partition."""
 
 
 def happen(users: Users, dice: random.Random, count: int) -> None:
@@ -112,8 +115,8 @@ def query(dice: random.Random) -> str:
 def play(seed: int, folder: pathlib.Path) -> None:
     """One history, and what is asked on its way."""
     dice = random.Random(seed)
-    settled = {"key_partitioner": "murmur2"} if dice.random() < 0.5 else {}
-    users = Users(folder, dice.choice([1, 3]), is_followed=dice.random() < 0.7, **settled)
+    placed = dice.choice([{}, {"key_partitioner": "murmur2"}, SETTLED])
+    users = Users(folder, dice.choice([1, 3]), is_followed=dice.random() < 0.7, **placed)
     for _ in range(3):
         happen(users, dice, dice.randrange(20))
         if dice.random() < 0.7:
@@ -192,6 +195,79 @@ def test_a_key_in_two_partitions_is_an_error_wherever_its_records_are(
     users.put(3, "here", 3, partition=0)
     users.delete(3, partition=1)
     fails(UPSERT_ORDER_UNKNOWN, lambda: users.ask('SELECT * FROM "users$hot"'))
+    users.close()
+
+
+def elsewhere(key: bytes) -> bytes:
+    """The same number, spelt so that it lies in the other of two partitions."""
+    spellings = (b"0" * zeros + key for zeros in range(9))
+    return next(other for other in spellings if murmur2(other) % 2 != murmur2(key) % 2)
+
+
+@pytest.mark.parametrize("is_tiered", [False, True])
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_two_spellings_of_a_key_are_two_places(
+    is_tiered: bool, is_followed: bool, tmp_path: pathlib.Path
+) -> None:
+    """What the owner says of the partitioner is true, and yet the key is in both partitions."""
+    users = Users(tmp_path, 2, is_followed=is_followed, key_partitioner="murmur2")
+    for key in (b"7", elsewhere(b"7")):
+        users.produce(key, b'{"id": 7, "name": "a", "score": 1}', murmur2(key) % 2)
+        if is_tiered and key == b"7":
+            users.tier()
+    fails(UPSERT_ORDER_UNKNOWN, lambda: users.ask("SELECT id, name FROM users"))
+    fails(UPSERT_ORDER_UNKNOWN, lambda: users.ask("SELECT id, name FROM users WHERE id = 7"))
+    users.close()
+
+
+def test_a_filter_on_a_key_finds_all_its_spellings(tmp_path: pathlib.Path) -> None:
+    users = Users(tmp_path, 2, key_partitioner="murmur2")
+    key = elsewhere(b"7")
+    users.produce(key, b'{"id": 7, "name": "a", "score": 1}', murmur2(key) % 2)
+    assert users.ask("SELECT name FROM users WHERE id = 7") == [("a",)]
+    users.close()
+
+
+@pytest.mark.parametrize(
+    ("type_", "said", "is_settled"),
+    [
+        ("varchar", {"key_partitioner": "murmur2"}, True),
+        ("varbinary", {"key_partitioner": "murmur2", "key_format": "bytes"}, True),
+        ("integer", {"key_partitioner": "crc32", "key_format": "int32"}, True),
+        ("bigint", {"key_partitioner": "murmur2", "key_format": "int64"}, True),
+        ("bigint", {"key_partitioner": "murmur2"}, False),
+        ("boolean", {"key_partitioner": "murmur2"}, False),
+        ("uuid", {"key_partitioner": "murmur2"}, False),
+        ("date", {"key_partitioner": "murmur2"}, False),
+        ("varchar", {"key_partitioner": "crc32"}, False),
+        ("varbinary", {"key_partitioner": "crc32", "key_format": "bytes"}, False),
+        ("varchar", {"key_partitioner": "murmur2", "key_format": "json"}, False),
+        ("bigint", {"key_partitioner": "murmur2", "key_format": "json", "key": None}, False),
+        ("bigint", {"key_format": "int64"}, False),
+    ],
+)
+def test_a_partitioner_settles_what_has_one_encoding(
+    type_: str, said: dict[str, Any], is_settled: bool
+) -> None:
+    fields = (Field("id", types.parse(type_), required=True), *columns.METADATA_FIELDS)
+    binding = TopicBinding(
+        *("c", "t"), **{"mode": "upsert", "primary_key": ("id",), "key": "id", **said}
+    )
+    for count in (1, 2):
+        counted = dataclasses.replace(binding, key_partitions=count)
+        newest = Newest.of(counted, DecoderSpec.of(counted, fields))
+        assert newest is not None
+        assert newest.is_settled == (is_settled or count == 1)
+
+
+def test_an_empty_key_has_no_place_under_crc32(tmp_path: pathlib.Path) -> None:
+    said: dict[str, Any] = {"columns": tables.parse_fields("id varchar, name varchar")}
+    users = Users(tmp_path, 2, key_partitioner="crc32", **said)
+    users.produce(b"", b'{"id": "", "name": "a"}', 0)
+    users.tier()
+    assert users.ask("SELECT name FROM users WHERE id = ''") == [("a",)]
+    users.produce(b"", b'{"id": "", "name": "b"}', 1)
+    fails(UPSERT_ORDER_UNKNOWN, lambda: users.ask("SELECT name FROM users"))
     users.close()
 
 

@@ -34,7 +34,7 @@ from seamline.gateway.query.spool import SpoolDirectory
 from seamline.gateway.query.tokens import NOTHING
 from seamline.gateway.tail.followers import Budget, Followers
 from seamline.planners.route import DUCKDB, Limits
-from seamline.planners.rules.prune_tail_by_key import PARTITIONERS
+from seamline.planners.rules.prune_tail_by_key import PARTITIONERS, key_bytes
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import SUMMARY_KEY, Boundary, boundary_of, encode
 from seamline.seam.offsets import OffsetRange, Offsets
@@ -47,6 +47,8 @@ TOPIC = "users"
 COLUMNS = "id bigint, name varchar, score integer"
 NEVER = NoDeadline()
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+_INT64 = 8
+"""The size of keys in that format; keys as text are shorter here."""
 _BUDGET = Budget(1 << 26, 0, 3600.0)
 _LIMITS = Limits(duckdb_cold_bytes_max=2**60, duckdb_tail_rows_max=2**60, spark=False)
 
@@ -75,6 +77,7 @@ class Users:
         self.log.create_topic(TOPIC, partitions)
         self.partitions = partitions
         self._partitioner = definition.get("key_partitioner")
+        self._key_format = definition.get("key_format", "string")
         self.connections = offline.MemoryConnections(offline.config(folder), self.log)
         self.name = names.resolve(
             (TOPIC,), names.session(self.connections.config), self.connections
@@ -121,7 +124,8 @@ class Users:
         self._produce(id_, None, partition)
 
     def _produce(self, id_: int, value: bytes | None, partition: int) -> None:
-        key = str(id_).encode()
+        key = key_bytes(id_, self._key_format)
+        assert key is not None
         if partition < 0 and self._partitioner is not None:  # the owner's word is kept
             partition = (PARTITIONERS[self._partitioner](key) or 0) % self.partitions
         self.produce(key, value, id_ % self.partitions if partition < 0 else partition)
@@ -236,9 +240,10 @@ def model(log: MemoryLog, ends: Mapping[int, int] | None = None) -> dict[int, Ro
     for raw in log.read(TOPIC, ranges, "read_committed", NEVER):
         for key, value in zip(raw.keys, raw.values, strict=True):
             assert key is not None
+            id_ = int.from_bytes(key, "big") if len(key) == _INT64 else int(key)
             if value is None:
-                found.pop(int(key), None)
+                found.pop(id_, None)
             else:
                 body = json.loads(value)
-                found[int(key)] = (body["name"], body["score"])
+                found[id_] = (body["name"], body["score"])
     return found

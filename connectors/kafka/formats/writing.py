@@ -21,6 +21,7 @@ from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.infer_schema import KINDS
 from seamline.connectors.kafka.formats.known import format_of
 from seamline.connectors.kafka.formats.parts import Leaf, Setting, grouped
+from seamline.connectors.kafka.formats.placing import JSON, PlacedKeys
 from seamline.connectors.kafka.formats.schema_writing import Described, described, part_writer
 from seamline.connectors.kafka.formats.schemas import NoRegistry, Schemas
 from seamline.connectors.protocols import NewRecord, RawBatch
@@ -62,6 +63,7 @@ class RecordWriter:
         self._fields = fields
         self._deletes = binding.is_upsert
         sources = [_source_of(field, encoding) for field in fields]
+        self._placed = PlacedKeys.of(binding, fields, sources)
         value, key = (
             _Part(name, format_, binding, key_bytes, schemas or NoRegistry())
             for name, format_ in ((VALUE, binding.format), (KEY, binding.key_format))
@@ -76,7 +78,7 @@ class RecordWriter:
         self._decoder = Decoder(
             DecoderSpec(binding.topic, str(encoding), "fail", fields, texts=texts), schemas
         )
-        self._empty = b"{}" if binding.format in _JSON else b""
+        self._empty = b"{}" if binding.format in JSON else b""
         self._headers = [
             (place, source.path[0]) for place, source in enumerate(sources) if source.part == HEADER
         ]
@@ -93,6 +95,8 @@ class RecordWriter:
         except ValueError as error:
             raise _not_written(str(error)) from error
         self._require_values(found)
+        if self._placed is not None:
+            self._placed.check(columns, found)
         self._require_same(columns, found)
         return found
 
@@ -182,9 +186,7 @@ class _Part:
             return self._with_schema({place: sources[place].path for place in places}, fields)
         tree: dict[str, Any] = {}
         paths = [sources[place].path for place in places]
-        if self.format not in _JSON or not all(
-            map(functools.partial(_insert, tree), paths, places)
-        ):
+        if self.format not in JSON or not all(map(functools.partial(_insert, tree), paths, places)):
             raise self._unfit([fields[place] for place in places])
         converters = [_converter(field.type) for field in fields]
         said = self._described()
@@ -301,7 +303,7 @@ def _whole(place: int, field: Field, format_: str, key_bytes: KeyBytes) -> _Make
             return value
         if isinstance(value, str) and format_ in _TEXTS:
             return value.encode()
-        if format_ in _JSON:
+        if format_ in JSON:
             text = json.dumps(value) if isinstance(value, str) else _dumped(convert(value))
             return text.encode()
         found = key_bytes(value, format_)
@@ -317,7 +319,6 @@ def _whole(place: int, field: Field, format_: str, key_bytes: KeyBytes) -> _Make
 
 
 _TEXTS = frozenset({"raw", "bytes", "string"})
-_JSON = frozenset({"json", "json_schema"})
 
 
 def _header(value: Any) -> bytes:

@@ -174,3 +174,33 @@ def test_a_row_does_not_delete_its_key(binding: dict[str, Any]) -> None:
     assert "deletes its key" in caught.value.message
     del said["mode"], said["primary_key"]
     assert written(columns, ("a", None), **said)[0].value is None
+
+
+PLACED = {**UPSERT, "key_partitioner": "murmur2", "key_partitions": 2}
+
+
+@pytest.mark.parametrize(
+    ("key", "binding"),
+    [
+        ("", {"key_partitioner": "crc32"}),
+        ("é", {"key_format": "json"}),
+        ("a/b", {"key_format": "json", "columns_from": ("k = key.k",)}),
+        ("é", {"key_format": "json", "key": "k", "columns_from": ()}),
+    ],
+)
+def test_a_key_is_not_written_where_others_may_not_put_it(
+    key: str, binding: dict[str, Any]
+) -> None:
+    columns, said = "k varchar not null, v bigint", {**PLACED, **binding}
+    with pytest.raises(SeamlineError) as caught:
+        written(columns, (key, 1), **said)
+    assert caught.value.code.name == "INVALID_ARGUMENT"
+    assert "partition" in caught.value.message
+    assert written(columns, ("user-1", 1), **said)
+    assert written(columns, (key, 1), **{**said, "key_partitions": 1})
+    assert written(columns, (key, 1), **{**said, "mode": "append", "primary_key": ()})
+
+
+def test_murmur2_has_a_place_for_empty_keys() -> None:
+    ((key, _, _),) = written("k varchar not null, v bigint", ("", 1), **PLACED)
+    assert key == b""
