@@ -100,7 +100,13 @@ def test_a_change_log_is_its_database_at_many_seams() -> None:
 FIELDS = (Field("id", BIGINT, required=True), Field("name", VARCHAR, required=True))
 
 
-def decoded(envelope: str, body: Any, key: bytes | None = b'{"id": 1}', **said: Any) -> Any:
+def decoded(
+    envelope: str,
+    body: Any,
+    key: bytes | None = b'{"id": 1}',
+    fields: tuple[Field, ...] = FIELDS,
+    **said: Any,
+) -> Any:
     """The rows of one record."""
     binding = TopicBinding(
         *("c", "t"),
@@ -109,7 +115,7 @@ def decoded(envelope: str, body: Any, key: bytes | None = b'{"id": 1}', **said: 
         **{"primary_key": ("id",), "key_format": "json", **said},
     )
     assert TopicBinding.from_properties(binding.to_properties()) == binding
-    spec = DecoderSpec.of(binding, (*FIELDS, *columns.METADATA_FIELDS))
+    spec = DecoderSpec.of(binding, (*fields, *columns.METADATA_FIELDS))
     value = None if body is None else json.dumps(body).encode()
     batch = RawBatch([0], [0], [0], [key], [value], [None])
     return Decoder(spec).decode(batch).rows.to_pylist()
@@ -244,6 +250,29 @@ def test_a_former_row_in_another_partition_is_no_guess(
         users.ask(ALL)
     assert caught.value.code is UPSERT_ORDER_UNKNOWN
     users.close()
+
+
+TENANTS = (Field("tenant", BIGINT, required=True, write_default=0), *FIELDS)
+OF_TENANT: dict[str, Any] = {"fields": TENANTS, "primary_key": ("tenant", "id")}
+
+
+def test_the_default_of_a_column_is_no_former_key() -> None:
+    row = {"tenant": 7, "id": 1, "name": "b"}
+    for envelope, body in (
+        ("maxwell", {"type": "update", "data": row, "old": {"name": "a"}}),
+        ("canal", {"type": "UPDATE", "data": [row], "old": [{"name": "a"}]}),
+    ):
+        (found,) = decoded(envelope, body, key=None, **OF_TENANT)
+        assert (found["tenant"], found["id"], found[columns.DELETED]) == (7, 1, False)
+
+
+@pytest.mark.parametrize("body", [None, {"op": "d", "before": {"id": 1}}, {"op": "d"}])
+def test_the_default_of_a_column_is_no_key_of_a_delete(body: Any) -> None:
+    with pytest.raises(SeamlineError) as caught:
+        decoded("debezium", body, b'{"id": 1}', **OF_TENANT)
+    assert caught.value.code is BAD_RECORD
+    (found,) = decoded("debezium", body, b'{"tenant": 7, "id": 1}', **OF_TENANT)
+    assert (found["tenant"], found["id"], found[columns.DELETED]) == (7, 1, True)
 
 
 def test_what_was_left_out_does_not_end_a_row() -> None:

@@ -122,7 +122,7 @@ class EnvelopeReader:
         inside = [_inside(leaf, envelope.row) for leaf in leaves]
         said = [Leaf((_OPERATION,), (envelope.operation,), Field(_OPERATION, VARCHAR), False)]
         for column in spec.key_columns:
-            field = dataclasses.replace(column, required=False)
+            field = dataclasses.replace(column, required=False, write_default=None)
             said.append(Leaf((_BEFORE, column.name), (envelope.before, column.name), field, False))
             if envelope.old:
                 said.append(Leaf((OLD, column.name), (envelope.old, column.name), field, False))

@@ -63,7 +63,7 @@ class Tombstones:
             Leaf(
                 (column.name,),
                 sources[column.name,].path,
-                dataclasses.replace(column, required=False),
+                dataclasses.replace(column, required=False, write_default=None),
                 by_name=False,
             )
             for column in spec.key_columns
