@@ -396,15 +396,16 @@ def test_what_its_column_does_not_hold_is_bad(
 @pytest.mark.parametrize("inside_", ["", "array", "map", "row"])
 def test_a_decimal_may_be_a_number(inside_: str) -> None:
     kind = ALL[f"{inside_} of decimal"] if inside_ else KINDS["decimal"]
-    wrap = {
+    wraps: dict[str, Callable[[Any], Any]] = {
         "": lambda v: v,
         "array": lambda v: [v],
         "map": lambda v: {"a": v},
         "row": lambda v: {"x": v, "y": "y"},
-    }[inside_]
+    }
+    wrap = wraps[inside_]
     numbers = ["12.34", "-0.5", "0", "100", "1e2", "-9999999999.99", "1.50"]
     schema = json.loads(wrapped({}, kind.connect))["schema"]
-    values = []
+    values: list[bytes | None] = []
     for number in (*numbers, None):
         found = wrap("AQ==" if number is None else 0.125)
         body = {"schema": schema, "payload": change({"id": 1, "c": found})}
