@@ -498,7 +498,7 @@ class IcebergCatalog:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
         with namespace_errors(self.name, parent):
-            return namespaces.children(self.pyiceberg, parent)
+            return namespaces.below(self.pyiceberg, parent)
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
         """Returns the properties of a namespace, apart from those that say where its views are.

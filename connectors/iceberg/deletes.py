@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.table import Table
 from pyiceberg.table.delete_file_index import DeleteFileIndex
+from pyiceberg.transforms import VoidTransform
 
 from seamline.connectors.iceberg.row_ids import CONTENT_OFFSET, CONTENT_SIZE, REFERENCED_FILE
 from seamline.errors import COLD_FILE_INVALID, SeamlineError
@@ -71,7 +72,8 @@ class DeleteIndex:
         if (entry.sequence_number or 0) >= (delete.sequence_number or 0):
             return False
         one, other = entry.data_file, delete.data_file
-        if not self._specs[other.spec_id].fields:
+        fields = self._specs[other.spec_id].fields
+        if all(isinstance(field.transform, VoidTransform) for field in fields):
             return True
         return one.spec_id == other.spec_id and one.partition == other.partition
 

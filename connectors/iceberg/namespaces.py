@@ -6,24 +6,34 @@ returns the same level again.
 
 from __future__ import annotations
 
+import contextlib
+
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import BadRequestError, ForbiddenError, NoSuchNamespaceError
 
-_NO_LEVEL_BELOW = (BadRequestError, ForbiddenError, NoSuchNamespaceError)
+_NO_LEVEL_BELOW = (BadRequestError, ForbiddenError)
 
 
-def children(catalog: Catalog, parent: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """Returns the namespaces directly under a parent, sorted."""
-    return sorted(tuple(namespace) for namespace in catalog.list_namespaces(parent))
+def below(catalog: Catalog, parent: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Returns the namespaces directly under a parent, sorted.
+
+    Raises:
+        NoSuchNamespaceError: there is no such parent.
+    """
+    try:
+        found = catalog.list_namespaces(parent)
+    except _NO_LEVEL_BELOW:
+        if not parent:
+            raise
+        return []
+    names = sorted(tuple(namespace) for namespace in found)
+    return [n for n in names if len(n) == len(parent) + 1 and n[:-1] == parent]
 
 
 def every(catalog: Catalog) -> list[tuple[str, ...]]:
     """Returns the namespaces of every level, sorted."""
-    found = children(catalog)
+    found = below(catalog)
     for parent in found:  # the list grows while it is iterated
-        try:
-            below = children(catalog, parent)
-        except _NO_LEVEL_BELOW:
-            continue
-        found += [n for n in below if len(n) == len(parent) + 1 and n[:-1] == parent]
+        with contextlib.suppress(NoSuchNamespaceError):
+            found += below(catalog, parent)
     return sorted(found)

@@ -36,10 +36,18 @@ def identity_values(table: PyTable, file: DataFile) -> tuple[tuple[int, Any], ..
 
 
 def schema_for(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
-    """Returns the newest schema that has the columns of a partition spec."""
+    """Returns the newest schema that has the columns of a partition spec.
+
+    If no kept schema has all of them, it is made of the columns of all schemas.
+    """
     sources = {field.source_id for field in spec.fields}
     newest_first = [metadata.schema(), *reversed(metadata.schemas)]
-    return next(schema for schema in newest_first if sources <= schema.field_ids)
+    found = next((schema for schema in newest_first if sources <= schema.field_ids), None)
+    if found is not None:
+        return found
+    fields = {field.field_id: field for schema in metadata.schemas for field in schema.fields}
+    named = (f.model_copy(update={"name": f"{f.name}_{f.field_id}"}) for f in fields.values())
+    return Schema(*named)
 
 
 def _type_of(table: PyTable, field_id: int) -> IcebergType | None:

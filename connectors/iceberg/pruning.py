@@ -3,12 +3,14 @@
 PyIceberg's own evaluators decide. They may keep too many files, never too few. If an evaluator
 fails, that proves nothing, so the file is kept. Evaluators fail on bounds that are encoded for
 another type than the column has now, as other writers and older schemas leave them, and on literals
-for which a transform has no adjacent value. Conditions on UUIDs prove nothing either: writers do
-not agree on their order.
+for which a transform has no adjacent value. Bounds of UUIDs prove nothing either, as writers do not
+agree on their order, but a partition's own UUID does: engines that see a plan leave out a condition
+that only selects partitions.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 
@@ -18,6 +20,12 @@ from pyiceberg.expressions import (
     And,
     BooleanExpression,
     BoundPredicate,
+    EqualTo,
+    In,
+    IsNull,
+    NotEqualTo,
+    NotIn,
+    NotNull,
     Or,
     UnboundPredicate,
 )
@@ -53,25 +61,33 @@ class Pruner:
         *,
         case_sensitive: bool = True,
     ) -> None:
-        row_filter = _without_uuids(metadata.schema(), row_filter, case_sensitive=case_sensitive)
-        self._filter = row_filter
-        planner = ManifestGroupPlanner(
-            table_metadata=metadata, io=io, row_filter=row_filter, case_sensitive=case_sensitive
-        )
-        self._evaluators = Evaluators(planner)
+        def evaluators(kept: tuple[type, ...]) -> Evaluators | None:
+            """Returns the evaluators of the filter; None if there is nothing to evaluate."""
+            kinds = _UuidConditions(metadata.schema(), kept, case_sensitive=case_sensitive)
+            reduced = visit(rewrite_not(row_filter), kinds)
+            if isinstance(reduced, AlwaysTrue):
+                return None
+            planner = ManifestGroupPlanner(
+                table_metadata=metadata, io=io, row_filter=reduced, case_sensitive=case_sensitive
+            )
+            return Evaluators(planner)
+
+        self._by_bounds = evaluators(())
+        self._by_values = evaluators(_UNORDERED)
 
     def keeps_manifest(self, manifest: ManifestFile) -> bool:
         """Whether any file of a manifest may hold such rows."""
-        return self._may(lambda: self._evaluators.of_manifest(manifest))
+        found = self._by_bounds
+        return found is None or _unless_proven(lambda: found.of_manifest(manifest))
 
     def keeps_file(self, file: DataFile) -> bool:
         """Whether a file may hold such rows."""
-        return self._may(lambda: self._evaluators.by_partition(file)) and self._may(
-            lambda: self._evaluators.by_statistics(file)
-        )
-
-    def _may(self, evaluated: Callable[[], bool]) -> bool:
-        return isinstance(self._filter, AlwaysTrue) or _unless_proven(evaluated)
+        values, bounds = self._by_values, self._by_bounds
+        if values is not None and not (
+            _has_nan(file) or _unless_proven(lambda: values.by_partition(file))
+        ):
+            return False
+        return bounds is None or _unless_proven(lambda: bounds.by_statistics(file))
 
 
 def statistics_filter(schema: Schema, row_filter: BooleanExpression) -> Callable[[DataFile], bool]:
@@ -94,21 +110,31 @@ def _unless_proven(evaluated: Callable[[], bool]) -> bool:
         return True
 
 
-def _without_uuids(
-    schema: Schema, row_filter: BooleanExpression, *, case_sensitive: bool
-) -> BooleanExpression:
-    return visit(rewrite_not(row_filter), _WithoutUuids(schema, case_sensitive=case_sensitive))
+def _has_nan(file: DataFile) -> bool:
+    """Whether a file's partition holds NaN, which engines do not compare alike."""
+    values = (file.partition[position] for position in range(len(file.partition)))
+    return any(isinstance(value, float) and math.isnan(value) for value in values)
 
 
-class _WithoutUuids(BooleanExpressionVisitor[BooleanExpression]):
-    """Keeps all rows for a condition on a UUID.
+_UNORDERED = (EqualTo, NotEqualTo, In, NotIn, IsNull, NotNull)
+"""Conditions that mean the same whatever order values have."""
+
+
+class _UuidConditions(BooleanExpressionVisitor[BooleanExpression]):
+    """Keeps all rows for a condition on a UUID, unless it is of a kind that means something.
 
     Iceberg's Java library summarises partitions in the order of signed halves, PyIceberg compares
     unsigned bytes.
+
+    Args:
+        schema: The columns.
+        kept: Kinds of conditions that are left as they are.
+        case_sensitive: Whether names are case-sensitive.
     """
 
-    def __init__(self, schema: Schema, *, case_sensitive: bool) -> None:
+    def __init__(self, schema: Schema, kept: tuple[type, ...], *, case_sensitive: bool) -> None:
         self._schema = schema
+        self._kept = kept
         self._case_sensitive = case_sensitive
 
     def visit_true(self) -> BooleanExpression:
@@ -132,7 +158,7 @@ class _WithoutUuids(BooleanExpressionVisitor[BooleanExpression]):
 
     def visit_unbound_predicate(self, predicate: UnboundPredicate) -> BooleanExpression:
         name = getattr(predicate.term, "name", None)
-        if not isinstance(name, str):
+        if not isinstance(name, str) or isinstance(predicate, self._kept):
             return predicate
         try:
             type_ = self._schema.find_type(name, self._case_sensitive)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import functools
 import json
 import struct
+import types
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -55,7 +57,14 @@ from pyiceberg.table import Table as PyTable
 from pyiceberg.table.deletion_vector import DeletionVector, _extract_vector_payload
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
 from pyiceberg.table.update import TableRequirement, TableUpdate
-from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties, TableVersion
+from pyiceberg.typedef import (
+    EMPTY_DICT,
+    IcebergBaseModel,
+    Identifier,
+    Properties,
+    Record,
+    TableVersion,
+)
 from pyiceberg.types import (
     IcebergType,
     TimestampNanoType,
@@ -382,7 +391,13 @@ class Evaluators:
 
     def by_partition(self, file: DataFile) -> bool:
         """Whether the partition of a file lets a row through."""
-        return self._partitions(file.spec_id)(file)
+        evaluate: Callable[[Any], bool] = self._partitions(file.spec_id)
+        partition = file.partition
+        values = [partition[position] for position in range(len(partition))]
+        if any(isinstance(value, uuid.UUID) for value in values):  # compared with bytes
+            plain = (value.bytes if isinstance(value, uuid.UUID) else value for value in values)
+            return evaluate(types.SimpleNamespace(partition=Record(*plain)))
+        return evaluate(file)
 
 
 def statistics_evaluator(

@@ -6,6 +6,7 @@ implementation writes and reads them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from pyiceberg.conversions import to_json
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.types import PrimitiveType
+from pyiceberg.types import IcebergType, PrimitiveType, UnknownType
 
 from seamline.connectors.iceberg.row_ids import (
     CONTENT_OFFSET,
@@ -41,7 +42,7 @@ def data_file(file: DataFile, spec: PartitionSpec, schema: Schema, stats: Collec
     Args:
         file: The file.
         spec: The partition spec it was written with.
-        schema: A schema that has the columns of the spec.
+        schema: The table's schema, by which engines know the types of partitions.
         stats: Ids of the fields whose statistics are included.
     """
     body = _content_file(file, spec, schema)
@@ -84,11 +85,20 @@ def _content_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> Json:
 
 
 def _partition(file: DataFile, spec: PartitionSpec, schema: Schema) -> list[Any]:
+    """Returns a file's partition values; null for what JSON has no form for.
+
+    That are values of columns that were dropped, whose type nobody knows, and what is no number.
+    """
     types = [field.field_type for field in spec.partition_type(schema).fields]
-    return [
-        None if value is None or not isinstance(type_, PrimitiveType) else to_json(type_, value)
-        for type_, value in zip(types, (file.partition[i] for i in range(len(types))), strict=True)
-    ]
+    return [_value(type_, file.partition[place]) for place, type_ in enumerate(types)]
+
+
+def _value(type_: IcebergType, value: Any) -> Any:
+    if value is None or not isinstance(type_, PrimitiveType) or isinstance(type_, UnknownType):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return to_json(type_, value)
 
 
 def _statistics(file: DataFile, stats: Collection[int]) -> Json:

@@ -188,12 +188,15 @@ def _partitions(rows: pa.Table, layout: TailLayout) -> Iterator[tuple[int, Recor
 
 def _partition_keys(rows: pa.Table, layout: TailLayout) -> pa.Table | None:
     """Returns the partition of each row; None if any cannot be computed or expressed."""
-    if not can_compute([field.transform for field in layout.spec.fields]):
+    fields = layout.spec.fields
+    if not {field.source_id for field in fields} <= layout.schema.field_ids:
+        return None  # a column was dropped, and no field of the spec means anything any more
+    if not can_compute([field.transform for field in fields]):
         return None
     try:
         columns = {
             _KEY.format(position): _transformed(rows, layout, field)
-            for position, field in enumerate(layout.spec.fields)
+            for position, field in enumerate(fields)
         }
     except ArithmeticError:
         return None

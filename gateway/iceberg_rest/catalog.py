@@ -35,7 +35,7 @@ from seamline.gateway.query.queries import ATTEMPTS_MAX, may_have_gone_stale
 SERVER = "server"
 HELD_MAX = 10_000
 
-PrincipalTable: TypeAlias = tuple[str, tuple[str, ...]]
+SenderTable: TypeAlias = tuple[str, str, tuple[str, ...]]
 """(principal, full name of a table)"""
 
 
@@ -48,17 +48,24 @@ class Caller:
         session: The session that the request came with.
         knows_sessions: Whether the client says that it sends sessions along.
         rights: What the sender may do.
+        client: The sender's address and program; without a session, only these tell the requests of
+            one client's statement from those of other clients.
     """
 
     identity: Identity
     session: TableSession | None = None
     knows_sessions: bool = False
     rights: Rights = OPERATOR
+    client: str = ""
 
     @property
     def principal(self) -> str:
         """The name of the sender's principal."""
         return self.identity.principal.name
+
+    def key(self, name: TableName) -> SenderTable:
+        """Returns what identifies the requests of this client for a table."""
+        return (self.principal, self.client, name.full)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -146,8 +153,8 @@ class ServedCatalog:
         self.tables = tables
         self._tokens = tokens
         self._sessions: Cache[TableSession, ServedTable] = Cache(HELD_MAX, ttl_s=hold_seconds)
-        self._begun: Cache[PrincipalTable, ServedTable] = Cache(HELD_MAX, ttl_s=hold_seconds)
-        self._given: Cache[PrincipalTable, ServedTable] = Cache(HELD_MAX, ttl_s=hold_seconds)
+        self._begun: Cache[SenderTable, ServedTable] = Cache(HELD_MAX, ttl_s=hold_seconds)
+        self._given: Cache[SenderTable, ServedTable] = Cache(HELD_MAX, ttl_s=hold_seconds)
 
     def load(self, request: LoadRequest, deadline: Deadline) -> LoadResponse:
         """Answers a load.
@@ -183,7 +190,7 @@ class ServedCatalog:
         Raises:
             SeamlineError: with a code that names the cause.
         """
-        key = (caller.principal, name.full)
+        key = caller.key(name)
         held = None if caller.session is None else self._sessions.get(caller.session)
         table = held or self._begun.get(key) or self._given.get(key)
         if table is None:
@@ -202,7 +209,7 @@ class ServedCatalog:
         if session is not None:
             table = self._sessions.get(session)
         else:
-            table = self._begun.get((request.caller.principal, request.name.full))
+            table = self._begun.get(request.caller.key(request.name))
         return None if table is None else (table, self._metadata(request, table, deadline))
 
     def _fresh(
@@ -247,7 +254,7 @@ class ServedCatalog:
         return config
 
     def _keep(self, request: LoadRequest, table: ServedTable, session: TableSession) -> None:
-        key = (request.caller.principal, request.name.full)
+        key = request.caller.key(request.name)
         known = request.caller.session
         if known is None or self._sessions.get(session) is not table:
             self._sessions.put(session, table)

@@ -16,10 +16,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from seamline.connectors.files import private_folder
+from seamline.connectors.files import named_write_errors, private_folder
+from seamline.errors import STORAGE_UNAVAILABLE
 
 _LOG = logging.getLogger("seamline.leases")
 
+_WRITABLE = "The gateway must be able to write into its state directory."
 _VERSION = 3
 _RENEWED_AT = 0.1
 """A renewal is recorded once it extends the lease by this fraction."""
@@ -140,8 +142,9 @@ class Leases:
         path = self._path(lease.lease_id)
         new = path.with_suffix(f".{threading.get_ident()}.new")
         record = {**dataclasses.asdict(lease), "body": lease.body, "version": _VERSION}
-        new.write_text(json.dumps(record))
-        new.replace(path)
+        with named_write_errors(self._directory, STORAGE_UNAVAILABLE, hint=_WRITABLE):
+            new.write_text(json.dumps(record))
+            new.replace(path)
         self._written[lease.lease_id] = lease.until_s
 
     def _read(self) -> Iterable[Lease]:

@@ -19,6 +19,7 @@ from seamline.connectors.iceberg import virtual
 from seamline.connectors.iceberg.virtual import Json
 from seamline.gateway.iceberg_rest.leases import Leases
 from seamline.gateway.iceberg_rest.snapshots import ServedSnapshot
+from seamline.gateway.iceberg_rest.storage import SnapshotStorage
 from seamline.gateway.iceberg_rest.table import UNPARTITIONED_SPEC_ID, ServedTable
 
 KIND = "metadata"
@@ -58,8 +59,7 @@ class MetadataWriter:
         table: ServedTable,
         current: ServedSnapshot | None,
         others: Sequence[ServedSnapshot],
-        io: FileIO,
-        folder: str,
+        storage: SnapshotStorage,
         *,
         planned: bool,
         only_referenced: bool,
@@ -70,8 +70,7 @@ class MetadataWriter:
             table: The table.
             current: The virtual snapshot that becomes its head; None keeps its own head.
             others: Further snapshots that it lists.
-            io: Writes the file.
-            folder: Location that the file is stored under.
+            storage: Where the file is written, if one is needed.
             planned: Whether its scans are planned here.
             only_referenced: Whether to leave out snapshots that no branch or tag names.
 
@@ -85,7 +84,7 @@ class MetadataWriter:
         if known is not None and self._is_there(known):
             return known
         found = self._make(
-            table, current, others, io, folder, planned=planned, only_referenced=only_referenced
+            table, current, others, storage, planned=planned, only_referenced=only_referenced
         )
         self._cached.put(key, found)
         return found
@@ -98,8 +97,7 @@ class MetadataWriter:
         table: ServedTable,
         current: ServedSnapshot | None,
         others: Sequence[ServedSnapshot],
-        io: FileIO,
-        folder: str,
+        storage: SnapshotStorage,
         *,
         planned: bool,
         only_referenced: bool,
@@ -110,11 +108,12 @@ class MetadataWriter:
             body = table.file.body
         else:
             body = _composed(table, current, others, planned=planned)
+            folder = storage.folder_of(table)
             body["location"] = folder  # some readers expect the metadata under it
             text = _text(body)
             lease_id = hashlib.sha256(text).hexdigest()[:32]
             location = f"{folder}/metadata/00000-{uuid.UUID(lease_id)}.metadata.json"
-            self._write(io, location, text, lease_id)
+            self._write(storage.io_of(table), location, text, lease_id)
         if only_referenced:
             text = _text(virtual.only_referenced(body))
         return ServedMetadata(location, text, hashlib.sha256(text).hexdigest()[:24], lease_id)

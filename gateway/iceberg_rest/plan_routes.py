@@ -11,6 +11,8 @@ A plan that names no snapshot reads the seam that its statement began with.
 from __future__ import annotations
 
 import contextlib
+import re
+import reprlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +24,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from seamline.connectors.iceberg import rest_files
-from seamline.connectors.iceberg.partitions import schema_for
 from seamline.connectors.iceberg.row_ids import CONTENT_OFFSET
 from seamline.connectors.iceberg.scan import FileTask
 from seamline.connectors.iceberg.virtual import Json
@@ -93,7 +94,9 @@ def add_routes(routes: flask.Blueprint, rest: IcebergRest) -> None:
         name = table_name(prefix, namespace, table)
         plan_id, _, number = body.plan_task.rpartition(".")
         found = rest.plans.find(plan_id, flask.g.caller.principal, name.full)
-        if found.canceled or not found.done or not (number.isascii() and number.isdecimal()):
+        is_number = re.fullmatch(r"[0-9]{1,9}", number) is not None
+        if found.canceled or not found.done or not is_number or int(number) >= found.pages():
+            number = reprlib.repr(number)
             raise SeamlineError(PLAN_NOT_FOUND, f"there is no page {number} of plan {plan_id}")
         return flask.jsonify(_tasks(found.result.result(), found.page(int(number))))
 
@@ -222,9 +225,9 @@ class _Files:
         return rest_files.delete_file(file, *self._written_with(file))
 
     def _written_with(self, file: DataFile) -> tuple[PartitionSpec, Schema]:
-        """Returns the file's partition spec, and a schema that has the spec's columns."""
+        """Returns the file's partition spec, and the schema by which engines know its types."""
         spec = self._metadata.specs().get(file.spec_id, self._unpartitioned)
-        return spec, schema_for(self._metadata, spec)
+        return spec, self._metadata.schema()
 
 
 def _field_ids(schema: Schema, names: Sequence[str]) -> frozenset[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import flask
 from pydantic import Field
 
 from seamline.errors import (
+    INVALID_REQUEST,
     SCHEMA_NOT_FOUND,
     UNAUTHENTICATED,
     ErrorCode,
@@ -55,10 +57,12 @@ class PageQuery(SpecQuery):
 
     def page(self, field: str, found: Sequence[Any]) -> dict[str, Any]:
         """Returns the requested part of a list, in the form of the answer."""
-        size, token = self.page_size, self.page_token
-        if token is None or not size:
+        size, token = self.page_size or len(found), self.page_token
+        if not token and (token is None or self.page_size is None):
             return {field: list(found)}
-        start = int(token) if token.isascii() and token.isdecimal() else 0
+        if token and not re.fullmatch(r"[0-9]{1,18}", token):
+            raise SeamlineError(INVALID_REQUEST, "the page token is none of this list")
+        start = int(token or 0)
         more = str(start + size) if start + size < len(found) else None
         return {field: list(found[start : start + size]), "next-page-token": more}
 

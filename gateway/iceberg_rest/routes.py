@@ -17,6 +17,7 @@ import werkzeug.http
 from pydantic import Field
 
 from seamline.connectors.iceberg.catalog import IcebergCatalog
+from seamline.connectors.iceberg.errors import storage_errors
 from seamline.errors import (
     CATALOG_READ_ONLY,
     COLD_FILE_INVALID,
@@ -147,7 +148,8 @@ def authenticate(rest: IcebergRest) -> Caller:
         who = rest.authentication.identify(shown)
     else:
         who = rest.authentication.again(session.identity)
-    return Caller(who, session, knows_sessions, rest.rights_of(who.principal))
+    client = f"{flask.request.remote_addr} {flask.request.user_agent.string}"
+    return Caller(who, session, knows_sessions, rest.rights_of(who.principal), client)
 
 
 def blueprint(rest: IcebergRest, root: str) -> flask.Blueprint:
@@ -249,7 +251,8 @@ def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
             text = _with_views(rest, prefix).view(path)
         if flask.request.method == "HEAD":
             return empty(204)
-        return flask.Response(text, mimetype="application/json")
+        found = json.loads(text)  # its `config` is the gateway's: keys, and its token
+        return flask.jsonify({name: found[name] for name in ("metadata-location", "metadata")})
 
 
 # --- Answers -------------------------------------------------------------------------------------
@@ -262,7 +265,8 @@ def _config(rest: IcebergRest, name: str, *, planned: bool) -> dict[str, Any]:
         *(VIEW_ENDPOINTS if catalog.has_views else ()),
         *(PLAN_ENDPOINTS if planned else ()),
     ]
-    defaults = {PROBE_PROPERTY: rest.catalog.tables.storage.probe(name)}
+    with storage_errors(f"the gateway's own folder in catalog {name}"):
+        defaults = {PROBE_PROPERTY: rest.catalog.tables.storage.probe(name)}
     if planned:
         defaults["scan-planning-mode"] = "server"
     return {

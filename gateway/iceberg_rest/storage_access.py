@@ -35,6 +35,8 @@ _EXPIRING = ("s3.session-token", "gcs.oauth2.token", "adls.sas-token")
 _STORES = ("s3.", "gcs.", "adls.", "client.region")
 _SIGNING = ("s3.signer", "s3.remote-signing")
 """Properties for having the catalog sign requests, which takes the gateway's own token."""
+_REFRESHING = ".refresh-credentials-endpoint"
+"""Ends properties that say where the gateway itself gets new credentials."""
 
 
 def asks_for_credentials(header: str | None) -> bool:
@@ -99,7 +101,9 @@ def _of_storage(config: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in config.items()
-        if name.startswith(_STORES) and not name.startswith(_SIGNING)
+        if name.startswith(_STORES)
+        and not name.startswith(_SIGNING)
+        and not name.endswith(_REFRESHING)
     }
 
 

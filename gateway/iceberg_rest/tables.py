@@ -194,8 +194,7 @@ class ServedTables:
                 table,
                 current,
                 others,
-                self.storage.io_of(table),
-                self.storage.folder_of(table),
+                self.storage,
                 planned=planned,
                 only_referenced=only_referenced,
             )

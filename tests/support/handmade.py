@@ -25,6 +25,8 @@ _SNAPSHOT = 7_000_000_000_000_000_000
 DATA, POSITIONS, EQUALITY = 0, 1, 2
 
 _Json = dict[str, Any]
+_UUID = {"type": "fixed", "size": 16, "name": "uuid_fixed", "logicalType": "uuid"}
+_PARTITION_TYPES: _Json = {"double": "double", "uuid": _UUID}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,9 +189,15 @@ class Handmade:
         }
 
     def _partition_types(self, spec: int) -> list[_Json]:
-        """All are whole numbers."""
+        """All are whole numbers, but for doubles and UUIDs as they are."""
+        types = {column["id"]: column["type"] for column in self.schemas[-1]}
         return [
-            _field(field["field-id"], field["name"], "int", optional=True)
+            _field(
+                field["field-id"],
+                field["name"],
+                _PARTITION_TYPES.get(types[field["source-id"]], "int"),
+                optional=True,
+            )
             for field in self.specs[spec]
         ]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 
 @contextlib.contextmanager
-def answering(table: dict[str, Any]) -> Iterator[str]:
-    """A catalog that has one table.
+def answering(table: dict[str, Any], **config: Any) -> Iterator[str]:
+    """A catalog that has one table, and says more of itself as it is told to.
 
     Yields:
         Its address.
@@ -21,7 +21,9 @@ def answering(table: dict[str, Any]) -> Iterator[str]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             is_config = self.path.startswith("/v1/config")
-            body = json.dumps({"defaults": {}, "overrides": {}} if is_config else table).encode()
+            body = json.dumps(
+                {"defaults": {}, "overrides": {}, **config} if is_config else table
+            ).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

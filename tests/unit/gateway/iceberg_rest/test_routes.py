@@ -12,7 +12,8 @@ import contextlib
 import hashlib
 import json
 import pathlib
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -20,9 +21,10 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.rest.scan_planning import PlanCompleted
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import BadRequestError, ForbiddenError, NoSuchTableError
 from support import offline
 from support.gateway import Gateway
+from support.handmade import File, Handmade, column, with_ids
 from support.rest_answers import Watch
 from werkzeug.test import TestResponse
 
@@ -494,3 +496,135 @@ def test_where_our_own_files_go(
         with pytest.raises(SeamlineError) as caught:
             storage.folder("lake", table)
     assert caught.value.code is INVALID_CONFIG
+
+
+# --- Beside each other -------------------------------------------------------------------------
+
+
+def _seen(catalog: Catalog, agent: str, query: str = "", table: str = "beside") -> int:
+    """The snapshot that a client of a program is given."""
+    path = f"/iceberg/v1/lake/namespaces/sales/tables/{table}{query}"
+    found = catalog.get(path, headers={"User-Agent": agent})
+    return int(found["metadata"]["current-snapshot-id"])
+
+
+def test_a_statement_of_one_client_holds_nothing_back_from_others(catalog: Catalog) -> None:
+    table = catalog.own.create_table("sales.beside", ROWS.schema)
+    table.append(ROWS)
+    before = _seen(catalog, "java", "?snapshots=all")
+    table.append(ROWS)
+    now = table.refresh().metadata.current_snapshot_id
+    assert now != before
+    assert _seen(catalog, "python") == now
+    assert _seen(catalog, "java") == before, "its statement goes on"
+
+
+# --- Odd tables --------------------------------------------------------------------------------
+
+
+def _planned(catalog: Catalog, table: str, asked: dict[str, Any] | None = None) -> list[Any]:
+    path = f"/iceberg-plan/v1/lake/namespaces/sales/tables/{table}/plan"
+    answer = catalog.request("POST", path, json=asked or {})
+    assert answer.status_code == 200, answer.text
+    found = json.loads(answer.text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    return list(found["file-scan-tasks"])
+
+
+def test_files_of_a_partition_whose_column_was_dropped_are_planned(catalog: Catalog) -> None:
+    rows = pa.table({"id": pa.array([1, 2], pa.int64()), "a": ["x", "y"]})
+    table = catalog.own.create_table("sales.dropped", rows.schema)
+    with table.update_spec() as spec:
+        spec.add_identity("a")
+    table.append(rows)
+    with table.update_spec() as spec:
+        spec.remove_field("a")
+    with table.update_schema() as schema:
+        schema.delete_column("a")
+    table.append(rows.select(["id"]))
+    found = _planned(catalog, "dropped")
+    assert sorted(len(task["data-file"]["partition"]) for task in found) == [0, 1, 1]
+    assert {value for task in found for value in task["data-file"]["partition"]} == {None}
+
+
+def _partitioned(catalog: Catalog, name: str, type_: str, values: Sequence[Any]) -> None:
+    """Registers a table by somebody else, with a file of one row for each value of a partition."""
+    field = {"name": "p", "transform": "identity", "source-id": 2, "field-id": 1000}
+    schema = [column(1, "id", "long"), column(2, "p", type_)]
+    folder = pathlib.Path(catalog.gateway.config.state_directory) / ".." / "warehouse" / name
+    made = Handmade(folder.resolve(), [schema], specs=[[field]])
+    rows = with_ids(pa.table({"id": pa.array([1], pa.int64())}), {"id": 1})
+    location = made.write([File(rows, partition={"p": value}) for value in values])
+    catalog.own.register_table(("sales", name), location)
+
+
+def test_a_partition_that_is_no_number_is_null(catalog: Catalog) -> None:
+    _partitioned(catalog, "nan", "double", [float("nan"), 0.5, 1.5])
+    found = [task["data-file"]["partition"] for task in _planned(catalog, "nan")]
+    assert sorted(found, key=str) == [[0.5], [1.5], [None]]
+    asked = {"filter": {"type": "gt-eq", "term": "p", "value": 1.0}}
+    found = [task["data-file"]["partition"] for task in _planned(catalog, "nan", asked)]
+    assert sorted(found, key=str) == [[1.5], [None]], "to others it is the greatest number"
+
+
+def test_a_condition_on_the_partition_leaves_out_the_others_whatever_its_type(
+    catalog: Catalog,
+) -> None:
+    """Engines that plan here do not ask it again: they count the rows of what is left."""
+    ids = [uuid.UUID(int=number << 120) for number in (1, 2, 0xF0)]
+    _partitioned(catalog, "tenants", "uuid", [one.bytes for one in ids])
+    assert len(_planned(catalog, "tenants")) == 3
+    for one in ids:
+        asked = {"filter": {"type": "eq", "term": "p", "value": str(one)}}
+        (task,) = _planned(catalog, "tenants", asked)
+        assert task["data-file"]["partition"] == [str(one)]
+        asked = {"filter": {"type": "not-eq", "term": "p", "value": str(one)}}
+        assert len(_planned(catalog, "tenants", asked)) == 2
+
+
+# --- Pages that are not there ------------------------------------------------------------------
+
+
+def test_a_token_continues_a_list_or_is_refused(catalog: Catalog) -> None:
+    root = "/iceberg/v1/lake/namespaces"
+    first = catalog.get(f"{root}?pageSize=1&pageToken=")
+    rest = catalog.get(f"{root}?pageToken={first['next-page-token']}")["namespaces"]
+    assert first["namespaces"] + rest == catalog.get(root)["namespaces"]
+    for token in ("x", "-1", "9" * 5000):
+        assert catalog.error("GET", f"{root}?pageToken={token}") == (400, "BadRequestException")
+
+
+def test_a_page_past_the_last_one_of_a_plan_is_not_there(catalog: Catalog) -> None:
+    plan = "/iceberg-plan/v1/lake/namespaces/sales/tables/orders"
+    made = json.loads(catalog.request("POST", f"{plan}/plan", json={}).text)["plan-id"]
+    for number in ("1", "77", "9" * 5000, "x", ""):
+        asked = {"plan-task": f"{made}.{number}"}
+        assert catalog.error("POST", f"{plan}/tasks", json=asked)[0] == 404, number
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_by_name(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def probe(*_: Any) -> str:
+        raise PermissionError("read only")
+
+    monkeypatch.setattr(SnapshotStorage, "probe", probe)
+    answer = catalog.request("GET", "/iceberg/v1/config")
+    assert answer.status_code == 503
+    assert "STORAGE_UNAVAILABLE" in answer.text
+
+
+@pytest.mark.parametrize("error", [BadRequestError, ForbiddenError, None])
+def test_a_catalog_of_one_level_has_nothing_below(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, error: type[Exception] | None
+) -> None:
+    listed = SqlCatalog.list_namespaces
+
+    def flat(self: SqlCatalog, namespace: Any = ()) -> Any:
+        if not namespace:
+            return listed(self)
+        if error is None:
+            return [("sales",), ("empty",)]
+        raise error("one level")
+
+    monkeypatch.setattr(SqlCatalog, "list_namespaces", flat)
+    assert catalog.get("/iceberg/v1/lake/namespaces?parent=sales")["namespaces"] == []
