@@ -197,6 +197,7 @@ def test_a_delete_names_its_row(body: Any, key: bytes | None) -> None:
 
 
 MOVED = [
+    ("debezium", {"op": "u", "before": {"id": 2, "name": "b"}, "after": ROW}),
     ("maxwell", {"type": "update", "data": ROW, "old": {"id": 2}}),
     ("canal", {"type": "UPDATE", "data": [ROW], "old": [{"id": 2}]}),
     ("canal", {"type": "UPDATE", "data": [ROW], "old": [{"id": 2, "name": "b"}]}),
@@ -209,6 +210,47 @@ def test_an_update_of_a_key_ends_the_former_row(envelope: str, body: Any) -> Non
     assert (former["id"], former["name"], former[columns.DELETED]) == (2, None, True)
     assert (row["id"], row["name"], row[columns.DELETED]) == (1, "a", False)
     assert former[columns.OFFSET] == row[columns.OFFSET]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        None,
+        {},
+        {"id": 1},
+        {"id": None, "name": None},
+        {"id": 1, "name": "__debezium_unavailable_value"},
+        {"name": "a"},
+    ],
+)
+def test_what_a_source_keeps_of_a_former_row_is_no_other_key(before: Any) -> None:
+    body = {"op": "u", "before": before, "after": ROW}
+    (row,) = decoded("debezium", body, primary_key=("id", "name"))
+    assert (row["id"], row["name"], row[columns.DELETED]) == (1, "a", False)
+
+
+def test_a_placeholder_is_no_key_of_a_delete() -> None:
+    body = {"op": "d", "before": {"id": 1, "name": "__debezium_unavailable_value"}}
+    (row,) = decoded("debezium", body, b'{"id": 1, "name": "a"}', primary_key=("id", "name"))
+    assert (row["id"], row["name"], row[columns.DELETED]) == (1, "a", True)
+
+
+def test_a_former_row_says_nothing_of_a_key_from_elsewhere() -> None:
+    body = {"op": "u", "before": {"id": 5, "name": "a"}, "after": {"id": 5, "name": "b"}}
+    (row,) = decoded("debezium", body, b'{"shard": 9}', columns_from=("id = key.shard",))
+    assert (row["id"], row["name"], row[columns.DELETED]) == (9, "b", False)
+
+
+def test_a_ghost_does_not_stay_where_a_key_has_changed(tmp_path: pathlib.Path) -> None:
+    said: dict[str, Any] = {"mode": "changelog", "envelope": "debezium", "key": None}
+    users = Users(tmp_path, 1, **said)
+    for is_update in (False, True):
+        before = ROW if is_update else None
+        after = {"id": 2, "name": "a"} if is_update else ROW
+        body = {"op": "u" if is_update else "c", "before": before, "after": after}
+        users.produce(None, json.dumps(body).encode(), 0)
+    assert users.ask("SELECT id, name FROM users") == [(2, "a")]
+    users.close()
 
 
 @pytest.mark.parametrize("envelope", ["maxwell", "canal"])
@@ -242,8 +284,12 @@ def test_a_former_row_in_another_partition_is_no_guess(
     said: dict[str, Any] = {"mode": "changelog", "envelope": envelope, "key": None}
     users = Users(tmp_path, 2, **said)
     first = {"id": 2, "name": "b"}
-    word, data = ("INSERT", [first]) if envelope == "canal" else ("insert", first)
-    users.produce(None, json.dumps({"type": word, "data": data}).encode(), 0)
+    inserted = {
+        "debezium": {"op": "c", "before": None, "after": first},
+        "maxwell": {"type": "insert", "data": first},
+        "canal": {"type": "INSERT", "data": [first]},
+    }
+    users.produce(None, json.dumps(inserted[envelope]).encode(), 0)
     users.tier()
     users.produce(None, json.dumps(body).encode(), 1)
     with pytest.raises(SeamlineError) as caught:
@@ -282,6 +328,12 @@ def test_what_was_left_out_does_not_end_a_row() -> None:
 
 def test_a_message_is_of_no_row() -> None:
     (row,) = decoded("debezium", {"op": "m", "message": {"content": "x"}})
+    assert (row["id"], row[columns.DELETED]) == (None, True)
+
+
+def test_a_watermark_is_of_no_row() -> None:
+    body = {"type": "TIDB_WATERMARK", "isDdl": False, "data": None, "old": None}
+    (row,) = decoded("canal", {**body, "_tidb": {"watermarkTs": 1}}, key=None)
     assert (row["id"], row[columns.DELETED]) == (None, True)
 
 

@@ -5,8 +5,9 @@ a type; Canal's a list of rows and a type. The contents of an envelope are read 
 values, at their places in the envelope, so a change is decoded as exactly as a row. Kafka Connect
 may have wrapped values with their schema.
 
-An update of a primary key deletes the row of the former key and writes one of the new key. Debezium
-sends a record for each; Maxwell and Canal send one for both, which includes the former key.
+An update of a primary key deletes the row of the former key and writes one of the new key. Maxwell
+and Canal send one record for both, which includes the former key. Debezium sends a record for each,
+unless the key of the table is not that of the records.
 
 A kind of change that its record alone does not fully describe is refused, whatever the policy for
 bad records, because leaving it out would leave wrong rows in the table.
@@ -24,9 +25,16 @@ import pyarrow.compute as pc
 
 from seamline.connectors.kafka.formats.absent import Absent
 from seamline.connectors.kafka.formats.connect import PAYLOAD, ConnectReader
-from seamline.connectors.kafka.formats.parts import AllHeaders, Format, Leaf, PartReader, Parts
+from seamline.connectors.kafka.formats.parts import (
+    AllHeaders,
+    Format,
+    Leaf,
+    PartReader,
+    Parts,
+    nulled,
+)
 from seamline.errors import NOT_SUPPORTED, SeamlineError
-from seamline.seam.encoding import Path
+from seamline.seam.encoding import KEY, Path
 from seamline.seam.records import DecoderSpec
 from seamline.sql.columns import DELETED
 from seamline.sql.types import VARCHAR, Array, Field, Row
@@ -41,7 +49,6 @@ class Envelope:
         row: The row after the change.
         before: For a delete, the row before it.
         old: For an update, the values before it: of the columns that changed, or of the whole row.
-            Empty if a change of a key has separate records for both rows.
         writes: Operations that write a row.
         deletes: Operations that delete a row.
         nothing: Operations that say nothing about any row.
@@ -68,7 +75,7 @@ ENVELOPES: Mapping[str, Envelope] = {
         operation="op",
         row="after",
         before="before",
-        old="",
+        old="before",
         writes=frozenset("cur"),
         deletes=frozenset("d"),
         nothing=frozenset("m"),
@@ -94,7 +101,7 @@ ENVELOPES: Mapping[str, Envelope] = {
         old="old",
         writes=frozenset({"INSERT", "UPDATE"}),
         deletes=frozenset({"DELETE"}),
-        nothing=frozenset({"CREATE", "CINDEX", "DINDEX", "QUERY"}),
+        nothing=frozenset({"CREATE", "CINDEX", "DINDEX", "QUERY", "TIDB_WATERMARK"}),
         refused=frozenset({"TRUNCATE", "ERASE", "RENAME", "ALTER"}),
         is_listed=True,
     ),
@@ -119,12 +126,13 @@ class EnvelopeReader:
         self._envelope = envelope = ENVELOPES[spec.encoding.envelope]
         self._required = [leaf for leaf in leaves if leaf.field.required]
         self._key = spec.primary_key
+        self._moving = [name for name in spec.primary_key if _is_of_row(spec, name)]
         inside = [_inside(leaf, envelope.row) for leaf in leaves]
         said = [Leaf((_OPERATION,), (envelope.operation,), Field(_OPERATION, VARCHAR), False)]
         for column in spec.key_columns:
             field = dataclasses.replace(column, required=False, write_default=None)
             said.append(Leaf((_BEFORE, column.name), (envelope.before, column.name), field, False))
-            if envelope.old:
+            if envelope.old != envelope.before:
                 said.append(Leaf((OLD, column.name), (envelope.old, column.name), field, False))
         every = [*inside, *said]
         self._reader: PartReader | ConnectReader | ListedReader
@@ -140,8 +148,8 @@ class EnvelopeReader:
     ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
         """Returns the arrays of the columns and the marks, and why parts (by index) are bad.
 
-        A mark is null if the record says nothing about any row. If writes include the values before
-        them, the columns of the key are also returned as `OLD`.
+        A mark is null if the record says nothing about any row. The columns of the key before a
+        write, as far as the record has them, are returned as `OLD`.
         """
         arrays, bad = self._reader.decode(parts, headers)
         operations = arrays.pop((_OPERATION,))
@@ -156,10 +164,12 @@ class EnvelopeReader:
             bad.setdefault(index, reason if word is not None else "there is no change in it")
         self._check_rows(arrays, is_write, bad)
         for name, array in before.items():
+            sent = self._sent(array)
             if (name,) in arrays:
-                arrays[name,] = pc.if_else(is_delete, array, arrays[name,])
-            if (OLD, name) in arrays:
-                arrays[OLD, name] = pc.if_else(is_write, arrays[OLD, name], None)
+                arrays[name,] = pc.if_else(is_delete, sent, arrays[name,])
+            old = arrays.pop((OLD, name), sent)
+            if name in self._moving:
+                arrays[OLD, name] = pc.if_else(is_write, old, None)
         marks = pc.if_else(is_nothing, pa.scalar(None, pa.bool_()), is_delete)
         return {**arrays, (DELETED,): marks}, bad
 
@@ -173,6 +183,11 @@ class EnvelopeReader:
                 hint="Create the table anew from what comes after it (start), or have the source "
                 "leave such changes out.",
             )
+
+    def _sent(self, array: pa.Array) -> pa.Array:
+        """Returns a column of former values, null where there is only a placeholder."""
+        places = self._envelope.absent.places(array) if self._envelope.absent else []
+        return nulled(array, places) if places else array
 
     def _check_rows(
         self, arrays: Mapping[Path, pa.Array], is_write: pa.Array, bad: dict[int, str]
@@ -260,6 +275,14 @@ def _row_of(value: bytes | None, kind: Envelope) -> bytes | None:
     except (ValueError, RecursionError):
         return None
     return None if row is None else json.dumps(row).encode()
+
+
+def _is_of_row(spec: DecoderSpec, name: str) -> bool:
+    """Whether a column of the key is what the row calls so, which a former row also has."""
+    source = spec.encoding.source_of((name,))
+    if source is None or source.part != KEY:
+        return source is None or source.path == (ENVELOPES[spec.encoding.envelope].row, name)
+    return not source.path or source.path[-1].rpartition(".")[2] == name  # Maxwell's pk.name
 
 
 def _inside(leaf: Leaf, row: str) -> Leaf:
