@@ -249,6 +249,8 @@ def _fill(stack: Stack) -> None:
 
 def main() -> int:
     """Asks all clients; gives the exit status."""
+    # a shell has what it starts in the background ignore interrupts, and so would the clients
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="seamline-clients-"))
     _say("starting a broker, Spark for tiering, and a gateway …")
     stack = Stack(folder / "stack")
