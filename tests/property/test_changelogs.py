@@ -127,7 +127,7 @@ ROW = {"id": 1, "name": "a"}
 @pytest.mark.parametrize("envelope", ENVELOPES)
 def test_columns_may_be_called_as_parts_of_an_envelope_are(envelope: str) -> None:
     kind = ENVELOPES[envelope]
-    called = (kind.row, kind.before, kind.old or "source", kind.operation)
+    called = (kind.row, kind.before, kind.old, kind.operation)
     fields = [Field("id", BIGINT, required=True)]
     fields += [Field(name, VARCHAR) for name in dict.fromkeys(called)]
     row = {field.name: f"of {field.name}" for field in fields} | {"id": 1}
@@ -344,6 +344,30 @@ def test_columns_may_come_from_beside_the_row() -> None:
         columns_from=("name = value.source.table",),
     )
     assert (row["id"], row["name"]) == (1, "users")
+
+
+STRUCT: dict[str, Any] = {
+    "type": "struct",
+    "fields": [{"type": "int64", "optional": False, "field": "id"}],
+}
+
+
+@pytest.mark.parametrize("schema", [None, STRUCT])
+@pytest.mark.parametrize("source", ["key.id", "key.payload.id"])
+def test_a_column_comes_from_a_key_that_is_wrapped(source: str, schema: Any) -> None:
+    key = json.dumps({"schema": schema, "payload": {"id": 1}}).encode()
+    said: dict[str, Any] = {"columns_from": (f"id = {source}",)}
+    (row,) = decoded("debezium", {"op": "c", "after": {"name": "a"}}, key, **said)
+    assert (row["id"], row["name"], row[columns.DELETED]) == (1, "a", False)
+    (row,) = decoded("debezium", None, key, **said)
+    assert (row["id"], row[columns.DELETED]) == (1, True)
+
+
+def test_another_column_comes_from_a_key_that_is_wrapped() -> None:
+    key = json.dumps({"schema": STRUCT, "payload": {"id": 1, "of": "a"}}).encode()
+    body = {"op": "c", "after": {"id": 1}}
+    (row,) = decoded("debezium", body, key, columns_from=("name = key.of",))
+    assert (row["id"], row["name"]) == (1, "a")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.connectors.kafka.formats.connect import ConnectReader
+from seamline.connectors.kafka.formats.connect import PAYLOAD, SCHEMA, ConnectReader
 from seamline.connectors.kafka.formats.envelopes import OLD, EnvelopeReader
 from seamline.connectors.kafka.formats.known import format_of
 from seamline.connectors.kafka.formats.parts import (
@@ -68,7 +68,7 @@ class Tombstones:
             )
             for column in spec.key_columns
         ]
-        self._keys = _key_reader(format_of(encoding.key, settings[KEY]), of_key)
+        self._keys = key_reader(format_of(encoding.key, settings[KEY]), of_key)
 
     def decode(
         self, keys: Parts, values: Parts, headers: AllHeaders = ()
@@ -174,8 +174,13 @@ def _chosen(headers: AllHeaders, indices: Sequence[int]) -> AllHeaders:
     return [headers[index] for index in indices] if headers else ()
 
 
-def _key_reader(format_: Format, leaves: Sequence[Leaf]) -> PartReader | ConnectReader:
-    """Returns the reader of keys; Kafka Connect may have wrapped those that are objects."""
-    if format_.name == "json" and all(leaf.path for leaf in leaves):
+def key_reader(format_: Format, leaves: Sequence[Leaf]) -> PartReader | ConnectReader:
+    """Returns the reader of keys; Kafka Connect may have wrapped those that are objects.
+
+    A table that names the wrapper's own members reads keys as they are.
+    """
+    paths = [leaf.path for leaf in leaves]
+    is_inside = all(path and path[0] not in (SCHEMA, PAYLOAD) for path in paths)
+    if format_.name == "json" and is_inside:
         return ConnectReader(format_, leaves)
     return PartReader(format_, leaves)
