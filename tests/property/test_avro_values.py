@@ -432,6 +432,18 @@ def test_what_is_nested_without_end_is_bad(
     assert arrays[0].to_pylist() == [1, None, 1, None, None]
 
 
+def test_items_without_bytes_end() -> None:
+    nulls = {"name": "a", "type": {"type": "array", "items": "null"}}
+    schema = {**CHAIN, "fields": [*CHAIN["fields"], nulls]}
+    few = written(schema, {"v": 1, "n": None, "a": [None] * 1000})
+    block = b"\x80\x80\x40"  # of half a million
+    arrays, bad = decoder(schema, parse_fields("v integer, a array(integer)")).decode(
+        [few, b"\2\0" + block * 50_000 + b"\0", b"\2\0" + b"\xff" * 9 + b"\1\0\0"]
+    )
+    assert [reason[:9] for reason in bad.values()] == ["not Avro:"] * 2
+    assert [len(items or ()) for items in arrays[1].to_pylist()] == [1000, 0, 0]
+
+
 TREE = {
     "type": "record",
     "name": "x.N",

@@ -14,7 +14,7 @@ from seamline.connectors.kafka.formats.trees import Node
 _NESTING = frozenset({"record", "array", "map"})
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _EMPTY_ITEMS_MAX = 1 << 20
-"""How many items without bytes, such as nulls, a block may have."""
+"""How many items without bytes, such as nulls, a value may have."""
 
 
 def is_recursive(root: Node) -> bool:
@@ -71,6 +71,7 @@ class _Walk:
     def __init__(self, value: bytes) -> None:
         self._value = value
         self._place = 0
+        self._items = 0
 
     def leaf(self, node: Node) -> None:
         """Skips a value without others in it."""
@@ -98,8 +99,9 @@ class _Walk:
         found = self._number()
         if found < 0:
             self._number()
-        if abs(found) > max(len(self._value), _EMPTY_ITEMS_MAX):
-            raise ValueError(f"not Avro: {abs(found)} items in {len(self._value)} bytes")
+        self._items += abs(found)
+        if self._items > max(len(self._value), _EMPTY_ITEMS_MAX):
+            raise ValueError(f"not Avro: {self._items} items in {len(self._value)} bytes")
         return abs(found)
 
     def _number(self) -> int:
