@@ -51,7 +51,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "in one place": {},
     "by a value": {"partitioning": ("name",)},
     "by buckets": {"partitioning": ("bucket(3, id)", "truncate(2, name)")},
-    "keyed": {"key_partitioner": "murmur2"},
+    "keyed": {"key_partitioner": "murmur2", "key_format": "int64"},
 }
 Found = list[tuple[Any, ...]]
 
