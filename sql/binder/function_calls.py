@@ -185,6 +185,8 @@ def _bind_function(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
         return _bind_row_constructor(typer, node, scope)
     if name == "map":
         return _bind_map_constructor(typer, node, scope)
+    if name == "nullif" and len(node.expressions) == 2:
+        return _bind_null_if(*(typer.expression(part, scope) for part in node.expressions))
     if name == "typeof" and len(node.expressions) == 1:
         _, type_ = typer.expression(node.expressions[0], scope)
         return exp.Literal.string(str(type_)), types.VARCHAR
@@ -339,6 +341,17 @@ def _bind_normalize(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     if len(forms) > 1 or name not in functions.FUNCTIONS:
         raise SeamlineError(INVALID_ARGUMENT, "normalize knows NFC, NFD, NFKC and NFKD", hint="")
     return bind_call(name, [typer.expression(value, scope)])
+
+
+def _bind_null_if(one: Typed, other: Typed) -> Typed:
+    """Binds `nullif(a, b)`, which has the type of a, whatever type the two are compared in."""
+    compared, common = bind_call("nullif", [one, other])
+    value, type_ = one
+    if type_ in (common, types.UNKNOWN):
+        return compared, common
+    is_null = exp.Is(this=compared, expression=exp.Null())
+    found = exp.Case(ifs=[exp.If(this=is_null, true=exp.Null())], default=value.copy())
+    return exp.Paren(this=found), type_
 
 
 def _bind_row_constructor(typer: Typer, node: exp.Anonymous | exp.Tuple, scope: Scope) -> Typed:
