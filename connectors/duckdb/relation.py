@@ -421,10 +421,8 @@ def _converted(expression: str, field: pa.Field, wanted: Type) -> str:
             )
         case types.UUID:
             return _uuid_text(expression, field)
-        case types.VARCHAR if _is_bytes(
-            field.type
-        ):  # as writers leave text that do not annotate it
-            return f"decode({expression})"
+        case types.VARCHAR if _is_bytes(field.type):
+            return f"decode({expression})"  # text that its writer did not mark as text
         case types.VARBINARY if pa.types.is_string(field.type):
             return f"encode({expression})"
         case types.TIMESTAMP_TZ if field.type.tz is None:
