@@ -52,6 +52,8 @@ def snapshot_id(seam: Seam, taken: Collection[int], on_error: str = "fail") -> i
     }
     if on_error != "fail":
         rows["on_error"] = on_error
+    if seam.end_epochs:  # a new leader may go on at offsets that the log has lost
+        rows["leaders"] = seam.end_epochs.to_json()
     text = json.dumps(rows, sort_keys=True)
     for attempt in range(1 << 16):
         digest = hashlib.sha256(f"seamline {attempt} {text}".encode()).digest()

@@ -108,10 +108,14 @@ class ServedTable:
         return Newest.of(binding, self.tail.decoder)
 
     def source(self) -> str:
-        """Returns a text of what determines the rows of given offsets, besides the layout."""
+        """Returns a text of what determines the rows of given offsets, besides the layout.
+
+        The leaders are part of it: a new one may go on at offsets that the log has lost.
+        """
         assert self.tail is not None
         seam, decoder = self.tail.seam, self.tail.decoder
-        return repr((self.uuid, seam.topic_id, seam.isolation, decoder))
+        leaders = sorted(seam.end_epochs.items())
+        return repr((self.uuid, seam.topic_id, seam.isolation, leaders, decoder))
 
 
 def served_tail(table: IcebergTable, seam: Seam, decoder: DecoderSpec | None) -> ServedTail | None:

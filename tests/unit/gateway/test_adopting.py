@@ -6,6 +6,7 @@ a log in memory must give every record once, at every moment, and what cannot be
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -478,6 +479,33 @@ def test_a_table_is_followed_and_served_whether_it_stores_offsets_or_not(
             assert sorted((r["id"], r["item"], r["price"]) for r in rows) == shop.rows
     finally:
         running.close()
+
+
+@pytest.mark.parametrize("more", [4, 9])
+@pytest.mark.parametrize("follow", [False, True])
+def test_records_that_an_election_replaced_are_served_to_nobody(
+    tmp_path: pathlib.Path, more: int, follow: bool
+) -> None:
+    """A new leader goes on at an earlier offset, up to where the log ended, or further."""
+    shop = Shop(tmp_path, follow=follow)
+    with contextlib.closing(shop.gateway()) as running:
+        shop.create(FLAT)
+        shop.produce(20)
+        shop.copy({0: 4, 1: 7})
+        shop.adopt(columns=POSITIONS)
+        live = RestCatalog("live", uri=f"{running.url}/iceberg")
+
+        def read() -> list[tuple[Any, ...]]:
+            rows = live.load_table((NAMESPACE, TOPIC)).scan().to_arrow().to_pylist()
+            return sorted((r["id"], r["item"], r["price"]) for r in rows)
+
+        assert read() == running.rows(SQL) == shop.rows
+        shop.log.truncate(TOPIC, 0, 6)
+        for offset in range(6, 10):
+            del shop.records[0, offset]
+        shop.produce(more, partitions=(0,))
+        assert read() == shop.rows
+        assert running.rows(SQL) == shop.rows
 
 
 # --- What cannot be exact ------------------------------------------------------------------------

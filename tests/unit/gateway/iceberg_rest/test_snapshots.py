@@ -45,6 +45,7 @@ def test_the_id_follows_from_the_rows_alone() -> None:
         dataclasses.replace(SEAM, topic_id="another"),
         dataclasses.replace(SEAM, boundary=Offsets({0: 4, 1: 0})),
         dataclasses.replace(SEAM, end=Offsets({0: 9, 1: 3})),
+        dataclasses.replace(SEAM, end_epochs=Offsets({0: 1})),
     ):
         assert virtual.snapshot_id(other, []) != SNAPSHOT_ID
 
