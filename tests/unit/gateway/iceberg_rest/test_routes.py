@@ -24,7 +24,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import BadRequestError, ForbiddenError, NoSuchTableError
 from support import offline
 from support.gateway import Gateway
-from support.handmade import File, Handmade, column, with_ids
+from support.handmade import EQUALITY, File, Handmade, column, with_ids
 from support.rest_answers import Watch
 from werkzeug.test import TestResponse
 
@@ -628,3 +628,32 @@ def test_a_catalog_of_one_level_has_nothing_below(
 
     monkeypatch.setattr(SqlCatalog, "list_namespaces", flat)
     assert catalog.get("/iceberg/v1/lake/namespaces?parent=sales")["namespaces"] == []
+
+
+def test_a_plain_table_needs_no_folder_of_ours(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the warehouse of a catalog is a name, which says no place."""
+
+    def folder(*_: Any) -> str:
+        raise SeamlineError(INVALID_CONFIG, "no folder is known")
+
+    monkeypatch.setattr(SnapshotStorage, "folder", folder)
+    assert catalog.get(TABLE)["metadata"]["current-snapshot-id"] is not None
+
+
+def test_deletes_of_a_spec_that_says_nothing_any_more_are_of_the_whole_table(
+    catalog: Catalog,
+) -> None:
+    """A table of version 1 keeps a dropped partition field as `void`."""
+    field = {"name": "p", "source-id": 2, "field-id": 1000}
+    specs = [[{**field, "transform": "identity"}], [{**field, "transform": "void"}]]
+    schema = [column(1, "id", "long"), column(2, "p", "long")]
+    folder = pathlib.Path(catalog.gateway.config.state_directory) / ".." / "warehouse" / "voided"
+    made = Handmade(folder.resolve(), [schema], specs=specs)
+    rows = with_ids(pa.table({"id": pa.array([1], pa.int64())}), {"id": 1})
+    deleted = File(rows, EQUALITY, partition={"p": None}, equality_ids=(1,), snapshot=2, spec=1)
+    location = made.write([File(rows, partition={"p": 5}), deleted])
+    catalog.own.register_table(("sales", "voided"), location)
+    (task,) = _planned(catalog, "voided")
+    assert task["delete-file-references"] == [0]
