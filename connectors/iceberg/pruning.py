@@ -10,7 +10,6 @@ that only selects partitions.
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable
 
@@ -61,19 +60,23 @@ class Pruner:
         *,
         case_sensitive: bool = True,
     ) -> None:
-        def evaluators(kept: tuple[type, ...]) -> Evaluators | None:
-            """Returns the evaluators of the filter; None if there is nothing to evaluate."""
+        def reduced(kept: tuple[type, ...]) -> BooleanExpression:
             kinds = _UuidConditions(metadata.schema(), kept, case_sensitive=case_sensitive)
-            reduced = visit(rewrite_not(row_filter), kinds)
-            if isinstance(reduced, AlwaysTrue):
+            return visit(rewrite_not(row_filter), kinds)
+
+        def evaluators(row_filter: BooleanExpression) -> Evaluators | None:
+            """Returns the evaluators of a filter; None if there is nothing to evaluate."""
+            if isinstance(row_filter, AlwaysTrue):
                 return None
             planner = ManifestGroupPlanner(
-                table_metadata=metadata, io=io, row_filter=reduced, case_sensitive=case_sensitive
+                table_metadata=metadata, io=io, row_filter=row_filter, case_sensitive=case_sensitive
             )
             return Evaluators(planner)
 
-        self._by_bounds = evaluators(())
-        self._by_values = evaluators(_UNORDERED)
+        of_bounds, of_values = reduced(()), reduced(_UNORDERED)
+        self._by_bounds = evaluators(of_bounds)
+        is_same = of_values == of_bounds  # there is no condition on a UUID
+        self._by_values = self._by_bounds if is_same else evaluators(of_values)
 
     def keeps_manifest(self, manifest: ManifestFile) -> bool:
         """Whether any file of a manifest may hold such rows."""
@@ -83,9 +86,7 @@ class Pruner:
     def keeps_file(self, file: DataFile) -> bool:
         """Whether a file may hold such rows."""
         values, bounds = self._by_values, self._by_bounds
-        if values is not None and not (
-            _has_nan(file) or _unless_proven(lambda: values.by_partition(file))
-        ):
+        if values is not None and not _unless_proven(lambda: values.by_partition(file)):
             return False
         return bounds is None or _unless_proven(lambda: bounds.by_statistics(file))
 
@@ -108,12 +109,6 @@ def _unless_proven(evaluated: Callable[[], bool]) -> bool:
         return evaluated()
     except _NOT_COMPARABLE:
         return True
-
-
-def _has_nan(file: DataFile) -> bool:
-    """Whether a file's partition holds NaN, which engines do not compare alike."""
-    values = (file.partition[position] for position in range(len(file.partition)))
-    return any(isinstance(value, float) and math.isnan(value) for value in values)
 
 
 _UNORDERED = (EqualTo, NotEqualTo, In, NotIn, IsNull, NotNull)

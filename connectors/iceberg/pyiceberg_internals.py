@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import struct
 import types
 import uuid
@@ -390,10 +391,15 @@ class Evaluators:
         return self._manifests(manifest.partition_spec_id)(manifest)
 
     def by_partition(self, file: DataFile) -> bool:
-        """Whether the partition of a file lets a row through."""
-        evaluate: Callable[[Any], bool] = self._partitions(file.spec_id)
+        """Whether the partition of a file lets a row through.
+
+        NaN proves nothing, as engines do not compare it alike.
+        """
         partition = file.partition
         values = [partition[position] for position in range(len(partition))]
+        if any(isinstance(value, float) and math.isnan(value) for value in values):
+            return True
+        evaluate: Callable[[Any], bool] = self._partitions(file.spec_id)
         if any(isinstance(value, uuid.UUID) for value in values):  # compared with bytes
             plain = (value.bytes if isinstance(value, uuid.UUID) else value for value in values)
             return evaluate(types.SimpleNamespace(partition=Record(*plain)))
