@@ -67,7 +67,7 @@ def _with_numbers(sql: str, tokens: list[Token]) -> list[Token]:
     return found
 
 
-_CLAUSES = {TokenType.FETCH, TokenType.LIMIT, TokenType.LOCK, TokenType.OFFSET, TokenType.WINDOW}
+_CLAUSES = {TokenType.FETCH, TokenType.LIMIT, TokenType.OFFSET, TokenType.WINDOW}
 _BEFORE_OPERANDS = {
     *(TokenType.SELECT, TokenType.DISTINCT, TokenType.COMMA, TokenType.L_PAREN, TokenType.DOT),
     *(TokenType.FROM, TokenType.JOIN, TokenType.WITH),

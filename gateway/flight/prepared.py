@@ -34,6 +34,11 @@ _KEPT_BYTES_MAX = 64 << 20
 first."""
 _EACH_BYTES = 1000
 _NAME = "p"
+_UNREADABLE = (
+    pa.ArrowException, ValueError, OverflowError, NotImplementedError,
+    LookupError,  # an unknown time zone
+)  # fmt: skip
+"""What Arrow raises for values that Python cannot represent."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,10 +90,7 @@ class Prepared:
             if self.description.takes_names:
                 return list(self.values.to_pylist())
             columns = [column.to_pylist() for column in self.values.columns]
-        except (
-            *(pa.ArrowException, ValueError, LookupError),  # LookupError: an unknown time zone
-            *(OverflowError, NotImplementedError),
-        ) as error:
+        except _UNREADABLE as error:
             raise SeamlineError(
                 INVALID_PARAMETERS, f"a parameter has no value that can be read: {error}"
             ) from error

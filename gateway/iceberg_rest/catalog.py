@@ -36,7 +36,7 @@ SERVER = "server"
 HELD_MAX = 10_000
 
 SenderTable: TypeAlias = tuple[str, str, tuple[str, ...]]
-"""(principal, full name of a table)"""
+"""(principal, client, full name of a table)"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

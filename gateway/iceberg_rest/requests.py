@@ -58,7 +58,7 @@ class PageQuery(SpecQuery):
     def page(self, field: str, found: Sequence[Any]) -> dict[str, Any]:
         """Returns the requested part of a list, in the form of the answer."""
         size, token = self.page_size or len(found), self.page_token
-        if not token and (token is None or self.page_size is None):
+        if token is None or not (token or self.page_size):
             return {field: list(found)}
         if token and not re.fullmatch(r"[0-9]{1,18}", token):
             raise SeamlineError(INVALID_REQUEST, "the page token is none of this list")

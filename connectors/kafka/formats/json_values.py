@@ -744,20 +744,20 @@ _MOMENT_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.
 def _convert_timestamps(array: pa.Array, type_: Type) -> pa.Array:
     wanted = types.to_arrow(type_)
     if pa.types.is_integer(array.type):
-        low = MICROS_MIN // 1000
-        outside = pc.any(pc.or_(pc.less(array, low), pc.greater(array, MICROS_MAX // 1000)))
-        if outside.as_py():
-            raise ValueError("out of range")
+        _check_range(array, MICROS_MIN // 1000, MICROS_MAX // 1000)
         return pc.multiply(array, 1000).cast(wanted)
     if type_ == types.TIMESTAMP:
         _check_all(array, _MOMENT_PATTERN + "$")
         return array.cast(wanted)
     _check_all(array, _MOMENT_PATTERN + r"(Z|[+-][0-9]{2}:[0-9]{2})$")
     moments = array.cast(wanted)
-    micros = moments.cast(pa.int64())
-    if pc.any(pc.or_(pc.less(micros, MICROS_MIN), pc.greater(micros, MICROS_MAX))).as_py():
-        raise ValueError("out of range")
+    _check_range(moments.cast(pa.int64()), MICROS_MIN, MICROS_MAX)
     return moments
+
+
+def _check_range(array: pa.Array, low: int, high: int) -> None:
+    if pc.any(pc.or_(pc.less(array, low), pc.greater(array, high))).as_py():
+        raise ValueError("out of range")
 
 
 def _check_all(array: pa.Array, pattern: str) -> None:
