@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import pathlib
+import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -601,14 +602,14 @@ def test_a_page_past_the_last_one_of_a_plan_is_not_there(catalog: Catalog) -> No
         assert catalog.error("POST", f"{plan}/tasks", json=asked)[0] == 404, number
 
 
-def test_a_folder_that_cannot_be_written_is_an_error_by_name(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def probe(*_: Any) -> str:
-        raise PermissionError("read only")
-
-    monkeypatch.setattr(SnapshotStorage, "probe", probe)
-    answer = catalog.request("GET", "/iceberg/v1/config")
+def test_a_folder_that_cannot_be_written_is_an_error_by_name(tmp_path: pathlib.Path) -> None:
+    made = Catalog(tmp_path)
+    with contextlib.closing(made.gateway):
+        probe = made.get("/iceberg/v1/config")["defaults"]["seamline.probe"]
+        folder = pathlib.Path(probe.removeprefix("file://")).parent
+        shutil.rmtree(folder)
+        folder.write_text("in its place")
+        answer = made.request("GET", "/iceberg/v1/config")
     assert answer.status_code == 503
     assert "STORAGE_UNAVAILABLE" in answer.text
 
