@@ -187,7 +187,7 @@ class FetchedKeys:
         self._fetching = threading.Lock()
         self._known: tuple[float, Sequence[Key]] | None = None
         self._asked_at: float | None = None
-        self._problem: str | None = None
+        self._has_failed = False
 
     def named(self, key_id: str | None) -> Sequence[Key]:
         """Returns the keys that may have signed a token with this key id.
@@ -205,8 +205,8 @@ class FetchedKeys:
             if self._is_due():
                 self._renew()
         found, _ = self._look(key_id)
-        if not found and self._problem is not None:
-            raise SeamlineError(LOGIN_KEYS_UNAVAILABLE, self._problem)
+        if not found and self._has_failed:  # where they come from is no matter of strangers
+            raise SeamlineError(LOGIN_KEYS_UNAVAILABLE, "the keys of tokens cannot be fetched")
         return found
 
     def _look(self, key_id: str | None) -> tuple[Sequence[Key], float]:
@@ -229,9 +229,9 @@ class FetchedKeys:
     def _renew(self) -> None:
         try:
             self._known = self._clock(), self._fetch()
-            self._problem = None
+            self._has_failed = False
         except SeamlineError as error:
-            self._problem = error.message
+            self._has_failed = True
             _LOG.error("the keys of tokens that are known still hold: %s", error.message)
 
 

@@ -264,6 +264,24 @@ def test_without_the_provider_known_keys_hold_and_others_are_named(
     assert provider.asked == 1, "at most once a minute"
 
 
+@pytest.mark.parametrize("fault", ["status", "not a set", "silence"])
+def test_strangers_are_not_told_where_keys_come_from(
+    provider: Provider, tmp_path: pathlib.Path, fault: str
+) -> None:
+    url = provider.url
+    if fault == "status":
+        provider.status = 500
+    elif fault == "not a set":
+        provider.keys = []
+    else:
+        url = "http://127.0.0.1:1/people"
+    known = Authentication(offline.load_config(tmp_path, settings(url)))
+    with pytest.raises(SeamlineError) as caught:
+        who(known, token("RS256"))
+    assert caught.value.code is LOGIN_KEYS_UNAVAILABLE
+    assert "127.0.0.1" not in str(caught.value.to_json())
+
+
 class Clockwork:
     """Keys that are fetched by a clock of ours."""
 
