@@ -101,6 +101,27 @@ def stop(process: ProcessIdentity, grace_s: float) -> bool:
 
 
 @contextlib.contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Makes SIGTERM and a closed terminal interrupt the block as Ctrl-C does."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are handled in the main thread only
+        return
+    before = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for name, handler in before.items():
+            if handler is not signal.SIG_IGN:  # under nohup a closed terminal stops nothing
+                signal.signal(name, interrupt)
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+
+
+@contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
     """Holds back the signals that stop a command until the block has ended."""
     if threading.current_thread() is not threading.main_thread():

@@ -12,6 +12,7 @@ import pathlib
 import shlex
 import signal
 import struct
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,6 +23,7 @@ from seamline.connectors.spark.settings import SparkSettings, environment
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SUBMIT_VARIABLE = "PYSPARK_SUBMIT_ARGS"
+_STOP_S = 10.0
 
 
 def options(conf: Mapping[str, str], folder: pathlib.Path) -> list[str]:
@@ -63,6 +65,24 @@ def start_interruptibly(settings: SparkSettings) -> Any:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         raise
+
+
+def stop(session: Any) -> None:
+    """Stops the last session of this process, and waits until the Java of a classic one is gone.
+
+    That Java ends by itself once nobody can write to it, unless a library in it waits for threads
+    of its own; then it is killed.
+    """
+    session.stop()
+    context = getattr(session, "_sc", None)  # a session of Spark Connect has none
+    java = context._gateway.proc if context is not None else None  # noqa: SLF001
+    if java is not None:
+        java.stdin.close()
+        try:
+            java.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            java.kill()
+            java.wait()
 
 
 def _children() -> set[int]:

@@ -8,10 +8,8 @@ import json
 import os
 import pathlib
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any, BinaryIO, TypeVar
 
 import click
@@ -19,6 +17,7 @@ import click
 from seamline.errors import LOCAL_STACK_DOWN, SeamlineError
 from seamline.gateway.config.files import local_state_directory
 from seamline.gateway.dev.local.stack import LocalStack, StackStatus
+from seamline.gateway.process import interrupted_by_signals
 
 NOT_RUNNING = 3
 """Exit code of `status` when no broker answers."""
@@ -47,7 +46,7 @@ def _state_option(command: F) -> F:
 def up(directory: pathlib.Path | None, kafka_port: int | None, foreground: bool) -> None:
     """Start the stack, unless it is already running."""
     stack = _stack(directory)
-    with _signals_interrupt():
+    with interrupted_by_signals():
         with _progress() as report:
             status = stack.up(report, kafka_port)
         try:
@@ -183,21 +182,3 @@ def _progress() -> Iterator[Callable[[str], None]]:
         yield lambda line: click.echo(clear + line, nl=False, err=True)
     finally:
         click.echo(clear, nl=False, err=True)
-
-
-@contextlib.contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """Makes SIGTERM and a closed terminal stop the command as Ctrl-C does."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        for name, handler in before.items():
-            if handler is not signal.SIG_IGN:  # under nohup a closed terminal stops nothing
-                signal.signal(name, interrupt)
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)

@@ -21,6 +21,7 @@ from seamline.gateway.cli.options import (
     text_of,
 )
 from seamline.gateway.connections import Connections
+from seamline.gateway.process import interrupted_by_signals
 from seamline.gateway.query.deadline import no_deadline
 from seamline.gateway.query.names import TableName
 from seamline.seam.binding import EVOLUTIONS, POLICIES, PROPERTY_PREFIX, TopicBinding
@@ -272,11 +273,13 @@ def maintain(
     connections, _ = _open(config_file, settings)
     wanted = [table_of(text, connections) for text in tables_]
     look_at(wanted, connections)
+    from seamline.connectors.spark import submission
     from seamline.connectors.spark.maintenance import maintain as run
     from seamline.gateway.tiering.application import start_spark
 
     click.echo("starting Spark …", err=True)
-    spark = start_spark(connections)
+    with interrupted_by_signals():
+        spark = start_spark(connections)
     moment = None
     if expire_older_than is not None:
         moment = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=expire_older_than)
@@ -304,7 +307,7 @@ def maintain(
                 f"{done.snapshots_expired} snapshots expired ({done.files_deleted} files deleted)"
             )
     finally:
-        spark.stop()
+        submission.stop(spark)
         connections.close()
     if failures:
         raise failures[0]

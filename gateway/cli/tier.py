@@ -22,6 +22,7 @@ from seamline.gateway.cli.options import (
     table_of,
 )
 from seamline.gateway.connections import Connections
+from seamline.gateway.process import interrupted_by_signals
 
 if TYPE_CHECKING:
     from seamline.gateway.tiering.application import Progress, TieringApplication
@@ -78,10 +79,12 @@ def tier(
     connections = Connections(load_config(config_file, settings).config)
     wanted = [table_of(text, connections) for text in tables]
     look_at(wanted, connections)
+    from seamline.connectors.spark import submission
     from seamline.gateway.tiering.application import SparkTables, TieringApplication, start_spark
 
     click.echo("starting Spark …", err=True)
-    spark = start_spark(connections, verbose=verbose)
+    with interrupted_by_signals():
+        spark = start_spark(connections, verbose=verbose)
     application = TieringApplication(SparkTables(connections, spark), records_max=max_records)
     stop_on_signals(application)
     server = None
@@ -94,7 +97,7 @@ def tier(
     finally:
         if server is not None:
             server.shutdown()
-        spark.stop()
+        submission.stop(spark)
         connections.close()
     if once and application.is_stopping:
         raise click.Abort

@@ -104,15 +104,18 @@ def test_fault_24_a_java_that_is_too_old_is_named(
     assert "error: JAVA_UNSUPPORTED: " in failure(done, 1)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.prove
-def test_fault_24_ctrl_c_gives_the_start_of_spark_up(tmp_path: pathlib.Path) -> None:
+def test_fault_24_a_signal_gives_the_start_of_spark_up(
+    number: signal.Signals, tmp_path: pathlib.Path
+) -> None:
     file = with_table(tmp_path)
     command = programs.seamline("tier", "plain", "--config", str(file))
     log = tmp_path / "log"
     with programs.running(command, java(tmp_path, STARTING), log) as process:
         started = psutil.Process(process.pid)
         (child,) = wait_until(lambda: programs.named(started, "sleep"), 60, "Spark to start")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.wait(30) == 130
         psutil.wait_procs([child], 10)
         assert not programs.lives(child)
