@@ -7,7 +7,6 @@ creation.
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import os
 import pathlib
@@ -159,7 +158,10 @@ class Gateway:
         callers = Callers(
             self.iceberg.authentication, self._secret, config.tokens.age_seconds_max, self._audit
         )
-        place = functools.partial(names.session, config)
+
+        def place(caller: Principal, catalog: str | None, schema: str | None) -> names.Session:
+            return names.session(config, catalog, schema, self.access.rights_of(caller))
+
         routes = Routes(self.service, callers, config.http.request_bytes_max, place)
         return self._closing(FlightServer(config, routes)).address
 

@@ -41,6 +41,8 @@ RuleT = TypeVar("RuleT", bound=Rule)
 _REMEMBERED_MAX = 1024
 _CHANGING = frozenset(Privilege) - {Privilege.SELECT, Privilege.GRANT_SELECT}
 _EXECUTING = frozenset({FunctionPrivilege.EXECUTE, FunctionPrivilege.GRANT_EXECUTE})
+_EVERY_TABLE = frozenset({None, ".*"})
+"""Patterns of rules that decide about all tables of a schema."""
 _OF_FUNCTIONS = "system"
 """The schema of a catalog's table functions."""
 _ABOUT_ROWS = frozenset({"", "cold", "hot", "changes"})
@@ -112,13 +114,15 @@ class Rights:
             return self.sees_catalog(catalog)
         if catalog == SYSTEM_CATALOG:
             return True
-        return any(
-            rule.privileges
-            and self._is_mine(rule)
-            and matches(rule.catalog, catalog)
-            and matches(rule.schema_, schema)
-            for rule in rules.tables
+        rule = self._first(
+            rules.tables,
+            lambda rule: (
+                matches(rule.catalog, catalog)
+                and matches(rule.schema_, schema)
+                and (bool(rule.privileges) or rule.table in _EVERY_TABLE)
+            ),
         )
+        return rule is not None and bool(rule.privileges)
 
     def table(self, name: TableName) -> TableRights:
         """Returns the rights to a table, which hold for its variants, too."""

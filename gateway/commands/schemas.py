@@ -62,9 +62,7 @@ def drop(connections: Connections, statement: DropSchema, session: Session) -> R
 def _place(connections: Connections, parts: tuple[str, ...], session: Session) -> tuple[str, str]:
     """Returns the catalog and the schema that a name refers to."""
     source = parts[0] if len(parts) > 1 else session.catalog
-    found = names.session(connections.config, source).catalog
-    connections.rights.check_catalog(found)
-    return found, parts[-1]
+    return names.session(connections.config, source, rights=connections.rights).catalog, parts[-1]
 
 
 def _own(connections: Connections, source: str, schema: str) -> IcebergCatalog:

@@ -53,8 +53,9 @@ class Shows:
 
     def _schemas(self, statement: Show, session: Session) -> Rows:
         source = statement.name[0] if statement.name else session.catalog
-        asked = names.session(self._connections.config, source)
-        found = listings.schemas(self._connections, asked.catalog)
+        connections = self._connections
+        asked = names.session(connections.config, source, rights=connections.rights)
+        found = listings.schemas(connections, asked.catalog)
         return _names("Schema", found, statement)
 
     def _tables(self, statement: Show, session: Session, deadline: Deadline) -> Rows:

@@ -15,7 +15,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.access.rules import Privilege
-from seamline.gateway.commands import tables
+from seamline.gateway.commands import listings, tables
 from seamline.gateway.commands.rows import Rows, done, table
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names, views
@@ -135,13 +135,12 @@ def _own(
 
 
 def _missing(connections: Connections, name: TableName) -> SeamlineError:
-    store, namespace = connections.catalog(name.catalog).view_store, name.path[:-1]
-    is_there = connections.catalog(name.catalog).has_namespace(namespace)
-    known = [path[-1] for path in store.names(namespace)] if is_there else []
+    is_there = connections.catalog(name.catalog).has_namespace(name.path[:-1])
+    known = listings.views(connections, name.catalog, name.schema) if is_there else []
     return SeamlineError(
         VIEW_NOT_FOUND,
         f"view {name.display} does not exist",
-        hint=did_you_mean(name.path[-1], known),
+        hint=did_you_mean(name.table, (view.table for view in known)),
     )
 
 

@@ -12,6 +12,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.access.audit import AuditLog
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.access.rules import Action
 from seamline.gateway.flight import messages, sessions
 from seamline.gateway.flight.callers import Caller
@@ -40,8 +41,8 @@ class Actions:
         prepared: The prepared statements.
         known: The sessions.
         audit: Records who ends statements.
-        place_of: Returns the catalog and schema that given ones, or None, resolve to; raises an
-            error if they are wrong.
+        place_of: Returns the catalog and schema that those of a principal, or None, resolve to;
+            raises an error if they are wrong.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Actions:
         prepared: PreparedStatements,
         known: Sessions,
         audit: AuditLog,
-        place_of: Callable[[str | None, str | None], Place],
+        place_of: Callable[[Principal, str | None, str | None], Place],
     ) -> None:
         self._service = service
         self._prepared = prepared
@@ -169,7 +170,7 @@ class Actions:
             if value is not None:
                 sessions.check_option(name, value)
                 options = {**call.session.options, name: value}
-                self._place_of(options.get("catalog"), options.get("schema"))
+                self._place_of(call.caller.principal, options.get("catalog"), options.get("schema"))
         except SeamlineError:
             return _INVALID_VALUE
         if name in sessions.NAMES:
@@ -180,7 +181,7 @@ class Actions:
 
     def _get_options(self, call: Call, _: bytes) -> Iterator[bytes]:
         answer, options = messages.new("GetSessionOptionsResult"), call.session.options
-        place = self._place_of(options.get("catalog"), options.get("schema"))
+        place = self._place_of(call.caller.principal, options.get("catalog"), options.get("schema"))
         for name, value in {**options, "catalog": place.catalog, "schema": place.schema}.items():
             answer.session_options[name].string_value = value
         yield answer.SerializeToString()

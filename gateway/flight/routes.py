@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from seamline.errors import INVALID_REQUEST, NOT_SUPPORTED, SeamlineError
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.flight import messages, prepared
 from seamline.gateway.flight.actions import Actions
 from seamline.gateway.flight.callers import AUTHORIZATION, Callers
@@ -47,8 +48,8 @@ class Routes:
         service: Runs statements.
         callers: Identifies callers.
         request_bytes_max: How much a client may send in one call.
-        place_of: Returns the catalog and schema that given ones, or None, resolve to; raises an
-            error if they are wrong.
+        place_of: Returns the catalog and schema that those of a principal, or None, resolve to;
+            raises an error if they are wrong.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Routes:
         service: Service,
         callers: Callers,
         request_bytes_max: int,
-        place_of: Callable[[str | None, str | None], Place],
+        place_of: Callable[[Principal, str | None, str | None], Place],
     ) -> None:
         self._service = service
         self._callers = callers

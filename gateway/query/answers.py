@@ -105,7 +105,7 @@ class Answers:
         rights.require_execute()
         for name in sorted(session_properties.set_by(request)):
             rights.require_property(name)
-        session = names.session(self._config, request.catalog, request.schema)
+        session = names.session(self._config, request.catalog, request.schema, rights)
         parsed, values = self._compute(lambda: _read(request), statement.deadline)
         statement.parsed = parsed
         sessions.check_transaction(parsed, request)

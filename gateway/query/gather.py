@@ -114,6 +114,15 @@ class Gatherer:
         self._loaded = loaded or LoadedTables(connections)
         self._pinner = TablePinner(connections, tails, statements)
 
+    def session(self, catalog: str | None, schema: str | None) -> names.Session:
+        """Returns the session of a request; see `names.session`.
+
+        Raises:
+            SeamlineError: CATALOG_NOT_FOUND.
+        """
+        connections = self._connections
+        return names.session(connections.config, catalog, schema, connections.rights)
+
     def pin(
         self,
         references: Sequence[TableReference],

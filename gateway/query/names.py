@@ -118,13 +118,24 @@ class Session:
     schema: str
 
 
-def session(config: Config, catalog: str | None = None, schema: str | None = None) -> Session:
+def session(
+    config: Config,
+    catalog: str | None = None,
+    schema: str | None = None,
+    rights: Rights | None = None,
+) -> Session:
     """Returns the session of a request.
+
+    Args:
+        config: The configuration.
+        catalog: The catalog or cluster that the request names, if it names one.
+        schema: The schema that it names.
+        rights: The caller's; None for the operator.
 
     Raises:
         SeamlineError: CATALOG_NOT_FOUND.
     """
-    found = _source(catalog or config.default_catalog, config)
+    found = _source(catalog, config, rights) if catalog else config.default_catalog
     own = CLUSTER_SCHEMA if found in config.clusters else config.default_schema
     return Session(found, schema or own)
 
@@ -248,7 +259,7 @@ def named(
 
 
 def has_schema(sources: Sources, source: str, schema: str) -> bool:
-    """Whether a catalog or a cluster has a schema.
+    """Whether a catalog or a cluster has a schema that the caller may see.
 
     Raises:
         SeamlineError: CATALOG_UNAVAILABLE.
@@ -258,18 +269,20 @@ def has_schema(sources: Sources, source: str, schema: str) -> bool:
     known = _fixed_schemas(source, sources)
     if known:
         return schema.lower() in known
+    if not sources.rights.sees_schema(source, schema_text(namespace_of(schema))):
+        return False
     spellings = dict.fromkeys((namespace_of(schema), namespace_of(schema.lower())))
     return any(sources.cold(source).has_namespace(namespace) for namespace in spellings)
 
 
-def _source(name: str, config: Config, rights: Rights | None = None) -> str:
-    """Returns the catalog or cluster of a name."""
-    known = (*config.catalogs, *config.clusters, SYSTEM_CATALOG)
+def _source(name: str, config: Config, rights: Rights | None) -> str:
+    """Returns the catalog or cluster of a name, if it may be seen."""
+    every = (*config.catalogs, *config.clusters, SYSTEM_CATALOG)
+    known = [source for source in every if rights is None or rights.sees_catalog(source)]
     found = _spelt(name, known)
     if found is None:
-        seen = filter(rights.sees_catalog, known) if rights is not None else ()
         raise SeamlineError(
-            CATALOG_NOT_FOUND, f"catalog {name} does not exist", hint=did_you_mean(name, seen)
+            CATALOG_NOT_FOUND, f"catalog {name} does not exist", hint=did_you_mean(name, known)
         )
     return found
 

@@ -10,7 +10,7 @@ from seamline.connectors.formats import read_only
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.gateway.access.rights import Principal, not_whole
 from seamline.gateway.config.model import Config
-from seamline.gateway.query import names, receipt
+from seamline.gateway.query import receipt
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.tokens import TokenSigner
@@ -57,12 +57,13 @@ class Seams:
         Raises:
             SeamlineError: as a query of the table would raise.
         """
-        session = names.session(self._config, catalog, schema)
+        gatherer = self._gatherer_of(caller)
+        session = gatherer.session(catalog, schema)
         reference = TableReference(parse.parse_name(table))
         known = self._signer.read(token, caller.name) if token else ()
         seconds = self._config.limits.statement_seconds_max
         with contextlib.closing(StatementDeadline(seconds)) as deadline:
-            (pinned,) = self._gatherer_of(caller).pin([reference], session, deadline, token=known)
+            (pinned,) = gatherer.pin([reference], session, deadline, token=known)
         if pinned.relation.restriction and whole:
             raise not_whole(caller, pinned.facts.seam.display_name)
         source = self._config.catalogs.get(pinned.facts.seam.table[0])

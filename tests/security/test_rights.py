@@ -237,6 +237,58 @@ def test_what_is_denied_and_what_is_absent_look_the_same(world: World) -> None:
             assert "secret" not in said[1]
 
 
+def said(world: World, who: str, sql: str, **options: Any) -> Any:
+    """What a statement answers somebody, or its whole error."""
+    try:
+        return world.rows(who, sql, **options)
+    except SeamlineError as error:
+        return {k: v for k, v in error.to_json().items() if k != "query_id"}
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE SCHEMA {s}",
+        "CREATE SCHEMA IF NOT EXISTS {s}",
+        "DROP SCHEMA {s}",
+        "DROP SCHEMA IF EXISTS {s}",
+        "USE {s}",
+        "USE lake.{s}",
+        "SHOW TABLES FROM {s}",
+        "SELECT * FROM {s}.salaries",
+        "CREATE TABLE {s}.salaries (id bigint)",
+        "CREATE VIEW {s}.salaries AS SELECT 1 AS id",
+    ],
+)
+def test_a_schema_that_one_may_not_see_is_not_there(world: World, sql: str) -> None:
+    for who in ("rea", "ann", "eve"):
+        answers = [str(said(world, who, sql.format(s=s))).replace(s, "s") for s in ("hr", "zz")]
+        assert answers[0] == answers[1], who
+    assert world.rows("boss", "SELECT * FROM hr.salaries") == [(1,)]
+
+
+@pytest.mark.parametrize("sql", ["SHOW SCHEMAS FROM {c}", "USE {c}.x", "CREATE SCHEMA {c}.x"])
+def test_a_catalog_that_one_may_not_see_is_not_there(world: World, sql: str) -> None:
+    """Nor does it change how its name is spelt, or what is suggested instead."""
+    for name in ("hidden", "HIDDEN", "lakes"):
+        answers = [said(world, who, sql.format(c=name)) for who in ("own", "boss")]
+        assert {answer["code"] for answer in answers} == {"CATALOG_NOT_FOUND"}
+        assert name in answers[0]["message"]
+        assert "hidden" not in str(answers[0]["hint"])
+
+
+def test_no_suggestion_names_a_view_that_one_may_not_see(world: World) -> None:
+    made = "CREATE VIEW mine_views AS SELECT 1 AS id"
+    assert world.do("boss", made) == "done"
+    assert world.do("boss", "CREATE VIEW secret_mine_view AS SELECT 1 AS id") == "done"
+    for sql in ("DROP VIEW {v}", "SHOW CREATE VIEW {v}", "COMMENT ON VIEW {v} IS 'x'"):
+        found = said(world, "ann", sql.format(v="mine_view"))
+        assert found["code"] == "VIEW_NOT_FOUND"
+        assert found["hint"] == "Did you mean mine_views?"
+    for view in ("mine_views", "secret_mine_view"):
+        assert world.do("boss", f"DROP VIEW {view}") == "done"
+
+
 def test_nobody_reads_where_only_others_may(world: World) -> None:
     """Ann sees her orders and nothing of the plain table; own sees the plain table only."""
     assert world.do("ann", "SELECT * FROM plain") in ABSENT
