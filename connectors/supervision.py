@@ -29,6 +29,7 @@ from seamline.errors import DISK_FULL, INTERNAL_ERROR, SeamlineError
 _LOG = logging.getLogger("seamline.background")
 
 _DOUBLINGS_MAX = 30
+_LOOK_S_MAX = 3600.0
 
 T = TypeVar("T")
 
@@ -168,15 +169,12 @@ def start(name: str, work: Callable[[], object]) -> bool:
 
 
 def later(seconds: float, name: str, work: Callable[[], object]) -> Callable[[], None]:
-    """Does work once, after a delay.
+    """Does work once, after a delay, in its own thread.
 
     Returns:
         A function that cancels it.
     """
-    timer = threading.Timer(seconds, attempt, (name, work))
-    timer.daemon = True
-    timer.start()
-    return timer.cancel
+    return _timers.add(time.monotonic() + seconds, lambda: start(name, work))
 
 
 def interruptibly(name: str, work: Callable[[], T]) -> T:
@@ -213,6 +211,58 @@ def attempt(name: str, work: Callable[[], object]) -> bool:
         _report(name, error)
         return False
     return True
+
+
+# --- Delays --------------------------------------------------------------------------------------
+
+
+class _Timers:
+    """Work that is due later, most of which is canceled: one thread waits for all of it.
+
+    Starting a thread for each, as `threading.Timer` does, takes as long as parsing a statement.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._due: dict[object, tuple[float, Callable[[], object]]] = {}
+        self._looks_at = 0.0
+        self._thread: threading.Thread | None = None
+
+    def add(self, due_at: float, work: Callable[[], object]) -> Callable[[], None]:
+        """Adds work, which must not block; returns a function that cancels it."""
+        key = object()
+        with self._changed:
+            if self._thread is None or not self._thread.is_alive():  # a fork has none
+                self._thread = threading.Thread(
+                    target=self._run, name="seamline-timers", daemon=True
+                )
+                self._thread.start()
+            self._due[key] = due_at, work
+            if due_at < self._looks_at:
+                self._changed.notify()
+
+        def cancel() -> None:
+            with self._changed:
+                self._due.pop(key, None)
+
+        return cancel
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                now = time.monotonic()
+                due = [key for key, (due_at, _) in self._due.items() if due_at <= now]
+                works = [self._due.pop(key)[1] for key in due]
+                if not works:
+                    self._looks_at = min(
+                        (due_at for due_at, _ in self._due.values()), default=now + _LOOK_S_MAX
+                    )
+                    self._changed.wait(min(self._looks_at - now, _LOOK_S_MAX))
+            for work in works:
+                work()
+
+
+_timers = _Timers()
 
 
 # --- Outcomes ------------------------------------------------------------------------------------

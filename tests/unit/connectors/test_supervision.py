@@ -6,6 +6,7 @@ waited for.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import queue
@@ -80,11 +81,33 @@ def test_fault_04_work_done_once_is_reported(
     assert type(make()).__name__ in told[0].getMessage()
 
 
-def test_work_that_is_taken_back_is_not_done(name: str) -> None:
-    take_back = supervision.later(3600, name, lambda: None)
-    take_back()
-    assert supervision.attempt(name, lambda: None)
-    assert failures_of(name) == {}
+def test_work_that_is_canceled_is_not_done(name: str) -> None:
+    done: queue.SimpleQueue[str] = queue.SimpleQueue()
+    supervision.later(0.001, name, lambda: done.put("canceled"))()
+    supervision.later(0.002, name, lambda: done.put("kept"))
+    assert done.get(timeout=10) == "kept"
+    assert done.empty()
+
+
+def test_work_is_done_when_it_is_due_whatever_waits_besides(name: str) -> None:
+    done: queue.SimpleQueue[int] = queue.SimpleQueue()
+    held = threading.Event()
+    long = supervision.later(3600, name, lambda: done.put(-1))
+    supervision.later(0.001, name, lambda: held.wait(10))  # work that takes its time delays none
+    for number in (2, 1, 3):
+        supervision.later(number / 50, name, functools.partial(done.put, number))
+    assert [done.get(timeout=10) for _ in range(3)] == [1, 2, 3]
+    held.set()
+    long()
+
+
+def test_work_that_is_due_later_takes_no_thread(name: str) -> None:
+    supervision.later(3600, name, lambda: None)()
+    threads = threading.active_count()
+    cancels = [supervision.later(3600, name, lambda: None) for _ in range(100)]
+    assert threading.active_count() <= threads
+    for cancel in cancels:
+        cancel()
 
 
 def test_ctrl_c_is_no_failure(name: str) -> None:
