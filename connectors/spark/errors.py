@@ -15,6 +15,7 @@ from seamline.errors import (
     ERRORS,
     INVALID_ARGUMENT,
     INVALID_CAST,
+    KAFKA_UNAVAILABLE,
     LOG_TRIMMED,
     NOT_SUPPORTED,
     NUMERIC_OVERFLOW,
@@ -70,6 +71,7 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("No active or default Spark session", SPARK_UNAVAILABLE),
     ("RESPONSE_ALREADY_RECEIVED", SPARK_UNAVAILABLE),
     ("some data may have been lost", LOG_TRIMMED),
+    ("org.apache.kafka.common.errors.TimeoutException", KAFKA_UNAVAILABLE),
 )
 
 _AT_PLANNING = frozenset({"AnalysisException", "ParseException", "UnsupportedOperationException"})

@@ -33,6 +33,8 @@ There is no nested column: Spark measures a batch after each of its rows, and wa
 rows to measure a list. A batch of 20,000 records without headers would take 200 million steps.
 """
 _SECURITY_PREFIX = "kafka."
+_REQUEST_MS = 20_000
+"""How long an executor waits for a broker; Spark tries three times where it asks for a position."""
 
 
 def decoded_tail(
@@ -70,6 +72,8 @@ def decoded_tail(
         .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
         .option("kafka.isolation.level", isolation)
         .option("kafka.allow.auto.create.topics", "false")
+        .option("kafka.request.timeout.ms", _REQUEST_MS)
+        .option("kafka.default.api.timeout.ms", _REQUEST_MS)
         .option("assign", json.dumps({spec.topic: [r.partition for r in ranges]}))
         .option("startingOffsets", json.dumps({spec.topic: starts}))
         .option("endingOffsets", json.dumps({spec.topic: ends}))

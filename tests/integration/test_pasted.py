@@ -209,7 +209,8 @@ class World:
 
     def close(self) -> None:
         """Ends all of it as README says."""
-        self.shell.paste("kill %1 2>/dev/null || true\nseamline serve --stop\nseamline local down")
+        self.shell.paste("kill %1 2>/dev/null || true\nwait  # it may be in a batch")
+        self.shell.paste("seamline serve --stop\nseamline local down")
         self._shell.close()
         left = [p for p in psutil.process_iter(["cmdline"]) if self._is_ours(p)]
         psutil.wait_procs(left, 60)

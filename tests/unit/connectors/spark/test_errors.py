@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from seamline.connectors.spark.errors import named_error
-from seamline.errors import COMMIT_CONFLICT, LOG_TRIMMED, SPARK_FAILED, ErrorCode
+from seamline.errors import COMMIT_CONFLICT, KAFKA_UNAVAILABLE, LOG_TRIMMED, SPARK_FAILED, ErrorCode
 
 JAVA = "".join(f"\n\tat org.apache.spark.Some{n}.run(Some.scala:{n})" for n in range(80))
 PYTHON = "".join(f'\n  File "worker.py", line {n}, in main\n    process()' for n in range(80))
@@ -41,9 +41,16 @@ DRIVER = "Driver stacktrace:" + JAVA
             COMMIT_CONFLICT,
             "Found conflicting files that can contain rows",
         ),
+        (
+            "An error occurred while calling o95.overwrite.: Job aborted: "
+            f"org.apache.kafka.common.errors.TimeoutException: Timeout of 20000ms expired{JAVA}",
+            KAFKA_UNAVAILABLE,
+            "An error occurred while calling o95.overwrite.: Job aborted: "
+            "org.apache.kafka.common.errors.TimeoutException: Timeout of 20000ms expired",
+        ),
         (f"it is gone\n\nJVM stacktrace:{JAVA}", SPARK_FAILED, "it is gone"),
     ],
-    ids=["Python", "ours", "Java", "conflict", "Connect"],
+    ids=["Python", "ours", "Java", "conflict", "Kafka", "Connect"],
 )
 def test_fault_24_a_trace_is_no_message(text: str, code: ErrorCode, message: str) -> None:
     found = named_error(RuntimeError(text))
