@@ -205,4 +205,6 @@ class Instances:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET python_enable_replacements = false")
         connection.execute("SET parquet_metadata_cache = true")  # data files never change
+        # loses and repeats rows where a subquery compares several columns of the row around it
+        connection.execute("SET disabled_optimizers = 'deliminator'")
         return connection

@@ -84,3 +84,33 @@ def test_the_row_around_is_as_good_as_a_literal(offline_gateway: Gateway, part: 
             if found != sorted(wanted, key=repr):
                 wrong.append(f"{sql}\n  gives {found}\n  not   {sorted(wanted, key=repr)}")
     assert not wrong, "\n".join(wrong)
+
+
+GRID = "SELECT * FROM (VALUES 0, 1, 2) AS a(a), (VALUES 1, 2, 3) AS b(b), (VALUES 0, 2, 4) AS c(c)"
+FEW = "(VALUES (0, 3, 1), (2, 2, 0), (3, 0, 2)) AS q(a, b, c)"
+OPERATORS = ("=", "<>", ">=", "<", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
+NESTED = (
+    f"SELECT 1 FROM {FEW} WHERE {{0}} AND {{1}}",
+    f"SELECT 1 FROM (SELECT q.a, q.b, q.c, r.c AS d FROM {FEW} WHERE {{0}}) AS q WHERE {{1}}",
+    f"SELECT 1 FROM {FEW} LEFT JOIN (VALUES 0, 2) AS p(c) ON p.c < q.c WHERE {{0}} AND {{1}}",
+)
+
+
+@pytest.mark.one_in(test=3)
+@pytest.mark.parametrize("shape", NESTED)
+def test_conditions_on_several_columns_of_the_row_around(
+    offline_gateway: Gateway, shape: str
+) -> None:
+    """EXISTS keeps the rows that a join finds, whatever their conditions compare."""
+    wrong = []
+    for one, other in itertools.product(OPERATORS, repeat=2):
+        conditions = f"q.a {one} r.a", f"q.b {other} r.b AND q.b <> r.a"
+        wanted = f"SELECT DISTINCT r.* FROM ({GRID}) AS r, {FEW} WHERE {' AND '.join(conditions)}"
+        exists = f"FROM ({GRID}) AS r WHERE {{}} EXISTS ({shape.format(*conditions)})"
+        rows = asked(offline_gateway, wanted)
+        left = asked(offline_gateway, f"SELECT count(*) {exists.format('NOT')}")
+        if asked(offline_gateway, f"SELECT * {exists.format('')}") != rows:
+            wrong.append(exists.format(""))
+        if left != [(27 - len(rows),)]:
+            wrong.append(exists.format("NOT"))
+    assert not wrong, "\n".join(wrong)
