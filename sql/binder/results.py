@@ -100,15 +100,19 @@ def _name_of(node: exp.Expr, scope: Scope) -> str:
 
 
 def _columns_of(star: exp.Column, scope: Scope) -> Sequence[Column] | None:
-    """Returns the columns of the source that qualifies a star; None if a row qualifies it."""
+    """Returns the columns of the source that qualifies a star; None if a row qualifies it.
+
+    As in Trino, a column that USING has merged with another belongs to neither source any more.
+    """
     parts = [part.name.lower() for part in star.parts[:-1]]
     level: Scope | None = scope
     found: list[Source] = []
     while not found and level is not None:
         found = [source for source in level.sources if source.is_called(parts)]
+        if len(found) == 1:
+            kept = set(map(id, level.row))
+            return [column for column in found[0].columns if id(column) in kept]
         level = level.outer
-    if len(found) == 1:
-        return found[0].columns
     if not found and _is_known(star.parts[:-1], scope):
         return None
     code, what = (
@@ -153,7 +157,7 @@ def _all_of(
     called = {node.this.name.lower(): node.alias for node in star.args.get("rename") or ()}
     visible = [column for column in columns if not column.hidden]
     if not visible:
-        raise SeamlineError(COLUMN_NOT_FOUND, "* needs a table in FROM", hint="")
+        raise SeamlineError(COLUMN_NOT_FOUND, "* stands for no column", hint="")
     for name in {*left_out, *computed, *called} - {column.folded for column in visible}:
         raise SeamlineError(COLUMN_NOT_FOUND, f"* has no column {name}")
     for column in visible:
