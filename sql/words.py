@@ -6,7 +6,6 @@ statement.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Sequence
 
@@ -70,24 +69,63 @@ def _with_numbers(sql: str, tokens: list[Token]) -> list[Token]:
 _CLAUSES = {TokenType.FETCH, TokenType.LIMIT, TokenType.OFFSET, TokenType.WINDOW}
 _BEFORE_OPERANDS = {
     *(TokenType.SELECT, TokenType.DISTINCT, TokenType.COMMA, TokenType.L_PAREN, TokenType.DOT),
-    *(TokenType.FROM, TokenType.JOIN, TokenType.WITH),
+    *(TokenType.FROM, TokenType.JOIN, TokenType.WITH, TokenType.L_BRACKET, TokenType.ARROW),
     *(TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY, TokenType.ON),
     *(TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.BETWEEN, TokenType.ALIAS),
     *(TokenType.CASE, TokenType.WHEN, TokenType.THEN, TokenType.ELSE, TokenType.PARTITION_BY),
     *(TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.GT, TokenType.LTE, TokenType.GTE),
     *(TokenType.PLUS, TokenType.DASH, TokenType.SLASH, TokenType.MOD, TokenType.DPIPE),
 }  # fmt: skip
+_OPENS = {"ALL", "ANY", "IF", "LATERAL", "MATCH_RECOGNIZE"}
+"""Words that begin something only in front of a bracket."""
+_BEFORE_ALL = {TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT, TokenType.LIMIT}
+_AFTER_NAMES = {
+    *(TokenType.COMMA, TokenType.R_PAREN, TokenType.DOT, TokenType.ALIAS, TokenType.FROM),
+    *(TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.GT, TokenType.LTE, TokenType.GTE),
+    *(TokenType.PLUS, TokenType.DASH, TokenType.SLASH, TokenType.STAR, TokenType.MOD),
+    *(TokenType.DPIPE, TokenType.L_BRACKET, TokenType.IS, TokenType.IN, TokenType.BETWEEN),
+}  # fmt: skip
 
 
 def _with_names(tokens: list[Token]) -> list[Token]:
-    """Turns words that begin a clause into names where no clause can begin, as in Trino."""
-    found = tokens[:1]
-    for before, token in itertools.pairwise(tokens):
-        if token.token_type in _CLAUSES and before.token_type in _BEFORE_OPERANDS:
-            place = (token.line, token.col, token.start, token.end)
-            token = Token(TokenType.VAR, token.text, *place, token.comments)
+    """Turns key words into names where they can be nothing else, as in Trino."""
+    found: list[Token] = []
+    for place, token in enumerate(tokens):
+        before = tokens[place - 1].token_type if place else None
+        after = tokens[place + 1] if place + 1 < len(tokens) else None
+        if token.token_type in _CLAUSES:
+            is_name = before in _BEFORE_OPERANDS
+        else:
+            is_name = token.text.upper() in _WORDS and not _is_word(token, before, after)
+        if is_name and token.token_type is not TokenType.STRING:
+            where = (token.line, token.col, token.start, token.end)
+            token = Token(TokenType.IDENTIFIER, token.text, *where, token.comments)
         found.append(token)
     return found
+
+
+_WORDS = _OPENS | {"INTERVAL", "TABLESAMPLE"}
+
+
+def _is_word(token: Token, before: TokenType | None, after: Token | None) -> bool:
+    """Whether a word that may be a name has its meaning between its neighbours."""
+    kind = after.token_type if after is not None else None
+    match token.text.upper():
+        case "INTERVAL":
+            return kind in {TokenType.STRING, TokenType.PLUS, TokenType.DASH}
+        case "TABLESAMPLE":
+            return after is not None and after.text.upper() in {"BERNOULLI", "SYSTEM"}
+        case "ALL" if before in _BEFORE_ALL:
+            return True
+        case "IF" if before not in _BEFORE_OPERANDS:
+            return True  # IF EXISTS
+        case "LATERAL" if before is TokenType.R_PAREN:
+            return False
+        case "ALL" if before in {TokenType.SELECT, TokenType.L_PAREN}:
+            return after is not None and kind not in _AFTER_NAMES
+        case "ALL" if before is TokenType.GROUP_BY:
+            return kind not in _AFTER_NAMES - {TokenType.R_PAREN}
+    return kind is TokenType.L_PAREN
 
 
 def _check_numbers(tokens: Sequence[Token]) -> None:
