@@ -65,6 +65,11 @@ class DataFile:
     physical: pa.Schema | None = dataclasses.field(default=None, compare=False)
     """The file's own schema, with field ids in its metadata, once `inspect` has read it."""
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Its path, and those of the deletes."""
+        return (self.path, *(delete.path for delete in self.deletes))
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ColdPlan:

@@ -150,7 +150,7 @@ class DuckDBEngine:
             with _named_errors(deadline):
                 sql = self._prepare(instance, query, files)
             with _logged(sql), _named_errors(deadline):
-                reader = instance.connection.sql(sql).to_arrow_reader(BATCH_ROWS)
+                reader = instance.connection.execute(sql).to_arrow_reader(BATCH_ROWS)
         except BaseException:
             close()
             raise

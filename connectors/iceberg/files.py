@@ -31,6 +31,9 @@ class FileReader:
     def __init__(self) -> None:
         self._by_path: Cache[str, pa.Schema] = Cache(SCHEMAS_CACHED_MAX)
         self._by_text: Cache[str, pa.Schema] = Cache(SCHEMAS_CACHED_MAX)
+        self._inspected: Cache[tuple[ColdPlan, str, bool], ColdPlan] = Cache(
+            SCHEMAS_CACHED_MAX, weight=lambda plan: 1 + len(plan.files)
+        )
         self._kept: Cache[tuple[str, str], bool] = Cache(SCHEMAS_CACHED_MAX)
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-files")
 
@@ -52,12 +55,19 @@ class FileReader:
         """
         if plan.unsupported is not None or not plan.files:
             return plan
+        text = "" if mapping is None else mapping.model_dump_json()
+        return self._inspected.get_or_make(
+            (plan, text, by_name), lambda: self._inspect(io, plan, mapping, text, by_name=by_name)
+        )
+
+    def _inspect(
+        self, io: FileIO, plan: ColdPlan, mapping: NameMapping | None, text: str, *, by_name: bool
+    ) -> ColdPlan:
         found = {file.path: self._by_path.get(file.path) for file in plan.files}
         unread = [path for path, schema in found.items() if schema is None]
         read = self._pool.map(lambda path: self._read(io, path), unread)
         found.update(zip(unread, read, strict=True))
         if mapping is not None:
-            text = mapping.model_dump_json()
             found = {
                 path: self._identified(schema, mapping, text, by_name=by_name)
                 for path, schema in found.items()

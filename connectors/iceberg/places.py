@@ -89,7 +89,7 @@ def _file(path: str, real: Callable[[str], str]) -> Place | None:
 
 def _decoded(part: str) -> str:
     """Percent-decodes a part of a path, however many times it has been encoded."""
-    while (plain := unquote(part)) != part:
+    while "%" in part and (plain := unquote(part)) != part:
         part = plain
     return part
 

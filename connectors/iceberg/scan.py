@@ -1,10 +1,10 @@
 """Resolves a snapshot to the exact list of files to read: manifests, pruning, deletes.
 
 Manifests are immutable, so they are cached by path in parsed form; a new snapshot reads only its
-new ones. Pruning uses PyIceberg's own evaluators for partitions and column statistics, and may keep
-too many files, never too few. What DuckDB cannot read exactly (equality deletes, formats other than
-Parquet, encryption) is noted in the plan, so that the statement goes to Spark. Only the table's own
-files are read or planned.
+new ones. So is a table's metadata, so whole plans are cached, too. Pruning uses PyIceberg's own
+evaluators for partitions and column statistics, and may keep too many files, never too few. What
+DuckDB cannot read exactly (equality deletes, formats other than Parquet, encryption) is noted in
+the plan, so that the statement goes to Spark. Only the table's own files are read or planned.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ from seamline.sql.types import Field
 
 ENTRIES_CACHED_MAX = 200_000
 LISTS_CACHED_MAX = 512
+PLANNED_FILES_MAX = 50_000
+"""How many files the cached plans may have together."""
 _READERS = 8
 
 
@@ -59,6 +61,9 @@ class ScanPlanner:
             ENTRIES_CACHED_MAX, weight=len
         )
         self._lists: Cache[str, tuple[ManifestFile, ...]] = Cache(LISTS_CACHED_MAX)
+        self._plans: Cache[tuple[str, int, ScanRequest], ColdPlan] = Cache(
+            PLANNED_FILES_MAX, weight=lambda plan: 1 + len(plan.files)
+        )
         self._filled_by_us: Cache[tuple[str, int], bool] = Cache(LISTS_CACHED_MAX)
         self._checks = Checks()
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-manifests")
@@ -74,6 +79,23 @@ class ScanPlanner:
         """See `ColdTable.plan`."""
         if snapshot_id is None:
             return ColdPlan(None, ())
+        key = (state.metadata_location, snapshot_id, request)
+        found = self._plans.get(key)
+        if found is None:
+            found = self._planned(table, places, state, snapshot_id, request)
+            self._plans.put(key, found)
+        elif places.is_local:  # they may have become links since
+            places.require(path for file in found.files for path in file.paths)
+        return found
+
+    def _planned(
+        self,
+        table: PyTable,
+        places: TablePlaces,
+        state: TableState,
+        snapshot_id: int,
+        request: ScanRequest,
+    ) -> ColdPlan:
         pruner = Pruner(table.metadata, table.io, _filter(state, request))
         entries, index = self._entries_and_deletes(table, places, snapshot_id, pruner)
         manifests = self.manifests(table, places, snapshot_id)

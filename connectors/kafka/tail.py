@@ -150,6 +150,6 @@ def table_of(batches: Sequence[pa.RecordBatch], spec: DecoderSpec, kept: Sequenc
     schema = pa.schema([spec.arrow_schema.field(name) for name in kept])
     if schema.names:
         return pa.Table.from_batches(batches, schema)
-    # a table without columns loses its number of rows: keep one column of nulls
+    # a table without columns loses its number of rows: keep one of nulls, which take no bytes
     count = sum(batch.num_rows for batch in batches)
-    return pa.table({"__none": pa.nulls(count, pa.int8())})
+    return pa.table({"__none": pa.nulls(count)})

@@ -40,7 +40,7 @@ def _rows_of(file: TailFile, kept: Sequence[str], schema: pa.Schema) -> pa.Recor
         table = table.filter(inside)
     columns = [table.column(name).combine_chunks() for name in kept]
     if not columns:
-        return pa.record_batch({"__none": pa.nulls(table.num_rows, pa.int8())})
+        return pa.record_batch({"__none": pa.nulls(table.num_rows)})
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
