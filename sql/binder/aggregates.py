@@ -64,11 +64,8 @@ def _make_distinct(node: Call, items: list[exp.Ordered]) -> None:
         raise SeamlineError(
             NOT_SUPPORTED, f"{node.spec.overload.name}(DISTINCT …) is not supported"
         )
-    if len(node.expressions) > 1:
-        raise SeamlineError(
-            NOT_SUPPORTED, f"{node.spec.overload.name}(DISTINCT a, b) is not supported"
-        )
-    require_comparable(node.spec.parameters[0], "DISTINCT")
+    for type_ in node.spec.parameters:
+        require_comparable(type_, "DISTINCT")
     for item in items:
         if item.this != node.expressions[0]:
             raise SeamlineError(

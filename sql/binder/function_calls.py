@@ -232,7 +232,7 @@ def _parts_of_call(node: exp.Anonymous) -> tuple[list[exp.Expr], bool, exp.Order
     expressions, order = list(node.expressions), None
     if expressions and isinstance(expressions[-1], exp.Order):
         order = expressions[-1]
-        expressions[-1] = order.this
+        expressions[-1:] = [order.this] if order.this is not None else []
     if len(expressions) == 1 and isinstance(expressions[0], exp.Distinct):
         return expressions[0].expressions, True, order
     return expressions, False, order

@@ -76,26 +76,59 @@ for _name, _function, _key, _number in (
         f"({_function}(«CASE WHEN {{1}} IS NOT NULL THEN {{{{{_struct}}}}} END»){{over}}).c",
         f"({_function}(«CASE WHEN {{1}} IS NOT NULL THEN named_struct({_named}) END»){{over}}).c",
     )
-for _name, _function in (
-    ("stddev", "stddev_samp"),
-    ("stddev_samp", "stddev_samp"),
-    ("stddev_pop", "stddev_pop"),
-    ("variance", "var_samp"),
-    ("var_samp", "var_samp"),
-    ("var_pop", "var_pop"),
+# DuckDB raises an error for the spread of infinity and NaN, so it is given finite numbers only.
+# With others, a spread is NaN, and what is computed from the spreads of two columns is null.
+_NAN = "CAST('NaN' AS DOUBLE)"
+_FINITE = "list_filter([{}], lambda x: isfinite(x))[1]"
+for _signature, _zero in (("double", "{0} * 0"), ("double, double", "{0} * 0 + {1} * 0")):
+    aggregate("$infinite", f"{_signature} -> boolean", f"bool_or({{distinct}}isnan({_zero}))")
+for _name in ("stddev_samp", "stddev_pop", "var_samp", "var_pop", "skewness", "kurtosis"):
+    aggregate(
+        f"${_name}",
+        "double -> double",
+        f"{_name}({{distinct}}«CASE WHEN isfinite({{0}}) THEN {{0}} END»)",
+        f"{_name}({{0}})",
+    )
+for _name, _function, _least in (
+    ("stddev", "stddev_samp", 2),
+    ("stddev_samp", "stddev_samp", 2),
+    ("stddev_pop", "stddev_pop", 1),
+    ("variance", "var_samp", 2),
+    ("var_samp", "var_samp", 2),
+    ("var_pop", "var_pop", 1),
 ):
-    aggregate(_name, "double -> double", f"{_function}({{0}})")
+    composed(
+        _name,
+        "double -> double",
+        ((f"${_function}", 1), ("$infinite", 1), ("count", 1)),
+        f"(CASE WHEN {{1}} AND {{2}} >= {_least} THEN {_NAN} ELSE {{0}} END)",
+        "{0}",
+    )
 for _name in ("covar_samp", "covar_pop"):
     aggregate(_name, "double, double -> double", f"{_name}({{0}}, {{1}})")
-for _name in ("corr", "regr_r2"):
+for _name in ("sxy", "sxx", "syy", "slope", "intercept", "r2"):
     aggregate(
-        _name,
+        f"$regr_{_name}",
         "double, double -> double",
-        f"list_transform([{_name}({{distinct}}{{0}}, {{1}}){{over}}],"
-        " lambda c: CASE WHEN isfinite(c) THEN c END)[1]",
-        f"{_name}({{0}}, {{1}})",
+        f"regr_{_name}({{distinct}}{_FINITE.format('{0}')}, {_FINITE.format('{1}')})",
+        f"regr_{_name}({{0}}, {{1}})",
     )
-for _name in ("slope", "intercept", "sxx", "sxy", "syy", "avgx", "avgy"):
+    composed(
+        f"regr_{_name}",
+        "double, double -> double",
+        ((f"$regr_{_name}", 2), ("$infinite", 2)),
+        "(CASE WHEN isfinite({0}) AND NOT {1} THEN {0} END)",
+        "(CASE WHEN abs({0}) < double('Infinity') AND NOT {1} THEN {0} END)",
+    )
+composed(
+    "corr",
+    "double, double -> double",
+    (("$regr_sxy", 2), ("$regr_sxx", 2), ("$regr_syy", 2), ("$infinite", 2)),
+    "(CASE WHEN isfinite({0} + {1} + {2}) AND NOT {3} THEN {0} / nullif(sqrt({1} * {2}), 0) END)",
+    "(CASE WHEN abs({0} + {1} + {2}) < double('Infinity')"
+    " THEN {0} / nullif(sqrt({1} * {2}), 0D) END)",
+)
+for _name in ("avgx", "avgy"):
     aggregate(f"regr_{_name}", "double, double -> double", f"regr_{_name}({{0}}, {{1}})")
 aggregate(
     "regr_count",
@@ -115,21 +148,21 @@ aggregate(
 )
 
 # Moments of a population or of a sample: each engine has one of the two.
-aggregate("$skewness", "double -> double", "skewness({0})")
 composed(
     "skewness",
     "double -> double",
-    (("$skewness", 1), ("count", 1)),
-    "(CASE WHEN {1} > 2 THEN {0} * ({1} - 2) / sqrt(CAST({1} AS DOUBLE) * ({1} - 1)) END)",
-    "(CASE WHEN {1} > 2 THEN {0} END)",
+    (("$skewness", 1), ("count", 1), ("$infinite", 1)),
+    f"(CASE WHEN {{1}} > 2 THEN CASE WHEN {{2}} THEN {_NAN}"
+    " ELSE {0} * ({1} - 2) / sqrt(CAST({1} AS DOUBLE) * ({1} - 1)) END END)",
+    f"(CASE WHEN {{1}} > 2 THEN coalesce({{0}}, {_NAN}) END)",
 )
-aggregate("$kurtosis", "double -> double", "kurtosis({0})")
 composed(
     "kurtosis",
     "double -> double",
-    (("$kurtosis", 1), ("count", 1)),
-    "(CASE WHEN {1} > 3 THEN {0} END)",
-    "(CASE WHEN {1} > 3 THEN ({1} - 1D) / (({1} - 2D) * ({1} - 3D)) * (({1} + 1D) * {0} + 6) END)",
+    (("$kurtosis", 1), ("count", 1), ("$infinite", 1)),
+    f"(CASE WHEN {{1}} > 3 THEN CASE WHEN {{2}} THEN {_NAN} ELSE coalesce({{0}}, {_NAN}) END END)",
+    "(CASE WHEN {1} > 3 THEN ({1} - 1D) / (({1} - 2D) * ({1} - 3D))"
+    f" * (({{1}} + 1D) * coalesce({{0}}, {_NAN}) + 6) END)",
 )
 
 # --- Approximate by definition -------------------------------------------------------------------
