@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from seamline.connectors.cache import Cache
 from seamline.errors import (
+    BAD_RECORD,
     CATALOG_NOT_FOUND,
     PERMISSION_DENIED,
     TABLE_NOT_FOUND,
@@ -194,6 +195,21 @@ class Rights:
         if Privilege.OWNERSHIP not in self.table(name).privileges:
             raise self._denied("create", name.display)
 
+    def require_alterable(self, name: TableName) -> None:
+        """Checks that a table may be altered, for which all of it must be seen.
+
+        Rules know columns by their names, and not by where their values come from.
+
+        Raises:
+            SeamlineError: as `require` for OWNERSHIP; PERMISSION_DENIED.
+        """
+        self.require(Privilege.OWNERSHIP, name)
+        if self.table(name).restriction:
+            raise SeamlineError(
+                PERMISSION_DENIED,
+                f"{self.principal.name} may not see all of {name.display}, and so may not alter it",
+            )
+
     def require_whole(self, name: TableName) -> None:
         """Checks that all of a table may be read, by a reader that takes its files.
 
@@ -322,6 +338,21 @@ def not_whole(principal: Principal, table: str) -> SeamlineError:
         PERMISSION_DENIED,
         f"{principal.name} may not see all of {table}, and this reader would",
         hint="Read it by a statement, which leaves out what may not be seen.",
+    )
+
+
+def without_values(error: SeamlineError) -> SeamlineError:
+    """Returns an error for a principal who may not see all of the table that it is about.
+
+    That of a bad record comes without its reason, which quotes values of any column.
+    """
+    if error.code is not BAD_RECORD:
+        return error
+    where = ", ".join(f"{name} {value}" for name, value in error.details.items())
+    return SeamlineError(
+        BAD_RECORD,
+        f"record at {where or 'some offset'}: whoever may see all of the table is told the reason",
+        details=error.details,
     )
 
 

@@ -17,13 +17,11 @@ from seamline.errors import (
     INVALID_TABLE_DEFINITION,
     NOT_A_UNIFIED_TABLE,
     NOT_SUPPORTED,
-    PERMISSION_DENIED,
     SCHEMA_NOT_FOUND,
     STATEMENT_NOT_ALLOWED,
     TABLE_NOT_FOUND,
     SeamlineError,
 )
-from seamline.gateway.access.rules import Privilege
 from seamline.gateway.commands import evolution, tables, upserts
 from seamline.gateway.commands.rows import Rows, done
 from seamline.gateway.connections import Connections
@@ -135,13 +133,7 @@ def _own(connections: Connections, parts: tuple[str, ...], session: Session) -> 
     name = names.resolve(parts, session, connections)
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be changed")
-    connections.rights.require(Privilege.OWNERSHIP, name)
-    if connections.rights.table(name).restriction:  # rules know columns by their names
-        raise SeamlineError(
-            PERMISSION_DENIED,
-            f"{connections.rights.principal.name} may not see all of {name.display}, and so may "
-            "not alter it",
-        )
+    connections.rights.require_alterable(name)
     return name
 
 

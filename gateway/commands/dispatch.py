@@ -187,7 +187,7 @@ class Commands:
         if not name.is_own_table:
             raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be adopted")
         rights, cluster = self._connections.rights, self._connections.config.default_cluster
-        rights.require(Privilege.OWNERSHIP, name)
+        rights.require_alterable(name)
         wanted = adopting.of_statement(name, properties, cluster)
         rights.require_topic(wanted.cluster, wanted.topic)
         findings = adopting.examine(self._connections, wanted, deadline)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Collection
+
 from seamline.connectors.formats import read_only
 from seamline.connectors.protocols import Deadline
 from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
@@ -116,8 +119,11 @@ class Shows:
         source = self._connections.config.catalogs.get(state.name[0])
         if source is not None and source.is_delta:
             raise read_only(f"table {state.display_name}")
-        shown = self._connections.rights.table(name).columns(state.schema.columns)
+        rights = self._connections.rights.table(name)
+        shown = rights.columns(state.schema.columns)
         binding = TopicBinding.from_properties(state.properties)
+        if binding is not None:
+            binding = _without(binding, rights.restriction.denied)
         if state.provider is not None and binding is not None:
             text = adopting.create_text(state, binding)
             return table({"Create Table": types.VARCHAR}, [(text,)])
@@ -143,6 +149,21 @@ class Shows:
             raise SeamlineError(TABLE_NOT_FOUND, f"{name.display} is not a table of a catalog")
         (found,) = self._loaded.now([name]).values()
         return found.state
+
+
+def _without(binding: TopicBinding, denied: Collection[str]) -> TopicBinding:
+    """Returns a binding that names no column that may not be seen, in lower case."""
+    if not denied:
+        return binding
+    key, sources = binding.key, binding.encoding.sources
+    return dataclasses.replace(
+        binding,
+        key=None if key is None or key.lower() in denied else key,
+        columns_from=tuple(str(s) for s in sources if s.column[0].lower() not in denied),
+        primary_key=tuple(name for name in binding.primary_key if name.lower() not in denied),
+        value_schema=None,  # schemas have every field
+        key_schema=None,
+    )
 
 
 def _names(title: str, found: list[str], statement: Show) -> Rows:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
+from seamline.gateway.access.rights import without_values
 from seamline.gateway.commands import listings, system_catalog, system_shapes
 from seamline.gateway.commands.system_table import Asked
 from seamline.gateway.connections import Sources
@@ -171,14 +172,27 @@ def nullable(field: Field) -> str:
 
 
 def about_table(
-    name: TableName, table: ColdTable, seam: Seam, follower: Follower | None = None
+    name: TableName,
+    table: ColdTable,
+    seam: Seam,
+    follower: Follower | None,
+    *,
+    sees_all: bool,
 ) -> tuple[Relation, pa.Table]:
-    """Returns the metadata table of a table that the name's variant selects, such as `$seam`."""
+    """Returns the metadata table of a table that the name's variant selects, such as `$seam`.
+
+    Args:
+        name: The name.
+        table: The table.
+        seam: The seam with which the statement reads the table.
+        follower: What follows its topic, if anything does.
+        sees_all: Whether the caller may see all of the table.
+    """
     match name.variant:
         case "seam":
             return _seam_table(seam)
         case "tail":
-            return _tail_table(seam, follower)
+            return _tail_table(seam, follower, sees_all=sees_all)
         case "snapshots":
             return _snapshots_table(table)
     return _files_table(table)
@@ -203,7 +217,9 @@ def _seam_table(seam: Seam) -> tuple[Relation, pa.Table]:
     )
 
 
-def _tail_table(seam: Seam, follower: Follower | None) -> tuple[Relation, pa.Table]:
+def _tail_table(
+    seam: Seam, follower: Follower | None, *, sees_all: bool
+) -> tuple[Relation, pa.Table]:
     shape: dict[str, Type] = {
         "partition": types.INTEGER,
         "state": types.VARCHAR,
@@ -224,14 +240,16 @@ def _tail_table(seam: Seam, follower: Follower | None) -> tuple[Relation, pa.Tab
             for p, end in seam.end.items()
         ]
         return _table(shape, empty)
-    state = follower.state.value
-    error = str(follower.error) if follower.error is not None else None
+    state, error = follower.state.value, follower.error
+    if error is not None and not sees_all:
+        error = without_values(error)
+    text = str(error) if error is not None else None
     rows = []
     for p in status(follower):
         end = max(p.end, seam.end.get(p.partition, 0))
         kept = (p.segments, p.segments_on_disk, p.rows, p.memory_bytes, p.disk_bytes)
         place = (p.cached_from, p.position, end, end - p.position)
-        rows.append((p.partition, state, *place, *kept, error))
+        rows.append((p.partition, state, *place, *kept, text))
     return _table(shape, rows)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -72,6 +73,7 @@ class Target:
         binding: Its binding to a topic; None for a plain table.
         fields: All columns that are written, without the hidden ones.
         given: The columns for which the query has values.
+        hidden: The columns that may not be seen by whoever writes; they get no values.
     """
 
     name: TableName
@@ -79,6 +81,7 @@ class Target:
     binding: TopicBinding | None
     fields: tuple[Field, ...]
     given: tuple[Field, ...]
+    hidden: tuple[Field, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -208,7 +211,8 @@ def target(connections: Connections, statement: Insert, session: Session) -> Tar
         encoding = binding.encoding
         own = (f for f in fields if f.name not in columns.METADATA_NAMES)
         fields = tuple(field for field in own if is_written(field, encoding))
-    known = {field.name.lower(): field for field in fields}
+    seen = connections.rights.table(name).columns(fields)
+    known = {field.name.lower(): field for field in seen}
     given: list[Field] = []
     for column in statement.columns:
         field = known.get(column.lower())
@@ -221,7 +225,8 @@ def target(connections: Connections, statement: Insert, session: Session) -> Tar
         if field in given:
             raise SeamlineError(COLUMN_NOT_FOUND, f"column {column} appears twice", hint="")
         given.append(field)
-    return Target(name, table, binding, fields, tuple(given) or fields)
+    hidden = tuple(field for field in fields if field not in seen)
+    return Target(name, table, binding, fields, tuple(given) or seen, hidden)
 
 
 def check_types(target: Target, output: Sequence[Output]) -> None:
@@ -281,6 +286,16 @@ def insert(
         SeamlineError: what the batches raise, INVALID_ARGUMENT, COMMIT_CONFLICT,
             KAFKA_UNAVAILABLE, …
     """
+    with _naming_only_what_is_seen(target):
+        return _inserted(connections, target, batches, deadline)
+
+
+def _inserted(
+    connections: Connections,
+    target: Target,
+    batches: Iterator[pa.RecordBatch],
+    deadline: Deadline,
+) -> Written:
     counted = _Counted(_whole(batches, target))
     if target.binding is None:
         writing.append(target.table, counted)
@@ -297,6 +312,21 @@ def insert(
     )
     ends = Offsets({partition: offset + 1 for partition, offset in last.items()})
     return Written(counted.rows, Write(target.name.display, ends) if last else None)
+
+
+@contextlib.contextmanager
+def _naming_only_what_is_seen(target: Target) -> Iterator[None]:
+    """Replaces errors about columns that may not be seen by whoever writes."""
+    try:
+        yield
+    except SeamlineError as error:
+        if any(re.search(rf"\b{re.escape(f.name)}\b", error.message) for f in target.hidden):
+            raise SeamlineError(
+                error.code,
+                f"rows of {target.name.display} need more than the columns that you may see",
+                hint="Ask the gateway's owner, whose rules deny you some of its columns.",
+            ) from error
+        raise
 
 
 def _stored(values: pa.Array, field: Field, type_: pa.DataType) -> pa.Array:

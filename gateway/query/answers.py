@@ -16,7 +16,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from seamline.connectors.protocols import Compute, at_once
-from seamline.errors import BAD_RECORD, SeamlineError
+from seamline.errors import SeamlineError
+from seamline.gateway.access.rights import without_values
 from seamline.gateway.commands import sessions, writes
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.commands.rows import Rows
@@ -96,8 +97,8 @@ class Answers:
         try:
             self._run(statement)
         except SeamlineError as error:
-            if error.code is BAD_RECORD and not statement.sees_all:
-                raise _without_reason(error) from error
+            if not statement.sees_all:
+                raise without_values(error) from error
             raise
 
     def _run(self, statement: Statement) -> None:
@@ -358,16 +359,6 @@ def _read(request: StatementRequest) -> tuple[sql.Statement, Values]:
     if isinstance(parsed, Execute):
         return prepared.executed(parsed, request)
     return parsed, request.parameters
-
-
-def _without_reason(error: SeamlineError) -> SeamlineError:
-    """Returns the error of a bad record without its reason, which quotes values of any column."""
-    where = ", ".join(f"{name} {value}" for name, value in error.details.items())
-    return SeamlineError(
-        BAD_RECORD,
-        f"record at {where or 'some offset'}: whoever may see all of the table is told the reason",
-        details=error.details,
-    )
 
 
 def _lines(lines: Sequence[str]) -> Rows:

@@ -33,6 +33,7 @@ from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.moments import Later, ends_at
 from seamline.gateway.query.names import TableName
 from seamline.gateway.query.tokens import NOTHING, After
+from seamline.gateway.tail.follower import Follower
 from seamline.gateway.tail.requests import CachedEnds
 from seamline.gateway.tail.tails import Tails
 from seamline.planners.logical import TableFacts
@@ -220,8 +221,7 @@ class TablePinner:
             seam = self._seam(target, state, binding, bounds, known)
         if name.variant in system.TABLE_VARIANTS:
             follower = tails.follower_of(state) if tails is not None else None
-            relation, rows = system.about_table(name, table, seam, follower)
-            return _system(name, relation, rows)
+            return self._about(name, table, seam, follower)
         if not seam.format:
             seam = seam.decoded_by(str(binding.encoding), binding.on_error)
         end = seam.end
@@ -355,6 +355,13 @@ class TablePinner:
             state, (own, head), ends, bounds, cluster=binding.cluster, as_of=moment.isoformat(" ")
         )
 
+    def _about(
+        self, name: TableName, table: ColdTable, seam: Seam, follower: Follower | None = None
+    ) -> PinnedTable:
+        sees_all = not self._connections.rights.table(name).restriction
+        relation, rows = system.about_table(name, table, seam, follower, sees_all=sees_all)
+        return _system(name, relation, rows)
+
     def _pin_topic(self, target: Target, known: Known) -> PinnedTable:
         name = target.name
         (topic,) = name.path
@@ -408,8 +415,7 @@ class TablePinner:
             if binding is None:
                 require(rolled_back(state, seam, seen))
         if target.name.variant in system.TABLE_VARIANTS:
-            relation, rows = system.about_table(target.name, table, seam)
-            return _system(target.name, relation, rows)
+            return self._about(target.name, table, seam)
         if target.changes is not None:
             raise _no_changes(target.name)
         facts = TableFacts("cold", seam, binding, stored=_stored(state, seam))

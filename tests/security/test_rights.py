@@ -8,7 +8,6 @@ Each cell is tried on a gateway over a real catalog. What is denied looks as if 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import pathlib
 import urllib.parse
@@ -16,8 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support import offline
-from support.gateway import Gateway, statement_rows
+from support.ruled import Ruled
 
 from seamline.errors import SeamlineError
 from seamline.gateway.access.control import AccessControl
@@ -70,25 +68,13 @@ ROWS = [
 ]
 
 
-class World:
+class World(Ruled):
     """A gateway with rules, its catalog and its topics."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        self.rules = folder / "rules.yaml"
-        self.rules.write_text(RULES, encoding="utf-8")
-        tokens = "".join(
-            f"  - name: {name}\n    sha256: {hashlib.sha256(name.encode()).hexdigest()}\n"
-            f"    groups: [{', '.join(groups)}]\n"
-            for name, groups in PEOPLE.items()
-        )
-        config = offline.load_config(
-            folder, f"tail: {{follow: false}}\nauth:\n  rules: {self.rules}\n  tokens:\n{tokens}"
-        )
-        connections = offline.MemoryConnections(config)
+        super().__init__(folder, RULES, PEOPLE)
         for topic in ("orders", "secret", "mine"):
-            connections.memory.create_topic(topic, 2)
-        self.gateway = Gateway(config, connections=connections)
-        self.memory = connections.memory
+            self.memory.create_topic(topic, 2)
         for name, topic in (("orders", "orders"), ("secret", "secret")):
             self.do("boss", f"CREATE TABLE {name} ({COLUMNS}) WITH (topic = '{topic}')")
             for id_, region, card, note in ROWS:
@@ -103,33 +89,6 @@ class World:
         self.do("boss", "CREATE VIEW secrets AS SELECT id FROM secret")
         for schema in ("hr", '"a.b"'):
             self.do("boss", f"CREATE TABLE {schema}.salaries AS SELECT 1 AS id")
-
-    def rows(self, who: str, sql: str, **options: Any) -> list[tuple[Any, ...]]:
-        """What a statement answers somebody.
-
-        Raises:
-            SeamlineError: what it ends with.
-        """
-        caller = Principal(who, PEOPLE[who])
-        statement = self.gateway.service.submit(StatementRequest(sql, **options), caller)
-        statement.wait(60)
-        if statement.error is not None:
-            raise statement.error
-        return statement_rows(statement)
-
-    def do(self, who: str, sql: str, **options: Any) -> str:
-        """What a statement ends with for somebody: a code, or `done`."""
-        try:
-            self.rows(who, sql, **options)
-        except SeamlineError as error:
-            return error.code.name
-        return "done"
-
-    def ask(self, who: str, method: str, path: str, **options: Any) -> Any:
-        """The answer to a request of somebody."""
-        headers = {"Authorization": f"Bearer {who}", "Host": "127.0.0.1"}
-        client = self.gateway.app.test_client()
-        return client.open(path, method=method, headers=headers, **options)
 
 
 @pytest.fixture(scope="module")
@@ -237,14 +196,6 @@ def test_what_is_denied_and_what_is_absent_look_the_same(world: World) -> None:
             assert "secret" not in said[1]
 
 
-def said(world: World, who: str, sql: str, **options: Any) -> Any:
-    """What a statement answers somebody, or its whole error."""
-    try:
-        return world.rows(who, sql, **options)
-    except SeamlineError as error:
-        return {k: v for k, v in error.to_json().items() if k != "query_id"}
-
-
 @pytest.mark.parametrize(
     "sql",
     [
@@ -262,7 +213,7 @@ def said(world: World, who: str, sql: str, **options: Any) -> Any:
 )
 def test_a_schema_that_one_may_not_see_is_not_there(world: World, sql: str) -> None:
     for who in ("rea", "ann", "eve"):
-        answers = [str(said(world, who, sql.format(s=s))).replace(s, "s") for s in ("hr", "zz")]
+        answers = [str(world.said(who, sql.format(s=s))).replace(s, "s") for s in ("hr", "zz")]
         assert answers[0] == answers[1], who
     assert world.rows("boss", "SELECT * FROM hr.salaries") == [(1,)]
 
@@ -271,7 +222,7 @@ def test_a_schema_that_one_may_not_see_is_not_there(world: World, sql: str) -> N
 def test_a_catalog_that_one_may_not_see_is_not_there(world: World, sql: str) -> None:
     """Nor does it change how its name is spelt, or what is suggested instead."""
     for name in ("hidden", "HIDDEN", "lakes"):
-        answers = [said(world, who, sql.format(c=name)) for who in ("own", "boss")]
+        answers = [world.said(who, sql.format(c=name)) for who in ("own", "boss")]
         assert {answer["code"] for answer in answers} == {"CATALOG_NOT_FOUND"}
         assert name in answers[0]["message"]
         assert "hidden" not in str(answers[0]["hint"])
@@ -282,7 +233,7 @@ def test_no_suggestion_names_a_view_that_one_may_not_see(world: World) -> None:
     assert world.do("boss", made) == "done"
     assert world.do("boss", "CREATE VIEW secret_mine_view AS SELECT 1 AS id") == "done"
     for sql in ("DROP VIEW {v}", "SHOW CREATE VIEW {v}", "COMMENT ON VIEW {v} IS 'x'"):
-        found = said(world, "ann", sql.format(v="mine_view"))
+        found = world.said("ann", sql.format(v="mine_view"))
         assert found["code"] == "VIEW_NOT_FOUND"
         assert found["hint"] == "Did you mean mine_views?"
     for view in ("mine_views", "secret_mine_view"):
@@ -309,7 +260,12 @@ def test_changes_need_ownership(world: World, table: str) -> None:
 def test_a_column_that_one_may_not_see_gets_no_other_name(world: World) -> None:
     made = f"CREATE TABLE mine_in_part ({COLUMNS}) WITH (topic = 'mine')"
     assert world.do("boss", made) == "done"
-    for sql in (*CHANGES, "ALTER TABLE {t} RENAME COLUMN card TO shown"):
+    for sql in (
+        *CHANGES,
+        "ALTER TABLE {t} RENAME COLUMN card TO shown",
+        "ALTER TABLE {t} SET PROPERTIES topic = 'mine', columns_from = 'region = note'",
+        "CREATE TABLE {t} WITH (adopt = true, topic = 'mine')",
+    ):
         if not sql.startswith(("DROP", "COMMENT")):
             assert world.do("ann", sql.format(t="mine_in_part")) == "PERMISSION_DENIED", sql
     assert world.do("boss", "DROP TABLE mine_in_part") == "done"
