@@ -28,7 +28,8 @@ def _unless_zero(operation: str, failure: str) -> Template:
         result = operation.format(*args, type=type_)
         if _NOT_ZERO.fullmatch(args[1]):
             return result
-        return f"(CASE WHEN {args[1]} = 0 THEN {failure} ELSE {result} END)"
+        zero = f"{args[1]} = 0 AND {args[0]} IS NOT NULL"
+        return f"(CASE WHEN {zero} THEN {failure} ELSE {result} END)"
 
     return render
 

@@ -54,7 +54,7 @@ by_duckdb_everywhere(
 by_duckdb_everywhere(
     "regexp_split",
     f"{_TEXTS} -> array(varchar)",
-    f"(CASE WHEN {{0}} = '' THEN [''] ELSE {_PIECES} END)",
+    f"(CASE WHEN {{0}} = '' AND {{1}} IS NOT NULL THEN [''] ELSE {_PIECES} END)",
 )
 by_duckdb_everywhere(
     "regexp_replace", f"{_TEXTS} -> varchar", f"regexp_replace({{0}}, {_PATTERN}, '', 'g')"

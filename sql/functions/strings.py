@@ -8,8 +8,23 @@ from seamline.sql.kernels import formats
 from seamline.sql.kernels import texts as kernels
 from seamline.sql.kernels.kernel import by_row
 
-_BLANKS_DUCKDB = "(chr(32) || chr(9) || chr(10) || chr(11) || chr(12) || chr(13))"
-_BLANKS_SPARK = "concat(char(32), char(9), char(10), char(11), char(12), char(13))"
+_BLANKS = (
+    *(*range(0x09, 0x0E), *range(0x1C, 0x21), 0x1680, *range(0x2000, 0x2007)),
+    *(*range(0x2008, 0x200B), 0x2028, 0x2029, 0x205F, 0x3000),
+)
+"""The characters that `trim` removes: blanks, but not those that keep words together."""
+_BLANKS_DUCKDB = f"({' || '.join(f'chr({code})' for code in _BLANKS)})"
+_BLANKS_SPARK = "decode(unhex('{}'), 'UTF-8')".format(
+    "".join(map(chr, _BLANKS)).encode().hex().upper()
+)
+
+
+def _of_all(count: int, duckdb: str, spark: str) -> tuple[str, str]:
+    """Returns templates that are null if any argument is; each continues a CASE."""
+    first = " OR ".join(f"{{{place}}} IS NULL" for place in range(count))
+    start = f"(CASE WHEN {first} THEN NULL"
+    return f"{start} {duckdb} END)", f"{start} {spark} END)"
+
 
 scalar("length", "varchar -> bigint", "length({0})", "CAST(char_length({0}) AS BIGINT)")
 scalar("length", "varbinary -> bigint", "octet_length({0})", "CAST(octet_length({0}) AS BIGINT)")
@@ -32,16 +47,21 @@ for _name in ("substr", "substring"):
     scalar(
         _name,
         "varchar, bigint -> varchar",
-        "(CASE WHEN {1} = 0 OR -{1} > length({0}) THEN '' ELSE substr({0}, {1}) END)",
-        "(CASE WHEN {1} = 0 OR -{1} > length({0}) THEN '' ELSE substr({0}, CAST({1} AS INT)) END)",
+        *_of_all(
+            2,
+            "WHEN {1} = 0 OR -{1} > length({0}) THEN '' ELSE substr({0}, {1})",
+            "WHEN {1} = 0 OR -{1} > length({0}) THEN '' ELSE substr({0}, CAST({1} AS INT))",
+        ),
     )
     scalar(
         _name,
         "varchar, bigint, bigint -> varchar",
-        "(CASE WHEN {1} = 0 OR {2} <= 0 OR -{1} > length({0}) THEN ''"
-        " ELSE substr({0}, {1}, {2}) END)",
-        "(CASE WHEN {1} = 0 OR {2} <= 0 OR -{1} > length({0}) THEN ''"
-        " ELSE substr({0}, CAST({1} AS INT), CAST({2} AS INT)) END)",
+        *_of_all(
+            3,
+            "WHEN {1} = 0 OR {2} <= 0 OR -{1} > length({0}) THEN '' ELSE substr({0}, {1}, {2})",
+            "WHEN {1} = 0 OR {2} <= 0 OR -{1} > length({0}) THEN ''"
+            " ELSE substr({0}, CAST({1} AS INT), CAST({2} AS INT))",
+        ),
     )
 for _name, _order in (
     ("strpos", ("{0}", "{1}")),
@@ -58,36 +78,49 @@ for _name, _spark in (("starts_with", "startswith"), ("ends_with", "endswith")):
     scalar(
         _name, "varchar, varchar -> boolean", f"{_name}({{0}}, {{1}})", f"{_spark}({{0}}, {{1}})"
     )
-for _replacement, _signature in (
-    ("''", "varchar, varchar -> varchar"),
-    ("{2}", "varchar, varchar, varchar -> varchar"),
-):
-    scalar(
-        "replace",
-        _signature,
-        f"(CASE WHEN {{1}} = '' THEN error('INVALID_ARGUMENT: replace needs a text to look for')"
-        f" ELSE replace({{0}}, {{1}}, {_replacement}) END)",
-        "(CASE WHEN {1} = '' THEN raise_error('INVALID_ARGUMENT: replace needs a text to look for')"
-        f" ELSE replace({{0}}, {{1}}, {_replacement}) END)",
-    )
+scalar(
+    "replace",
+    "varchar, varchar -> varchar",
+    *_of_all(2, *["WHEN {1} = '' THEN {0} ELSE replace({0}, {1}, '')"] * 2),
+)
+scalar(
+    "replace",
+    "varchar, varchar, varchar -> varchar",
+    *_of_all(
+        3,
+        "WHEN {1} <> '' THEN replace({0}, {1}, {2}) WHEN {0} = '' THEN {2}"
+        " ELSE {2} || array_to_string(string_split({0}, ''), {2}) || {2}",
+        "WHEN {1} <> '' THEN replace({0}, {1}, {2}) WHEN {0} = '' THEN {2}"
+        " ELSE concat({2}, array_join(split({0}, ''), {2}), {2})",
+    ),
+)
 scalar(
     "split_part",
     "varchar, varchar, bigint -> varchar",
-    "(CASE WHEN {2} < 1 OR {1} = '' THEN error('INVALID_ARGUMENT: split_part counts from 1')"
-    " WHEN {2} > (length({0}) - length(replace({0}, {1}, ''))) // length({1}) + 1 THEN NULL"
-    " ELSE split_part({0}, {1}, {2}) END)",
-    "(CASE WHEN {2} < 1 OR {1} = '' THEN raise_error('INVALID_ARGUMENT: split_part counts from 1')"
-    " WHEN {2} > (length({0}) - length(replace({0}, {1}, ''))) div length({1}) + 1 THEN NULL"
-    " ELSE split_part({0}, {1}, CAST({2} AS INT)) END)",
+    *_of_all(
+        3,
+        "WHEN {2} < 1 THEN error('INVALID_ARGUMENT: split_part counts from 1')"
+        " WHEN {1} = '' THEN nullif(substr({0}, {2}, 1), '')"
+        " WHEN {2} > (length({0}) - length(replace({0}, {1}, ''))) // length({1}) + 1 THEN NULL"
+        " ELSE split_part({0}, {1}, {2})",
+        "WHEN {2} < 1 THEN raise_error('INVALID_ARGUMENT: split_part counts from 1')"
+        " WHEN {1} = '' THEN nullif(substr({0}, CAST({2} AS INT), 1), '')"
+        " WHEN {2} > (length({0}) - length(replace({0}, {1}, ''))) div length({1}) + 1 THEN NULL"
+        " ELSE split_part({0}, {1}, CAST({2} AS INT))",
+    ),
 )
 for _name in ("lpad", "rpad"):
+    _wrong = f"('INVALID_ARGUMENT: {_name} needs a length and a text to fill with')"
     scalar(
         _name,
         "varchar, bigint, varchar -> varchar",
-        f"(CASE WHEN {{1}} < 0 OR {{2}} = '' THEN error('INVALID_ARGUMENT: {_name} needs a length"
-        f" and a text to fill with') ELSE {_name}({{0}}, CAST({{1}} AS INTEGER), {{2}}) END)",
-        f"(CASE WHEN {{1}} < 0 OR {{2}} = '' THEN raise_error('INVALID_ARGUMENT: {_name} needs a"
-        f" length and a text to fill with') ELSE {_name}({{0}}, CAST({{1}} AS INT), {{2}}) END)",
+        *_of_all(
+            3,
+            f"WHEN {{1}} < 0 OR {{2}} = '' THEN error{_wrong}"
+            f" ELSE {_name}({{0}}, CAST({{1}} AS INTEGER), {{2}})",
+            f"WHEN {{1}} < 0 OR {{2}} = '' THEN raise_error{_wrong}"
+            f" ELSE {_name}({{0}}, CAST({{1}} AS INT), {{2}})",
+        ),
     )
 scalar(
     "concat_ws",
@@ -113,7 +146,8 @@ by_duckdb_everywhere("translate", "varchar, varchar, varchar -> varchar", "trans
 by_duckdb_everywhere(
     "split",
     "varchar, varchar -> array(varchar)",
-    "(CASE WHEN {1} = '' THEN error('INVALID_ARGUMENT: split needs a delimiter')"
+    "(CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL"
+    " WHEN {1} = '' THEN error('INVALID_ARGUMENT: split needs a delimiter')"
     " WHEN {0} = '' THEN [''] ELSE string_split({0}, {1}) END)",
 )
 kernel("split", "varchar, varchar, bigint -> array(varchar)", by_row(kernels.split))
