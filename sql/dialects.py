@@ -228,6 +228,7 @@ class SeamlineDialect(Trino):
         """Trino's tokenizer, without the statements that swallow their text unparsed."""
 
         COMMANDS = set()  # noqa: RUF012 - sqlglot's way of configuring a tokenizer
+        HEX_STRINGS = []  # noqa: RUF012 - `words.tokenize` reads them, blanks and all
         KEYWORDS = {  # noqa: RUF012
             word: token
             for word, token in Trino.Tokenizer.KEYWORDS.items()
@@ -279,10 +280,18 @@ class SeamlineDialect(Trino):
                         return None
             return super()._parse_derived_table_values(allow_value_synonym)
 
-        def _parse_cast(self, strict: bool, safe: bool | None = None) -> exp.Expr:
-            """Parses and marks CAST, which sqlglot does not tell from a literal after its type."""
-            found: exp.Expr = super()._parse_cast(strict, safe)
+        def build_cast(self, strict: bool, **parts: Any) -> exp.Expr:
+            """Marks CAST and `::`, which sqlglot does not tell from a literal after its type."""
+            found: exp.Expr = super().build_cast(strict, **parts)
             found.meta[CAST] = True
+            return found
+
+        def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> Any:
+            """Parses an interval; a text of a number and a unit holds nothing else."""
+            found = super()._parse_interval_span(this, parse_function_unit)
+            is_whole = found.this.name == this.name or exp.INTERVAL_STRING_RE.fullmatch(this.name)
+            if this.is_string and not is_whole:
+                self.raise_error(f"'{this.name}' is not an interval")
             return found
 
         def _advance(self, times: int = 1) -> None:

@@ -47,7 +47,7 @@ def _with_numbers(sql: str, tokens: list[Token]) -> list[Token]:
         if token.start <= end:
             continue
         found.append(token)
-        if token.token_type not in {TokenType.NUMBER, TokenType.HEX_STRING}:
+        if token.token_type is not TokenType.NUMBER:
             continue
         match = _NUMBER.match(sql, token.start)
         if match is None or match.end() - 1 < token.end:
@@ -63,6 +63,21 @@ def _with_numbers(sql: str, tokens: list[Token]) -> list[Token]:
         found[-1] = Token(
             TokenType.NUMBER, text, token.line, column, token.start, end, token.comments
         )
+    return found
+
+
+def _with_bytes(tokens: list[Token]) -> list[Token]:
+    """Merges the X of X'65 66' with the text that follows it at once."""
+    found = tokens[:1]
+    for token in tokens[1:]:
+        before = found[-1]
+        is_mark = before.token_type is TokenType.VAR and before.text.upper() == "X"
+        if is_mark and token.token_type is TokenType.STRING and token.start == before.end + 1:
+            digits = "".join(token.text.split())
+            place = (token.line, token.col, before.start, token.end)
+            found[-1] = Token(TokenType.HEX_STRING, digits, *place, before.comments)
+        else:
+            found.append(token)
     return found
 
 
@@ -151,7 +166,8 @@ def tokenize(sql: str) -> list[Token]:
         SeamlineError: SYNTAX_ERROR, STATEMENT_TOO_LARGE, INVALID_LITERAL.
     """
     try:
-        tokens = _with_names(_with_numbers(sql, SeamlineDialect().tokenize(sql)))
+        tokens = _with_numbers(sql, _with_bytes(SeamlineDialect().tokenize(sql)))
+        tokens = _with_names(tokens)
     except TokenError as error:
         raise SeamlineError(
             SYNTAX_ERROR,

@@ -16,7 +16,7 @@ from seamline.errors import (
 )
 from seamline.sql import functions
 from seamline.sql.binder.conversions import require_comparable
-from seamline.sql.binder.grouping import distinct_sets, has_aggregate
+from seamline.sql.binder.grouping import distinct_sets, has_aggregate, one_group
 from seamline.sql.binder.literals import as_value, row_count, row_limit
 from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.sources import hoisted
@@ -72,9 +72,7 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
     if group.args.get("all") is False:
         items = [distinct_sets(items)]
     sets = [i for i in items if not isinstance(i, exp.Tuple) or i.expressions]  # `()` adds nothing
-    group.replace(
-        exp.Group(expressions=sets or [exp.GroupingSets(expressions=[exp.Tuple(expressions=[])])])
-    )
+    group.replace(exp.Group(expressions=sets) if sets else one_group())
 
 
 def place_of(node: exp.Expr, count: int, where: str) -> int | None:

@@ -35,15 +35,21 @@ def check_grouping(node: exp.Select, scope: Scope) -> None:
     for expression in (*checked, *ordered):
         _check_windows(expression, scope)
     if group is None and not any(has_aggregate(e) for e in (*checked, *ordered)):
-        if having is not None:
-            raise SeamlineError(GROUPING_ERROR, "HAVING needs GROUP BY or an aggregate", hint="")
-        return
+        if having is None:
+            return
+        group = one_group()
+        node.set("group", group)
     keys = list(group_keys(group)) if group is not None else []
     for key in keys:
         refuse_aggregates(key, "GROUP BY")
         refuse_windows(key, "GROUP BY")
     for expression in (*checked, *ordered):
         _check_grouped(expression, keys, scope)
+
+
+def one_group() -> exp.Group:
+    """Returns the GROUP BY that makes one group of all rows, even of none."""
+    return exp.Group(expressions=[exp.GroupingSets(expressions=[exp.Tuple(expressions=[])])])
 
 
 def group_keys(group: exp.Group) -> list[exp.Expr]:

@@ -185,7 +185,7 @@ def _bind_null(_: Typer, node: exp.Null, __: Scope) -> Typed:
 
 
 def _bind_bytes(_: Typer, node: exp.HexString, __: Scope) -> Typed:
-    digits = str(node.this).replace(" ", "")
+    digits = str(node.this)
     try:
         raw = bytes.fromhex(digits)
     except ValueError as error:
