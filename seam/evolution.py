@@ -429,6 +429,8 @@ def _may_hold(column: Type, member: Type, encoding: Encoding) -> bool:
             return True
         case ((types.VARCHAR | Varbinary()), (types.VARCHAR | Varbinary() | types.UUID)):
             return True
+        case types.VARCHAR, types.TIMESTAMP_TZ:  # Debezium's are texts
+            return True
         case Varbinary(), Decimal():
             return True
         case types.VARCHAR, _:

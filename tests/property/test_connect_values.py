@@ -161,6 +161,13 @@ KINDS = {
         lambda at: f"{at.isoformat()}Z",
         *named("string", f"{DEBEZIUM}.time.IsoTimestamp", "string"),
     ),
+    "zoned": Kind(
+        "timestamp(6) with time zone",
+        MOMENTS.map(lambda at: at.replace(tzinfo=datetime.UTC)),
+        lambda at: at.isoformat().replace("+00:00", "Z"),
+        *named("string", f"{DEBEZIUM}.time.ZonedTimestamp", "string"),
+    ),
+    "uuid": Kind("uuid", st.uuids(), str, *named("string", f"{DEBEZIUM}.data.Uuid", "string")),
     "text": Kind("varchar", st.text("ä1\"'"), str, {"type": "string"}, {"type": "string"}),
     "bytes": Kind("varbinary", st.binary(max_size=3), bytes, BYTES, BYTES),
     "number": Kind(

@@ -105,6 +105,8 @@ ODD = st.sampled_from(
         '".5"',
         '"5."',
         '"NaN"',
+        '"Infinity"',
+        '"-Infinity"',
         '"abc"',
         '"\\u00e9"',
         '"\\ud800"',
@@ -392,3 +394,24 @@ def test_right_values_are_accepted(type_: Type) -> None:
         assert arrays[0].null_count == 0
 
     check()
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        ((1.5, "NaN"), types.DOUBLE),
+        (("-Infinity", 1), types.DOUBLE),
+        (("Infinity", None), types.DOUBLE),
+        (("NaN", "a"), types.VARCHAR),
+        (([1, "NaN"], []), Array(types.DOUBLE)),
+    ],
+)
+def test_numbers_that_json_lacks_are_written_as_text(values: Any, type_: Type) -> None:
+    records = [json.dumps({"c": value}).encode() for value in values]
+    assert infer_json(records).columns == (Field("c", type_),)
+    (array,), bad = JsonValues((Field("c", type_),)).decode(records)
+    assert bad == {}
+    wanted = [float(v) if type_ == types.DOUBLE and v is not None else v for v in values]
+    if isinstance(type_, Array):
+        wanted = [[float(v) for v in value] for value in values]
+    assert str(array.to_pylist()) == str(wanted)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from seamline.connectors.kafka.formats.json_values import is_text_of
+from seamline.connectors.kafka.formats.json_values import NOT_FINITE, is_text_of
 from seamline.errors import INFERENCE_FAILED, SeamlineError
 from seamline.seam.encoding import KEY, Encoding, Path
 from seamline.sql import coercion, columns, types
@@ -142,14 +142,20 @@ def _type_of(value: Any) -> Type:
     raise AssertionError(value)
 
 
+_NOT_FINITE = types.REAL
+"""Stands for texts that are numbers beside numbers: NaN and the infinities."""
+
+
 def _type_of_text(text: str) -> Type:
+    if text in NOT_FINITE:
+        return _NOT_FINITE
     for form, type_ in _FORMS:
         if form.fullmatch(text) and is_text_of(type_, text):
             return type_
     return types.VARCHAR
 
 
-_TEXTS = frozenset({types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ, types.VARCHAR})
+_TEXTS = frozenset({_NOT_FINITE, types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ, types.VARCHAR})
 
 
 def _merge(one: Type, other: Type, where: str) -> Type:
@@ -161,6 +167,8 @@ def _merge(one: Type, other: Type, where: str) -> Type:
             return Array(_merge(element, another, where))
     if one != other and one in _TEXTS and other in _TEXTS:
         return types.VARCHAR
+    if one != other and _NOT_FINITE in (one, other):
+        one, other = (types.DOUBLE if type_ == _NOT_FINITE else type_ for type_ in (one, other))
     common = coercion.common_type(one, other)
     if common is None:
         raise SeamlineError(
@@ -196,6 +204,8 @@ def _settle(type_: Type) -> Type:
     match type_:
         case types.UNKNOWN:
             return types.VARCHAR
+        case types.REAL:  # what was never anything but `_NOT_FINITE`
+            return types.DOUBLE
         case Array(element):
             return Array(_settle(element))
         case Row():

@@ -5,12 +5,12 @@ path hands a whole batch to Arrow's JSON reader and is taken only when it provab
 exact one would; whenever it objects to anything, the exact path decides. A property test checks
 that the two are equal.
 
-How JSON becomes a value: numbers for integers (whole, in range), real and double (finite, or the
-bare words NaN, Infinity and -Infinity), decimal (as a number or in a string, never rounded);
-strings for varchar, for date and time (ISO 8601), for uuid and for varbinary (base64); ISO 8601
-strings or whole milliseconds since the epoch for timestamps, a time zone only where the column has
-one; objects for rows and for maps; arrays for arrays. A key that is absent is null; a key without
-a column is ignored. A tombstone or the word null gives a row of nulls.
+How JSON becomes a value: numbers for integers (whole, in range), real and double (finite, or NaN,
+Infinity and -Infinity, as bare words or in strings), decimal (as a number or in a string, never
+rounded); strings for varchar, for date and time (ISO 8601), for uuid and for varbinary (base64);
+ISO 8601 strings or whole milliseconds since the epoch for timestamps, a time zone only where the
+column has one; objects for rows and for maps; arrays for arrays. A key that is absent is null; a
+key without a column is ignored. A tombstone or the word null gives a row of nulls.
 """
 
 from __future__ import annotations
@@ -377,9 +377,15 @@ def _integer(value: Any, type_: Type, path: str) -> int:
     return value
 
 
+NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
+"""The numbers that JSON lacks, as Jackson (so Kafka Connect), Protobuf and others write them."""
+
+
 def _double(value: Any, type_: Type, path: str) -> float:
     if isinstance(value, float):  # the bare words NaN, Infinity, -Infinity
         return value
+    if isinstance(value, str) and value in NOT_FINITE:
+        return float(value)
     if not isinstance(value, int | _Number) or isinstance(value, bool):
         raise _unlike(value, type_, path)
     number = pa.scalar(str(value)).cast(types.to_arrow(type_)).as_py()

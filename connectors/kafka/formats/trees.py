@@ -62,6 +62,8 @@ _CONNECT = {
     "io.debezium.time.NanoTimestamp": "local-timestamp-nanos",
     "io.debezium.time.IsoDate": "iso-date",
     "io.debezium.time.IsoTimestamp": "iso-timestamp",
+    "io.debezium.time.ZonedTimestamp": "zoned-timestamp",
+    "io.debezium.data.Uuid": "uuid",
 }
 VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 """A record that is a decimal: its scale, and its unscaled value."""
@@ -139,6 +141,7 @@ _LOGICAL: Mapping[str, Type] = {
     **{f"local-timestamp-{unit}": types.TIMESTAMP for unit in ("millis", "micros", "nanos")},
     "iso-date": types.DATE,
     "iso-timestamp": types.TIMESTAMP,
+    "zoned-timestamp": types.TIMESTAMP_TZ,
     "uuid": types.UUID,
     "unsigned": Decimal(20, 0),
 }
