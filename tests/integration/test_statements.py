@@ -153,12 +153,12 @@ def test_what_fails_leaves_no_record(
     stack: Stack, connection: seamline.Connection, name: str
 ) -> None:
     stack.create_topic(name, 1)
-    stack.create_table(name, "id bigint, f double")
+    stack.create_table(name, "id bigint, f double", key="id", key_format="int32")
     for sql, code in {
         f"INSERT INTO {name} (id) SELECT 10 / (x - 2) FROM UNNEST(ARRAY[1, 2]) AS t(x)": (
             "DIVISION_BY_ZERO"
         ),
-        f"INSERT INTO {name} VALUES (1, 1e0), (2, nan())": "INVALID_ARGUMENT",
+        f"INSERT INTO {name} VALUES (1, 1e0), (4294967296, 2e0)": "INVALID_ARGUMENT",
         f"INSERT INTO {name} VALUES (1, 'x')": "TYPE_MISMATCH",
         f"INSERT INTO {name} (_kafka_offset) VALUES (1)": "COLUMN_NOT_FOUND",
         f"DELETE FROM {name}": "STATEMENT_NOT_ALLOWED",

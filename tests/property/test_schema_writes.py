@@ -365,6 +365,7 @@ def test_what_a_schema_cannot_hold_is_refused(schema: str, columns: str, value: 
         (field(["null", "int"], aliases=["b"]), "b integer", 4),
         (field("long"), "a timestamp(6)", datetime.datetime(2024, 1, 1)),
         (field("string"), "a timestamp(6) with time zone", AT),
+        (field("double"), "a double", float("nan")),
         (field("string"), "a uuid", "00000000-0000-0000-0000-000000000001"),
         (field({"type": "array", "items": ["null", ENUM]}), "a array(varchar)", ["A", None]),
         ("E a = 1; enum E { A = 0; B = 4; }", "a varchar", "B"),

@@ -131,12 +131,12 @@ class RecordWriter:
         for reason in bad.values():
             raise _not_written(reason)
         for field, array, column in zip(self._fields, read.columns, columns, strict=True):
-            if array.to_pylist() != column:
+            found = array.to_pylist()
+            if found != column and repr(found) != repr(column):  # NaN equals nothing
                 raise SeamlineError(
                     INVALID_ARGUMENT,
                     f"a value of column {field.name} would be read back as something else",
-                    hint="Records hold less than the column does: JSON no NaN and no infinity, a "
-                    "schema what it says.",
+                    hint="Records hold what their schema says, which is less than the column does.",
                 )
 
 
@@ -384,7 +384,7 @@ def _converter(type_: Type) -> Callable[[Any], Any]:
                 None if value is None else {name: convert(value[name]) for name, convert in parts}
             )
         case types.REAL | types.DOUBLE:
-            return _finite
+            return _floating
     return _scalar
 
 
@@ -394,10 +394,12 @@ def _key_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _finite(value: Any) -> Any:
-    if value is not None and not math.isfinite(value):
-        raise SeamlineError(INVALID_ARGUMENT, f"{value} cannot be written as JSON", hint="")
-    return value
+def _floating(value: Any) -> Any:
+    if value is None or math.isfinite(value):
+        return value
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
 
 
 def _scalar(value: Any) -> Any:
