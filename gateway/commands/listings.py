@@ -232,7 +232,10 @@ def _listed(sources: Sources, source: str, schema: str, name: TableName) -> List
 def _listed_view(sources: Sources, source: str, schema: str, name: TableName) -> Listed:
     store = views_of(sources.cold(source))
     view, error = _tried(lambda: store.find(name.path) if store is not None else None)
-    own = view.columns if view is not None else ()
+    rights = sources.rights.table(name)
+    own = rights.columns(view.columns) if view is not None else ()
+    if view is not None and rights.restriction:
+        view = dataclasses.replace(view, texts={})  # whose text says what may not be seen
     return Listed(source, schema, name, own, error=error, view=view, is_view=True)
 
 

@@ -108,7 +108,7 @@ class Shows:
                     found = find_view(self._connections, name)
                 if found is None:
                     raise
-                return found[1].columns
+                return self._connections.rights.table(name).columns(found[1].columns)
         (topic,) = name.path
         self._connections.log(name.cluster).bounds([topic], READ_COMMITTED, deadline)
         return columns.TOPIC_FIELDS

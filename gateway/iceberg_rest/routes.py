@@ -247,7 +247,7 @@ def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
     def view(prefix: str, namespace: str, view: str) -> flask.Response:
         with missing(VIEW_NOT_FOUND):
             path = (*namespace_path(namespace), view)
-            flask.g.caller.rights.check_visible(TableName(prefix, "", path))
+            flask.g.caller.rights.require_whole(TableName(prefix, "", path))
             text = _with_views(rest, prefix).view(path)
         if flask.request.method == "HEAD":
             return empty(204)

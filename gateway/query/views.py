@@ -45,7 +45,8 @@ class ViewExpander:
         """Returns the tree with every view replaced; None if it names none.
 
         Raises:
-            SeamlineError: VIEW_IS_RECURSIVE, INVALID_VIEW, NOT_SUPPORTED, CATALOG_UNAVAILABLE.
+            SeamlineError: VIEW_IS_RECURSIVE, INVALID_VIEW, NOT_SUPPORTED, CATALOG_UNAVAILABLE;
+                PERMISSION_DENIED for a view that the caller may not select from.
         """
         found = tree.copy()
         return found if self._expand(found, session, ()) else None
@@ -90,6 +91,8 @@ class ViewExpander:
         self, table: exp.Table, name: TableName, view: View, around: tuple[TableName, ...]
     ) -> exp.Subquery:
         place = location_of(table.this)
+        with placed_at(place):
+            restriction = self._sources.rights.restriction(name)
         if name in around or len(around) >= _DEPTH_MAX:
             raise SeamlineError(
                 VIEW_IS_RECURSIVE, f"view {name.display} reads itself", location=place
@@ -109,7 +112,7 @@ class ViewExpander:
             raise
         is_renamed = table.args.get("alias") is not None
         whole = tuple(part.lower() for part in name.full)
-        return expanded(inner, table, Expansion(whole, view.columns, is_renamed))
+        return expanded(inner, table, Expansion(whole, view.columns, is_renamed, restriction))
 
     def body(self, name: TableName, view: View) -> exp.Expr:
         """Returns the query of a view, without locations, which would refer to another text.

@@ -35,7 +35,7 @@ from seamline.sql.binder.scope import (
 from seamline.sql.binder.shapes import renamed
 from seamline.sql.binder.typer import Typer
 from seamline.sql.binder.unnest import bind_unnest
-from seamline.sql.binder.views import bind_view, expansion_of
+from seamline.sql.binder.views import Expansion, bind_view, expansion_of
 from seamline.sql.calls import CallSpec, call
 from seamline.sql.places import placed
 from seamline.sql.types import Row
@@ -59,7 +59,7 @@ def _bind_source(
         case exp.Table():
             node, source = _bind_table(typer, node, scope)
         case exp.Subquery():
-            source = _bind_derived(typer, node, scope)
+            node, source = _bind_derived(typer, node, scope)
         case exp.Values():
             source = _bind_values(typer, node, scope)
         case exp.Unnest():
@@ -146,16 +146,26 @@ def _with_columns(node: exp.Expr, count: int) -> None:
     node.args["alias"].set("columns", columns)
 
 
-def _bind_derived(typer: Typer, node: exp.Subquery, scope: Scope) -> Source:
+def _bind_derived(typer: Typer, node: exp.Subquery, scope: Scope) -> tuple[exp.Expr, Source]:
     expansion = expansion_of(node)
     if expansion is not None:
-        inner, columns = bind_view(typer, node.this, expansion)
-        node.set("this", inner)
-        name = _name_of(node) if expansion.is_renamed else expansion.name
-        return _called(typer, node, name, renamed(columns, node.args.get("alias")))
+        return _bind_view(typer, node, expansion)
     inner, output = typer.query(node.this, scope.outer, scope.ctes)
     node.set("this", inner)
-    return _called(typer, node, _name_of(node), renamed(output, node.args.get("alias")))
+    return node, _called(typer, node, _name_of(node), renamed(output, node.args.get("alias")))
+
+
+def _bind_view(typer: Typer, node: exp.Subquery, view: Expansion) -> tuple[exp.Expr, Source]:
+    called, name = node.args["alias"], _name_of(node) if view.is_renamed else view.name
+    inner, columns = bind_view(typer, node.this, view)
+    node.set("this", inner)
+    source = _called(typer, node, name, columns)
+    bound: exp.Expr = node
+    if view.restriction:
+        bound, source = restricted(typer, node, source, view.restriction)
+    if called.args.get("columns"):
+        source = dataclasses.replace(source, columns=_named_anew(source.columns, called))
+    return bound, source
 
 
 def _bind_values(typer: Typer, node: exp.Values, scope: Scope) -> Source:

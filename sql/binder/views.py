@@ -11,6 +11,7 @@ from seamline.sql import coercion
 from seamline.sql.binder.conversions import cast_outputs
 from seamline.sql.binder.scope import Output
 from seamline.sql.binder.typer import Typer
+from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.types import Field
 
 _META = "view"
@@ -24,11 +25,13 @@ class Expansion:
         name: The view's full name, in lower case.
         columns: The view's columns.
         is_renamed: Whether the statement gives it an alias.
+        restriction: The restriction on what may be seen of its result.
     """
 
     name: tuple[str, ...]
     columns: tuple[Field, ...]
     is_renamed: bool = False
+    restriction: Restriction = NO_RESTRICTION
 
     @property
     def display(self) -> str:
