@@ -1,6 +1,7 @@
 """Window frames: the rows around the current one from which a function is computed.
 
-Bounds are literals. Those of RANGE are distances in the type of the window's sort key.
+Bounds are literals, or are computed for each row. Those of RANGE are distances in the type of the
+window's sort key.
 """
 
 from __future__ import annotations
@@ -10,12 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.errors import (
+    INVALID_ARGUMENT,
+    NOT_SUPPORTED,
+    TYPE_MISMATCH,
+    ErrorCode,
+    SeamlineError,
+)
 from seamline.sql import coercion, types
 from seamline.sql.binder.conversions import constructor, implicit_cast
+from seamline.sql.binder.grouping import refuse_windows
 from seamline.sql.binder.literals import row_count
-from seamline.sql.binder.scope import Scope, location_of
-from seamline.sql.calls import Call, CallSpec, call
+from seamline.sql.binder.scope import Scope, Typed, location_of
+from seamline.sql.calls import COMPUTED_COUNT, Call, CallSpec, call
 from seamline.sql.types import Interval, Timestamp, Type
 
 if TYPE_CHECKING:
@@ -41,7 +49,8 @@ def bind_frame(typer: Typer, frame: exp.Expr, order: exp.Order | None, scope: Sc
     start, end = bounds["start"], bounds["end"]
     first = _place_of(start, frame.args.get("start_side"))
     last = _place_of(end, frame.args.get("end_side")) if end is not None else 0.0
-    if first > last or first == math.inf or last == -math.inf:
+    is_known = all(bound is None or not is_computed(bound) for bound in bounds.values())
+    if (is_known and first > last) or first == math.inf or last == -math.inf:
         raise SeamlineError(
             INVALID_ARGUMENT, "the window frame ends before it starts", location=location_of(frame)
         )
@@ -61,18 +70,57 @@ def bind_frame(typer: Typer, frame: exp.Expr, order: exp.Order | None, scope: Sc
         for key, bound in distances.items():
             frame.set(key, _distance(typer, bound, keys[0], scope))
         return
-    for bound in distances.values():
-        if not isinstance(bound, exp.Literal) or bound.is_string:
-            raise _not_written_out(bound)
-        row_count(bound)
+    for key, bound in distances.items():
+        frame.set(key, _rows(typer, bound, scope))
+
+
+def is_computed(bound: Any) -> bool:
+    """Whether a bound is neither a word nor a literal."""
+    is_literal = isinstance(bound, exp.Literal) and not bound.is_string
+    return isinstance(bound, exp.Expr) and not is_literal and not isinstance(bound, exp.Interval)
+
+
+def _bound(typer: Typer, bound: exp.Expr, scope: Scope) -> Typed:
+    """Binds a bound that is computed for each row."""
+    if isinstance(bound, exp.Neg) and isinstance(bound.this, exp.Literal):
+        raise _wrong(INVALID_ARGUMENT, "a bound of a window frame cannot be negative", bound)
+    value, type_ = typer.expression(bound, scope)
+    refuse_windows(value, "a window frame")
+    if isinstance(type_, Interval):
+        raise _wrong(NOT_SUPPORTED, "an interval that bounds a window is a literal", bound)
+    if not types.is_numeric(type_):
+        raise _wrong(TYPE_MISMATCH, f"a bound of a window frame cannot be {type_}", bound)
+    return value, type_
+
+
+def _rows(typer: Typer, bound: exp.Expr, scope: Scope) -> exp.Expr:
+    """Binds a number of rows or groups."""
+    if not is_computed(bound):
+        return row_count(bound)
+    value, type_ = _bound(typer, bound, scope)
+    if type_ not in types.INTEGERS:
+        raise _wrong(TYPE_MISMATCH, f"rows are counted by whole numbers, not by {type_}", bound)
+    return _checked(value, type_, types.BIGINT)
+
+
+def _checked(value: exp.Expr, type_: Type, wanted: Type) -> exp.Expr:
+    """Returns a bound that is checked for each row."""
+    message = "'INVALID_ARGUMENT: a bound of a window frame is neither negative nor null'"
+    overload = constructor(
+        COMPUTED_COUNT,
+        f"(CASE WHEN {{0}} >= 0 THEN {{0}} ELSE error({message}) END)",
+        f"(CASE WHEN {{0}} >= 0 THEN {{0}} ELSE raise_error({message}) END)",
+    )
+    return call(CallSpec(overload, (wanted,), wanted), [implicit_cast(value, type_, wanted)])
 
 
 def _distance(typer: Typer, bound: exp.Expr, key: exp.Ordered, scope: Scope) -> exp.Expr:
     """Converts a RANGE bound to the type of the key, which is widened if the bound is wider."""
     type_: Type = key.meta["type"]
-    if not isinstance(bound, exp.Literal | exp.Interval):
-        raise _not_written_out(bound)
-    value, found = typer.expression(bound, scope)
+    if is_computed(bound):
+        value, found = _bound(typer, bound, scope)
+    else:
+        value, found = typer.expression(bound, scope)
     if isinstance(found, Interval) and (type_ == types.DATE or isinstance(type_, Timestamp)):
         assert isinstance(value, Call)
         return _length(value.spec.constant, found, type_)
@@ -86,7 +134,7 @@ def _distance(typer: Typer, bound: exp.Expr, key: exp.Ordered, scope: Scope) -> 
         )
     key.set("this", implicit_cast(key.this, type_, common))
     key.meta["type"] = common
-    return implicit_cast(value, found, common)
+    return (_checked if is_computed(bound) else implicit_cast)(value, found, common)
 
 
 def _is_of_months(bound: exp.Expr) -> bool:
@@ -125,17 +173,5 @@ def _place_of(bound: Any, side: Any) -> float:
     return -count if str(side or "").upper() == "PRECEDING" else count
 
 
-def _not_written_out(bound: exp.Expr) -> SeamlineError:
-    if isinstance(bound, exp.Neg):
-        return SeamlineError(
-            INVALID_ARGUMENT,
-            "a bound of a window frame cannot be negative",
-            location=location_of(bound),
-            hint="",
-        )
-    return SeamlineError(
-        NOT_SUPPORTED,
-        "this window frame is not supported",
-        location=location_of(bound),
-        hint="Bounds are literal whole numbers; with RANGE, numbers or intervals.",
-    )
+def _wrong(code: ErrorCode, message: str, bound: exp.Expr) -> SeamlineError:
+    return SeamlineError(code, message, location=location_of(bound), hint="")

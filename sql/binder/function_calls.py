@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import decimal
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -31,6 +33,7 @@ from seamline.sql.binder.literals import (
 )
 from seamline.sql.binder.loose import in_days, summands
 from seamline.sql.binder.scope import Scope, Typed, unsupported
+from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.binder.time_zones import bind_at_time_zone
 from seamline.sql.binder.times import is_of_time
 from seamline.sql.binder.tries import bind_try
@@ -213,6 +216,8 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
         raise SeamlineError(NOT_SUPPORTED, f"{name}() needs OVER", hint="")
     if name in _COUNTS:
         _check_count(name, typed)
+    if name == "approx_percentile":
+        _check_shares(typed)
     if (distinct or order is not None) and (overload.kind != "aggregate" or name == GROUPING):
         what = "DISTINCT …" if distinct else "… ORDER BY …"
         raise SeamlineError(NOT_SUPPORTED, f"{name}({what}) is not supported")
@@ -297,6 +302,34 @@ def _check_count(name: str, node: Call) -> None:
         )
 
 
+def _check_shares(node: Call) -> None:
+    """Checks the percentile or percentiles of `approx_percentile`, of which engines make their own.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT, NOT_SUPPORTED.
+    """
+    shares = node.expressions[-1]
+    if not node.spec.overload.kernel and shares.find(exp.Column, exp.Query) is not None:
+        raise SeamlineError(NOT_SUPPORTED, "a percentile is a constant", hint="")
+    if any(not 0 <= share <= 1 for share in _numbers_of(shares)):
+        raise SeamlineError(INVALID_ARGUMENT, "a percentile is 0 to 1", hint="")
+
+
+def _numbers_of(node: exp.Expr) -> Iterator[float]:
+    """Yields the literal numbers that a bound number or array consists of."""
+    inner = unparenthesized(node)
+    if isinstance(inner, exp.Literal) and not inner.is_string:
+        yield float(inner.name)
+    elif isinstance(inner, Call):
+        name, constant = inner.spec.overload.name, inner.spec.constant
+        if isinstance(constant, int | float | decimal.Decimal):
+            yield float(constant)
+        elif name in {"$array", "$negate", "cast"}:
+            sign = -1 if name == "$negate" else 1
+            for part in inner.expressions:
+                yield from (sign * number for number in _numbers_of(part))
+
+
 def _counted(name: str, least: int, count: exp.Expr) -> Call:
     """Returns a row count that is computed and checked for each row."""
     failure = f"'INVALID_ARGUMENT: {name}() counts from {least}'"
@@ -355,8 +388,22 @@ def _bind_null_if(one: Typed, other: Typed) -> Typed:
 
 
 def _bind_row_constructor(typer: Typer, node: exp.Anonymous | exp.Tuple, scope: Scope) -> Typed:
-    items = [typer.expression(item, scope) for item in node.expressions]
+    """Binds `(a, b)` or `ROW(a AS x, b)`; only ROW may name fields."""
+    is_row = isinstance(node, exp.Anonymous)
+    named = {i: e for i, e in enumerate(node.expressions) if is_row and isinstance(e, exp.Alias)}
+    items = [
+        typer.expression(item.this if place in named else item, scope)
+        for place, item in enumerate(node.expressions)
+    ]
     type_ = types.anonymous_row([type_ for _, type_ in items])
+    if named:
+        fields = [
+            dataclasses.replace(field, name=named[place].alias) if place in named else field
+            for place, field in enumerate(type_.fields)
+        ]
+        if len({field.name.lower() for field in fields}) < len(fields):
+            raise SeamlineError(NOT_SUPPORTED, "a row names two fields alike", hint="")
+        type_ = Row(tuple(fields))
     return row_of([inner for inner, _ in items], type_), type_
 
 

@@ -152,7 +152,7 @@ def has_aggregate(node: exp.Expr) -> bool:
 
 
 def _parts_of_window(node: exp.Window) -> list[exp.Expr]:
-    """Returns what a window function is computed from: arguments, filter, partition and order."""
+    """Returns what a window function is computed from: arguments, filter and definition."""
     function: exp.Expr = node.this
     parts: list[Any] = []
     while isinstance(function, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
@@ -162,7 +162,9 @@ def _parts_of_window(node: exp.Window) -> list[exp.Expr]:
     parts += [*function.expressions, *(node.args.get("partition_by") or ())]
     if node.args.get("order") is not None:
         parts += [item.this for item in node.args["order"].expressions]
-    return parts
+    frame = node.args.get("spec")
+    bounds = [frame.args.get(end) for end in ("start", "end")] if frame is not None else []
+    return [*parts, *(bound for bound in bounds if isinstance(bound, exp.Expr))]
 
 
 def _check_windows(node: exp.Expr, scope: Scope) -> None:
