@@ -2,7 +2,7 @@
 
 A statement is described by the gateway's own DESCRIBE OUTPUT and DESCRIBE INPUT, so a description
 costs a plan and reads no rows. A statement that only lists something, such as SHOW, is run to find
-its columns. A prepared statement belongs to whoever prepared it, and is forgotten when unused.
+its columns. A description counts as one statement. A prepared statement belongs to whoever prepared it, and is forgotten when unused.
 """
 
 from __future__ import annotations
@@ -157,8 +157,9 @@ class PreparedStatements:
         """Returns what is known about a statement before it runs.
 
         Raises:
-            SeamlineError: the error of the statement.
+            SeamlineError: the error of the statement; TOO_MANY_STATEMENTS.
         """
+        self._running.count(call, text)
         parsed = parse.parse(text, dialect=call.session.options.get("dialect"))
         match parsed:
             case Query():
@@ -181,18 +182,20 @@ class PreparedStatements:
                 )
         if statements.update_type(parsed) is not None:
             return Description(True, NO_COLUMNS, NO_COLUMNS)
-        return Description(False, self._running.rows(call, text).schema, NO_COLUMNS)
+        return Description(False, self._running.rows(call, text, continues=True).schema, NO_COLUMNS)
 
     def _of_query(self, call: Call, text: str, query: Query, columns: pa.Schema) -> Description:
         parameters = NO_COLUMNS
         if query.placeholders:
             asked = f"DESCRIBE INPUT {_NAME}"
-            found = self._running.rows(call, asked, prepared={_NAME: text}).column("Type")
-            parameters = _fields([_known(type_) for type_ in found.to_pylist()])
+            known = {_NAME: text}
+            found = self._running.rows(call, asked, prepared=known, continues=True)
+            parameters = _fields([_known(type_) for type_ in found.column("Type").to_pylist()])
         return Description(False, columns, parameters, _takes_names(query))
 
     def _columns(self, call: Call, text: str) -> pa.Schema:
-        statement = self._running.begin(call, f"DESCRIBE OUTPUT {_NAME}", prepared={_NAME: text})
+        asked, known = f"DESCRIBE OUTPUT {_NAME}", {_NAME: text}
+        statement = self._running.begin(call, asked, prepared=known, continues=True)
         self._running.forget(statement)
         return pa.schema(types.result_field(each.name, each.type) for each in statement.described)
 

@@ -75,6 +75,7 @@ class Running:
         parameters: Any = (),
         *,
         prepared: Mapping[str, str] | None = None,
+        continues: bool = False,
     ) -> Statement:
         """Submits a statement and waits for its columns, or for its end if it is an update.
 
@@ -83,6 +84,7 @@ class Running:
             text: The statement.
             parameters: Values of its placeholders.
             prepared: The prepared statements that it refers to, instead of the session's.
+            continues: Whether it is part of what has been counted already.
 
         Raises:
             SeamlineError: the error of the statement.
@@ -90,9 +92,7 @@ class Running:
         request, who = call.session.request(text, parameters), call.caller
         if prepared is not None:
             request = dataclasses.replace(request, prepared=prepared)
-        statement = self._service.submit(
-            request, who.principal, who.origin, continues=prepared is not None
-        )
+        statement = self._service.submit(request, who.principal, who.origin, continues=continues)
         watch = _Watch(call, statement)
         while statement.spool is None and statement.state not in FINAL:
             statement.wait_for_columns(_LOOK_S)
@@ -105,6 +105,15 @@ class Running:
         if statement.error is not None:
             raise statement.error
         return statement
+
+    def count(self, call: Call, text: str) -> None:
+        """Counts a description of a statement as a statement.
+
+        Raises:
+            SeamlineError: TOO_MANY_STATEMENTS.
+        """
+        who = call.caller
+        self._service.count(call.session.request(text), who.principal, who.origin)
 
     def update(self, call: Call, text: str, parameters: Any = ()) -> int:
         """Runs an update to its end.
@@ -134,9 +143,10 @@ class Running:
         parameters: Sequence[Any] = (),
         *,
         prepared: Mapping[str, str] | None = None,
+        continues: bool = False,
     ) -> pa.Table:
         """Returns all rows of a small result; the arguments are those of `begin`."""
-        statement = self.begin(call, text, parameters, prepared=prepared)
+        statement = self.begin(call, text, parameters, prepared=prepared, continues=continues)
         chunks = list(self.chunks(call, statement))
         schema = statement.spool.schema if statement.spool is not None else NO_COLUMNS
         return pa.Table.from_batches([b for chunk in chunks for b in read_chunk(chunk)], schema)

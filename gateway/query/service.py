@@ -116,6 +116,21 @@ class Service:
             audited.refused(self._audit, request, caller, origin, error)
             raise
 
+    def count(self, request: StatementRequest, caller: Principal, origin: Origin = NOWHERE) -> None:
+        """Counts a request to describe a statement against the limits per minute, like a statement.
+
+        What runs for it then continues it; see `submit`.
+
+        Raises:
+            SeamlineError: TOO_MANY_STATEMENTS.
+        """
+        try:
+            with self._lock:
+                self._count(caller)
+        except SeamlineError as error:
+            audited.refused(self._audit, request, caller, origin, error)
+            raise
+
     def _accept(
         self, request: StatementRequest, caller: Principal, origin: Origin, *, continues: bool
     ) -> Statement:

@@ -10,11 +10,14 @@ import contextlib
 import hashlib
 import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.flight
 import pytest
 from support import offline
+from support.flight import RawFlight
 from support.gateway import Gateway
 
 import seamline
@@ -22,6 +25,7 @@ from seamline.connectors.protocols import Deadline
 from seamline.errors import MEMORY_LIMIT, SCAN_TOO_LARGE, TOO_MANY_STATEMENTS, SeamlineError
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import LimitsConfig
+from seamline.gateway.flight import messages
 from seamline.gateway.http.streams import OWN_MAX
 from seamline.gateway.query.memory_limits import MemoryLimits
 from seamline.gateway.query.statements import State, Statement, StatementRequest
@@ -68,6 +72,37 @@ def test_statements_of_a_principal_in_a_minute(tmp_path: pathlib.Path) -> None:
         assert caught.value.code is TOO_MANY_STATEMENTS
         assert caught.value.retry_after_s is not None
         assert 0 < caught.value.retry_after_s <= 60
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT ? + 1", "SHOW CATALOGS", "INSERT INTO t SELECT ?", "DROP TABLE t", "SELECT x"]
+)
+def test_what_is_only_described_counts_too(tmp_path: pathlib.Path, sql: str) -> None:
+    """A description costs a plan, or at least a parse, whichever call of Flight SQL asks for it."""
+    with limited(tmp_path, "principal_statements_per_minute_max: 3") as gateway:
+        client = RawFlight.at(gateway.flight_url, authorization="Bearer ann")
+        command = messages.packed("CommandStatementQuery", query=sql)
+        descriptor = pa.flight.FlightDescriptor.for_command(command)
+
+        def ended(ask: Callable[[], Any]) -> str:
+            try:
+                ask()
+            except pa.ArrowException as error:
+                return str(error)
+            return ""
+
+        def prepare() -> str:
+            return ended(lambda: client.prepare(sql))
+
+        def describe() -> str:
+            return ended(lambda: client.client.get_schema(descriptor, client.options))
+
+        for asked in (prepare, describe, prepare):
+            assert "TOO_MANY_STATEMENTS" not in asked()
+        for asked in (prepare, describe):
+            assert "limits.principal_statements_per_minute_max is 3" in asked()
+        assert ask(gateway, "ann").status_code == 429
+        assert ask(gateway, "bob").status_code == 200
 
 
 def test_statements_of_all_in_a_minute(tmp_path: pathlib.Path) -> None:
