@@ -43,6 +43,7 @@ from seamline.gateway.query.answers import Answers
 from seamline.gateway.query.computing import Computing
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.loaded import REMEMBERED_MAX, LastSeen, LoadedTables
+from seamline.gateway.query.meanings import Meanings
 from seamline.gateway.query.memory_limits import MemoryLimits
 from seamline.gateway.query.metrics import Metrics
 from seamline.gateway.query.queries import Queries
@@ -219,6 +220,7 @@ class Gateway:
         return made
 
     def _statements(self) -> Service:
+        self._meanings = Meanings()
         metrics, rights_of = Metrics(self._registry), self.access.rights_of
         return Service(self.config.shared(), self._answer, metrics, rights_of, self._audit)
 
@@ -241,7 +243,14 @@ class Gateway:
         )
         commands = Commands(given, lambda statement_id: self._kill(statement_id, rights.principal))
         return Answers(
-            self.config, queries, commands, given, self._signer, self._spools, self._computing.run
+            self.config,
+            queries,
+            commands,
+            given,
+            self._signer,
+            self._spools,
+            self._meanings,
+            self._computing.run,
         )
 
     def _gatherer(self, rights: Rights) -> Gatherer:

@@ -29,10 +29,14 @@ _DIGITS_MAX = 1_000
 def bind(query: Query, values: Sequence[Any] | Mapping[str, Any]) -> exp.Expr:
     """Returns the tree of a query with each placeholder replaced by a literal.
 
+    Without placeholders, it is the very tree of the query.
+
     Raises:
         SeamlineError: INVALID_PARAMETERS when values and placeholders do not match one to one.
     """
-    tree = query.tree.copy()
+    tree = query.tree
+    if tree.find(exp.Placeholder) is not None:
+        tree = tree.copy()
     placeholders = list(tree.find_all(exp.Placeholder))
     names = {node.name for node in placeholders if node.this}
     if names and query.placeholders:

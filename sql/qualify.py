@@ -103,11 +103,13 @@ class BoundQuery:
         tree: The tree; tables are scans by id, columns are lower-case; never changed in place.
         scans: The scans, in text order.
         output: Name and type of each column of the result.
+        holds_moment: Whether it holds the moment it was submitted, and so holds for that one only.
     """
 
     tree: exp.Expr
     scans: tuple[BoundScan, ...]
     output: tuple[Output, ...]
+    holds_moment: bool = False
 
 
 def references(tree: exp.Expr) -> list[TableReference]:
@@ -154,7 +156,7 @@ def qualify(
         sources[scan_id] = _source(scan_id, reference, relations[number], fields)
         restrictions[scan_id] = relations[number].restriction
     try:
-        tree, output, used = bind(tree, sources, now, restrictions, user, session)
+        tree, output, used, holds_moment = bind(tree, sources, now, restrictions, user, session)
     except RecursionError as error:
         raise SeamlineError(STATEMENT_TOO_LARGE, "the statement is nested too deeply") from error
     except SeamlineError as error:
@@ -169,6 +171,7 @@ def qualify(
             for scan_id, (reference, fields) in scans.items()
         ),
         output=tuple(Output(c.name or _unnamed(i), c.type) for i, c in enumerate(output)),
+        holds_moment=holds_moment,
     )
 
 

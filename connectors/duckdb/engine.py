@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
+from sqlglot import exp
 
 from seamline.connectors.arrow import conform
+from seamline.connectors.cache import Cache
 from seamline.connectors.duckdb.errors import named_error
 from seamline.connectors.duckdb.hidden import HiddenRowsCache
 from seamline.connectors.duckdb.instances import Instance, Instances
@@ -45,6 +47,8 @@ from seamline.sql.types import quoted
 
 _LOG = logging.getLogger("seamline.duckdb")
 BATCH_ROWS = 65_536
+_WRITTEN_MAX = 200_000
+"""Length of all texts that are remembered; none is that is longer than a tenth of it."""
 _COPIED_PART = 4
 """A statement may fill one part in this many of its memory with copies of tails."""
 
@@ -67,24 +71,46 @@ class Statement:
     scans: tuple[EngineScan, ...]
     tails: Mapping[str, pa.Table | SpilledTail | TailSource]
 
-    @classmethod
-    def of(cls, query: EngineQuery) -> Statement:
-        """Returns the statement of a query."""
-        mark = f"\0{secrets.token_hex(8)}\0"  # which no statement's own text contains
-        relations = {s.scan_id: f"{mark}{s.scan_id}{mark}" for s in query.scans}
-        return cls(
-            text=tuple(render.to_duckdb(query.tree, relations).split(mark)),
-            kernels=render.kernels(query.tree, DuckDBEngine.name),
-            schema=query.schema,
-            scans=query.scans,
-            tails=query.tails,
-        )
-
     def over(self, relations: Mapping[str, str]) -> str:
         """Returns its text, with a SELECT in the place of each scan."""
         parts = list(self.text)
         parts[1::2] = [relations[scan_id] for scan_id in parts[1::2]]
         return "".join(parts)
+
+
+class Writer:
+    """Writes queries as DuckDB's SQL; a tree that is run again is not written again."""
+
+    def __init__(self) -> None:
+        self._known: Cache[int, _Written] = Cache(_WRITTEN_MAX, weight=_Written.length)
+
+    def statement(self, query: EngineQuery) -> Statement:
+        """Returns the statement of a query."""
+        found = self._known.get(id(query.tree))
+        if found is None:
+            found = _Written.of(query)
+            if found.length() <= _WRITTEN_MAX // 10:
+                self._known.put(id(query.tree), found)
+        return Statement(found.text, found.kernels, query.schema, query.scans, query.tails)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Written:
+    """What was written of a tree, which is kept: as long as it is, no other has its id."""
+
+    tree: exp.Expr
+    text: tuple[str, ...]
+    kernels: Mapping[str, Use]
+
+    @classmethod
+    def of(cls, query: EngineQuery) -> _Written:
+        mark = f"\0{secrets.token_hex(8)}\0"  # which no statement's own text contains
+        relations = {s.scan_id: f"{mark}{s.scan_id}{mark}" for s in query.scans}
+        text = tuple(render.to_duckdb(query.tree, relations).split(mark))
+        return cls(query.tree, text, render.kernels(query.tree, DuckDBEngine.name))
+
+    def length(self) -> int:
+        return sum(map(len, self.text))
 
 
 class DuckDBEngine:
@@ -104,6 +130,7 @@ class DuckDBEngine:
     ) -> None:
         private_folder(pathlib.Path(spill_directory))
         self._copied_bytes_max = memory_bytes // _COPIED_PART
+        self._writer = Writer()
         self._hidden = HiddenRowsCache()
         self._instances = Instances(
             {
@@ -121,7 +148,7 @@ class DuckDBEngine:
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
         """See `Engine.run`."""
         with _named_errors(deadline):
-            statement = Statement.of(query)
+            statement = self._writer.statement(query)
         return self.run_statement(statement, deadline)
 
     def run_statement(self, query: Statement, deadline: Deadline) -> ResultStream:

@@ -28,7 +28,7 @@ from typing import Any
 import pyarrow as pa
 
 from seamline.connectors import supervision
-from seamline.connectors.duckdb.engine import DuckDBEngine, Statement
+from seamline.connectors.duckdb.engine import DuckDBEngine, Statement, Writer
 from seamline.connectors.duckdb.frames import Kind, packed, receive, send
 from seamline.connectors.duckdb.worker import DEADLINE, FORK, KILL, ORDER
 from seamline.connectors.protocols import Compute, Deadline, EngineQuery, ResultStream, at_once
@@ -204,6 +204,7 @@ class DuckDBWorkers:
     def __init__(self, compute: Compute = at_once, **settings: Any) -> None:
         self._compute = compute
         self._settings = settings
+        self._writer = Writer()
         self.memory = shared_memory()
         self._lock = threading.Lock()
         self._idle: list[_Process] = []
@@ -213,7 +214,7 @@ class DuckDBWorkers:
 
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
         """See `Engine.run`."""
-        statement = self._compute(lambda: Statement.of(query), deadline)
+        statement = self._compute(lambda: self._writer.statement(query), deadline)
         running = _Running(self, statement, deadline)
         running.begin()
         return ResultStream(query.schema, running.batches(), running.close)

@@ -31,16 +31,17 @@ from seamline.gateway.query import (
     receipt,
     session_properties,
 )
+from seamline.gateway.query.meanings import Meaning, Meanings
 from seamline.gateway.query.prepared import Values
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
 from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
-from seamline.gateway.query.statements import Statement, StatementRequest
+from seamline.gateway.query.statements import Statement
 from seamline.gateway.query.tokens import TokenSigner, forgotten, session_text, write_text
 from seamline.planners.explain import explain, explain_io, explain_json, explain_logical
 from seamline.planners.route import AUTO
 from seamline.seam.seam import Seam
 from seamline.seam.session import merge
-from seamline.sql import parameters, parse, types
+from seamline.sql import parameters, types
 from seamline.sql import statements as sql
 from seamline.sql.binder.scope import Output
 from seamline.sql.places import placed_at
@@ -67,6 +68,7 @@ class Answers:
         connections: What statements write to.
         signer: Reads tokens, and signs those of receipts.
         spools: Where results are kept.
+        meanings: What texts mean.
         compute: Runs pure computations.
     """
 
@@ -78,9 +80,11 @@ class Answers:
         connections: Connections,
         signer: TokenSigner,
         spools: SpoolDirectory,
+        meanings: Meanings,
         compute: Compute = at_once,
     ) -> None:
         self._compute = compute
+        self._meanings = meanings
         self._config = config
         self._queries = queries
         self._commands = commands
@@ -107,12 +111,13 @@ class Answers:
         for name in sorted(session_properties.set_by(request)):
             rights.require_property(name)
         session = names.session(self._config, request.catalog, request.schema, rights)
-        parsed, values = self._compute(lambda: _read(request), statement.deadline)
+        parsed, values, meaning = self._compute(lambda: self._read(statement), statement.deadline)
         statement.parsed = parsed
         sessions.check_transaction(parsed, request)
         match parsed:
             case Query():
-                self._run_query(statement, self._request(statement, parsed, session, values))
+                wanted = self._request(statement, parsed, session, values)
+                self._run_query(statement, dataclasses.replace(wanted, meaning=meaning))
             case Explain():
                 wanted = self._request(statement, parsed.query, session, values)
                 self._explain(statement, wanted, parsed)
@@ -133,6 +138,19 @@ class Answers:
             case _:
                 rows = self._commands.run(parsed, session, statement.deadline, request)
                 self._answer(statement, rows)
+
+    def _read(self, statement: Statement) -> tuple[sql.Statement, Values, Meaning | None]:
+        """Returns a statement (for EXECUTE, the prepared one) and the values of its parameters.
+
+        Also returns the meaning of its text, if it is a query without parameters.
+        """
+        request = statement.request
+        parsed, meaning = self._meanings.parse(
+            request.statement, request.dialect, statement.principal
+        )
+        if isinstance(parsed, Execute):
+            return *prepared.executed(parsed, request), None
+        return parsed, request.parameters, None if request.parameters else meaning
 
     def _answer(self, statement: Statement, rows: Rows) -> None:
         self._write_rows(statement, rows)
@@ -351,14 +369,6 @@ class Answers:
         spool = self._spools.open(schema, statement.statement_id)
         statement.opened(tuple(output), spool)
         return spool
-
-
-def _read(request: StatementRequest) -> tuple[sql.Statement, Values]:
-    """Returns a request's statement (for EXECUTE, the prepared one) and its parameter values."""
-    parsed = parse.parse(request.statement, dialect=request.dialect)
-    if isinstance(parsed, Execute):
-        return prepared.executed(parsed, request)
-    return parsed, request.parameters
 
 
 def _lines(lines: Sequence[str]) -> Rows:

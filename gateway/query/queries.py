@@ -36,6 +36,7 @@ from seamline.errors import (
 from seamline.gateway.query.batches import Batches
 from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import Gatherer, ReadToken, no_tokens
+from seamline.gateway.query.meanings import Meaning
 from seamline.gateway.query.names import Session
 from seamline.gateway.query.run import Execution, Executor
 from seamline.gateway.query.snapshot_tags import SnapshotTags, TaggedSnapshots
@@ -83,6 +84,7 @@ class QueryRequest:
         freshness: How fresh the rows must be.
         row_limit: Rows after which its result is cut off.
         read_token: Returns the seams of tokens in its text.
+        meaning: What its text means, if the tree is that text's.
     """
 
     tree: exp.Expr
@@ -94,6 +96,7 @@ class QueryRequest:
     freshness: Freshness = LATEST
     row_limit: int | None = None
     read_token: ReadToken = no_tokens
+    meaning: Meaning | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -184,7 +187,7 @@ class Queries:
             expanded = self._views.expand(request.tree, request.session)
             if expanded is None:
                 raise
-        return self._plan(dataclasses.replace(request, tree=expanded), deadline)
+        return self._plan(dataclasses.replace(request, tree=expanded, meaning=None), deadline)
 
     def _plan(self, request: QueryRequest, deadline: Deadline) -> Planned:
         as_of = datetime.datetime.now(datetime.UTC)
@@ -205,10 +208,14 @@ class Queries:
         facts = [table.facts for table in tables]
         session = (request.session.catalog, request.session.schema)
 
-        def bound() -> tuple[BoundQuery, LogicalPlan]:
-            query = self._qualify(
+        def bind() -> BoundQuery:
+            return self._qualify(
                 request.tree, relations, now=request.now, user=self._user, session=session
             )
+
+        def bound() -> tuple[BoundQuery, LogicalPlan]:
+            known = request.meaning
+            query = bind() if known is None else known.bound(relations, session, bind)
             return query, asked(query, facts)
 
         query, wanted = self._compute(bound, deadline)

@@ -41,8 +41,8 @@ def bind(
     restrictions: Mapping[str, Restriction],
     user: str,
     session: tuple[str, str],
-) -> tuple[exp.Expr, list[Output], frozenset[tuple[str, str]]]:
-    """Returns a query in canonical form, its columns, and the (scan id, column) pairs it reads.
+) -> tuple[exp.Expr, list[Output], frozenset[tuple[str, str]], bool]:
+    """Binds a query.
 
     Args:
         tree: The query; the `meta["scan_id"]` of a table identifies its scan. Changed in place.
@@ -51,7 +51,11 @@ def bind(
         restrictions: Restrictions by scan id, for scans that may not be seen in full.
         user: The user who submitted the statement.
         session: The default catalog and schema.
+
+    Returns:
+        The query in canonical form, its columns, the (scan id, column) pairs it reads, and whether
+        it holds the moment.
     """
     typer = Typer(relations, now, HANDLERS, bind_query, restrictions, user, session)
     bound, output = typer.query(tree, None, {})
-    return with_kernels(bound), output, frozenset(typer.used)
+    return with_kernels(bound), output, frozenset(typer.used), typer.holds_moment

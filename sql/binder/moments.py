@@ -168,7 +168,8 @@ def now(typer: Typer, node: exp.Expr, digits: int) -> Typed:
     if digits > _DIGITS_MAX:
         raise SeamlineError(NOT_SUPPORTED, "timestamps have at most 6 digits of a second", hint="")
     unit = 10 ** (_DIGITS_MAX - digits)
-    instant = typer.now.replace(microsecond=typer.now.microsecond // unit * unit)
+    instant = typer.now()
+    instant = instant.replace(microsecond=instant.microsecond // unit * unit)
     moment = instant.replace(tzinfo=None)
     match node:
         case exp.CurrentDate():

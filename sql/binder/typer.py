@@ -86,12 +86,12 @@ class Typer:
 
     Attributes:
         relations: Tables by scan id.
-        now: The moment the statement was submitted, in UTC.
         restrictions: Restrictions by scan id, for tables that may not be seen in full.
         user: The user who submitted the statement.
         session: The default catalog and schema.
         used: (scan id, column) pairs that the query reads.
         lambdas: The number of lambda bodies bound so far.
+        holds_moment: Whether the moment the statement was submitted has become part of the query.
     """
 
     def __init__(
@@ -108,7 +108,8 @@ class Typer:
         self.restrictions = restrictions
         self.user = user
         self.session = session
-        self.now = now.astimezone(datetime.UTC)
+        self.holds_moment = False
+        self._now = now.astimezone(datetime.UTC)
         self.used: set[tuple[str, str]] = set()
         self.lambdas = 0
         self._handlers = handlers
@@ -116,6 +117,11 @@ class Typer:
         columns = itertools.chain.from_iterable(source.columns for source in relations.values())
         self._prefix = unused_prefix("q", (column.name for column in columns))
         self._sources = itertools.count()
+
+    def now(self) -> datetime.datetime:
+        """Returns the moment the statement was submitted, in UTC, for the query to hold."""
+        self.holds_moment = True
+        return self._now
 
     def new_alias(self) -> str:
         """Returns a name for a source that nothing else in the bound tree has."""

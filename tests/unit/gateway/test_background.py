@@ -141,7 +141,7 @@ class Broken(str):
 def test_fault_04_a_statement_ends_whatever_is_raised(
     offline_gateway: Gateway, make: Callable[[], BaseException]
 ) -> None:
-    text = Broken("SELECT 1")
+    text = Broken("SELECT 2")
     text.make = make
     statement = offline_gateway.statement(text)
     assert statement.state is Ended.FAILED

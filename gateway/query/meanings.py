@@ -1,0 +1,85 @@
+"""What texts mean: a query that is asked again is neither parsed nor bound again.
+
+A text is parsed once for each principal. How it was bound counts again if all that binding depends
+on is the same: the columns of its tables, and the session's catalog and schema. Bound every time is
+a query that holds the moment it was submitted, as with CURRENT_DATE, or reads a table of which its
+principal may not see everything; and so are queries with parameters, or with views.
+
+Nothing that is read comes from here: a statement pins its tables before it asks how it was bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from seamline.connectors.cache import Cache
+from seamline.sql import parse
+from seamline.sql.qualify import BoundQuery, Relation
+from seamline.sql.statements import Query, Statement
+
+LENGTH_MAX = 4_000
+"""Length of the longest text that is remembered; a tree takes some hundred times as much."""
+_LENGTHS_MAX = 100_000
+
+
+class Meaning:
+    """What one text means to one principal. Safe to share between threads.
+
+    Attributes:
+        query: The text, parsed.
+        length: The length of the text.
+    """
+
+    def __init__(self, query: Query, length: int) -> None:
+        self.query = query
+        self.length = length
+        self._last: tuple[Sequence[Relation], tuple[str, str], BoundQuery] | None = None
+
+    def bound(
+        self,
+        relations: Sequence[Relation],
+        session: tuple[str, str],
+        bind: Callable[[], BoundQuery],
+    ) -> BoundQuery:
+        """Returns the query as it was bound last, or binds it.
+
+        Args:
+            relations: The relations that it reads.
+            session: The default catalog and schema.
+            bind: Binds it to these.
+        """
+        last = self._last
+        if last is not None and (last[0], last[1]) == (relations, session):
+            return last[2]
+        found = bind()
+        if not found.holds_moment and not any(r.restriction for r in relations):
+            self._last = (relations, session, found)
+        return found
+
+
+class Meanings:
+    """The meanings of the last texts. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._known: Cache[tuple[str, str, str | None], Meaning] = Cache(
+            _LENGTHS_MAX, weight=lambda meaning: meaning.length
+        )
+
+    def parse(self, text: str, dialect: str | None, user: str) -> tuple[Statement, Meaning | None]:
+        """Parses a text, unless the user has had it parsed before.
+
+        Returns:
+            The statement, and its meaning if it is a query that may be asked again.
+
+        Raises:
+            SeamlineError: see `parse`.
+        """
+        known = self._known.get((user, text, dialect))
+        if known is not None:
+            return known.query, known
+        found = parse.parse(text, dialect=dialect)
+        if not isinstance(found, Query) or len(text) > LENGTH_MAX:
+            return found, None
+        meaning = Meaning(found, len(text))
+        self._known.put((user, text, dialect), meaning)
+        return found, meaning
