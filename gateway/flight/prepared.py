@@ -2,7 +2,8 @@
 
 A statement is described by the gateway's own DESCRIBE OUTPUT and DESCRIBE INPUT, so a description
 costs a plan and reads no rows. A statement that only lists something, such as SHOW, is run to find
-its columns. A description counts as one statement. A prepared statement belongs to whoever prepared it, and is forgotten when unused.
+its columns. A description counts as one statement. A prepared statement belongs to whoever prepared
+it, and is forgotten when unused.
 """
 
 from __future__ import annotations
