@@ -33,6 +33,7 @@ from seamline.sql.statements import (
     RenameColumn,
     SetProperties,
     SetSession,
+    SetTimeZone,
     Show,
     Statement,
     Transaction,
@@ -110,12 +111,21 @@ def _show(words: Words) -> Show:
             f"SHOW {words.peek()} is not known",
             location=words.place(),
             hint="SHOW CATALOGS, SCHEMAS, TABLES, COLUMNS, FUNCTIONS, SESSION, STATS, CREATE "
-            "TABLE and CREATE VIEW are.",
+            "SCHEMA, CREATE TABLE and CREATE VIEW are.",
         )
     place = words.place(1)
     if what == "stats":
         words.require("FOR")
+        if words.peek() == "(":
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                "SHOW STATS FOR a query is not supported",
+                location=words.place(),
+                hint="SHOW STATS FOR its tables, and EXPLAIN, say what is known of them.",
+            )
         return Show(what, words.name(), location=place)
+    if what == "create schema":
+        return Show(what, location=words.place(), name=_schema(words))
     if what.startswith("create"):
         return Show(what, location=words.place(), name=words.name())
     name: tuple[str, ...] = ()
@@ -127,10 +137,11 @@ def _show(words: Words) -> Show:
 
 
 _SHOWN = {
+    "create schema": False,
     "create table": False,
     "create view": False,
     "catalogs": False,
-    "functions": False,
+    "functions": True,
     "session": False,
     "schemas": True,
     "tables": True,
@@ -148,6 +159,24 @@ def _set_session(words: Words) -> SetSession:
     name = ".".join(words.name())
     words.require("=")
     return SetSession(name, words.constant(), place)
+
+
+def _set_time_zone(words: Words) -> SetTimeZone:
+    """Reads SET TIME ZONE, which may name the zone that every session has."""
+    place = words.place()
+    zone = "UTC" if words.take("LOCAL") else words.string()
+    if zone.upper() not in _OF_UTC:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "the time zone of a session is UTC",
+            location=place,
+            hint=f"x AT TIME ZONE '{zone}' says where a moment is looked at.",
+        )
+    return SetTimeZone()
+
+
+_OF_UTC = frozenset({"UTC", "ETC/UTC", "GMT", "ETC/GMT", "Z", "+00:00", "-00:00"})
+"""Names of the zone that needs no setting."""
 
 
 def _reset_session(words: Words) -> SetSession:
@@ -424,6 +453,7 @@ _READERS: Mapping[str, Callable[[Words], Statement]] = {
     "DESCRIBE": _describe,
     "DESC": _describe,
     "SET SESSION": _set_session,
+    "SET TIME ZONE": _set_time_zone,
     "RESET SESSION": _reset_session,
     "USE": _use,
     "CALL": _call,

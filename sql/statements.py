@@ -102,7 +102,7 @@ class Show:
 
     Attributes:
         what: One of `catalogs`, `schemas`, `tables`, `columns`, `functions`, `session`, `stats`,
-            `create table`, `create view`.
+            `create schema`, `create table`, `create view`.
         name: The name after FROM, IN, FOR or the keyword; as many parts as were written.
         like: The pattern of LIKE.
         escape: The character of ESCAPE.
@@ -123,6 +123,11 @@ class SetSession:
     name: str
     value: str | None
     location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetTimeZone:
+    """SET TIME ZONE to the zone that every session has."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -322,6 +327,7 @@ Statement: TypeAlias = (
     | DropTable
     | Show
     | SetSession
+    | SetTimeZone
     | Use
     | Prepare
     | Execute
@@ -382,5 +388,6 @@ _KEYWORDS: Mapping[type, str] = {
     RenameColumn: "RENAME COLUMN",
     SetProperties: "SET PROPERTIES",
     SetSession: "SET SESSION",
+    SetTimeZone: "SET TIME ZONE",
     Use: "USE",
 }

@@ -45,6 +45,7 @@ from seamline.sql.statements import (
     KillStatement,
     SetProperties,
     SetSession,
+    SetTimeZone,
     Show,
     Statement,
     Transaction,
@@ -116,6 +117,8 @@ class Commands:
                 return self._shows.run(statement, session, deadline)
             case SetSession():
                 return sessions.set_property(statement, self._connections.rights)
+            case SetTimeZone():
+                return done()
             case KillStatement():
                 self._kill(statement.statement_id)
                 return done()

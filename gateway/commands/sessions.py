@@ -47,14 +47,24 @@ def use(statement: Use, session: Session, sources: Sources) -> Rows:
     Raises:
         SeamlineError: CATALOG_NOT_FOUND, SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
     """
-    catalog, schema = names.resolve_schema(statement.name, session, sources)
+    catalog, schema = existing_schema(statement.name, session, sources)
+    return done({"catalog": catalog, "schema": schema})
+
+
+def existing_schema(name: tuple[str, ...], session: Session, sources: Sources) -> tuple[str, str]:
+    """Returns the catalog and the schema that a name means, both of which exist.
+
+    Raises:
+        SeamlineError: as `use`.
+    """
+    catalog, schema = names.resolve_schema(name, session, sources)
     if not names.has_schema(sources, catalog, schema):
         raise SeamlineError(
             SCHEMA_NOT_FOUND,
             f"schema {schema} of catalog {catalog} does not exist",
             hint=did_you_mean(schema, listings.schemas(sources, catalog)),
         )
-    return done({"catalog": catalog, "schema": schema})
+    return catalog, schema
 
 
 # --- Transactions --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from seamline.connectors.protocols import Deadline
 from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.commands import adopting, listings, stats, system, views
 from seamline.gateway.commands.rows import Rows, matching, table
+from seamline.gateway.commands.sessions import existing_schema
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.loaded import LoadedTables
@@ -44,12 +45,14 @@ class Shows:
             case "tables":
                 return self._tables(statement, session, deadline)
             case "functions":
-                return _functions(statement)
+                return self._functions(statement, session)
             case "columns":
                 return self._columns(statement, session, deadline)
             case "stats":
                 name = names.resolve(statement.name, session, self._connections)
                 return stats.show(self._connections, name, deadline)
+            case "create schema":
+                return self._create_schema(statement, session)
             case "create view":
                 return views.show(self._connections, statement.name, session)
         return self._create_text(statement, session)
@@ -70,6 +73,18 @@ class Shows:
             seen = listings.views(self._connections, source, schema)
             found = [name.table for name in (*listed, *seen)]
         return _names("Table", found, statement)
+
+    def _functions(self, statement: Show, session: Session) -> Rows:
+        """Lists the functions; a schema has none of its own."""
+        if not statement.name or tuple(map(str.lower, statement.name)) == _BUILT_IN:
+            return _functions(statement)
+        existing_schema(statement.name, session, self._connections)
+        return table(_OF_FUNCTIONS, [])
+
+    def _create_schema(self, statement: Show, session: Session) -> Rows:
+        found = existing_schema(statement.name, session, self._connections)
+        text = f"CREATE SCHEMA {'.'.join(map(types.quote, found))}"
+        return table({"Create Schema": types.VARCHAR}, [(text,)])
 
     def _columns(self, statement: Show, session: Session, deadline: Deadline) -> Rows:
         shape = {
@@ -171,6 +186,11 @@ def _names(title: str, found: list[str], statement: Show) -> Rows:
     return table({title: types.VARCHAR}, matching(rows, statement.like, statement.escape))
 
 
+_BUILT_IN = ("system", "builtin")
+"""The schema that Trino's own functions are in."""
+_OF_FUNCTIONS = dict.fromkeys(("Function", "Kind", "Signature"), types.VARCHAR)
+
+
 def _functions(statement: Show) -> Rows:
     rows = [
         (name, overload.kind, overload.signature)
@@ -184,8 +204,7 @@ def _functions(statement: Show) -> Rows:
         for signature in signatures
     ]
     rows.sort(key=lambda row: row[0])
-    shape = dict.fromkeys(("Function", "Kind", "Signature"), types.VARCHAR)
-    return table(shape, matching(rows, statement.like, statement.escape))
+    return table(_OF_FUNCTIONS, matching(rows, statement.like, statement.escape))
 
 
 def _comment(start: str, text: str | None) -> str:

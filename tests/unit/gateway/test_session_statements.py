@@ -429,3 +429,30 @@ def test_comments_of_columns_are_shown(connection: seamline.Connection) -> None:
 )
 def test_what_there_never_is_has_no_rows(connection: seamline.Connection, table: str) -> None:
     assert rows(connection, f"SELECT * FROM {table}") == []
+
+
+# --- Schemas and zones ---------------------------------------------------------------------------
+
+
+def test_a_schema_shows_how_it_is_made_and_has_no_functions(
+    connection: seamline.Connection,
+) -> None:
+    assert rows(connection, "SHOW CREATE SCHEMA lake.shop") == [("CREATE SCHEMA lake.shop",)]
+    assert rows(connection, "SHOW FUNCTIONS FROM lake.shop") == []
+    built_in = rows(connection, "SHOW FUNCTIONS FROM system.builtin LIKE 'ab%'")
+    assert built_in == rows(connection, "SHOW FUNCTIONS LIKE 'ab%'") != []
+    for sql in ("SHOW CREATE SCHEMA lake.shopp", "SHOW FUNCTIONS FROM lake.shopp"):
+        assert refused(connection, sql).code.name == "SCHEMA_NOT_FOUND"
+
+
+def test_a_sessions_zone_is_utc(connection: seamline.Connection) -> None:
+    for zone in ("LOCAL", "'UTC'", "'+00:00'"):
+        connection.execute(f"SET TIME ZONE {zone}")
+    error = refused(connection, "SET TIME ZONE 'Europe/Berlin'")
+    assert error.code.name == "NOT_SUPPORTED"
+    assert "AT TIME ZONE 'Europe/Berlin'" in (error.hint or "")
+
+
+def test_the_statistics_of_a_query_are_refused_by_name(connection: seamline.Connection) -> None:
+    error = refused(connection, "SHOW STATS FOR (SELECT * FROM shop.a_b)")
+    assert error.code.name == "NOT_SUPPORTED"

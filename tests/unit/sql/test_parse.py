@@ -18,6 +18,7 @@ from seamline.sql.statements import (
     Explain,
     Query,
     SetSession,
+    SetTimeZone,
     Show,
     Use,
 )
@@ -65,6 +66,10 @@ def test_a_token_belongs_to_the_query() -> None:
         ('DESC "t$seam"', Show("columns", ("t$seam",))),
         ("SHOW CREATE TABLE t", Show("create table", ("t",))),
         ("SHOW FUNCTIONS", Show("functions")),
+        ("SHOW FUNCTIONS FROM a.s LIKE 'x%'", Show("functions", ("a", "s"), "x%")),
+        ("SHOW CREATE SCHEMA a.s", Show("create schema", ("a", "s"))),
+        ("SET TIME ZONE 'Etc/UTC'", SetTimeZone()),
+        ("set time zone local", SetTimeZone()),
         ("SHOW TABLES FROM a LIKE 'x!_%' ESCAPE '!'", Show("tables", ("a",), "x!_%", "!")),
         ("SHOW SESSION LIKE 'e%'", Show("session", (), "e%")),
         ("SHOW STATS FOR a.b", Show("stats", ("a", "b"))),
