@@ -27,6 +27,7 @@ from seamline.gateway.access.rules import (
     Privilege,
     Rule,
     Rules,
+    SystemAccess,
     TableRule,
     expression,
     matches,
@@ -271,6 +272,22 @@ class Rights:
         rule = self._first(known, lambda rule: matches(rule.property, name))
         if rule is None or not rule.allow:
             raise self._denied("set", f"session property {name}")
+
+    def require_metrics(self) -> None:
+        """Checks that the metrics of the gateway may be read, which name tables of all catalogs.
+
+        Raises:
+            SeamlineError: PERMISSION_DENIED.
+        """
+        if self._rules is None:
+            return
+        rule = self._first(self._rules.system_information, lambda _: True)
+        if rule is None or SystemAccess.READ not in rule.allow:
+            raise SeamlineError(
+                PERMISSION_DENIED,
+                f"{self.principal.name} may not read metrics",
+                hint="A rule under system_information allows it: {user: …, allow: [read]}.",
+            )
 
     def may(self, action: Action, owner: str) -> bool:
         """Whether an action is allowed on the statements of an owner."""

@@ -3,7 +3,7 @@
 A section is a list of rules. The first rule whose patterns all match decides. Patterns are regular
 expressions for whole names; a pattern that is left out matches everything. If a section is present
 and none of its rules matches, the answer is no. If a section is left out, everything is allowed,
-except binding topics: that section is Seamline's own, and without a rule nobody may bind any.
+except two: without a rule, nobody may bind a topic, or read the metrics of the gateway.
 """
 
 from __future__ import annotations
@@ -57,6 +57,13 @@ class Action(enum.StrEnum):
     EXECUTE = "execute"
     VIEW = "view"
     KILL = "kill"
+
+
+class SystemAccess(enum.StrEnum):
+    """What may be done with information about the gateway; there is nothing to write."""
+
+    READ = "read"
+    WRITE = "write"
 
 
 # --- Values --------------------------------------------------------------------------------------
@@ -180,6 +187,12 @@ class QueryRule(Rule):
     allow: frozenset[Action]
 
 
+class SystemRule(Rule):
+    """Who may read what the gateway tells of itself: its metrics, which name tables."""
+
+    allow: frozenset[SystemAccess]
+
+
 class SessionPropertyRule(Rule):
     """Which session properties may be set."""
 
@@ -201,6 +214,7 @@ class Rules(Settings):
     functions: tuple[FunctionRule, ...] | None = None
     topics: tuple[TopicRule, ...] = ()
     queries: tuple[QueryRule, ...] | None = None
+    system_information: tuple[SystemRule, ...] = ()
     system_session_properties: tuple[SessionPropertyRule, ...] | None = None
     catalog_session_properties: tuple[CatalogSessionPropertyRule, ...] | None = None
 

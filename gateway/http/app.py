@@ -29,6 +29,7 @@ from seamline.errors import (
 )
 from seamline.gateway.access import authentication
 from seamline.gateway.access.audit import AuditLog, Origin
+from seamline.gateway.access.rights import Principal, Rights
 from seamline.gateway.config.model import Config
 from seamline.gateway.http import (
     answers,
@@ -108,7 +109,8 @@ def create_app(
     _add_access(app, rest, audit or AuditLog(), turns)
     _add_errors(app)
     _add_probes(app, service)
-    _add_descriptions(app, metrics_text)
+    _add_descriptions(app)
+    _add_metrics(app, metrics_text, rest.rights_of)
     streams = Streams(rest.authentication)
     app.register_blueprint(statements.blueprint(service, turns, streams))
     app.register_blueprint(query.blueprint(service, turns))
@@ -203,7 +205,7 @@ def _add_probes(app: flask.Flask, service: Service) -> None:
         return flask.jsonify({"status": "ok"})
 
 
-def _add_descriptions(app: flask.Flask, metrics_text: Callable[[], str]) -> None:
+def _add_descriptions(app: flask.Flask) -> None:
     described = functools.cache(lambda: openapi.document(app))
 
     @app.get("/api/v1/info")
@@ -216,9 +218,14 @@ def _add_descriptions(app: flask.Flask, metrics_text: Callable[[], str]) -> None
     def description() -> flask.Response:
         return flask.jsonify(described())
 
+
+def _add_metrics(
+    app: flask.Flask, metrics_text: Callable[[], str], rights_of: Callable[[Principal], Rights]
+) -> None:
     @app.get("/metrics")
     @operation("Metrics, as Prometheus reads them", _METRICS, (), refusals=_WHO)
     def metrics() -> flask.Response:
+        rights_of(flask.g.principal).require_metrics()
         return flask.Response(metrics_text(), mimetype="text/plain")
 
 

@@ -56,6 +56,11 @@ queries:
 - {user: boss, allow: [execute, view, kill]}
 - {user: mute, allow: []}
 - {allow: [execute]}
+system_information:
+- {user: eve, allow: []}
+- {user: own, allow: [write]}
+- {user: boss|eve, allow: [read]}
+- {group: readers, allow: [read, write]}
 system_session_properties:
 - {user: ann, property: timeout, allow: false}
 - {allow: true}
@@ -525,6 +530,23 @@ def test_the_catalog_system_shows_what_is_seen(world: World) -> None:
     assert world.do("ann", "CREATE TABLE system.jdbc.mine (a bigint)") == "STATEMENT_NOT_ALLOWED"
 
 
+def test_metrics_are_for_those_whom_a_rule_lets_read_them(world: World) -> None:
+    """They name tables, whoever may see those."""
+    found = {who: world.ask(who, "GET", "/metrics").status_code for who in PEOPLE}
+    assert found == {"boss": 200, "rea": 200, "ann": 403, "own": 403, "mute": 403, "eve": 403}
+    error = world.ask("ann", "GET", "/metrics").get_json()["error"]
+    assert error["code"] == "PERMISSION_DENIED"
+    assert "system_information" in error["hint"]
+
+
+def test_without_a_rule_for_them_nobody_reads_metrics(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text("tables: [{privileges: [SELECT]}]")
+    with pytest.raises(SeamlineError):
+        AccessControl(file).rights_of(Principal("ann")).require_metrics()
+    AccessControl(None).rights_of(Principal("ann")).require_metrics()
+
+
 def test_nobody_acts_as_somebody_else_by_trinos_protocol(world: World) -> None:
     client: Any = world.gateway.app.test_client()
 
@@ -705,6 +727,8 @@ def test_a_changed_file_holds_from_the_next_request_on(tmp_path: pathlib.Path) -
         ("functions: [{function: f}]", "functions.0.privileges"),
         ("functions: [{function: f, privileges: [SELECT]}]", "functions.0.privileges"),
         ("procedures: []", "procedures is not known"),
+        ("system_information: [{user: a}]", "system_information.0.allow"),
+        ("system_information: [{allow: [see]}]", "system_information.0.allow"),
         ("catalog_session_properties: [{catalog: '(', allow: true}]", "catalog_session_properties"),
         ("tables: {}", "tables"),
         ("- a", "keys and values"),
