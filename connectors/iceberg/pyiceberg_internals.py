@@ -72,6 +72,7 @@ from pyiceberg.types import (
     TimestamptzNanoType,
 )
 from requests import HTTPError, Session
+from sqlalchemy import Select, bindparam, select
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg import foreign_metadata
@@ -178,7 +179,34 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
         with io.new_output(metadata_path).create() as target:
             target.write(compressor(text.encode()))
 
-    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> PyTable:
+    def load_table(self, identifier: str | Identifier) -> PyTable:
+        """Loads a table, which every statement does; PyIceberg builds its query every time.
+
+        Raises:
+            NoSuchTableError: when there is none of that name.
+        """
+        namespace = PyCatalog.namespace_to_string(PyCatalog.namespace_from(identifier))
+        name = PyCatalog.table_name_from(identifier)
+        named = {"namespace": namespace, "name": name}
+        with self.engine.connect() as connection:
+            found = connection.execute(self._table_row, named).first()
+        if found is None:
+            raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
+        return self._convert_orm_to_iceberg(found)
+
+    @functools.cached_property
+    def _table_row(self) -> Select[str, str, str | None]:
+        """The query for a table's row, without the columns that older catalogs lack."""
+        table = IcebergTables
+        found = select(table.table_namespace, table.table_name, table.metadata_location).where(
+            table.catalog_name == self.name,
+            table.table_namespace == bindparam("namespace"),
+            table.table_name == bindparam("name"),
+        )
+        of_tables = self._iceberg_type_filter()
+        return found if of_tables is None else found.where(of_tables)
+
+    def _convert_orm_to_iceberg(self, orm_table: Any) -> PyTable:
         location = orm_table.metadata_location
         metadata = self._metadata.get(location or "")
         if metadata is None or location is None:
