@@ -94,7 +94,9 @@ class Gateway:
         self._state = pathlib.Path(config.state_directory)
         self._registry = new_registry()
         limits = config.limits
-        spools = SpoolDirectory(self._state / "results", size_bytes_max=limits.result_bytes)
+        self._spools = spools = SpoolDirectory(
+            self._state / "results", size_bytes_max=limits.result_bytes, shared=config.asks_who
+        )
         self._parts.callback(spools.clear)
         self.connections = self._closing(connections or Connections(config))
         self.followers = followers(config, self.connections)
@@ -114,10 +116,8 @@ class Gateway:
         gatherer = Gatherer(self.connections, executor.tails, self._virtual_seam)
         tables = ServedTables(config, self.connections, gatherer, executor.tails, clock)
         self._parts.callback(tables.close)
-        secret = config.tokens.secret or kept_secret(self._state / "token-secret")
-        self._secret = secret
+        self._secret = secret = config.tokens.secret or kept_secret(self._state / "token-secret")
         self._signer = TokenSigner(secret, config.tokens.age_seconds_max)
-        self._spools = spools
         self.access = AccessControl(_path(config.auth.rules), _path(config.auth.groups))
         self.iceberg = self._iceberg_rest(tables, secret)
         self.snapshot_tags = self._closing(SnapshotTags(self.connections))

@@ -366,7 +366,7 @@ class Answers:
 
     def _open(self, statement: Statement, output: Sequence[Output]) -> ResultSpool:
         schema = pa.schema([types.result_field(column.name, column.type) for column in output])
-        spool = self._spools.open(schema, statement.statement_id)
+        spool = self._spools.open(schema, statement.statement_id, statement.principal)
         statement.opened(tuple(output), spool)
         return spool
 

@@ -1,12 +1,13 @@
 """Results: spooled in chunks, so that a statement never waits for its reader.
 
 A chunk is a complete Arrow IPC stream of a few megabytes. The first chunks stay in memory, as long
-as all results together do not hold too much there; the rest go to one file on disk. A client may
-fetch them at its own pace, several times, and in any order, until the result is released.
+as neither all results together nor those of their owner hold too much there; the rest go to one
+file on disk. A client may fetch them at its own pace, several times, and in any order, until the result is released.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import io
 import pathlib
@@ -43,24 +44,30 @@ class SpoolMemory:
 
     Args:
         bytes_max: Bytes that they may hold together.
+        shared: Whether there are several principals, each of whom may hold at most half of it.
     """
 
-    def __init__(self, bytes_max: int = ALL_MEMORY_BYTES) -> None:
-        self._left = bytes_max
+    def __init__(self, bytes_max: int = ALL_MEMORY_BYTES, *, shared: bool = False) -> None:
+        self._bytes_max = bytes_max
+        self._own_max = bytes_max // 2 if shared else bytes_max
         self._lock = threading.Lock()
+        self._held: collections.Counter[str] = collections.Counter()
 
-    def take(self, size: int) -> bool:
-        """Takes that many bytes if they are left; returns whether it did."""
+    def take(self, owner: str, size: int) -> bool:
+        """Takes that many bytes if the owner may have them; returns whether it did."""
         with self._lock:
-            if size > self._left:
+            may = self._held[owner] + size <= self._own_max
+            if not may or self._held.total() + size > self._bytes_max:
                 return False
-            self._left -= size
+            self._held[owner] += size
             return True
 
-    def give_back(self, size: int) -> None:
+    def give_back(self, owner: str, size: int) -> None:
         """Gives back bytes that were taken."""
         with self._lock:
-            self._left += size
+            self._held[owner] -= size
+            if not self._held[owner]:
+                del self._held[owner]
 
 
 class SpoolDirectory:
@@ -69,22 +76,27 @@ class SpoolDirectory:
     Args:
         directory: The folder; whatever it holds is removed.
         size_bytes_max: The most bytes that one result may have.
+        shared: Whether there are several principals.
     """
 
-    def __init__(self, directory: pathlib.Path, *, size_bytes_max: int) -> None:
+    def __init__(
+        self, directory: pathlib.Path, *, size_bytes_max: int, shared: bool = False
+    ) -> None:
         self._directory = directory
         self._size_bytes_max = size_bytes_max
-        self._memory = SpoolMemory()
+        self._memory = SpoolMemory(shared=shared)
         self.clear()
 
-    def open(self, schema: pa.Schema, name: str) -> ResultSpool:
-        """Opens a spool for the result of that name."""
+    def open(self, schema: pa.Schema, name: str, owner: str) -> ResultSpool:
+        """Opens a spool for the result of that name, which belongs to a principal."""
         path = self._directory / f"{name}.arrow"
-        return ResultSpool(schema, path, self._memory, size_bytes_max=self._size_bytes_max)
+        return ResultSpool(
+            schema, path, self._memory, size_bytes_max=self._size_bytes_max, owner=owner
+        )
 
     def open_unnamed(self, schema: pa.Schema) -> ResultSpool:
-        """Opens a spool for rows that are held back before they become a result."""
-        return self.open(schema, f"{secrets.token_urlsafe(18)}.held")
+        """Opens a spool for rows that are held back before they become a result, by nobody."""
+        return self.open(schema, f"{secrets.token_urlsafe(18)}.held", "")
 
     def clear(self) -> None:
         """Removes everything."""
@@ -99,15 +111,23 @@ class ResultSpool:
         path: File for chunks that do not stay in memory; created when needed.
         memory: The memory that is shared by all results.
         size_bytes_max: The most bytes that the whole result may have.
+        owner: The principal that it belongs to.
     """
 
     def __init__(
-        self, schema: pa.Schema, path: pathlib.Path, memory: SpoolMemory, *, size_bytes_max: int
+        self,
+        schema: pa.Schema,
+        path: pathlib.Path,
+        memory: SpoolMemory,
+        *,
+        size_bytes_max: int,
+        owner: str = "",
     ) -> None:
         self.schema = schema
         self.row_count = 0
         self.size_bytes = 0
         self._path = path
+        self._owner = owner
         self._schema_bytes = len(schema.serialize())
         self._size_bytes_max = size_bytes_max
         self._changed = threading.Condition()
@@ -213,7 +233,7 @@ class ResultSpool:
             self._closed = True
             self._chunks = []
             self._pending = []
-            self._memory.give_back(self._taken)
+            self._memory.give_back(self._owner, self._taken)
             self._taken = 0
             if self._file is not None:
                 with contextlib.suppress(OSError):  # what a full disk refused is not needed
@@ -271,7 +291,7 @@ class ResultSpool:
         if total > MEMORY_BYTES:
             return False
         if total > _FIRST_BYTES:
-            if not self._memory.take(size):
+            if not self._memory.take(self._owner, size):
                 return False
             self._taken += size
         self._in_memory = total

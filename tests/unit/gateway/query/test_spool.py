@@ -108,6 +108,28 @@ def test_all_results_together_hold_so_much_in_memory(tmp_path: pathlib.Path) -> 
         each.close()
 
 
+def test_one_principal_leaves_memory_to_others(tmp_path: pathlib.Path) -> None:
+    memory = SpoolMemory(24 << 20, shared=True)
+    owners = ("ann", "ann", "ann", "bob", "bob")
+    files = [tmp_path / f"{n}.arrow" for n in range(len(owners))]
+    found = [
+        ResultSpool(LARGE, file, memory, size_bytes_max=1 << 30, owner=owner)
+        for file, owner in zip(files, owners, strict=True)
+    ]
+    for each in found:
+        each.write(blob(b"x"))  # half of a half
+        each.finish()
+        assert each.chunk(0, 0) is not None
+    assert [file.exists() for file in files] == [False, False, True, False, False]
+    for each in found:
+        each.close()
+    again = ResultSpool(LARGE, files[0], memory, size_bytes_max=1 << 30, owner="ann")
+    again.write(blob(b"y"))
+    again.finish()
+    assert not files[0].exists(), "what was released is there again"
+    again.close()
+
+
 def test_a_reader_waits_for_what_is_still_to_come(tmp_path: pathlib.Path) -> None:
     found = spool(tmp_path)
     assert found.chunk(0, 0) is None
