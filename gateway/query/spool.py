@@ -2,7 +2,8 @@
 
 A chunk is a complete Arrow IPC stream of a few megabytes. The first chunks stay in memory, as long
 as neither all results together nor those of their owner hold too much there; the rest go to one
-file on disk. A client may fetch them at its own pace, several times, and in any order, until the result is released.
+file on disk. A client may fetch them at its own pace, several times, and in any order, until the
+result is released.
 """
 
 from __future__ import annotations
