@@ -81,10 +81,10 @@ def _of_values(definition: TableDefinition, seen: Sample, schemas: Schemas) -> I
     envelope = ENVELOPES.get(definition.envelope)
     if definition.format in _JSON:
         values = unframed(seen.values)
-        beside = newest_schema(values) if envelope is not None else None
-        if envelope is not None and beside is not None:
+        beside = newest_schema(values)
+        if beside is not None and (envelope is not None or beside.kind == "record"):
             described = infer_schema.Found(beside, "the schema beside the newest value")
-            return _of_schema(described.at((envelope.row,)))
+            return _of_schema(described.at((envelope.row,) if envelope is not None else ()))
         found = infer_json(rows_of(definition.envelope, values) if envelope else values)
         source = f"{len(values)} records" + (f" in {definition.envelope}" if envelope else "")
         return dataclasses.replace(found, source=source)
@@ -132,7 +132,12 @@ class _KeyTypes:
                 setting, definition.key_format, definition.topic, seen.keys, seen.headers
             )
             return schema.at(path).type
-        if definition.key_format not in _JSON or len(path) != 1:
+        if definition.key_format not in _JSON:
+            return None
+        beside = newest_schema(unframed(seen.keys))
+        if beside is not None:
+            return infer_schema.Found(beside, "the schema beside the newest key").at(path).type
+        if len(path) != 1:
             return None
         try:
             known = infer_json(unframed(seen.keys)).columns
@@ -166,7 +171,7 @@ def notes(
         )
     values = unframed(seen.values)
     is_plain = definition.format in _JSON and not definition.spellings
-    if is_plain and not (definition.envelope and newest_schema(values)):
+    if is_plain and newest_schema(values) is None:
         if definition.envelope in ENVELOPES:
             values = rows_of(definition.envelope, values)
         by_name = [

@@ -33,8 +33,8 @@ from seamline.gateway.commands import inferring, tables
 from seamline.gateway.query import names
 from seamline.seam.binding import TopicBinding
 from seamline.seam.records import DecoderSpec
-from seamline.sql import columns
-from seamline.sql.types import to_arrow
+from seamline.sql import columns, types
+from seamline.sql.types import VARCHAR, Field, Row, to_arrow
 
 EPOCH = datetime.datetime(1970, 1, 1)
 MICRO = datetime.timedelta(microseconds=1)
@@ -504,3 +504,35 @@ def test_the_schema_beside_values_says_which_columns_there_are(name: str) -> Non
         "bigint",
         others.get(name, kind.column),
     ]
+
+
+def test_rows_that_are_no_changes_may_be_wrapped_too() -> None:
+    """Connect's converter wraps whatever there is, unless it is told not to."""
+    kind = KINDS["days"]
+    body = wrapped({"c": 19782}, kind.connect, is_key=True)
+    columns_ = (Field("c", types.DATE), *columns.METADATA_FIELDS)
+    for said in ({}, {"mode": "upsert", "primary_key": ("c",), "columns_from": ("c = key.c",)}):
+        binding = TopicBinding("c", "t", key_format="json", **said)  # type: ignore[arg-type]
+        batch = RawBatch([0, 0], [0, 1], [0, 0], [body, body], [body, None], [None, None])
+        rows = Decoder(DecoderSpec.of(binding, columns_)).decode(batch).rows
+        assert rows.column("c")[0].as_py() == datetime.date(2024, 2, 29)
+    declared = (Field("schema", VARCHAR), Field("payload", Row((Field("c", types.DATE),))))
+    plain = b'{"schema": "a", "payload": {"c": "2024-02-29"}}'
+    spec = DecoderSpec.of(TopicBinding("c", "t"), (*declared, *columns.METADATA_FIELDS))
+    (row,) = Decoder(spec).decode(RawBatch([0], [0], [0], [None], [plain], [None])).rows.to_pylist()
+    assert (row["schema"], row["payload"]) == ("a", {"c": datetime.date(2024, 2, 29)})
+
+
+def test_columns_are_those_of_the_schema_beside_values_and_keys() -> None:
+    kind = KINDS["days"]
+    body = wrapped({"c": 1}, kind.connect, is_key=True)
+    definition = tables.TableDefinition(
+        name=names.TableName("lake", "", ("default", "t"), "", False),
+        topic="t",
+        cluster="c",
+        key_format="json",
+    )
+    encoding = TopicBinding("c", "t", key_format="json", columns_from=("k = key.c",)).encoding
+    sample = inferring.Sample((RawBatch([0], [0], [0], [body], [body], [None]),))
+    found = inferring.inferred(definition, encoding, sample, NoRegistry())
+    assert found.columns == (Field("k", types.DATE), Field("c", types.DATE))

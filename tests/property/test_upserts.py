@@ -529,6 +529,24 @@ def test_a_delete_is_of_its_records_key(
     assert second[columns.DELETED]
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"null",
+        b" null\n",
+        b'{"schema":null,"payload":null}',
+        b'{"payload" : null, "schema": {"type": "struct", "fields": []}}',
+    ],
+)
+def test_a_null_of_json_is_a_delete(value: bytes) -> None:
+    spec = spec_of(PAIR[:1], ("a",), key="a")
+    other = b'{"a": 2, "payload": null}'
+    batch = RawBatch([0, 0], [0, 1], [0, 0], [b"1", b"2"], [value, other], [None, None])
+    gone, there = Decoder(spec).decode(batch).rows.to_pylist()
+    assert (gone["a"], gone[columns.DELETED]) == (1, True)
+    assert (there["a"], there[columns.DELETED]) == (2, False)
+
+
 def test_a_record_whose_key_is_null_is_a_bad_one() -> None:
     spec = spec_of((Field("a", BIGINT),), ("a",), key="a", on_error="skip")
     batch = RawBatch([0, 0], [0, 1], [0, 0], [b"1", b"2"], [b"{}", b'{"a": 2}'], [None, None])

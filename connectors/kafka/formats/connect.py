@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -35,6 +36,7 @@ from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, to_arrow
 
 SCHEMA, PAYLOAD = "schema", "payload"
 """The members of a wrapped value."""
+_MEMBER = b'"payload"'
 _KEPT_MAX = 256
 """How many schemas are kept at once; a topic gets one more with each change of its table."""
 
@@ -58,6 +60,8 @@ class ConnectReader:
         self, parts: Parts, headers: AllHeaders = ()
     ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
         """See `PartReader.decode`."""
+        if not any(part is not None and _MEMBER in part for part in parts):
+            return self._plain.decode(parts, headers)
         groups: dict[str | None, list[int]] = {}
         for index, part in enumerate(parts):
             groups.setdefault(self._texts.of(part), []).append(index)
@@ -93,11 +97,44 @@ class ConnectReader:
         return self._wrapped[text]
 
 
+def part_reader(format_: Format, leaves: Sequence[Leaf]) -> PartReader | ConnectReader:
+    """Returns the reader of parts; Kafka Connect may have wrapped those that are JSON objects.
+
+    A table that names the wrapper's own members reads the parts as they are.
+    """
+    is_inside = all(leaf.path and leaf.path[0] not in (SCHEMA, PAYLOAD) for leaf in leaves)
+    if format_.name == "json" and is_inside:
+        return ConnectReader(format_, leaves)
+    return PartReader(format_, leaves)
+
+
 def newest_schema(parts: Parts) -> Node | None:
     """Returns the schema of the last wrapped part, or None if no part is wrapped."""
     texts = _SchemaTexts()
     found = next((text for part in reversed(parts) if (text := texts.of(part)) is not None), None)
     return None if found is None else _parsed(found)
+
+
+def is_null(part: bytes) -> bool:
+    """Whether JSON is the word null, or null that Kafka Connect has wrapped.
+
+    Its converter writes both for values that are not there, instead of no value.
+    """
+    if part[:1] == b"\0":
+        part = part[5:]  # a schema's id
+    if part[:1] != b"{":
+        return part.strip() == b"null" if len(part) < _NULL_BYTES_MAX else False
+    if _MEMBER not in part or _NULL_PAYLOAD.search(part) is None:
+        return False
+    try:
+        body = json.loads(part, parse_int=whole_number)
+    except (ValueError, RecursionError):
+        return False
+    return body.keys() == {SCHEMA, PAYLOAD} and body[PAYLOAD] is None
+
+
+_NULL_BYTES_MAX = 20
+_NULL_PAYLOAD = re.compile(rb'"payload"\s*:\s*null')
 
 
 class _SchemaTexts:
@@ -109,7 +146,7 @@ class _SchemaTexts:
 
     def of(self, part: bytes | None) -> str | None:
         """Returns the text of a part's schema, or None if the part is not wrapped."""
-        if part is None or b'"payload"' not in part:
+        if part is None or _MEMBER not in part:
             return None
         begin, text = self._last
         if begin and part.startswith(begin):

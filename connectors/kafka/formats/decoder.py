@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from seamline.connectors.kafka.formats.connect import part_reader
 from seamline.connectors.kafka.formats.known import format_of
 from seamline.connectors.kafka.formats.log_columns import (
     LogColumn,
@@ -26,9 +27,9 @@ from seamline.connectors.kafka.formats.log_columns import (
     own_columns,
     raw_column,
 )
-from seamline.connectors.kafka.formats.parts import Leaf, PartReader, Setting
+from seamline.connectors.kafka.formats.parts import Leaf, Setting
 from seamline.connectors.kafka.formats.schemas import NoRegistry, Schemas
-from seamline.connectors.kafka.formats.tombstones import Tombstones, key_reader
+from seamline.connectors.kafka.formats.tombstones import Tombstones
 from seamline.connectors.kafka.formats.watching import SchemaWatch
 from seamline.connectors.protocols import RawBatch
 from seamline.errors import BAD_RECORD, SeamlineError
@@ -83,9 +84,8 @@ class Decoder:
             for part in (VALUE, KEY)
         }
         values, keys = (self._tree.parts[part] for part in (VALUE, KEY))
-        self._values = PartReader(format_of(encoding.value, settings[VALUE]), values)
-        keyed = key_reader if spec.primary_key else PartReader
-        self._keys = keyed(format_of(encoding.key, settings[KEY]), keys)
+        self._values = part_reader(format_of(encoding.value, settings[VALUE]), values)
+        self._keys = part_reader(format_of(encoding.key, settings[KEY]), keys)
         self._tombstones = Tombstones(spec, values, settings) if spec.primary_key else None
 
     def decode(self, batch: RawBatch, batch_id: int | None = None) -> Decoded:

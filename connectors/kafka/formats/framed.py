@@ -1,9 +1,10 @@
 """Parts that say which schema they were written with.
 
 Either the part itself begins with the schema's id (a zero byte and the registry's number in four
-bytes), or a header of the record has it (`__key_schema_id`, `__value_schema_id`: a GUID after a
-byte that is one, or what would otherwise precede the part). Without a registry, all parts are of
-the one schema that the table names, and nothing precedes them.
+bytes), or a header of the record has it: Confluent's (`__key_schema_id`, `__value_schema_id`: a
+GUID after a byte that is one, or what would otherwise precede the part), or Apicurio's
+(`apicurio.key.contentId`, `apicurio.value.contentId`: the number in eight bytes). Without a
+registry, all parts are of the one schema that the table names, and nothing precedes them.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class FramedValues:
             if value is None:
                 continue
             try:
-                schema_id, payload = frame(value, headers[index] if headers else None, self._header)
+                known = headers[index] if headers else None
+                schema_id, payload = frame(value, known, self._setting.part, self._kind)
             except ValueError as error:
                 found[index] = str(error)
                 continue
@@ -79,10 +81,6 @@ class FramedValues:
             indexes.append(index)
             payloads.append(payload)
         return self._merged(groups, len(values), found), self._without_rows(values, found)
-
-    @property
-    def _header(self) -> str:
-        return f"__{self._setting.part}_schema_id"
 
     def _merged(
         self,
@@ -178,16 +176,40 @@ def unframed(values: Parts) -> list[bytes | None]:
     return [value[5:] if value and value[0] == 0 else value for value in values]
 
 
-def frame(value: bytes, headers: Headers | None, name: str) -> tuple[SchemaId, bytes]:
+def frame(
+    value: bytes, headers: Headers | None, part: str, kind: str = ""
+) -> tuple[SchemaId, bytes]:
     """Returns the schema id of a part, and the part itself.
 
     What follows the id in a header, such as the path to a Protobuf message, belongs to the part.
+
+    Args:
+        value: The part as the log holds it.
+        headers: The record's headers.
+        part: `key` or `value`.
+        kind: The kind of its schema, if only that kind will do.
+
+    Raises:
+        ValueError: it names no schema, or not in a way that is known.
     """
     for header, content in reversed(headers or ()):
-        if header == name and content is not None:
+        if header == f"__{part}_schema_id" and content is not None:
             length = _LENGTHS.get(content[:1], len(content))
             return _schema_id(content[:length]), content[length:] + value
+        if header.startswith(f"apicurio.{part}.") and content is not None:
+            return _of_apicurio(headers or (), part, kind), value
     return _schema_id(value[:5]), value[5:]
+
+
+def _of_apicurio(headers: Headers, part: str, kind: str) -> SchemaId:
+    """Returns the id in Apicurio's headers; its global ids are no ids of Confluent's API."""
+    known = {name.removeprefix(f"apicurio.{part}."): content for name, content in headers}
+    number = known.get("contentId")
+    if number is None or len(number) != 8:
+        raise ValueError("its headers have no content id (apicurio.registry.use-id=contentId)")
+    if kind == "PROTOBUF" or known.get("encoding") == b"JSON":
+        raise ValueError("its headers say what only Apicurio's own deserializer reads")
+    return int.from_bytes(number, "big")
 
 
 _LENGTHS = {b"\x00": 5, b"\x01": 17}

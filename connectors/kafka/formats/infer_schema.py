@@ -120,7 +120,8 @@ def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHea
     counts: collections.Counter[str] = collections.Counter()
     for schema_id, count in ids.items():
         payloads = [payload for number, payload in named if number == schema_id]
-        counts[_name_of(setting, schema_id, payloads)] += count
+        name = _name_of(setting, schema_id, payloads)
+        counts.update({name: count} if name is not None else {})
     if len(counts) < 2:
         return Found(node, source)
     mixed = ", ".join(f"{name} ({count})" for name, count in counts.most_common())
@@ -137,17 +138,18 @@ def _named(setting: Setting, parts: Parts, headers: AllHeaders) -> Iterator[tupl
         if part is not None:
             try:
                 known = headers[index] if headers else None
-                schema_id, payload = framed.frame(part, known, f"__{setting.part}_schema_id")
+                schema_id, payload = framed.frame(part, known, setting.part)
             except ValueError:
                 continue
             yield schema_id, payload
 
 
-def _name_of(setting: Setting, schema_id: SchemaId, payloads: Sequence[bytes]) -> str:
+def _name_of(setting: Setting, schema_id: SchemaId, payloads: Sequence[bytes]) -> str | None:
+    """Returns the name of a schema; None if the schema is not known."""
     try:
         return _tree(setting.schemas.by_id(schema_id), payloads).name or f"schema {schema_id}"
     except ValueError:
-        return f"schema {schema_id}"
+        return None
 
 
 def _tree(schema: Schema, payloads: Sequence[bytes], earlier: Earlier = tuple) -> Node:

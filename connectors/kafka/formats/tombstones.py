@@ -1,10 +1,11 @@
 """Records of an upsert table: the newest state of a key, or its end.
 
 A record with a value is a row, as in any table, unless its envelope says that the row is deleted. A
-tombstone, which has no value, is also a delete. A mark says which rows are deletes. Of a delete,
-only the columns of the primary key are read, from the record's key if its value does not have them.
-A record whose key is unknown, or null in one of its columns, is bad. A record that changes the key
-of a row is two rows: a delete of the former key, and the row of the new one.
+tombstone, which has no value or JSON's word null, is also a delete. A mark says which rows are
+deletes. Of a delete, only the columns of the primary key are read, from the record's key if its
+value does not have them. A record whose key is unknown, or null in one of its columns, is bad. A
+record that changes the key of a row is two rows: a delete of the former key, and the row of the new
+one.
 """
 
 from __future__ import annotations
@@ -15,14 +16,12 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.connectors.kafka.formats.connect import PAYLOAD, SCHEMA, ConnectReader
+from seamline.connectors.kafka.formats.connect import is_null, part_reader
 from seamline.connectors.kafka.formats.envelopes import OLD, EnvelopeReader
 from seamline.connectors.kafka.formats.known import format_of
 from seamline.connectors.kafka.formats.parts import (
     AllHeaders,
-    Format,
     Leaf,
-    PartReader,
     Parts,
     Setting,
     nulled,
@@ -33,6 +32,7 @@ from seamline.seam.records import DecoderSpec
 from seamline.sql import types
 from seamline.sql.columns import DELETED
 
+_JSON = frozenset({"json", "json_schema"})
 KEY_TYPES = (*types.INTEGERS, types.VARCHAR, types.BOOLEAN, types.DATE, types.UUID, types.VARBINARY)
 """Types whose equal values are the same value on every engine, and that key formats have."""
 
@@ -55,7 +55,7 @@ class Tombstones:
         self._values = (
             EnvelopeReader(spec, format_, leaves)
             if spec.encoding.envelope
-            else PartReader(format_, leaves)
+            else part_reader(format_, leaves)
         )
         encoding = parse(spec.key_encoding)
         sources = {entry.column: entry.source for entry in encoding.sources}
@@ -68,7 +68,7 @@ class Tombstones:
             )
             for column in spec.key_columns
         ]
-        self._keys = key_reader(format_of(encoding.key, settings[KEY]), of_key)
+        self._keys = part_reader(format_of(encoding.key, settings[KEY]), of_key)
 
     def decode(
         self, keys: Parts, values: Parts, headers: AllHeaders = ()
@@ -77,6 +77,8 @@ class Tombstones:
 
         A mark is null if a record says nothing about any row. See `former` for what is `OLD`.
         """
+        if self._spec.encoding.value in _JSON:
+            values = [None if value is None or is_null(value) else value for value in values]
         given = [index for index, value in enumerate(values) if value is not None]
         arrays, found = self._values.decode(
             [values[index] for index in given], _chosen(headers, given)
@@ -172,15 +174,3 @@ def _mask(indices: Sequence[int], count: int) -> pa.Array:
 
 def _chosen(headers: AllHeaders, indices: Sequence[int]) -> AllHeaders:
     return [headers[index] for index in indices] if headers else ()
-
-
-def key_reader(format_: Format, leaves: Sequence[Leaf]) -> PartReader | ConnectReader:
-    """Returns the reader of keys; Kafka Connect may have wrapped those that are objects.
-
-    A table that names the wrapper's own members reads keys as they are.
-    """
-    paths = [leaf.path for leaf in leaves]
-    is_inside = all(path and path[0] not in (SCHEMA, PAYLOAD) for path in paths)
-    if format_.name == "json" and is_inside:
-        return ConnectReader(format_, leaves)
-    return PartReader(format_, leaves)

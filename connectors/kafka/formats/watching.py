@@ -149,11 +149,11 @@ class DescribedValues:
         return arrays, bad
 
     def _unfit(self, values: Parts, headers: AllHeaders) -> Iterator[tuple[int, Unfit]]:
-        name = f"__{self._setting.part}_schema_id"
+        part = self._setting.part
         for index, value in enumerate(values):
             if value is not None:
                 try:
-                    schema_id, _ = frame(value, headers[index] if headers else None, name)
+                    schema_id, _ = frame(value, headers[index] if headers else None, part)
                     found = self._of(schema_id)
                 except ValueError:
                     continue  # it names no known schema

@@ -128,6 +128,38 @@ def test_ids_in_headers(registry: Registry, strategy: Any) -> None:
     assert f"/schemas/guids/{guid_of(1)}" in registry.asked
 
 
+def apicurio(number: int, *, part: str = "value", **others: bytes) -> list[tuple[str, bytes]]:
+    known = {"contentId": number.to_bytes(8, "big"), "encoding": b"BINARY", **others}
+    return [(f"apicurio.{part}.{name}", content) for name, content in known.items()]
+
+
+def test_ids_in_headers_of_apicurio(registry: Registry) -> None:
+    key = avro(registry, "long", 7, MessageField.KEY)[5:]
+    value = avro(registry, ORDER, {"id": 5, "note": "h"})[5:]
+    found = decoder(
+        schemas(registry), "k bigint, id bigint", key_format="avro", columns_from=("k = key",)
+    )
+    headers = [("trace", b"a"), *apicurio(1, part="key"), *apicurio(2)]
+    assert rows(found, batch(value, key=key, headers=headers)) == [{"k": 7, "id": 5}]
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ([("apicurio.value.globalId", b"\0" * 7 + b"\1")], "no content id"),
+        (apicurio(1, contentId=b"\1"), "no content id"),
+        (apicurio(1, encoding=b"JSON"), "only Apicurio's own deserializer reads"),
+    ],
+)
+def test_headers_that_name_no_schema_are_said(
+    registry: Registry, headers: list[tuple[str, bytes]], said: str
+) -> None:
+    value = avro(registry, ORDER, {"id": 5, "note": "h"})[5:]
+    with pytest.raises(SeamlineError, match=said) as caught:
+        rows(decoder(schemas(registry), "id bigint"), batch(value, headers=headers))
+    assert caught.value.code.name == "BAD_RECORD"
+
+
 class Elsewhere(Registry):
     """A registry with another context, in which the schemas have the ids of others here."""
 
