@@ -196,14 +196,15 @@ class DuckDBEngine:
         for scan in query.scans:
             rows, spilled = (scan.rows, ()) if scan.tail is None else tails[scan.tail]
             copy = copies.get(scan.tail or "")
-            if rows is not None and copy is None:
+            counted = _counted(scan, rows)
+            if rows is not None and copy is None and counted is None:
                 instance.register(scan.own_name(ROWS), _lower_case(rows))
             is_newest = scan.tail in newest
             hidden = self._hide(instance, scan, rows) if is_newest else None
             if scan.deletes is not None and hidden is None:
                 instance.register(scan.own_name(DELETES), _local(scan.deletes))
             relations[scan.scan_id] = relation_sql(
-                scan, spilled, copy, is_newest=is_newest, hidden=hidden
+                scan, spilled, copy, counted=counted, is_newest=is_newest, hidden=hidden
             )
         instance.learn(query.kernels)
         return query.over(relations)
@@ -268,7 +269,7 @@ def _copies(
         return {}
     found: dict[str, str] = {}
     for scan in query.scans:
-        if scan.tail is not None and scan.tail not in found:
+        if scan.tail is not None and scan.columns and scan.tail not in found:
             rows, _ = tails[scan.tail]
             found[scan.tail] = scan.own_name(ROWS)
             instance.copy(scan.own_name(ROWS), _lower_case(rows))
@@ -373,6 +374,13 @@ def _parts(
         raise SeamlineError(TAIL_TOO_LARGE, f"the tail of {tail.topic} was not read")
     rows, files = (tail.rows, tail.files) if isinstance(tail, SpilledTail) else (tail, ())
     return rows, files
+
+
+def _counted(scan: EngineScan, rows: pa.Table | None) -> int | None:
+    """Returns how many rows a scan has in memory, if nothing else matters of them."""
+    if rows is None or scan.columns or scan.newest is not None:
+        return None
+    return int(rows.num_rows)
 
 
 def _lower_case(table: pa.Table) -> pa.Table:

@@ -125,6 +125,7 @@ def relation_sql(
     tail_files: Sequence[TailFile] = (),
     copy: str | None = None,
     *,
+    counted: int | None = None,
     is_newest: bool = False,
     hidden: HiddenRows | None = None,
 ) -> str:
@@ -137,6 +138,7 @@ def relation_sql(
         scan: The scan, its files inspected, its tables registered.
         tail_files: The part of the tail that is in files.
         copy: DuckDB's own table of the rows in memory, if it has one.
+        counted: How many rows are in memory, if that is all that matters: no table has them then.
         is_newest: Whether the tail's rows are already the newest of their keys.
         hidden: What the tail hides of the files, and what their deletes mark, if that is known.
     """
@@ -151,7 +153,7 @@ def relation_sql(
     if scan.cold is not None:
         parts += [_files_sql(scan, files) for files in groups(scan.cold.files)]
     if scan.tail is not None or scan.rows is not None:
-        parts.append(_tail_sql(scan) if copy is None else _copy_sql(scan, copy))
+        parts.append(_memory_sql(scan, copy, counted))
         parts += _tail_files_sql(scan, tail_files)
     if not parts:
         parts.append(f"SELECT {_no_columns(scan)} WHERE FALSE")
@@ -490,6 +492,12 @@ def _uuid_text(expression: str, field: pa.Field) -> str:
         parts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
         return " || '-' || ".join(f"substr({digits}, {start}, {size})" for start, size in parts)
     return f"CAST({expression} AS VARCHAR)"
+
+
+def _memory_sql(scan: EngineScan, copy: str | None, counted: int | None) -> str:
+    if counted is not None:
+        return f"SELECT {_nothing(scan)} FROM range({counted})"
+    return _tail_sql(scan) if copy is None else _copy_sql(scan, copy)
 
 
 def _tail_sql(scan: EngineScan) -> str:

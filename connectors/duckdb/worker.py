@@ -109,9 +109,14 @@ def _freeze() -> None:
 
 
 class _Told:
-    """A deadline that the gateway keeps; it tells the worker when the statement must end."""
+    """A deadline that the gateway keeps; it tells the worker when the statement must end.
+
+    Attributes:
+        is_answered: Whether the statement's whole result is on its way.
+    """
 
     def __init__(self, seconds: float) -> None:
+        self.is_answered = False
         self._end = time.monotonic() + seconds
         self._lock = threading.Lock()
         self._told = threading.Event()
@@ -184,10 +189,11 @@ class _Worker:
             try:
                 self._send(Kind.TAKEN)
                 self._answer(engine, content, told)
-                self._send(Kind.DONE)
             except EOFError:
                 return  # the gateway is gone
-            except BaseException as error:  # noqa: BLE001 - every failure is reported
+            except BaseException as error:
+                if told.is_answered:
+                    raise  # which ends the process
                 self._send(Kind.FAILED, json.dumps(_named(error).to_json()).encode())
             del content
             with self._lock:
@@ -202,6 +208,8 @@ class _Worker:
             for batch in stream.batches:
                 for part in in_parts(batch):
                     self._send(Kind.BATCH, part.serialize())
+            told.is_answered = True
+            self._send(Kind.DONE)  # nobody has to wait until everything is put away
         finally:
             stream.close()
 

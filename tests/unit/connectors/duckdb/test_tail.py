@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.engine_tables import PLACES, Storage, answer, arrow_schema, bound
+from support.engine_tables import PLACES, Storage, answer, arrow_schema, bound, table_of
 
 from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.sql import types
@@ -91,3 +91,27 @@ def test_hot_and_cold_rows_pass_the_same_filters(
         answer(engine, query, names, {"t": storage.stored(table, place)}) for place in PLACES
     )
     assert all(other == hot for other in others)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_rows_count_where_nothing_else_of_them_matters(
+    place: str, engine: DuckDBWorkers, tmp_path: pathlib.Path
+) -> None:
+    fields = (Field("n", BIGINT, 1),)
+    table = pa.Table.from_pylist([{"n": n} for n in range(5)], schema=arrow_schema(fields))
+    none = table.slice(0, 0)
+    storage = Storage(tmp_path)
+    tables = {"t": storage.stored(table, place)}
+    for sql, found in (
+        ("SELECT count(*) AS n FROM t", [{"n": 5}]),
+        ("SELECT 7 AS n FROM t LIMIT 2", [{"n": 7}, {"n": 7}]),
+        ("SELECT count(*) AS n FROM t a, t b", [{"n": 25}]),
+        ("SELECT count(*) + max(a.n) AS n FROM t a, t b", [{"n": 29}]),
+        ("SELECT (SELECT count(*) FROM t) AS n FROM t WHERE n = 1", [{"n": 5}]),
+        ("SELECT count(*) AS n FROM t WHERE false", [{"n": 0}]),
+    ):
+        assert table_of(engine, *bound(sql, {"t": fields}), tables).to_pylist() == found, sql
+    if place != "deleted":
+        query, names = bound("SELECT count(*) AS n FROM t", {"t": fields})
+        empty = {"t": storage.stored(none, place)}
+        assert table_of(engine, query, names, empty).to_pylist() == [{"n": 0}]
