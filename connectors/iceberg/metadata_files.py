@@ -7,13 +7,13 @@ so each is read once and cached.
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import json
 
 from pyiceberg.io import FileIO
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.metadata_properties import readable_by_others
+from seamline.connectors.iceberg.unpacking import gunzipped
 from seamline.connectors.iceberg.virtual import Json
 
 FILES_CACHED_MAX = 64
@@ -45,7 +45,7 @@ class MetadataFiles:
         """Returns the file at a location.
 
         Raises:
-            OSError: when it cannot be read.
+            OSError, ValueError, EOFError, zlib.error: when it cannot be read.
         """
         return self._files.get_or_make(location, lambda: _read(io, location))
 
@@ -53,7 +53,7 @@ class MetadataFiles:
 def _read(io: FileIO, location: str) -> MetadataFile:
     with io.new_input(location).open() as stream:
         raw = stream.read()
-    text = gzip.decompress(raw) if raw.startswith(_GZIP) else raw
+    text = gunzipped(raw) if raw.startswith(_GZIP) else raw
     body: Json = json.loads(text)
     properties = readable_by_others(body.get("properties", {}))
     if properties != body.get("properties", {}):

@@ -9,6 +9,7 @@ metadata where no table may lie.
 from __future__ import annotations
 
 import functools
+import io
 import json
 import math
 import struct
@@ -19,6 +20,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError as PydanticError
 from pydantic import model_validator
+from pyiceberg.avro.codecs.deflate import DeflateCodec
 from pyiceberg.avro.file import AvroFile, AvroOutputFile
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
@@ -52,7 +54,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, visit_with_partner
-from pyiceberg.serializers import Compressor
+from pyiceberg.serializers import Compressor, GzipCompressor
 from pyiceberg.table import ManifestGroupPlanner, StagedTable, Transaction
 from pyiceberg.table import Table as PyTable
 from pyiceberg.table.deletion_vector import DeletionVector, _extract_vector_payload
@@ -82,6 +84,7 @@ from seamline.connectors.iceberg.metadata_properties import (
     require_no_code,
     require_own_places,
 )
+from seamline.connectors.iceberg.unpacking import gunzipped, inflated
 from seamline.errors import SCHEMA_NOT_FOUND, SeamlineError
 
 METADATA_CACHED_MAX = 256
@@ -387,6 +390,14 @@ def _understand_others() -> None:
     rest.TableResponse = _AnyTableResponse  # type: ignore[misc]
 
 
+def _unpack_no_bombs() -> None:
+    """Patches PyIceberg to unpack files of a warehouse within bounds."""
+    files: Any = GzipCompressor
+    blocks: Any = DeflateCodec
+    files.stream_decompressor = lambda _, packed: io.BytesIO(gunzipped(packed.read()))
+    blocks.decompress = staticmethod(inflated)
+
+
 class _AnyTableResponse(TableResponse):
     @model_validator(mode="before")
     @classmethod
@@ -397,6 +408,7 @@ class _AnyTableResponse(TableResponse):
 
 
 _understand_others()
+_unpack_no_bombs()
 
 
 # --- Scans ---------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from seamline.connectors import supervision
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import virtual
 from seamline.connectors.iceberg.catalog import IcebergTable
-from seamline.connectors.iceberg.errors import storage_errors
+from seamline.connectors.iceberg.errors import metadata_errors, storage_errors
 from seamline.connectors.iceberg.metadata_files import MetadataFiles
 from seamline.connectors.protocols import Deadline
 from seamline.connectors.supervision import Loop
@@ -125,7 +125,7 @@ class ServedTables:
             SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
         cold = self._connections.catalog(name.catalog).load(name.path)
-        with storage_errors(f"table {name.display}"):
+        with metadata_errors(name.catalog, name.path):
             file = self._files.read(cold.iceberg.io, cold.state.metadata_location)
         return ServedTable(name, cold, file, file.body, None)
 
@@ -154,7 +154,7 @@ class ServedTables:
     def _served(
         self, name: TableName, cold: IcebergTable, seam: Seam, decoder: DecoderSpec | None
     ) -> ServedTable:
-        with storage_errors(f"table {name.display}"):
+        with metadata_errors(name.catalog, name.path):
             file = self._files.read(cold.iceberg.io, cold.state.metadata_location)
         if not is_unified(cold):
             return ServedTable(name, cold, file, file.body, None)
