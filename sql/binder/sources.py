@@ -359,6 +359,7 @@ def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
         for key, value in (("side", None), ("kind", "CROSS"), ("on", None)):
             join.set(key, value)
     left, before = list(scope.row), list[exp.Join]()
+    known = {source.alias for source in scope.sources}
     join.set("this", _bind_source(typer, join.this, scope, keeps_row=keeps_row))
     on, using = join.args.get("on"), join.args.get("using")
     if join.method == "NATURAL":
@@ -373,6 +374,8 @@ def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
         condition = typer.boolean(on, scope, "ON")
         refuse_aggregates(condition, "ON")
         refuse_windows(condition, "ON")
+        if side == "LEFT" and not isinstance(join.this, exp.Lateral):
+            condition = _filter_right(join, condition, known)
         if side:
             condition, before = hoisted(typer, condition, scope)
         if side and condition.find(exp.Query) is not None:
@@ -421,6 +424,31 @@ def _shared(left: Sequence[Column], right: Sequence[Column]) -> list[exp.Expr]:
     names = {column.folded for column in right if column.name and not column.hidden}
     shared = [c.folded for c in left if c.folded in names and not c.hidden]
     return [exp.to_identifier(name) for name in dict.fromkeys(shared)]
+
+
+def _filter_right(join: exp.Join, condition: exp.Expr, before: set[str]) -> exp.Expr:
+    """Moves conditions with subqueries about the right side of LEFT JOIN into it, as a filter.
+
+    Args:
+        join: The join, whose source is bound.
+        condition: Its bound condition.
+        before: The names of the sources in front of it.
+
+    Returns:
+        The other conditions.
+    """
+    inside, outside = list[exp.Expr](), list[exp.Expr]()
+    for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
+        reads_left = any(column.table in before for column in part.find_all(exp.Column))
+        is_inside = part.find(exp.Query) is not None and not reads_left
+        (inside if is_inside else outside).append(part.copy())
+    if not inside:
+        return condition
+    source = join.this
+    alias = exp.TableAlias(this=exp.to_identifier(source.alias_or_name))
+    kept = exp.select("*").from_(source).where(exp.and_(*inside, copy=False), copy=False)
+    join.set("this", exp.Subquery(this=kept, alias=alias))
+    return exp.and_(*outside, copy=False) if outside else exp.Boolean(this=True)
 
 
 def _filter_inside(join: exp.Join) -> None:
