@@ -6,6 +6,7 @@ asked again after whatever a text's meaning depends on has changed, by the same 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import pathlib
@@ -14,8 +15,9 @@ from collections.abc import Iterator
 import pytest
 from support.ruled import Ruled
 
+from seamline.errors import SeamlineError
 from seamline.gateway.query.meanings import LENGTH_MAX, Meanings
-from seamline.sql import types
+from seamline.sql import render, types
 from seamline.sql.qualify import BoundQuery, Relation, qualify
 from seamline.sql.restrictions import Restriction
 from seamline.sql.statements import Query, Show
@@ -222,3 +224,23 @@ def test_a_tree_stays_as_it_was_parsed() -> None:
         binding.bind()
         binding.bind(schema="other")
         assert repr(binding.meaning.query.tree) == before  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT a, count(*) FILTER (WHERE a > 1) FROM t GROUP BY 1 ORDER BY 2 LIMIT 3",
+        "SELECT sum(a) OVER (PARTITION BY a ORDER BY a) FROM t UNION ALL SELECT 1 UNION SELECT 2",
+        "WITH w AS (SELECT a FROM t LIMIT 2) SELECT * FROM w JOIN w AS v ON w.a = v.a",
+        "SELECT * FROM (VALUES (1 + 1)) AS v(a) WHERE a IN (SELECT 1) OR a NOT IN (SELECT 2)",
+        "SELECT transform(ARRAY[1, 2], x -> x + 1), json_extract_scalar('{}', '$.a')",
+    ],
+)
+def test_a_bound_tree_stays_as_it_was_bound(sql: str) -> None:
+    bound = Binding(sql, Meanings()).bind()
+    before = repr(bound.tree)
+    for _ in range(2):
+        render.to_duckdb(bound.tree, {scan.scan_id: "SELECT 1 AS a" for scan in bound.scans})
+        with contextlib.suppress(SeamlineError):  # a kernel in a lambda is not for Spark
+            render.to_spark(bound.tree)
+        assert repr(bound.tree) == before
