@@ -38,6 +38,8 @@ from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
 from seamline.gateway.query.statements import Statement
 from seamline.gateway.query.tokens import TokenSigner, forgotten, session_text, write_text
 from seamline.planners.explain import explain, explain_io, explain_json, explain_logical
+from seamline.planners.logical import Scan
+from seamline.planners.physical import PhysicalPlan
 from seamline.planners.route import AUTO
 from seamline.seam.seam import Seam
 from seamline.seam.session import merge
@@ -45,6 +47,7 @@ from seamline.sql import parameters, types
 from seamline.sql import statements as sql
 from seamline.sql.binder.scope import Output
 from seamline.sql.places import placed_at
+from seamline.sql.restrictions import Restriction
 from seamline.sql.statements import (
     CreateTableAs,
     CreateView,
@@ -207,10 +210,25 @@ class Answers:
         """Records what a statement reads, for the audit log, and whether all of it may be seen."""
         scans = planned.plan.logical.scans
         statement.tables = audited.tables_of(scans)
-        rights = self._connections.rights
-        read = (scan.seam.table for scan in scans)
-        named = (names.named(source, tuple(path), "", self._config) for source, *path in read)
-        statement.sees_all = not any(rights.table(name).restriction for name in named)
+        statement.sees_all = not any(self._restriction(scan) for scan in scans)
+
+    def _restriction(self, scan: Scan) -> Restriction:
+        source, *path = scan.seam.table
+        name = names.named(source, tuple(path), "", self._config)
+        return self._connections.rights.table(name).restriction
+
+    def _explained(self, plan: PhysicalPlan) -> PhysicalPlan:
+        """Returns a plan as it may be shown: without conditions and columns of access rules."""
+
+        def shown(scan: Scan) -> Scan:
+            found = self._restriction(scan)
+            if not found:
+                return scan
+            seen = tuple(c for c in scan.columns if c.name.lower() not in found.denied)
+            return dataclasses.replace(scan, columns=seen, predicate=None)
+
+        scans = tuple(map(shown, plan.logical.scans))
+        return dataclasses.replace(plan, logical=dataclasses.replace(plan.logical, scans=scans))
 
     def _run_query(self, statement: Statement, request: QueryRequest) -> None:
         def planned(plan: Planned) -> None:
@@ -326,7 +344,7 @@ class Answers:
             return
         planned = self._queries.plan(request, statement.deadline)
         self._note(statement, planned)
-        plan = planned.plan
+        plan = self._explained(planned.plan)
         if asked.type == "VALIDATE":
             self._write_rows(statement, Rows((Output("Valid", types.BOOLEAN),), [(True,)]))
         elif asked.type == "IO":
@@ -346,7 +364,8 @@ class Answers:
                 statement.deadline.check()
                 rows += batch.num_rows
         receipt = statement.receipt
-        lines = explain(running.planned.plan, verbose=asked.verbose)
+        verbose = asked.verbose and statement.sees_all  # the bound query contains the rules
+        lines = explain(self._explained(running.planned.plan), verbose=verbose)
         lines += [
             "",
             f"Ran in {statement.elapsed_s:.3f} s: {rows:,} rows, "

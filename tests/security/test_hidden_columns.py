@@ -19,7 +19,7 @@ from support.waiting import wait_until
 
 from seamline.connectors.kafka.formats.decoder import bad_record
 
-PEOPLE: dict[str, tuple[str, ...]] = {"boss": (), "ann": (), "mia": (), "fil": ()}
+PEOPLE: dict[str, tuple[str, ...]] = {"boss": (), "ann": (), "mia": (), "fil": (), "exp": ()}
 RULES = """
 tables:
 - {user: boss, privileges: [SELECT, INSERT, OWNERSHIP]}
@@ -29,6 +29,10 @@ tables:
   columns: [{name: covert, allow: false}]
 - {user: mia, privileges: [SELECT], columns: [{name: covert, mask: "'*'"}]}
 - {user: fil, privileges: [SELECT], filter: id < 0}
+- user: exp
+  privileges: [SELECT]
+  filter: covert <> 'code word'
+  columns: [{name: covert, allow: false}, {name: seen, mask: "substr(covert, 1, 2)"}]
 topics: [{}]
 """
 AVRO = json.dumps(
@@ -74,6 +78,19 @@ def test_a_table_describes_itself_without_them(world: Ruled, table: str) -> None
     for sql in ("SHOW CREATE TABLE {t}", "SHOW COLUMNS FROM {t}", "DESCRIBE {t}"):
         assert not quiet(world.said("boss", sql.format(t=table))), sql
         assert quiet(world.said("ann", sql.format(t=table))), sql
+
+
+@pytest.mark.parametrize("kind", ["", "(TYPE LOGICAL)", "(TYPE IO)", "(FORMAT JSON)", "ANALYZE",
+                                  "ANALYZE VERBOSE"])  # fmt: skip
+@pytest.mark.parametrize("table", ["plain", "keyed"])
+def test_a_plan_shows_nothing_of_the_rules(world: Ruled, table: str, kind: str) -> None:
+    """Filters and masks may name columns that are denied, and whom they are kept from."""
+    sql = f"EXPLAIN {kind} SELECT * FROM {table} WHERE id < 10"
+    assert not quiet(world.said("boss", sql))
+    answer = str(world.said("exp", sql))
+    assert "id" in answer
+    assert quiet(answer)
+    assert "code word" not in answer
 
 
 def test_what_a_table_is_made_of_is_still_shown(world: Ruled) -> None:
