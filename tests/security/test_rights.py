@@ -211,6 +211,9 @@ def test_what_is_denied_and_what_is_absent_look_the_same(world: World) -> None:
         "USE {s}",
         "USE lake.{s}",
         "SHOW TABLES FROM {s}",
+        "SHOW CREATE SCHEMA {s}",
+        "SHOW CREATE SCHEMA lake.{s}",
+        "SHOW FUNCTIONS FROM {s}",
         "SELECT * FROM {s}.salaries",
         "CREATE TABLE {s}.salaries (id bigint)",
         "CREATE VIEW {s}.salaries AS SELECT 1 AS id",
@@ -223,7 +226,9 @@ def test_a_schema_that_one_may_not_see_is_not_there(world: World, sql: str) -> N
     assert world.rows("boss", "SELECT * FROM hr.salaries") == [(1,)]
 
 
-@pytest.mark.parametrize("sql", ["SHOW SCHEMAS FROM {c}", "USE {c}.x", "CREATE SCHEMA {c}.x"])
+@pytest.mark.parametrize(
+    "sql", ["SHOW SCHEMAS FROM {c}", "USE {c}.x", "CREATE SCHEMA {c}.x", "SHOW CREATE SCHEMA {c}.x"]
+)
 def test_a_catalog_that_one_may_not_see_is_not_there(world: World, sql: str) -> None:
     """Nor does it change how its name is spelt, or what is suggested instead."""
     for name in ("hidden", "HIDDEN", "lakes"):
