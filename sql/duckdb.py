@@ -6,6 +6,9 @@ argument into a lambda. Such a subquery gets those columns as a source of its ow
 DuckDB evaluates a correlated subquery as a join with the rows around it. Where aggregates in the
 subquery find no rows, the values beside them become null. So the outer join of LEFT JOIN LATERAL
 moves inside it, and a value that is taken from a query in FROM depends on a column of that query.
+
+DuckDB answers windows without partition and order row by row, even where that is not the frame. So
+such a frame gets an order in which all rows are equal.
 """
 
 from __future__ import annotations
@@ -53,6 +56,19 @@ def keep_rows_of_aggregates(tree: exp.Expr) -> None:
         query = subquery.this
         if isinstance(query, exp.Select) and not isinstance(subquery.parent, _NO_VALUES):
             _use_a_column(query)
+
+
+def order_frames(tree: exp.Expr) -> None:
+    """Gives windows of nothing but a frame that moves along an order in which all rows are equal.
+
+    Args:
+        tree: A bound tree, changed in place.
+    """
+    for window in list(tree.find_all(exp.Window)):
+        frame = window.args.get("spec")
+        is_bare = not window.args.get("partition_by") and window.args.get("order") is None
+        if is_bare and frame is not None and frame.args.get("start") != "UNBOUNDED":
+            window.set("order", exp.Order(expressions=[exp.Ordered(this=exp.Boolean(this=True))]))
 
 
 _NO_VALUES = (exp.From, exp.Join, exp.Lateral, exp.CTE, exp.In, exp.Exists, exp.SetOperation)

@@ -17,7 +17,7 @@ from sqlglot.dialects.spark import Spark
 from seamline.errors import STATEMENT_TOO_LARGE, SeamlineError
 from seamline.sql import types
 from seamline.sql.calls import VOLATILE, BoundLambda, Call
-from seamline.sql.duckdb import bring_columns_near, keep_rows_of_aggregates
+from seamline.sql.duckdb import bring_columns_near, keep_rows_of_aggregates, order_frames
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.spark import for_spark
 from seamline.sql.templates import DUCKDB, SPARK, rendered
@@ -217,6 +217,7 @@ def to_duckdb(tree: exp.Expr, relations: Mapping[str, str] | None = None) -> str
     guarded = _guard_limits(tree.copy())
     keep_rows_of_aggregates(guarded)
     bring_columns_near(guarded, _has_lambda)
+    order_frames(guarded)
     return guarded.transform(replace, copy=False).sql(dialect=_SeamlineDuckDB, identify=True)
 
 

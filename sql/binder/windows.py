@@ -87,7 +87,9 @@ def _definition(typer: Typer, node: exp.Window, scope: Scope) -> exp.Window:
     for partition in node.args.get("partition_by") or ():
         inner, type_ = typer.expression(partition, scope)
         require_comparable(type_, "PARTITION BY")
-        partitions.append(as_value(inner, type_))
+        value = as_value(inner, type_)
+        if value not in partitions:  # DuckDB mixes up windows of which one repeats a key
+            partitions.append(value)
     bind_order(typer, node, scope)
     order, frame = node.args.get("order"), node.args.get("spec")
     base = None
