@@ -30,6 +30,7 @@ from seamline.connectors.duckdb.storage import attach, is_remote
 from seamline.connectors.files import private_folder
 from seamline.connectors.newest import of_keys
 from seamline.connectors.protocols import (
+    Compute,
     Deadline,
     EngineQuery,
     EngineScan,
@@ -38,6 +39,7 @@ from seamline.connectors.protocols import (
     SpilledTail,
     TailFile,
     TailSource,
+    at_once,
 )
 from seamline.errors import INTERNAL_ERROR, NOT_SUPPORTED, TAIL_TOO_LARGE, SeamlineError
 from seamline.seam.files import DataFile
@@ -84,11 +86,13 @@ class Writer:
     def __init__(self) -> None:
         self._known: Cache[int, _Written] = Cache(_WRITTEN_MAX, weight=_Written.length)
 
-    def statement(self, query: EngineQuery) -> Statement:
+    def statement(
+        self, query: EngineQuery, deadline: Deadline, compute: Compute = at_once
+    ) -> Statement:
         """Returns the statement of a query."""
         found = self._known.get(id(query.tree))
         if found is None:
-            found = _Written.of(query)
+            found = compute(lambda: _Written.of(query), deadline)
             if found.length() <= _WRITTEN_MAX // 10:
                 self._known.put(id(query.tree), found)
         return Statement(found.text, found.kernels, query.schema, query.scans, query.tails)
@@ -148,7 +152,7 @@ class DuckDBEngine:
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
         """See `Engine.run`."""
         with _named_errors(deadline):
-            statement = self._writer.statement(query)
+            statement = self._writer.statement(query, deadline)
         return self.run_statement(statement, deadline)
 
     def run_statement(self, query: Statement, deadline: Deadline) -> ResultStream:

@@ -214,7 +214,7 @@ class DuckDBWorkers:
 
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
         """See `Engine.run`."""
-        statement = self._compute(lambda: self._writer.statement(query), deadline)
+        statement = self._writer.statement(query, deadline, self._compute)
         running = _Running(self, statement, deadline)
         running.begin()
         return ResultStream(query.schema, running.batches(), running.close)

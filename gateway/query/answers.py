@@ -43,7 +43,7 @@ from seamline.planners.physical import PhysicalPlan
 from seamline.planners.route import AUTO
 from seamline.seam.seam import Seam
 from seamline.seam.session import merge
-from seamline.sql import parameters, types
+from seamline.sql import parameters, parse, types
 from seamline.sql import statements as sql
 from seamline.sql.binder.scope import Output
 from seamline.sql.places import placed_at
@@ -114,7 +114,7 @@ class Answers:
         for name in sorted(session_properties.set_by(request)):
             rights.require_property(name)
         session = names.session(self._config, request.catalog, request.schema, rights)
-        parsed, values, meaning = self._compute(lambda: self._read(statement), statement.deadline)
+        parsed, values, meaning = self._read(statement)
         statement.parsed = parsed
         sessions.check_transaction(parsed, request)
         match parsed:
@@ -147,13 +147,17 @@ class Answers:
 
         Also returns the meaning of its text, if it is a query without parameters.
         """
-        request = statement.request
-        parsed, meaning = self._meanings.parse(
-            request.statement, request.dialect, statement.principal
-        )
-        if isinstance(parsed, Execute):
-            return *prepared.executed(parsed, request), None
-        return parsed, request.parameters, None if request.parameters else meaning
+        request, deadline = statement.request, statement.deadline
+        text, dialect = request.statement, request.dialect
+        known = self._meanings.find(text, dialect, statement.principal)
+        if known is None:
+            parsed = self._compute(lambda: parse.parse(text, dialect=dialect), deadline)
+            if isinstance(parsed, Execute):
+                return *self._compute(lambda: prepared.executed(parsed, request), deadline), None
+            if not isinstance(parsed, Query):
+                return parsed, request.parameters, None
+            known = self._meanings.remember(text, dialect, statement.principal, parsed)
+        return known.query, request.parameters, None if request.parameters else known
 
     def _answer(self, statement: Statement, rows: Rows) -> None:
         self._write_rows(statement, rows)

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from seamline.connectors.cache import Cache
-from seamline.sql import parse
 from seamline.sql.qualify import BoundQuery, Relation
-from seamline.sql.statements import Query, Statement
+from seamline.sql.statements import Query
 
 LENGTH_MAX = 4_000
 """Length of the longest text that is remembered; a tree takes some hundred times as much."""
@@ -65,21 +64,13 @@ class Meanings:
             _LENGTHS_MAX, weight=lambda meaning: meaning.length
         )
 
-    def parse(self, text: str, dialect: str | None, user: str) -> tuple[Statement, Meaning | None]:
-        """Parses a text, unless the user has had it parsed before.
+    def find(self, text: str, dialect: str | None, user: str) -> Meaning | None:
+        """Returns the meaning of a text that the user has had parsed before."""
+        return self._known.get((user, text, dialect))
 
-        Returns:
-            The statement, and its meaning if it is a query that may be asked again.
-
-        Raises:
-            SeamlineError: see `parse`.
-        """
-        known = self._known.get((user, text, dialect))
-        if known is not None:
-            return known.query, known
-        found = parse.parse(text, dialect=dialect)
-        if not isinstance(found, Query) or len(text) > LENGTH_MAX:
-            return found, None
-        meaning = Meaning(found, len(text))
-        self._known.put((user, text, dialect), meaning)
-        return found, meaning
+    def remember(self, text: str, dialect: str | None, user: str, query: Query) -> Meaning:
+        """Returns the meaning of a query's text, and remembers it unless it is long."""
+        meaning = Meaning(query, len(text))
+        if meaning.length <= LENGTH_MAX:
+            self._known.put((user, text, dialect), meaning)
+        return meaning

@@ -17,10 +17,10 @@ from support.ruled import Ruled
 
 from seamline.errors import SeamlineError
 from seamline.gateway.query.meanings import LENGTH_MAX, Meanings
-from seamline.sql import render, types
+from seamline.sql import parse, render, types
 from seamline.sql.qualify import BoundQuery, Relation, qualify
 from seamline.sql.restrictions import Restriction
-from seamline.sql.statements import Query, Show
+from seamline.sql.statements import Query
 from seamline.sql.types import Field
 
 ALL = "tables: [{privileges: [SELECT, INSERT, OWNERSHIP]}]\ntopics: [{}]"
@@ -152,9 +152,11 @@ class Binding:
     """Binds a text again and again, and counts how often that took binding."""
 
     def __init__(self, sql: str, meanings: Meanings) -> None:
-        query, self.meaning = meanings.parse(sql, None, "ann")
+        query = parse.parse(sql)
         assert isinstance(query, Query)
-        self._tree = query.tree
+        known = meanings.find(sql, None, "ann")
+        self.meaning = known or meanings.remember(sql, None, "ann", query)
+        self._tree = self.meaning.query.tree
         self.bound = 0
 
     def bind(self, relation: Relation = RELATION, schema: str = "s") -> BoundQuery:
@@ -165,7 +167,6 @@ class Binding:
             self.bound += 1
             return qualify(self._tree, relations, now=NOW, session=("c", schema))
 
-        assert self.meaning is not None
         return self.meaning.bound(relations, ("c", schema), bind)
 
 
@@ -205,25 +206,23 @@ def test_a_query_of_what_is_seen_in_part_is_bound_every_time() -> None:
     assert binding.bound == 2
 
 
-def test_only_short_queries_are_remembered() -> None:
+def test_only_short_queries_are_remembered_and_for_one_user() -> None:
     meanings = Meanings()
-    found, meaning = meanings.parse("SHOW TABLES", None, "ann")
-    assert isinstance(found, Show)
-    assert meaning is None
     long = f"SELECT '{'x' * LENGTH_MAX}'"
-    assert meanings.parse(long, None, "ann")[1] is None
-    _, of_ann = meanings.parse("SELECT 1", None, "ann")
-    _, of_bob = meanings.parse("SELECT 1", None, "bob")
-    assert of_ann is not of_bob
+    for sql in ("SELECT 1", long):
+        Binding(sql, meanings)
+        assert (meanings.find(sql, None, "ann") is None) is (sql is long)
+        assert meanings.find(sql, None, "bob") is None
+        assert meanings.find(sql, "mysql", "ann") is None
 
 
 def test_a_tree_stays_as_it_was_parsed() -> None:
     for sql in ("SELECT a, sum(a) FROM t GROUP BY 1 ORDER BY 2 LIMIT 3", "SELECT * FROM t x"):
         binding = Binding(sql, Meanings())
-        before = repr(binding.meaning.query.tree)  # type: ignore[union-attr]
+        before = repr(binding.meaning.query.tree)
         binding.bind()
         binding.bind(schema="other")
-        assert repr(binding.meaning.query.tree) == before  # type: ignore[union-attr]
+        assert repr(binding.meaning.query.tree) == before
 
 
 @pytest.mark.parametrize(
