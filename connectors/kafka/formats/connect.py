@@ -60,7 +60,7 @@ class ConnectReader:
         self, parts: Parts, headers: AllHeaders = ()
     ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
         """See `PartReader.decode`."""
-        if not any(part is not None and _MEMBER in part for part in parts):
+        if not _may_be_wrapped(parts):
             return self._plain.decode(parts, headers)
         groups: dict[str | None, list[int]] = {}
         for index, part in enumerate(parts):
@@ -115,16 +115,32 @@ def newest_schema(parts: Parts) -> Node | None:
     return None if found is None else _parsed(found)
 
 
-def is_null(part: bytes) -> bool:
-    """Whether JSON is the word null, or null that Kafka Connect has wrapped.
+def _may_be_wrapped(parts: Parts) -> bool:
+    """Whether the wrapper's member is anywhere in the parts; looks at all of them at once."""
+    try:
+        return _MEMBER in b"\n".join(parts)  # type: ignore[arg-type]
+    except TypeError:  # some are not there
+        return any(part is not None and _MEMBER in part for part in parts)
 
-    Its converter writes both for values that are not there, instead of no value.
+
+def without_nulls(parts: Parts) -> list[bytes | None]:
+    """Returns parts of JSON, without those that are the word null, or a wrapped null.
+
+    Kafka Connect's converter writes both for values that are not there, instead of no value.
     """
+    wrapped = _may_be_wrapped(parts)
+    return [
+        None if part is None or ((wrapped or part[:1] != b"{") and _is_null(part)) else part
+        for part in parts
+    ]
+
+
+def _is_null(part: bytes) -> bool:
     if part[:1] == b"\0":
         part = part[5:]  # a schema's id
     if part[:1] != b"{":
-        return part.strip() == b"null" if len(part) < _NULL_BYTES_MAX else False
-    if _MEMBER not in part or _NULL_PAYLOAD.search(part) is None:
+        return len(part) < _NULL_BYTES_MAX and part.strip() == b"null"
+    if _NULL_PAYLOAD.search(part) is None:
         return False
     try:
         body = json.loads(part, parse_int=whole_number)

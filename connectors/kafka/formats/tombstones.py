@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.connectors.kafka.formats.connect import is_null, part_reader
+from seamline.connectors.kafka.formats.connect import part_reader, without_nulls
 from seamline.connectors.kafka.formats.envelopes import OLD, EnvelopeReader
 from seamline.connectors.kafka.formats.known import format_of
 from seamline.connectors.kafka.formats.parts import (
@@ -78,7 +78,7 @@ class Tombstones:
         A mark is null if a record says nothing about any row. See `former` for what is `OLD`.
         """
         if self._spec.encoding.value in _JSON:
-            values = [None if value is None or is_null(value) else value for value in values]
+            values = without_nulls(values)
         given = [index for index, value in enumerate(values) if value is not None]
         arrays, found = self._values.decode(
             [values[index] for index in given], _chosen(headers, given)
