@@ -22,7 +22,9 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 os.environ.update(SHORT_LIVED_JAVA)
 # how long an example takes says what else the machine does
-hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("untimed")
 # a shell that starts the tests in its background has programs ignore Ctrl-C; tests press it
 signal.signal(signal.SIGINT, signal.default_int_handler)
