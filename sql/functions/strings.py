@@ -19,6 +19,10 @@ _BLANKS_SPARK = "decode(unhex('{}'), 'UTF-8')".format(
 )
 
 
+_MARK = "chr(1114109)"
+"""A private-use character between others, where DuckDB joins texts by a constant only."""
+
+
 def _of_all(count: int, duckdb: str, spark: str) -> tuple[str, str]:
     """Returns templates that are null if any argument is; each continues a CASE."""
     first = " OR ".join(f"{{{place}}} IS NULL" for place in range(count))
@@ -89,7 +93,8 @@ scalar(
     *_of_all(
         3,
         "WHEN {1} <> '' THEN replace({0}, {1}, {2}) WHEN {0} = '' THEN {2}"
-        " ELSE {2} || array_to_string(string_split({0}, ''), {2}) || {2}",
+        f" ELSE {{2}} || replace(array_to_string(string_split({{0}}, ''), {_MARK}), {_MARK}, {{2}})"
+        " || {2}",
         "WHEN {1} <> '' THEN replace({0}, {1}, {2}) WHEN {0} = '' THEN {2}"
         " ELSE concat({2}, array_join(split({0}, ''), {2}), {2})",
     ),
