@@ -1,6 +1,6 @@
 """SQL equality of two values: unknown where a nested null decides.
 
-The engines' own `=` treats two nulls in arrays and rows as equal, and NaN as equal to itself.
+The engines' own `=` treats two nulls in arrays, rows and maps as equal, and NaN as equal to itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from seamline.sql import types
 from seamline.sql.templates import DUCKDB, SPARK, Template, field_named
-from seamline.sql.types import Array, Row, Type
+from seamline.sql.types import Array, Map, Row, Type
 
 
 def template(engine: str) -> Template:
@@ -37,6 +37,10 @@ def equal(engine: str, type_: Type, one: str, other: str, depth: int = 0) -> str
             return (_spark_arrays if engine == SPARK else _duckdb_arrays)(
                 element, one, other, depth
             )
+        case Map(types.UNKNOWN, _):  # both are empty
+            return f"({one} IS NOT NULL AND {other} IS NOT NULL OR NULL)"
+        case Map(_, value):
+            return (_spark_maps if engine == SPARK else _duckdb_maps)(value, one, other, depth)
         case Row(fields) if fields:
             parts = (
                 equal(
@@ -55,16 +59,24 @@ def equal(engine: str, type_: Type, one: str, other: str, depth: int = 0) -> str
 
 
 def _duckdb_arrays(element: Type, one: str, other: str, depth: int) -> str:
-    """Compares arrays by the least of their elements' results: 0 false, 1 null, 2 true."""
     i = f"i{depth}"
     test = equal(DUCKDB, element, f"{one}[{i}]", f"{other}[{i}]", depth + 1)
-    answers = (
-        f"list_transform(range(1, len({one}) + 1),"
-        f" lambda {i}: coalesce(2 * CAST({test} AS INTEGER), 1))"
-    )
+    return _duckdb_members("len", f"range(1, len({one}) + 1)", i, test, one, other)
+
+
+def _duckdb_maps(value: Type, one: str, other: str, depth: int) -> str:
+    k = f"k{depth}"
+    test = equal(DUCKDB, value, f"{one}[{k}]", f"{other}[{k}]", depth + 1)
+    test = f"CASE WHEN map_contains({other}, {k}) THEN {test} ELSE FALSE END"
+    return _duckdb_members("cardinality", f"map_keys({one})", k, test, one, other)
+
+
+def _duckdb_members(size: str, places: str, name: str, test: str, one: str, other: str) -> str:
+    """Compares by the least of the members' results: 0 false, 1 null, 2 true."""
+    answers = f"list_transform({places}, lambda {name}: coalesce(2 * CAST({test} AS INTEGER), 1))"
     return (
         f"(CASE WHEN {one} IS NULL OR {other} IS NULL THEN NULL"
-        f" WHEN len({one}) <> len({other}) THEN FALSE"
+        f" WHEN {size}({one}) <> {size}({other}) THEN FALSE"
         f" ELSE CASE list_min({answers}) WHEN 0 THEN FALSE WHEN 1 THEN NULL ELSE TRUE END END)"
     )
 
@@ -75,4 +87,14 @@ def _spark_arrays(element: Type, one: str, other: str, depth: int) -> str:
     return (
         f"(CASE WHEN size({one}) <> size({other}) THEN FALSE"
         f" ELSE forall(zip_with({one}, {other}, ({x}, {y}) -> {test}), {z} -> {z}) END)"
+    )
+
+
+def _spark_maps(value: Type, one: str, other: str, depth: int) -> str:
+    k = f"k{depth}"
+    test = equal(SPARK, value, f"element_at({one}, {k})", f"element_at({other}, {k})", depth + 1)
+    return (
+        f"(CASE WHEN {one} IS NULL OR {other} IS NULL THEN NULL"
+        f" WHEN size({one}) <> size({other}) THEN FALSE ELSE forall(map_keys({one}), {k} ->"
+        f" CASE WHEN map_contains_key({other}, {k}) THEN {test} ELSE FALSE END) END)"
     )

@@ -142,8 +142,14 @@ def _spark_text(text: str) -> str:
 
 
 def require_comparable(type_: Type, where: str) -> None:
-    """Raises TYPE_MISMATCH when values of the type cannot be compared for equality."""
+    """Raises TYPE_MISMATCH when values of the type cannot be grouped."""
     if not functions.is_comparable(type_):
+        raise SeamlineError(TYPE_MISMATCH, f"{where} cannot compare values of {type_}", hint="")
+
+
+def require_equality(type_: Type, where: str) -> None:
+    """Raises TYPE_MISMATCH when values of the type are not compared by `=`."""
+    if not functions.has_equality(type_):
         raise SeamlineError(TYPE_MISMATCH, f"{where} cannot compare values of {type_}", hint="")
 
 

@@ -22,6 +22,7 @@ from seamline.sql.binder.conversions import (
     implicit_cast,
     of_length,
     require_comparable,
+    require_equality,
     row_of,
 )
 from seamline.sql.binder.floats import is_between, is_one_of, may_be_nan, numbers_of
@@ -40,7 +41,7 @@ from seamline.sql.binder.scope import (
 )
 from seamline.sql.binder.shapes import as_operand, bracketed, is_text, names_of, unwrapped
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.types import Array, Row, Time, Timestamp, Type
+from seamline.sql.types import Array, Map, Row, Time, Timestamp, Type
 
 
 def _bind_name(typer: Typer, node: exp.Column | exp.Dot | exp.Identifier, scope: Scope) -> Typed:
@@ -188,8 +189,8 @@ def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
         if len(output) != 1:
             raise SeamlineError(TYPE_MISMATCH, "IN needs a query of one column", hint="")
         common = common_type([value_type, output[0].type], "IN")
-        require_comparable(common, "IN")
-        if isinstance(common, Row | Array):
+        require_equality(common, "IN")
+        if isinstance(common, Row | Array | Map):
             row = types.anonymous_row([value_type])
             return in_rows(typer, node, (row_of([value], row), row), inner, output), types.BOOLEAN
         inner = cast_outputs(typer, inner, output, [Output(output[0].name, common)])
@@ -201,8 +202,8 @@ def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
     if not items:
         raise unsupported(node)
     common = common_type([value_type, *(type_ for _, type_ in items)], "IN")
-    require_comparable(common, "IN")
-    if isinstance(common, Row | Array):
+    require_equality(common, "IN")
+    if isinstance(common, Row | Array | Map):
         one = implicit_cast(value, value_type, common)
         rows = (compared(exp.EQ, one.copy(), implicit_cast(*i, common), common) for i in items)
         return exp.Paren(this=exp.or_(*rows)), types.BOOLEAN

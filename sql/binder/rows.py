@@ -1,7 +1,7 @@
 """Comparisons of values, of rows, and with all rows of a query.
 
-Rows are compared field by field and arrays element by element, because the engines' own comparison
-treats two nulls in them as equal.
+Rows are compared field by field, arrays element by element and maps key by key, because the
+engines' own comparison treats two nulls in them as equal.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from seamline.sql.binder.conversions import (
     field_of,
     implicit_cast,
     require_comparable,
+    require_equality,
     row_of,
 )
 from seamline.sql.binder.floats import by_ieee
@@ -28,7 +29,7 @@ from seamline.sql.binder.scope import Output, Typed, output_column
 from seamline.sql.binder.shapes import as_operand, unparenthesized
 from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.templates import DUCKDB, SPARK
-from seamline.sql.types import Array, Row, Type
+from seamline.sql.types import Array, Map, Row, Type
 
 if TYPE_CHECKING:
     from seamline.sql.binder.typer import Typer
@@ -42,12 +43,14 @@ def compared(kind: type[Any], left: exp.Expr, right: exp.Expr, type_: Type) -> e
     Raises:
         SeamlineError: TYPE_MISMATCH.
     """
-    if kind in _OF_EQUALITY:
+    if kind in {exp.EQ, exp.NEQ}:
+        require_equality(type_, "a comparison")
+    elif kind in _OF_EQUALITY:
         require_comparable(type_, "a comparison")
     elif not isinstance(type_, Row) and not functions.is_ordered(type_):
         raise SeamlineError(TYPE_MISMATCH, f"values of {type_} have no order", hint="")
-    if isinstance(type_, Array) and kind in {exp.EQ, exp.NEQ}:
-        equal = call(CallSpec(_ARRAYS_EQUAL, (type_, type_), types.BOOLEAN), [left, right])
+    if isinstance(type_, Array | Map) and kind in {exp.EQ, exp.NEQ}:
+        equal = call(CallSpec(_EQUAL, (type_, type_), types.BOOLEAN), [left, right])
         return equal if kind is exp.EQ else exp.Paren(this=exp.Not(this=equal))
     if not isinstance(type_, Row) or not type_.fields:
         node: exp.Binary = kind(this=as_operand(left), expression=as_operand(right))
@@ -68,7 +71,7 @@ def compared(kind: type[Any], left: exp.Expr, right: exp.Expr, type_: Type) -> e
 
 
 _OF_EQUALITY = {exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ}
-_ARRAYS_EQUAL = constructor("$equal", equality.template(DUCKDB), equality.template(SPARK))
+_EQUAL = constructor("$equal", equality.template(DUCKDB), equality.template(SPARK))
 
 
 def fields_of(node: exp.Expr, type_: Row) -> list[Typed]:

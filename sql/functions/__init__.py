@@ -28,7 +28,7 @@ from seamline.sql.functions import (
     windows,
 )
 from seamline.sql.functions.forms import FORMS, OPERATORS
-from seamline.sql.functions.patterns import is_comparable, is_ordered
+from seamline.sql.functions.patterns import has_equality, is_comparable, is_ordered
 from seamline.sql.functions.registry import (
     COLLECT,
     FUNCTIONS,
@@ -77,6 +77,7 @@ __all__ = [
     "Lambda",
     "Overload",
     "Resolved",
+    "has_equality",
     "is_aggregate",
     "is_comparable",
     "is_ordered",

@@ -171,6 +171,11 @@ def is_ordered(type_: Type) -> bool:
     return not types.contains(type_, Map) and not isinstance(type_, Array | Row | types.Unsupported)
 
 
+def has_equality(type_: Type) -> bool:
+    """Whether `=` and `<>` are defined on the type."""
+    return not isinstance(type_, types.Unsupported)
+
+
 def is_comparable(type_: Type) -> bool:
-    """Whether = is defined on the type and means the same on both engines."""
+    """Whether equal values of the type are one, in a group as in a set, on both engines."""
     return not types.contains(type_, Map) and not isinstance(type_, types.Unsupported)
