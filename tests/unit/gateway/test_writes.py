@@ -66,6 +66,23 @@ def test_every_type_is_kept(gateway: Gateway, connection: seamline.Connection) -
     assert loaded(gateway, "kept").scan().to_arrow().num_rows == 3
 
 
+def test_nulls_of_every_nesting_are_kept(connection: seamline.Connection) -> None:
+    """PyIceberg makes empty lists and maps of nulls where their members are structs."""
+    types = "array(row(a integer))", "map(varchar, row(a integer))", "array(array(row(a integer)))"
+    columns = ", ".join(f"c{place} {type_}" for place, type_ in enumerate(types))
+    rows(connection, f"CREATE TABLE nested_nulls ({columns})")
+    one, two = "ARRAY[ROW(1 AS a)]", "MAP(ARRAY['k'], ARRAY[ROW(2 AS a)])"
+    three = "ARRAY[NULL, ARRAY[], ARRAY[ROW(CAST(NULL AS integer) AS a), NULL]]"
+    for row in ("NULL, NULL, NULL", f"{one}, {two}, {three}", "ARRAY[], MAP(), ARRAY[]"):
+        rows(connection, f"INSERT INTO nested_nulls SELECT {row}")
+    assert rows(connection, "SELECT * FROM nested_nulls ORDER BY cardinality(c0)") == [
+        ([], {}, []),
+        ([{"a": 1}], {"k": {"a": 2}}, [None, [], [{"a": None}, None]]),
+        (None, None, None),
+    ]
+    rows(connection, "DROP TABLE nested_nulls")
+
+
 def test_a_table_may_be_made_without_rows(
     gateway: Gateway, connection: seamline.Connection
 ) -> None:
