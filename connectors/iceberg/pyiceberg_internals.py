@@ -18,8 +18,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import ValidationError as PydanticError
 from pydantic import model_validator
 from pyiceberg.avro.codecs.deflate import DeflateCodec
@@ -42,7 +40,6 @@ from pyiceberg.exceptions import (
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import ArrowProjectionVisitor
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     DataFile,
@@ -401,20 +398,6 @@ def _unpack_no_bombs() -> None:
     blocks.decompress = staticmethod(inflated)
 
 
-def _keep_nulls() -> None:
-    """Patches PyIceberg to write nulls in lists and maps of structs; it writes empty ones."""
-    writer: Any = ArrowProjectionVisitor
-    of_list, of_map = writer.list, writer.map
-
-    def kept(array: Any, found: Any) -> Any:
-        if found is None or not array.null_count:
-            return found
-        return pc.if_else(array.is_valid(), found, pa.scalar(None, found.type))
-
-    writer.list = lambda self, kind, array, *parts: kept(array, of_list(self, kind, array, *parts))
-    writer.map = lambda self, kind, array, *parts: kept(array, of_map(self, kind, array, *parts))
-
-
 class _AnyTableResponse(TableResponse):
     @model_validator(mode="before")
     @classmethod
@@ -426,7 +409,6 @@ class _AnyTableResponse(TableResponse):
 
 _understand_others()
 _unpack_no_bombs()
-_keep_nulls()
 
 
 # --- Scans ---------------------------------------------------------------------------------------

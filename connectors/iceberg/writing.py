@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pyarrow as pa
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+import pyarrow.compute as pc
+from pyiceberg.io.pyarrow import ArrowProjectionVisitor, schema_to_pyarrow
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Transaction
@@ -123,3 +125,20 @@ def _converted(batch: pa.RecordBatch, schema: Schema, wanted: pa.Schema) -> pa.R
         else:
             arrays.append(column.cast(own.type))
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def _keep_nulls() -> None:
+    """Patches PyIceberg to write nulls in lists and maps of structs; it writes empty ones."""
+    writer: Any = ArrowProjectionVisitor
+    of_list, of_map = writer.list, writer.map
+
+    def kept(array: Any, found: Any) -> Any:
+        if found is None or not array.null_count:
+            return found
+        return pc.if_else(array.is_valid(), found, pa.scalar(None, found.type))
+
+    writer.list = lambda self, kind, array, *parts: kept(array, of_list(self, kind, array, *parts))
+    writer.map = lambda self, kind, array, *parts: kept(array, of_map(self, kind, array, *parts))
+
+
+_keep_nulls()
