@@ -1,7 +1,8 @@
 """Time zones: their names, and local times in them on both engines.
 
 A zone is a region (`Europe/Berlin`) or an offset (`+05:30`). A local time that a clock change skips
-is read with the offset from before the change. One that occurs twice means its first occurrence.
+is read with the offset from before the change, except in a literal, where it is an error. One that
+occurs twice means its first occurrence.
 """
 
 from __future__ import annotations
@@ -72,6 +73,14 @@ def instant(local: datetime.datetime, zone: str) -> datetime.datetime:
     if minutes is not None:
         return local.replace(tzinfo=datetime.UTC) - datetime.timedelta(minutes=minutes)
     return local.replace(tzinfo=zoneinfo.ZoneInfo(zone), fold=0).astimezone(datetime.UTC)
+
+
+def is_skipped(local: datetime.datetime, zone: str) -> bool:
+    """Whether a clock change of the zone skips a local time."""
+    if offset_of(zone) is not None:
+        return False
+    there = instant(local, zone).astimezone(zoneinfo.ZoneInfo(zone))
+    return there.replace(tzinfo=None) != local
 
 
 # --- In the engines' SQL -------------------------------------------------------------------------

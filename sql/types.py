@@ -530,13 +530,30 @@ def from_sqlglot(data_type: exp.DataType) -> Type:
     if kind == exp.DType.MAP and len(arguments) == 2:
         return Map(from_sqlglot(arguments[0]), from_sqlglot(arguments[1]))
     if kind == exp.DType.STRUCT:
-        return Row(tuple(itertools.starmap(_row_field, enumerate(arguments))))
+        return row(tuple(itertools.starmap(_row_field, enumerate(arguments))))
     if kind == exp.DType.CHAR and len(arguments) == 1:
         return _char(_whole_number(arguments[0]))
     simple = _FROM_SQLGLOT.get(kind)
     if simple is None:
         raise SeamlineError(NOT_SUPPORTED, f"the type {data_type.sql('trino')} is not supported")
     return _with_precision(simple, data_type) if arguments else simple
+
+
+def row(fields: tuple[Field, ...]) -> Row:
+    """Returns a row type after checking that its fields differ in their names, whatever the case.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED, as DuckDB has no other rows.
+    """
+    names = [field.name.lower() for field in fields]
+    twice = next((field.name for field in fields if names.count(field.name.lower()) > 1), None)
+    if twice is not None:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"a row has two fields named {twice}",
+            hint="Give each field a name of its own; case is ignored.",
+        )
+    return Row(fields)
 
 
 def _char(length: int) -> Char:

@@ -46,7 +46,7 @@ def _query(statement: Statement, *, own: bool) -> Row:
     receipt, error = statement.receipt, statement.error
     return (
         statement.statement_id,
-        statement.state.value,
+        statement.trino_state,
         statement.principal,
         statement.request.source,
         statement.request.statement,

@@ -6,6 +6,7 @@ answered from the plan of the statement with nulls in place of its parameters.
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -177,7 +178,23 @@ _SIZES: Mapping[Type, int] = {
     types.DATE: 4,
     types.BIGINT: 8,
     types.DOUBLE: 8,
+    types.UUID: 16,
 }
+
+
+_UNNAMED = re.compile(r"_col\d+")
+
+
+def _size(type_: Type) -> int:
+    """Returns the bytes of a value in Trino, or 0 if they differ from value to value."""
+    match type_:
+        case types.Decimal(precision):
+            return 8 if precision <= 18 else 16
+        case types.Timestamp(precision, zoned):
+            return 8 if precision <= (3 if zoned else 6) else 12
+        case types.Time():
+            return 8
+    return _SIZES.get(type_, 0)
 
 
 def output_rows(planned: Planned | None) -> Rows:
@@ -190,8 +207,8 @@ def output_rows(planned: Planned | None) -> Rows:
     rows = []
     for column, origin in zip(query.output, origins, strict=True):
         catalog, schema, name, own = origin or ("", "", "", column.name.lower())
-        aliased = origin is not None and column.name.lower() != own
-        size = _SIZES.get(column.type, 0)
+        aliased = column.name.lower() != own if origin else not _UNNAMED.fullmatch(column.name)
+        size = _size(column.type)
         rows.append((column.name, catalog, schema, name, str(column.type), size, aliased))
     return table(_OUTPUT, rows)
 

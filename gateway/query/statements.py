@@ -164,6 +164,18 @@ class Statement:
         return len(self.request.statement) + (self._spool.size_bytes if self._spool else 0)
 
     @property
+    def trino_state(self) -> str:
+        """Its state in the words of Trino's protocol and tables."""
+        match self.state:
+            case State.PENDING:
+                return "QUEUED"
+            case State.RUNNING:
+                return "RUNNING" if self.progress.get("engine") else "PLANNING"
+            case State.SUCCEEDED:
+                return "FINISHED"
+        return "FAILED"
+
+    @property
     def elapsed_s(self) -> float:
         """Seconds since it was submitted; once it has ended, the seconds it took."""
         return (self.finished_at or time.time()) - self.submitted_at

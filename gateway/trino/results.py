@@ -7,8 +7,8 @@ from typing import Any
 
 from seamline.errors import SeamlineError
 from seamline.gateway.query import updates
-from seamline.gateway.query.statements import FINAL, State, Statement
-from seamline.gateway.trino.signatures import signature
+from seamline.gateway.query.statements import FINAL, Statement
+from seamline.gateway.trino.signatures import signature, written
 from seamline.sql.binder.scope import Output
 
 
@@ -53,7 +53,7 @@ def summary(statement: Statement) -> dict[str, Any]:
     """Returns a summary of a statement."""
     return {
         "queryId": statement.statement_id,
-        "state": state_of(statement),
+        "state": statement.trino_state,
         "query": statement.request.statement,
         "session": {"user": statement.principal, "source": statement.request.source},
         "queryStats": stats(statement),
@@ -62,22 +62,10 @@ def summary(statement: Statement) -> dict[str, Any]:
 
 def _column(column: Output) -> dict[str, Any]:
     described = signature(column.type)
-    return {"name": column.name, "type": str(column.type), "typeSignature": described}
+    return {"name": column.name, "type": written(column.type), "typeSignature": described}
 
 
 # --- Progress ------------------------------------------------------------------------------------
-
-
-def state_of(statement: Statement) -> str:
-    """Returns Trino's name for a statement's state."""
-    match statement.state:
-        case State.PENDING:
-            return "QUEUED"
-        case State.RUNNING:
-            return "RUNNING" if statement.progress.get("engine") else "PLANNING"
-        case State.SUCCEEDED:
-            return "FINISHED"
-    return "FAILED"
 
 
 def stats(statement: Statement) -> dict[str, Any]:
@@ -85,7 +73,7 @@ def stats(statement: Statement) -> dict[str, Any]:
 
     Each chunk of its result counts as a split; one more is open while it runs.
     """
-    state, receipt = state_of(statement), statement.receipt
+    state, receipt = statement.trino_state, statement.receipt
     ready = statement.spool.chunk_count if statement.spool is not None else 0
     is_open = statement.state not in FINAL
     elapsed_ms = int(statement.elapsed_s * 1000)

@@ -6,6 +6,7 @@ arguments of arrays and maps are of the kind `TYPE`, those of rows `NAMED_TYPE`.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from seamline.sql.types import (
@@ -44,6 +45,14 @@ def signature(type_: Type) -> dict[str, Any]:
         case Row(fields):
             return _signature("row", *map(_named, fields))
     return _signature(str(type_), *([_long(_UNBOUNDED)] if type_ == VARCHAR else []))
+
+
+def written(type_: Type) -> str:
+    """Returns a type as it is written in columns: in SQL, with a blank after each comma."""
+    return _DECIMAL.sub(r"decimal(\1, \2)", str(type_))
+
+
+_DECIMAL = re.compile(r"\bdecimal\((\d+),(\d+)\)")
 
 
 def _signature(name: str, *arguments: dict[str, Any]) -> dict[str, Any]:

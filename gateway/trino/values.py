@@ -22,7 +22,8 @@ from seamline.sql.time_zones import offset_of
 from seamline.sql.types import Array, Char, Decimal, Map, Row, Time, Timestamp, Type, Varbinary
 
 Encode = Callable[[Any], Any]
-_REAL_DIGITS = range(6, 10)
+_SMALLEST_NORMAL = 2.0**-126
+"""Smaller 32-bit floats have fewer than six digits."""
 _SECONDS = len("2024-02-29 01:02:03")
 
 
@@ -86,7 +87,8 @@ def _real(value: float) -> float | str:
     """Returns the number with the fewest digits that is the same 32-bit float."""
     if not math.isfinite(value):
         return _double(value)
-    texts = (f"{value:.{digits}g}" for digits in _REAL_DIGITS)
+    first = 6 if abs(value) >= _SMALLEST_NORMAL else 2
+    texts = (f"{value:.{digits}g}" for digits in range(first, 10))
     return next((float(text) for text in texts if _is_real(float(text), value)), value)
 
 

@@ -401,9 +401,7 @@ def _bind_row_constructor(typer: Typer, node: exp.Anonymous | exp.Tuple, scope: 
             dataclasses.replace(field, name=named[place].alias) if place in named else field
             for place, field in enumerate(type_.fields)
         ]
-        if len({field.name.lower() for field in fields}) < len(fields):
-            raise SeamlineError(NOT_SUPPORTED, "a row names two fields alike", hint="")
-        type_ = Row(tuple(fields))
+        type_ = types.row(tuple(fields))
     return row_of([inner for inner, _ in items], type_), type_
 
 

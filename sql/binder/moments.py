@@ -17,7 +17,7 @@ from seamline.sql.calls import CallSpec, call
 from seamline.sql.dialects import CAST
 from seamline.sql.types import Time, Timestamp
 
-_DATE = r"(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})"
+_DATE = r"(?P<year>\d{1,4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})"
 _CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{1,2})(:(?P<second>\d{1,2})([.,](?P<fraction>\d+))?)?"
 _TIMESTAMP = re.compile(
     rf"{_DATE}([ T]{_CLOCK})?\s*(?P<zone>Z|[+-]\d{{1,2}}(:?\d{{2}})?|[A-Za-z].*)?"
@@ -38,7 +38,7 @@ def bind_moment(node: exp.Cast) -> Typed | None:
     text, kind = node.this.name.strip(), node.to.this
     try:
         if kind == exp.DType.DATE:
-            return _date(text)
+            return _date(text, node)
         if kind in {exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ}:
             return _timestamp(text, node)
         if kind == exp.DType.TIME:
@@ -51,9 +51,9 @@ def bind_moment(node: exp.Cast) -> Typed | None:
     return None
 
 
-def _date(text: str) -> Typed:
+def _date(text: str, node: exp.Cast) -> Typed:
     match = re.fullmatch(_DATE, text)
-    if match is None:
+    if match is None or _is_short(match, node):
         raise ValueError(text)
     date = datetime.date(int(match["year"]), int(match["month"]), int(match["day"]))
     return moment_literal(date, types.DATE)
@@ -61,7 +61,7 @@ def _date(text: str) -> Typed:
 
 def _timestamp(text: str, node: exp.Cast) -> Typed | None:
     match = _TIMESTAMP.fullmatch(text)
-    if match is None:
+    if match is None or _is_short(match, node):
         raise ValueError(text)
     digits = _digits(match["fraction"] or "", text)
     if _rounds(node, digits):
@@ -75,8 +75,15 @@ def _timestamp(text: str, node: exp.Cast) -> Typed | None:
     if match["zone"] is None and not is_zoned:
         return moment_literal(moment, Timestamp(digits, zoned=False))
     zone = time_zones.named(match["zone"] or time_zones.UTC)
+    if CAST not in node.meta and time_zones.is_skipped(moment, zone):
+        raise ValueError(text)
     instant = moment_literal(time_zones.instant(moment, zone), Timestamp(digits, zoned=True))
     return instant if zone == time_zones.UTC else at_zone(instant, zone)
+
+
+def _is_short(match: re.Match[str], node: exp.Cast) -> bool:
+    """Whether a year has fewer digits than casts read, on all engines."""
+    return CAST in node.meta and len(match["year"]) < 4
 
 
 def _time(text: str, node: exp.Cast) -> Typed | None:

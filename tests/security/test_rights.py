@@ -575,7 +575,7 @@ def test_nobody_acts_as_somebody_else_by_trinos_protocol(world: World) -> None:
 def test_statements_of_others_are_seen_and_ended_by_whom_the_rules_allow(world: World) -> None:
     world.rows("ann", "SELECT id FROM orders")
     world.rows("boss", "SELECT id FROM plain")
-    sql = "SELECT \"user\", token IS NOT NULL FROM system.runtime.queries WHERE state = 'SUCCEEDED'"
+    sql = "SELECT \"user\", token IS NOT NULL FROM system.runtime.queries WHERE state = 'FINISHED'"
     assert {user for user, _ in world.rows("ann", sql)} == {"ann"}
     assert {("ann", False), ("boss", True)} <= set(world.rows("boss", sql))
     assert ("ann", True) not in world.rows("boss", sql)

@@ -268,8 +268,14 @@ def test_describe_input_and_output(connection: seamline.Connection) -> None:
     assert rows(connection, "DESCRIBE OUTPUT d") == [
         ("id", "lake", "shop", "a_b", "bigint", 8, False),
         ("called", "lake", "shop", "a_b", "varchar", 0, True),
-        ("n", "", "", "", "bigint", 8, False),
-        ("free", "", "", "", "unknown", 0, False),
+        ("n", "", "", "", "bigint", 8, True),
+        ("free", "", "", "", "unknown", 0, True),
+    ]
+    connection.execute("PREPARE sized FROM SELECT 1.5, now(), CAST('1' AS decimal(19, 0)) AS d")
+    assert rows(connection, "DESCRIBE OUTPUT sized") == [
+        ("_col0", "", "", "", "decimal(2,1)", 8, False),
+        ("_col1", "", "", "", "timestamp(3) with time zone", 8, False),
+        ("d", "", "", "", "decimal(19,0)", 16, True),
     ]
     connection.execute("PREPARE none FROM SHOW TABLES")
     assert rows(connection, "DESCRIBE INPUT none") == []

@@ -12,6 +12,7 @@ import datetime
 import decimal
 import importlib
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote_plus, urlsplit
@@ -65,7 +66,8 @@ def rows(cursor: Any, sql: str, parameters: Any = None) -> list[Any]:
 @pytest.mark.parametrize(("sql", "type_", "value"), VALUES, ids=[sql for sql, *_ in VALUES])
 def test_every_type_and_its_null(cursor: Any, sql: str, type_: str, value: Any) -> None:
     found = rows(cursor, f"SELECT {sql} AS x UNION ALL SELECT NULL WHERE {sql} IS NOT NULL")
-    assert [column[:2] for column in cursor.description] == [("x", type_)]
+    written = re.sub(r"(\d),(\d)", r"\1, \2", type_)  # as Trino writes it in columns
+    assert [column[:2] for column in cursor.description] == [("x", written)]
     assert [repr(row[0]) for row in found[:1]] == [repr(value)] or found[0][0] == value
     assert found[1:] == ([(None,)] if value is not None else [])
 
