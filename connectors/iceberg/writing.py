@@ -135,7 +135,9 @@ def _keep_nulls() -> None:
     def kept(array: Any, found: Any) -> Any:
         if found is None or not array.null_count:
             return found
-        return pc.if_else(array.is_valid(), found, pa.scalar(None, found.type))
+        # unlike if_else, which forgets the ids of a map's fields
+        places = pa.array(range(len(found)), pa.int64())
+        return found.take(pc.if_else(array.is_valid(), places, None))
 
     writer.list = lambda self, kind, array, *parts: kept(array, of_list(self, kind, array, *parts))
     writer.map = lambda self, kind, array, *parts: kept(array, of_map(self, kind, array, *parts))

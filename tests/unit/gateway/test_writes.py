@@ -83,6 +83,19 @@ def test_nulls_of_every_nesting_are_kept(connection: seamline.Connection) -> Non
     rows(connection, "DROP TABLE nested_nulls")
 
 
+@pytest.mark.parametrize(
+    "type_",
+    ["map(varchar, integer)", "array(integer)", "map(varchar, row(a integer))", "row(a integer)"],
+)
+def test_fields_keep_their_ids_beside_nulls(type_: str, connection: seamline.Connection) -> None:
+    """Whatever has none is not read by DuckDB."""
+    rows(connection, f"CREATE TABLE with_ids (id integer, x {type_})")
+    rows(connection, "INSERT INTO with_ids VALUES (1, NULL)")
+    assert rows(connection, "EXPLAIN SELECT * FROM with_ids")[0][0].startswith("Engine: duckdb")
+    assert rows(connection, "SELECT * FROM with_ids") == [(1, None)]
+    rows(connection, "DROP TABLE with_ids")
+
+
 def test_a_table_may_be_made_without_rows(
     gateway: Gateway, connection: seamline.Connection
 ) -> None:
