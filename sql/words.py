@@ -120,6 +120,12 @@ def _with_names(tokens: list[Token]) -> list[Token]:
 
 
 _WORDS = _OPENS | {"INTERVAL", "TABLESAMPLE"}
+_AMOUNTS = {
+    *(TokenType.STRING, TokenType.NUMBER, TokenType.PLUS, TokenType.DASH, TokenType.L_PAREN),
+    *(TokenType.PLACEHOLDER, TokenType.PARAMETER, TokenType.COLON),
+}  # fmt: skip
+"""What an interval's amount begins with, in any dialect."""
+_SAMPLES = {"BERNOULLI", "POISSON", "SYSTEM"}
 
 
 def _is_word(token: Token, before: TokenType | None, after: Token | None) -> bool:
@@ -127,9 +133,9 @@ def _is_word(token: Token, before: TokenType | None, after: Token | None) -> boo
     kind = after.token_type if after is not None else None
     match token.text.upper():
         case "INTERVAL":
-            return kind in {TokenType.STRING, TokenType.PLUS, TokenType.DASH}
+            return kind in _AMOUNTS
         case "TABLESAMPLE":
-            return after is not None and after.text.upper() in {"BERNOULLI", "SYSTEM"}
+            return after is not None and after.text.upper() in _SAMPLES
         case "ALL" if before in _BEFORE_ALL:
             return True
         case "IF" if before not in _BEFORE_OPERANDS:

@@ -254,7 +254,7 @@ def test_a_statement_that_is_slow_to_write_is_interrupted(
 ) -> None:
     monkeypatch.setattr(render, "to_duckdb", lambda *_: endless())
     monkeypatch.setattr(offline_gateway.parts._computing, "_seconds_max", 0.3)
-    statement = offline_gateway.statement("SELECT 1", "duckdb")
+    statement = offline_gateway.statement("SELECT 1 AS slow", "duckdb")
     assert statement.error is not None
     assert statement.error.code is STATEMENT_TOO_LARGE
     monkeypatch.undo()
