@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+from sqlglot import exp
 
 from seamline.connectors.iceberg import layout, writing
 from seamline.connectors.iceberg.catalog import IcebergTable
@@ -42,12 +43,12 @@ from seamline.planners.rules.prune_tail_by_key import key_bytes
 from seamline.seam.binding import TopicBinding
 from seamline.seam.now import invisible
 from seamline.seam.offsets import Offsets
-from seamline.sql import coercion, columns, types
+from seamline.sql import coercion, columns, parse, types
 from seamline.sql.binder.scope import Output
 from seamline.sql.near import did_you_mean
 from seamline.sql.qualify import is_unnamed
-from seamline.sql.statements import CreateTable, Insert
-from seamline.sql.types import Field, Type
+from seamline.sql.statements import CreateTable, Insert, Query
+from seamline.sql.types import Array, Field, Map, Row, Type
 
 _READABLE_S = 5.0
 """Seconds to wait for a committed transaction to become readable."""
@@ -248,6 +249,66 @@ def check_types(target: Target, output: Sequence[Output]) -> None:
                 f"column {field.name} is {field.type}, but the query gives {column.type}",
                 hint=f"CAST(… AS {field.type})",
             )
+
+
+def may_need_casts(target: Target) -> bool:
+    """Whether there are columns for which `cast_to_columns` may change a query."""
+    return any(_is_cast_to(field.type) for field in target.given)
+
+
+def _is_cast_to(type_: Type) -> bool:
+    return isinstance(type_, Row | Array | Map)
+
+
+def _needs_cast(source: Type, target: Type) -> bool:
+    is_other = source not in (target, types.UNKNOWN)
+    return is_other and _is_cast_to(target) and _may_store(source, target)
+
+
+def cast_to_columns(target: Target, tree: exp.Expr, output: Sequence[Output]) -> exp.Expr:
+    """Returns a query that gives the types of columns, where they may be stored so.
+
+    Fields of rows are matched by position, as ROW(…) has no names for them.
+
+    Args:
+        target: What is written to.
+        tree: The query.
+        output: What it gives.
+    """
+    if len(output) != len(target.given):
+        return tree
+    casts = [
+        field.type if _needs_cast(column.type, field.type) else None
+        for field, column in zip(target.given, output, strict=True)
+    ]
+    if not any(casts):
+        return tree
+    names = [f"c{place}" for place in range(len(casts))]
+    alias = exp.TableAlias(
+        this=exp.to_identifier("given"), columns=[exp.to_identifier(name) for name in names]
+    )
+    columns = [
+        name if type_ is None else f"CAST({name} AS {type_})"
+        for name, type_ in zip(names, casts, strict=True)
+    ]
+    outer = parse.parse(f"SELECT {', '.join(columns)}")
+    assert isinstance(outer, Query)
+    query: exp.Expr = outer.tree.from_(exp.Subquery(this=tree.copy(), alias=alias))  # type: ignore[attr-defined]
+    return query
+
+
+def _may_store(source: Type, target: Type) -> bool:
+    match source, target:
+        case Row(fields), Row(others):
+            pairs = zip(fields, others, strict=False)
+            return len(fields) == len(others) and all(
+                _may_store(one.type, other.type) for one, other in pairs
+            )
+        case Array(one), Array(other):
+            return _may_store(one, other)
+        case Map(key, value), Map(other_key, other_value):
+            return _may_store(key, other_key) and _may_store(value, other_value)
+    return coercion.can_coerce(source, target) or _may_fit(source, target)
 
 
 def _may_fit(source: Type, target: Type) -> bool:

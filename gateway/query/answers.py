@@ -282,6 +282,10 @@ class Answers:
         request = dataclasses.replace(
             self._request(statement, parsed.query, session, values), row_limit=None
         )
+        if writes.may_need_casts(target):
+            output = self._queries.plan(request, statement.deadline).plan.logical.query.output
+            tree = writes.cast_to_columns(target, request.tree, output)
+            request = dataclasses.replace(request, tree=tree)
         with self._reading(statement, request) as running:
             with placed_at(parsed.location):
                 writes.check_types(target, running.planned.plan.logical.query.output)

@@ -337,3 +337,45 @@ def test_whole_numbers_of_any_type_are_written_where_they_fit(
     found = refused(connection, "INSERT INTO whole VALUES (1.5, 1)")
     assert found.code.name == "TYPE_MISMATCH"
     assert len(loaded(gateway, "whole").metadata.snapshots) == 2, "of CREATE, and of one INSERT"
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "found"),
+    [
+        ("row(a varchar, b integer)", "ROW('x', 1)", {"a": "x", "b": 1}),
+        ("row(a varchar, b integer)", "ROW(NULL, 1)", {"a": None, "b": 1}),
+        ("row(b integer, a integer)", "CAST(ROW(1, 2) AS row(a integer, b integer))",
+         {"b": 1, "a": 2}),
+        ("row(a row(b double), c bigint)", "ROW(ROW(1.5), 2)", {"a": {"b": 1.5}, "c": 2}),
+        ("array(row(a bigint))", "ARRAY[ROW(1), NULL]", [{"a": 1}, None]),
+        ("map(bigint, decimal(3, 1))", "MAP(ARRAY[1], ARRAY[1.5])", {1: decimal.Decimal("1.5")}),
+        ("row(a varchar)", "NULL", None),
+    ],
+)  # fmt: skip
+def test_rows_are_stored_by_the_places_of_their_fields(
+    type_: str, value: str, found: Any, connection: seamline.Connection
+) -> None:
+    rows(connection, "DROP TABLE IF EXISTS by_place")
+    rows(connection, f"CREATE TABLE by_place (id integer, x {type_})")
+    rows(connection, f"INSERT INTO by_place VALUES (1, {value}), (2, NULL)")
+    rows(connection, f"INSERT INTO by_place (x, id) SELECT {value}, 3 ORDER BY 2")
+    assert rows(connection, "SELECT x FROM by_place ORDER BY id") == [(found,), (None,), (found,)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "code"),
+    [
+        ("row(a integer)", "ROW('x')", "TYPE_MISMATCH"),
+        ("row(a integer)", "ROW(1, 2)", "TYPE_MISMATCH"),
+        ("array(integer)", "ARRAY['1']", "TYPE_MISMATCH"),
+        ("array(integer)", "ARRAY[3000000000]", "NUMERIC_OVERFLOW"),
+        ("array(real)", "ARRAY[1.5e0]", "TYPE_MISMATCH"),
+    ],
+)
+def test_what_is_no_value_of_a_column_is_refused(
+    type_: str, value: str, code: str, connection: seamline.Connection
+) -> None:
+    rows(connection, "DROP TABLE IF EXISTS refusing")
+    rows(connection, f"CREATE TABLE refusing (x {type_})")
+    assert refused(connection, f"INSERT INTO refusing VALUES ({value})").code.name == code
+    assert rows(connection, "SELECT count(*) FROM refusing") == [(0,)]
