@@ -91,7 +91,9 @@ def test_fields_keep_their_ids_beside_nulls(type_: str, connection: seamline.Con
     """Whatever has none is not read by DuckDB."""
     rows(connection, f"CREATE TABLE with_ids (id integer, x {type_})")
     rows(connection, "INSERT INTO with_ids VALUES (1, NULL)")
-    assert rows(connection, "EXPLAIN SELECT * FROM with_ids")[0][0].startswith("Engine: duckdb")
+    assert str(rows(connection, "EXPLAIN SELECT * FROM with_ids")[0][0]).startswith(
+        "Engine: duckdb"
+    )
     assert rows(connection, "SELECT * FROM with_ids") == [(1, None)]
     rows(connection, "DROP TABLE with_ids")
 
