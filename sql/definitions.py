@@ -16,7 +16,7 @@ from seamline.errors import (
 )
 from seamline.sql import places
 from seamline.sql.queries import parse_tree, query_of
-from seamline.sql.statements import CreateTable, CreateTableAs
+from seamline.sql.statements import ColumnDefinition, CreateTable, CreateTableAs
 from seamline.sql.words import one_statement, tokenize
 
 
@@ -78,7 +78,7 @@ def _table(sql: str, tokens: list[Token]) -> CreateTable:
     )
 
 
-def parse_columns(text: str) -> tuple[tuple[str, exp.DataType, bool], ...]:
+def parse_columns(text: str) -> tuple[ColumnDefinition, ...]:
     """Parses column definitions as written between the parentheses of CREATE TABLE.
 
     Raises:
@@ -106,7 +106,7 @@ def table_name(table: exp.Expr) -> tuple[str, ...]:
     return names
 
 
-def _column(definition: exp.Expr) -> tuple[str, exp.DataType, bool]:
+def _column(definition: exp.Expr) -> ColumnDefinition:
     if not isinstance(definition, exp.ColumnDef) or not isinstance(definition.kind, exp.DataType):
         raise SeamlineError(
             SYNTAX_ERROR,
@@ -114,18 +114,20 @@ def _column(definition: exp.Expr) -> tuple[str, exp.DataType, bool]:
             location=places.location_of(definition),
             hint="write: name type, …",
         )
-    required = False
+    required, comment = False, None
     for constraint in definition.constraints:
         if isinstance(constraint.kind, exp.NotNullColumnConstraint):
             required = not constraint.kind.args.get("allow_null")
-        elif not isinstance(constraint.kind, exp.CommentColumnConstraint):
+        elif isinstance(constraint.kind, exp.CommentColumnConstraint):
+            comment = constraint.kind.this.name
+        else:
             raise SeamlineError(
                 NOT_SUPPORTED,
                 f"column {definition.name}: {constraint.sql('trino')} is not supported",
                 location=places.location_of(definition),
-                hint="NOT NULL is",
+                hint="NOT NULL and COMMENT are",
             )
-    return definition.name, definition.kind, required
+    return ColumnDefinition(definition.name, definition.kind, required, comment)
 
 
 def _property(node: exp.Expr) -> tuple[str, Any]:

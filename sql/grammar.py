@@ -402,8 +402,7 @@ def _add_column(words: Words) -> AddColumn:
             location=place,
             hint="One at a time.",
         )
-    ((column, type_, required),) = columns
-    return AddColumn(column, type_, required, missing)
+    return AddColumn(columns[0], missing)
 
 
 def _set_properties(words: Words) -> SetProperties:

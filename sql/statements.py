@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlglot import exp
 
@@ -50,20 +50,29 @@ class Explain:
     verbose: bool = False
 
 
+class ColumnDefinition(NamedTuple):
+    """A column as CREATE TABLE and ADD COLUMN write it."""
+
+    name: str
+    type: exp.DataType
+    required: bool = False
+    comment: str | None = None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class CreateTable:
     """CREATE TABLE name (columns) WITH (properties).
 
     Attributes:
         name: As written, one to three parts.
-        columns: (name, type, required) in order; empty when they are to be inferred.
+        columns: The columns in order; empty when they are to be inferred.
         properties: The properties of the WITH clause; arrays become tuples.
         if_not_exists: Whether to accept an existing table without an error.
         location: The location of the name.
     """
 
     name: tuple[str, ...]
-    columns: tuple[tuple[str, exp.DataType, bool], ...]
+    columns: tuple[ColumnDefinition, ...]
     properties: tuple[tuple[str, Any], ...]
     if_not_exists: bool = False
     location: Location | None = dataclasses.field(default=None, compare=False)
@@ -223,11 +232,9 @@ class Comment:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AddColumn:
-    """ADD COLUMN [IF NOT EXISTS] name type."""
+    """ADD COLUMN [IF NOT EXISTS] name type [COMMENT '…']."""
 
-    column: str
-    type: exp.DataType
-    required: bool = False
+    column: ColumnDefinition
     if_not_exists: bool = False
 
 

@@ -137,6 +137,7 @@ def to_schema(columns: tuple[Field, ...], key: Collection[str] = ()) -> Schema:
             name=column.name,
             field_type=_to_iceberg(column.type, ids, column.name),
             required=column.required,
+            doc=column.comment,
         )
         for position, column in enumerate(columns, start=1)
     ]

@@ -141,18 +141,21 @@ def _own(connections: Connections, parts: tuple[str, ...], session: Session) -> 
 
 
 def _add(table: IcebergTable, binding: TopicBinding, change: AddColumn) -> None:
-    if change.if_not_exists and _found(table, change.column) is not None:
+    column = change.column
+    if change.if_not_exists and _found(table, column.name) is not None:
         return
-    if change.required:
+    if column.required:
         raise SeamlineError(
             NOT_SUPPORTED,
-            f"column {change.column} cannot be NOT NULL: existing rows have no value for it",
+            f"column {column.name} cannot be NOT NULL: existing rows have no value for it",
             hint="Leave NOT NULL out.",
         )
-    (field,) = tables.fields_of([(change.column, change.type, False)])
+    (field,) = tables.fields_of([column])
     _check(table, binding, lambda own: (*own, field))
     type_ = to_schema((field,)).fields[0].field_type
-    commits.change_schema(table, lambda update: update.add_column((field.name,), type_))
+    commits.change_schema(
+        table, lambda update: update.add_column((field.name,), type_, doc=field.comment)
+    )
 
 
 def _drop(table: IcebergTable, binding: TopicBinding, change: DropColumn) -> None:

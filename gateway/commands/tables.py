@@ -48,6 +48,7 @@ from seamline.seam.offsets import Offsets
 from seamline.seam.records import DecoderSpec
 from seamline.seam.table import TableState
 from seamline.sql import columns, parse, types
+from seamline.sql.statements import ColumnDefinition
 from seamline.sql.types import Field
 
 TOPIC_S_MAX = 3.0
@@ -135,11 +136,11 @@ def parse_fields(text: str) -> tuple[Field, ...]:
     return fields_of(parse.parse_columns(text))
 
 
-def fields_of(definitions: Sequence[tuple[str, Any, bool]]) -> tuple[Field, ...]:
+def fields_of(definitions: Sequence[ColumnDefinition]) -> tuple[Field, ...]:
     """Returns parsed column definitions as fields."""
     return tuple(
-        Field(name, types.from_sqlglot(type_), required=required)
-        for name, type_, required in definitions
+        Field(name, types.from_sqlglot(type_), required=required, comment=comment)
+        for name, type_, required, comment in definitions
     )
 
 

@@ -104,9 +104,9 @@ def test_create_table() -> None:
     )
     assert isinstance(statement, CreateTable)
     assert (statement.name, statement.if_not_exists) == (("lake", "default", "t"), True)
-    assert [(name, required) for name, _, required in statement.columns] == [
-        ("a", True),
-        ("b", False),
+    assert [(c.name, c.required, c.comment) for c in statement.columns] == [
+        ("a", True, None),
+        ("b", False, "x"),
     ]
     assert dict(statement.properties) == {
         "comment": "y",

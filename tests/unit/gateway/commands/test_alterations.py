@@ -86,6 +86,20 @@ def test_comments_are_kept_and_shown(world: World) -> None:
     assert "COMMENT" not in text
 
 
+def test_columns_are_made_with_comments(world: World) -> None:
+    create = "CREATE TABLE {} (id bigint COMMENT 'its number', name varchar){}"
+    assert world.run(create.format("c", " WITH (topic = 'bids')")) == "done"
+    assert world.run(create.format("plain", "")) == "done"
+    assert world.run("ALTER TABLE c ADD COLUMN at date COMMENT 'when'") == "done"
+    for name in ("c", "plain"):
+        assert ("id", "its number") in [(row[0], row[4]) for row in world.rows(f"DESCRIBE {name}")]
+    ((text,),) = world.rows("SHOW CREATE TABLE c")
+    assert "at date COMMENT 'when'" in text
+    assert world.run("DROP TABLE c") == "done"
+    assert world.run(text) == "done"
+    assert world.rows("SHOW CREATE TABLE c") == [(text,)]
+
+
 @pytest.mark.one_in(test=4)
 @pytest.mark.parametrize(
     ("sql", "code", "reason"),
