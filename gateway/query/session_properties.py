@@ -8,6 +8,7 @@ wins over a property.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -63,6 +64,17 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)")
+_UNITS_S = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _duration(text: str) -> float:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError("it must be a duration such as 30s or 5m")
+    return _seconds(str(float(match[1]) * _UNITS_S[match[2]]))
+
+
 def _token(text: str) -> str:
     if not text:
         raise ValueError("it must be the token of an answer; RESET SESSION removes it")
@@ -79,6 +91,8 @@ def _rows(text: str) -> int:
     return int(text)
 
 
+RUN_TIME = "query_max_run_time"
+"""Trino's JDBC driver sets it for `setQueryTimeout`."""
 PROPERTIES = {
     found.name: found
     for found in (
@@ -98,6 +112,14 @@ PROPERTIES = {
             freshness.LATEST.text,
             "How fresh results are: latest, bounded '500ms' or cached",
             _freshness,
+        ),
+        SessionProperty(
+            RUN_TIME,
+            "timeout_s",
+            "varchar",
+            "",
+            "The same as timeout, as Trino's drivers set it: 30s, 5m",
+            _duration,
         ),
         SessionProperty(
             "row_limit", "row_limit", "bigint", "", "Rows after which results are cut off", _rows
@@ -170,7 +192,8 @@ def set_by(request: StatementRequest) -> set[str]:
     own = {
         p.name
         for p in PROPERTIES.values()
-        if p.name != "after" and getattr(request, p.field) not in (None, (), p.default)
+        if p.name not in ("after", RUN_TIME)
+        and getattr(request, p.field) not in (None, (), p.default)
     }
     return own | {name.lower() for name in request.properties}
 

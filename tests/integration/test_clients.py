@@ -456,7 +456,7 @@ def test_cancel_from_another_thread(
 
     thread = threading.Thread(target=execute)
     thread.start()
-    statement = gateway.running()
+    statement = gateway.running(about=table)
     started = time.monotonic()
     cursor.cancel()
     thread.join()
@@ -546,7 +546,7 @@ def test_ctrl_c(
     command = programs.seamline("query", endless(table), "--engine", engine)
     log = scratch / "log"
     with programs.running(command, environment, log) as process:
-        statement = gateway.running()
+        statement = gateway.running(about=table)
         if not early:
             statement.wait(1.0)
         process.send_signal(signal.SIGINT)
@@ -563,7 +563,7 @@ def test_ctrl_c_in_the_middle_of_a_program(
     """`execute` in the main thread of a notebook: KeyboardInterrupt, and nothing goes on."""
 
     def interrupt() -> None:
-        statement = gateway.running()
+        statement = gateway.running(about=table)
         found.append(statement)
         signal.raise_signal(signal.SIGINT)
 

@@ -185,6 +185,17 @@ def test_jdbc_keeps_its_session(jdbc: Any, table: str) -> None:
     assert jdbc.isValid(5)
 
 
+def test_jdbc_limits_how_long_a_statement_runs(jdbc: Any, table: str) -> None:
+    statement = jdbc.createStatement()
+    statement.setQueryTimeout(60)
+    assert statement.execute(f"SELECT count(*) FROM {table}")
+    statement.setQueryTimeout(1)
+    endless = " CROSS JOIN ".join(f"UNNEST(sequence(1, 10000)) {t}({t})" for t in "uvwx")
+    with pytest.raises(Py4JJavaError) as caught:
+        statement.executeQuery(f"SELECT count(*) FROM {endless} WHERE u + v + w + x = -1")
+    assert "did not end within 1" in caught.value.java_exception.getMessage()
+
+
 def test_jdbc_is_told_what_is_wrong(jdbc: Any, table: str) -> None:
     with pytest.raises(Py4JJavaError) as caught:
         query(jdbc, f"SELECT id FROM {table}\nWHERE nothing = 1")

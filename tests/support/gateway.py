@@ -80,11 +80,17 @@ class Gateway:
             raise statement.error
         return statement_rows(statement)
 
-    def running(self, principal: str = "anonymous") -> Statement:
-        """The statement of a principal that was submitted last, once an engine has it."""
+    def running(self, principal: str = "anonymous", about: str = "") -> Statement:
+        """The statement of a principal that was submitted last, once an engine has it.
+
+        Args:
+            principal: The principal.
+            about: What is in its text, as the last one may be an earlier test's.
+        """
 
         def computing() -> Statement | None:
-            found = self.service.statements(Principal(principal))
+            submitted = self.service.statements(Principal(principal))
+            found = [s for s in submitted if about in s.request.statement]
             if found and found[0].state is State.RUNNING and found[0].progress.get("engine"):
                 return found[0]
             return None

@@ -57,6 +57,7 @@ def test_a_property_holds_until_it_is_reset(connection: seamline.Connection) -> 
         "dialect": "trino",
         "engine": "auto",
         "freshness": "latest",
+        "query_max_run_time": "",
         "row_limit": "2",
         "timeout": "",
         "token": "",
@@ -68,6 +69,17 @@ def test_a_property_holds_until_it_is_reset(connection: seamline.Connection) -> 
     )
     connection.execute("RESET SESSION row_limit")
     assert len(rows(connection, values)) == 3
+
+
+def test_trinos_word_for_a_timeout(connection: seamline.Connection) -> None:
+    connection.execute("SET SESSION query_max_run_time = '1.5m'")
+    assert rows(connection, "SELECT 1") == [(1,)]
+    connection.execute("SET SESSION query_max_run_time = '1ns'")
+    assert refused(connection, "SELECT 1").code.name == "DEADLINE_EXCEEDED"
+    connection.execute("RESET SESSION query_max_run_time", timeout=60)
+    for wrong in ("5", "0s", "5 weeks", ""):
+        said = refused(connection, f"SET SESSION query_max_run_time = '{wrong}'")
+        assert said.code.name == "INVALID_SESSION_PROPERTY"
 
 
 def test_a_property_is_its_connections_alone(
