@@ -14,6 +14,7 @@ import decimal
 import importlib.util
 import io
 import json
+import os
 import pathlib
 import runpy
 import signal
@@ -390,7 +391,7 @@ def test_command_without_pyarrow(gateway: Gateway, base_install: pathlib.Path) -
         return programs.run([sys.executable, "-I", "-S", "-c", code], {})
 
     assert run("--format", "csv", "-q").stdout == "a\n1\n"
-    done = run("--format", "parquet", "-o", "unused")
+    done = run("--format", "parquet", "-o", os.devnull)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         f"error: {MISSING_EXTRA.name}: this needs pyarrow",
