@@ -111,7 +111,11 @@ def _of_schema(schema: infer_schema.Found) -> Inferred:
             hint="State the columns, and where they come from with columns_from.",
         )
     left_out = (f"{name}: no column holds what the schema has there" for name in schema.left_out)
-    notes = (*schema.notes, *left_out)
+    rows = (
+        f"{name}: decimals of any scale, which come as rows; state decimal(38, s) to have numbers"
+        for name in schema.of_any_scale
+    )
+    notes = (*schema.notes, *left_out, *rows)
     return Inferred(schema.columns, 0, 0, (), schema.source, notes, schema.is_mixed)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from seamline.connectors.kafka.formats import framed
 from seamline.connectors.kafka.formats.parts import AllHeaders, Parts, Setting
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema, SchemaId
-from seamline.connectors.kafka.formats.trees import Node, columns_of, type_of
+from seamline.connectors.kafka.formats.trees import VARIABLE_DECIMAL, Node, columns_of, type_of
 from seamline.errors import INFERENCE_FAILED, SeamlineError
 from seamline.seam.encoding import Path
 from seamline.sql.types import Field, Type
@@ -50,6 +50,13 @@ class Found:
         """The fields that no column can hold."""
         kept = {column.name for column in self.columns}
         return [name for name in self.node.members if name not in kept]
+
+    @property
+    def of_any_scale(self) -> list[str]:
+        """The fields that are decimals of any scale, which columns hold as rows."""
+        return [
+            n for n, member in self.node.members.items() if _record(member).name == VARIABLE_DECIMAL
+        ]
 
     def at(self, path: Path) -> Found:
         """Returns the part of the schema that a path leads to.
