@@ -167,7 +167,9 @@ KINDS = {
         lambda at: at.isoformat().replace("+00:00", "Z"),
         *named("string", f"{DEBEZIUM}.time.ZonedTimestamp", "string"),
     ),
-    "uuid": Kind("uuid", st.uuids(), str, *named("string", f"{DEBEZIUM}.data.Uuid", "string")),
+    "uuid": Kind(
+        "uuid", st.uuids().map(str), str, *named("string", f"{DEBEZIUM}.data.Uuid", "string")
+    ),
     "text": Kind("varchar", st.text("ä1\"'"), str, {"type": "string"}, {"type": "string"}),
     "bytes": Kind("varbinary", st.binary(max_size=3), bytes, BYTES, BYTES),
     "number": Kind(

@@ -46,6 +46,7 @@ queries:
 - {user: boss, allow: [execute, view, kill]}
 - {user: mute, allow: []}
 - {allow: [execute]}
+system_information: [{user: boss, allow: [read]}]
 """
 PEOPLE = ("boss", "ann", "mute")
 EXAMPLES = 12
