@@ -80,7 +80,8 @@ def _lane(
     decisions = []
     for number in range(rounds):
         uses = total * (number + 1) // rounds - total * number // rounds
-        drawn = chance.sample(faults, uses * len(faults), counts=[uses] * len(faults))
+        each = [fault for fault in faults for _ in range(uses)]
+        drawn = chance.sample(each, len(each))  # there are none in some rounds of a short run
         gap_s = (end - begin) * round_s / max(1, len(drawn))
         decisions += [
             Decision(

@@ -20,7 +20,7 @@ def test_a_seed_replays() -> None:
     assert alone["one"] == schedule(3, 10, LANES)["one"], "a lane does not depend on the others"
 
 
-@pytest.mark.parametrize("minutes", [0.5, 3, 10])
+@pytest.mark.parametrize("minutes", [0.5, 3, 6, 10])
 def test_every_kind_is_used_often_enough_and_in_time(minutes: float) -> None:
     for seed in range(10):
         decisions = [d for lane in schedule(seed, minutes, LANES).values() for d in lane]
