@@ -14,7 +14,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 
 _KILLED_S_MAX = 10.0
@@ -107,39 +107,42 @@ def interrupted_by_signals() -> Iterator[None]:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are handled in the main thread only
-        return
-    before = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        for name, handler in before.items():
-            if handler is not signal.SIG_IGN:  # under nohup a closed terminal stops nothing
-                signal.signal(name, interrupt)
+    ends = (signal.SIGTERM, signal.SIGHUP)
+    # under nohup a closed terminal stops nothing
+    with _handled([n for n in ends if signal.getsignal(n) is not signal.SIG_IGN], interrupt):
         yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
 
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
     """Holds back the signals that stop a command until the block has ended."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are handled in the main thread only
-        return
     held: list[int] = []
 
     def hold(number: int, _: FrameType | None) -> None:
         held.append(number)
 
-    before = {name: signal.signal(name, hold) for name in _STOPPING}
+    try:
+        with _handled(_STOPPING, hold):
+            yield
+    finally:
+        for number in held:
+            signal.raise_signal(number)
+
+
+@contextlib.contextmanager
+def _handled(
+    numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]
+) -> Iterator[None]:
+    """Handles signals in the block; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
-        for number in held:
-            signal.raise_signal(number)
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
 def _send(process: ProcessIdentity, number: signal.Signals) -> None:

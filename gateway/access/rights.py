@@ -205,10 +205,22 @@ class Rights:
             SeamlineError: as `require` for OWNERSHIP; PERMISSION_DENIED.
         """
         self.require(Privilege.OWNERSHIP, name)
+        self.require_all_seen(name, "and so may not alter it")
+
+    def require_all_seen(self, name: TableName, consequence: str) -> None:
+        """Checks that all of a table or a view may be seen.
+
+        Args:
+            name: Its name.
+            consequence: What follows if it may not, for the message.
+
+        Raises:
+            SeamlineError: PERMISSION_DENIED.
+        """
         if self.table(name).restriction:
             raise SeamlineError(
                 PERMISSION_DENIED,
-                f"{self.principal.name} may not see all of {name.display}, and so may not alter it",
+                f"{self.principal.name} may not see all of {name.display}, {consequence}",
             )
 
     def require_whole(self, name: TableName) -> None:

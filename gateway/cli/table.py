@@ -21,7 +21,6 @@ from seamline.gateway.cli.options import (
     text_of,
 )
 from seamline.gateway.connections import Connections
-from seamline.gateway.process import interrupted_by_signals
 from seamline.gateway.query.deadline import no_deadline
 from seamline.gateway.query.names import TableName
 from seamline.seam.binding import EVOLUTIONS, POLICIES, PROPERTY_PREFIX, TopicBinding
@@ -278,8 +277,7 @@ def maintain(
     from seamline.gateway.tiering.application import start_spark
 
     click.echo("starting Spark …", err=True)
-    with interrupted_by_signals():
-        spark = start_spark(connections)
+    spark = start_spark(connections)
     moment = None
     if expire_older_than is not None:
         moment = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=expire_older_than)

@@ -22,7 +22,6 @@ from seamline.gateway.cli.options import (
     table_of,
 )
 from seamline.gateway.connections import Connections
-from seamline.gateway.process import interrupted_by_signals
 
 if TYPE_CHECKING:
     from seamline.gateway.tiering.application import Progress, TieringApplication
@@ -83,8 +82,7 @@ def tier(
     from seamline.gateway.tiering.application import SparkTables, TieringApplication, start_spark
 
     click.echo("starting Spark …", err=True)
-    with interrupted_by_signals():
-        spark = start_spark(connections, verbose=verbose)
+    spark = start_spark(connections, verbose=verbose)
     application = TieringApplication(SparkTables(connections, spark), records_max=max_records)
     stop_on_signals(application)
     server = None

@@ -13,6 +13,7 @@ from seamline.connectors.kafka.formats.envelopes import ENVELOPES, rows_of
 from seamline.connectors.kafka.formats.fit import misfits, share_of
 from seamline.connectors.kafka.formats.framed import unframed
 from seamline.connectors.kafka.formats.infer import Inferred, infer_json, sourced_columns
+from seamline.connectors.kafka.formats.known import JSON
 from seamline.connectors.kafka.formats.parts import Setting
 from seamline.connectors.kafka.formats.schemas import Schemas
 from seamline.connectors.protocols import Deadline, Headers, HotLog, RawBatch
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from seamline.gateway.commands.tables import TableDefinition
 
 SAMPLE_RECORDS = 1000
-_JSON = frozenset({"json", "json_schema"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def inferred(
 
 def _of_values(definition: TableDefinition, seen: Sample, schemas: Schemas) -> Inferred:
     envelope = ENVELOPES.get(definition.envelope)
-    if definition.format in _JSON:
+    if definition.format in JSON:
         values = unframed(seen.values)
         beside = newest_schema(values)
         if beside is not None and (envelope is not None or beside.kind == "record"):
@@ -136,7 +136,7 @@ class _KeyTypes:
                 setting, definition.key_format, definition.topic, seen.keys, seen.headers
             )
             return schema.at(path).type
-        if definition.key_format not in _JSON:
+        if definition.key_format not in JSON:
             return None
         beside = newest_schema(unframed(seen.keys))
         if beside is not None:
@@ -174,7 +174,7 @@ def notes(
             "object. State the columns if it will be another."
         )
     values = unframed(seen.values)
-    is_plain = definition.format in _JSON and not definition.spellings
+    is_plain = definition.format in JSON and not definition.spellings
     if is_plain and newest_schema(values) is None:
         if definition.envelope in ENVELOPES:
             values = rows_of(definition.envelope, values)

@@ -9,7 +9,6 @@ from seamline.connectors.iceberg.types import storable
 from seamline.connectors.protocols import View
 from seamline.errors import (
     INVALID_VIEW,
-    PERMISSION_DENIED,
     STATEMENT_NOT_ALLOWED,
     TABLE_EXISTS,
     VIEW_NOT_FOUND,
@@ -90,12 +89,7 @@ def show(connections: Connections, parts: tuple[str, ...], session: Session) -> 
             whoever may not see all of it.
     """
     name, view = require(connections, parts, session)
-    rights = connections.rights
-    if rights.table(name).restriction:
-        raise SeamlineError(
-            PERMISSION_DENIED,
-            f"{rights.principal.name} may not see all of {name.display}, and so not its query",
-        )
+    connections.rights.require_all_seen(name, "and so not its query")
     _, text = views.text_of(name, view)
     comment = "" if view.comment is None else f"\nCOMMENT {_quoted(view.comment)}"
     return table(

@@ -300,9 +300,8 @@ def cast_to_columns(target: Target, tree: exp.Expr, output: Sequence[Output]) ->
 def _may_store(source: Type, target: Type) -> bool:
     match source, target:
         case Row(fields), Row(others):
-            pairs = zip(fields, others, strict=False)
             return len(fields) == len(others) and all(
-                _may_store(one.type, other.type) for one, other in pairs
+                _may_store(one.type, other.type) for one, other in zip(fields, others, strict=True)
             )
         case Array(one), Array(other):
             return _may_store(one, other)

@@ -21,6 +21,7 @@ from seamline.dbapi.texts import separated_line
 from seamline.dbapi.values import arrow_converter
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
+from seamline.sql.kernels.floating import not_finite
 from seamline.sql.types import Array, Map, Row, Type
 
 
@@ -68,7 +69,7 @@ def json_value(value: Any, type_: Type) -> Any:
             return {field.name: json_value(value[field.name], field.type) for field in fields}
     match value:
         case float() if not math.isfinite(value):
-            return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+            return not_finite(value)
         case decimal.Decimal():
             return format(value, "f")
         case bytes():

@@ -31,6 +31,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.connections import Connections
+from seamline.gateway.process import interrupted_by_signals
 from seamline.gateway.query.names import TableName
 from seamline.gateway.spark import settings
 from seamline.gateway.tiering.step import tier_once
@@ -80,8 +81,11 @@ class Tables(Protocol):
         """
 
 
+@interrupted_by_signals()
 def start_spark(connections: Connections, *, verbose: bool = False) -> Any:
     """Opens a Spark session for tiering and maintenance: remote if configured, else in-process.
+
+    SIGTERM while it starts gives it up, as Ctrl-C does.
 
     Args:
         connections: The connections, for their configuration.

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from seamline.sql import types
+from seamline.sql.kernels.floating import not_finite
 from seamline.sql.time_zones import offset_of
 from seamline.sql.types import Array, Char, Decimal, Map, Row, Time, Timestamp, Type, Varbinary
 
@@ -78,9 +79,7 @@ def _decimal(value: decimal.Decimal) -> str:
 
 
 def _double(value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    return value if math.isfinite(value) else not_finite(value)
 
 
 def _real(value: float) -> float | str:

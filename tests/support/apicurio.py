@@ -10,7 +10,6 @@ import contextlib
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import tarfile
 import urllib.request
@@ -19,6 +18,7 @@ from collections.abc import Iterator
 from seamline.connectors.jvm import ivy
 from seamline.connectors.jvm.jars import cache_directory
 from seamline.connectors.jvm.java import find_java
+from seamline.gateway.dev.local.ports import free_port
 from support.waiting import wait_until
 
 VERSION = "3.0.9"
@@ -74,7 +74,7 @@ def apicurio(directory: pathlib.Path) -> Iterator[str]:
         The address of its API that is Confluent's.
     """
     jar = _application() / f"{_NAME}-{VERSION}-runner.jar"
-    port = _free_port()
+    port = free_port()
     with (directory / "apicurio.log").open("wb") as output:
         process = subprocess.Popen(
             [str(find_java(os.environ).path), "-Xmx512m", "-jar", str(jar)],
@@ -89,12 +89,6 @@ def apicurio(directory: pathlib.Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(30)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _answers(url: str) -> bool:

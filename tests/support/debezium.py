@@ -11,7 +11,6 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from seamline.connectors.jvm import ivy
 from seamline.connectors.jvm.jars import cache_directory
 from seamline.connectors.jvm.java import find_java
+from seamline.gateway.dev.local.ports import free_port
 from support.waiting import wait_until
 
 VERSION = "3.6.1.Final"
@@ -69,7 +69,7 @@ class Postgres:
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self._data = directory / "data"
         self._data.mkdir(parents=True)
         self._user = {"user": "postgres"} if os.geteuid() == 0 else {}
@@ -145,7 +145,7 @@ def connectors(
     both = {"key.converter": converter, "value.converter": converter}
     worker = {
         "bootstrap.servers": servers,
-        "listeners": f"http://127.0.0.1:{_free_port()}",
+        "listeners": f"http://127.0.0.1:{free_port()}",
         "offset.storage.file.filename": str(directory / "offsets"),
         **both,
     }
@@ -194,9 +194,3 @@ def wait_for_slots(postgres: Postgres, count: int) -> None:
     """Waits until so many connectors read the log of the database."""
     sql = "SELECT count(*) FROM pg_replication_slots WHERE active"
     wait_until(lambda: int(postgres.execute(sql)) == count, 180, "the connectors to read")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

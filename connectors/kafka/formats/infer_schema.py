@@ -128,7 +128,8 @@ def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHea
     for schema_id, count in ids.items():
         payloads = [payload for number, payload in named if number == schema_id]
         name = _name_of(setting, schema_id, payloads)
-        counts.update({name: count} if name is not None else {})
+        if name is not None:
+            counts[name] += count
     if len(counts) < 2:
         return Found(node, source)
     mixed = ", ".join(f"{name} ({count})" for name, count in counts.most_common())

@@ -19,6 +19,8 @@ from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.sql.types import Field, Row
 
 Fields: TypeAlias = tuple[Field, ...]
+JSON = frozenset({"json", "json_schema"})
+"""Formats that are JSON, whose text has several spellings."""
 _NOTHING = Setting()
 
 

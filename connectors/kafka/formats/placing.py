@@ -12,15 +12,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from seamline.connectors.kafka.formats.known import JSON
 from seamline.connectors.protocols import NewRecord
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
 from seamline.seam.binding import TopicBinding
 from seamline.seam.encoding import KEY, Source
 from seamline.sql import types
 from seamline.sql.types import Field
-
-JSON = frozenset({"json", "json_schema"})
-"""Formats whose text has several spellings."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from seamline.connectors.kafka.formats.connect import part_reader, without_nulls
 from seamline.connectors.kafka.formats.envelopes import OLD, EnvelopeReader
-from seamline.connectors.kafka.formats.known import format_of
+from seamline.connectors.kafka.formats.known import JSON, format_of
 from seamline.connectors.kafka.formats.parts import (
     AllHeaders,
     Leaf,
@@ -32,7 +32,6 @@ from seamline.seam.records import DecoderSpec
 from seamline.sql import types
 from seamline.sql.columns import DELETED
 
-_JSON = frozenset({"json", "json_schema"})
 KEY_TYPES = (*types.INTEGERS, types.VARCHAR, types.BOOLEAN, types.DATE, types.UUID, types.VARBINARY)
 """Types whose equal values are the same value on every engine, and that key formats have."""
 
@@ -77,7 +76,7 @@ class Tombstones:
 
         A mark is null if a record says nothing about any row. See `former` for what is `OLD`.
         """
-        if self._spec.encoding.value in _JSON:
+        if self._spec.encoding.value in JSON:
             values = without_nulls(values)
         given = [index for index, value in enumerate(values) if value is not None]
         arrays, found = self._values.decode(

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.infer_schema import KINDS
-from seamline.connectors.kafka.formats.known import format_of
+from seamline.connectors.kafka.formats.known import JSON, format_of
 from seamline.connectors.kafka.formats.parts import Leaf, Setting, grouped
-from seamline.connectors.kafka.formats.placing import JSON, PlacedKeys
+from seamline.connectors.kafka.formats.placing import PlacedKeys
 from seamline.connectors.kafka.formats.schema_writing import Described, described, part_writer
 from seamline.connectors.kafka.formats.schemas import NoRegistry, Schemas
 from seamline.connectors.protocols import NewRecord, RawBatch
@@ -30,6 +30,7 @@ from seamline.seam.binding import TopicBinding
 from seamline.seam.encoding import HEADER, KEY, LOG_PARTS, VALUE, Encoding, Path, Source
 from seamline.seam.records import DecoderSpec
 from seamline.sql import types
+from seamline.sql.kernels.floating import not_finite
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
 
 KeyBytes: TypeAlias = Callable[[Any, str], bytes | None]
@@ -395,11 +396,7 @@ def _key_text(value: Any) -> str:
 
 
 def _floating(value: Any) -> Any:
-    if value is None or math.isfinite(value):
-        return value
-    if math.isnan(value):
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
+    return value if value is None or math.isfinite(value) else not_finite(value)
 
 
 def _scalar(value: Any) -> Any:
