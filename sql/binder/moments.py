@@ -76,7 +76,12 @@ def _timestamp(text: str, node: exp.Cast) -> Typed | None:
         return moment_literal(moment, Timestamp(digits, zoned=False))
     zone = time_zones.named(match["zone"] or time_zones.UTC)
     if CAST not in node.meta and time_zones.is_skipped(moment, zone):
-        raise ValueError(text)
+        raise SeamlineError(
+            INVALID_LITERAL,
+            f"the clocks of {zone} skip {text!r}",
+            location=location_of(node.this),
+            hint="Write a time before or after the change.",
+        )
     instant = moment_literal(time_zones.instant(moment, zone), Timestamp(digits, zoned=True))
     return instant if zone == time_zones.UTC else at_zone(instant, zone)
 
