@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import queue
 import signal
 import subprocess
 import threading
@@ -111,6 +112,29 @@ def interrupted_by_signals() -> Iterator[None]:
     # under nohup a closed terminal stops nothing
     with _handled([n for n in ends if signal.getsignal(n) is not signal.SIG_IGN], interrupt):
         yield
+
+
+def tell_of_signals(numbers: Iterable[signal.Signals], told: Callable[[int], None]) -> None:
+    """Has a function called when the first of each signal comes; another has its usual effect.
+
+    The function gets the signal's number in a thread of its own: a handler interrupts the main
+    thread anywhere, also where that holds a lock which the function needs.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    came: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def tell() -> None:
+        while True:
+            told(came.get())
+
+    def handle(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        came.put(number)
+
+    threading.Thread(target=tell, name="seamline-signals", daemon=True).start()
+    for number in numbers:
+        signal.signal(number, handle)
 
 
 @contextlib.contextmanager

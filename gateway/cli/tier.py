@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-import threading
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
 from seamline.errors import SeamlineError
+from seamline.gateway import process
 from seamline.gateway.cli.options import (
     LOG_FORMAT,
     PORT,
@@ -106,14 +105,11 @@ def tier(
 def stop_on_signals(application: TieringApplication) -> None:
     """Lets the first Ctrl-C or SIGTERM finish current batches; a second one ends at once."""
 
-    def stop(number: int, _: FrameType | None) -> None:
+    def stop(_: int) -> None:
         click.echo("stopping after the current batch …", err=True)
         application.stop()
-        signal.signal(number, signal.SIG_DFL)
 
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, stop)
-        signal.signal(signal.SIGTERM, stop)
+    process.tell_of_signals((signal.SIGINT, signal.SIGTERM), stop)
 
 
 def show_step(progress: Progress, step: Step | SeamlineError, seconds: float) -> None:

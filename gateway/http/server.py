@@ -84,6 +84,7 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
         super().__init__(*arguments, **options)
         self._strangers = Strangers()
         self._mine = threading.local()
+        self._loops = False
         self.wsgi: Any = None
 
     def load_wsgi(self) -> None:
@@ -142,11 +143,32 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
             conn.close = lambda **_: None
         return kept
 
+    def run(self) -> None:
+        """Serves until a signal ends it.
+
+        A signal interrupts this thread anywhere, also where it holds a lock that ending needs, so
+        the handlers leave their work to the loop.
+        """
+        self._loops = True
+        try:
+            super().run()
+        finally:
+            self._loops = False
+
+    def handle_quit(self, sig: int, frame: FrameType | None) -> None:
+        """Handles SIGINT and SIGQUIT by ending at once."""
+        end = functools.partial(super().handle_quit, sig, frame)
+        if self._loops:
+            self.method_queue.defer(end)
+        else:
+            end()
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handles SIGTERM by draining; gunicorn may send it twice, but draining starts once."""
         if self.alive and not hasattr(self, "_drains"):
             self._drains = True
-            supervision.start("drain", functools.partial(self._drain, sig, frame))
+            drain = functools.partial(self._drain, sig, frame)
+            self.method_queue.defer(supervision.start, "drain", drain)
 
     def _drain(self, sig: int, frame: FrameType | None) -> None:
         supervision.attempt("drain", self.app.drain)

@@ -8,6 +8,7 @@ always end with status 0 and without a word, so that a crash on the way out is s
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import hashlib
 import json
@@ -17,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -149,6 +151,34 @@ def test_sigint_ends_it_at_once(scratch: pathlib.Path) -> None:
         served.wait_until_running(statement)
         served.process.send_signal(signal.SIGINT)
         served.assert_ended_well(20)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_comes_while_connections_are_taken(
+    scratch: pathlib.Path, number: signal.Signals
+) -> None:
+    with _serving(scratch, "http.drain_seconds_max=1") as served:
+        gone = threading.Event()
+        silent: list[socket.socket] = []  # each takes a thread, which the signal finds starting
+
+        def connect() -> None:
+            while not gone.is_set() and len(silent) < 800:
+                with contextlib.suppress(OSError):
+                    silent.append(socket.create_connection(served.address, 5))
+
+        with contextlib.ExitStack() as closed, concurrent.futures.ThreadPoolExecutor(4) as clients:
+            connecting = [clients.submit(connect) for _ in range(4)]
+            try:
+                wait_until(lambda: len(silent) > 20, what="connections")
+                served.process.send_signal(number)
+                served.assert_ended_well(15)  # sooner than a worker is killed that does not end
+            finally:
+                gone.set()
+                for connected in connecting:
+                    connected.result()
+                for connection in silent:
+                    closed.enter_context(connection)
 
 
 @pytest.mark.prove
