@@ -202,7 +202,7 @@ def client_paused(arena: Arena, chance: random.Random) -> str:
         os.killpg(process.pid, signal.SIGSTOP)
         arena.last(chance.uniform(0.5, 1.5))
         os.killpg(process.pid, signal.SIGCONT)
-        process.wait(30)
+        process.wait(60)
     except subprocess.TimeoutExpired:
         return "paused, and ended after half a minute"
     finally:

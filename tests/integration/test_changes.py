@@ -243,7 +243,7 @@ def test_the_command_shows_rows_as_they_arrive_and_goes_on_where_it_was(
         stack.produce(followed, rows_of(range(10, 15)))
         wait_until(lambda: len(ids_in(first)) == 14, what="what has arrived")
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     *_, last = first.read_text(encoding="utf-8").splitlines()
     assert last.startswith("to continue: --from ")
     stack.produce(followed, rows_of(range(15, 20)))

@@ -58,7 +58,7 @@ def folder(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
     left = processes_of(folder)
     for process in left:
         process.kill()
-        process.wait(10)
+        process.wait(60)
     assert [process.pid for process in left] == []
 
 

@@ -154,7 +154,7 @@ class TestDaemon:
             else:
                 with socket.create_connection(address) as asked, pytest.raises(ConnectionError):
                     asked.recv(4)  # on which Spark starts a daemon
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
             process.communicate()

@@ -185,7 +185,7 @@ def test_a_write_is_waited_for(stack: Stack, gateway: Gateway, name: str) -> Non
         started = threading.Event()
 
         def commit() -> None:
-            started.wait(30)
+            started.wait(60)
             producer.commit_transaction()
 
         thread = threading.Thread(target=commit)

@@ -653,7 +653,7 @@ def test_who_sees_a_statement_of_others_has_not_its_tokens(world: World) -> None
     statement = world.gateway.service.submit(
         StatementRequest("SELECT count(*) FROM orders"), Principal("ann")
     )
-    statement.wait(30)
+    statement.wait(60)
     path = f"/api/v1/statements/{statement.statement_id}"
     own = world.ask("ann", "GET", path).get_json()
     seen = world.ask("boss", "GET", path).get_json()
@@ -678,7 +678,7 @@ def test_a_namespace_does_not_name_its_views(world: World) -> None:
 
 def test_statements_of_others(world: World) -> None:
     ann = world.gateway.service.submit(StatementRequest("SELECT 1"), Principal("ann"))
-    ann.wait(30)
+    ann.wait(60)
     path = f"/api/v1/statements/{ann.statement_id}"
     for who, seen, ended, rows in (
         ("boss", 200, 200, 404),

@@ -88,7 +88,7 @@ def apicurio(directory: pathlib.Path) -> Iterator[str]:
         yield url
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 def _answers(url: str) -> bool:

@@ -34,4 +34,4 @@ def java_library(*jars: pathlib.Path, options: Sequence[str] = ()) -> Iterator[A
     finally:
         gateway.shutdown()
         gateway.java_process.stdin.close()  # which is what it lives by
-        gateway.java_process.wait(30)
+        gateway.java_process.wait(60)

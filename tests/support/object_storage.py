@@ -105,7 +105,7 @@ def object_storage(directory: pathlib.Path) -> Iterator[ObjectStorage]:
         yield ObjectStorage(f"http://127.0.0.1:{port}")
     finally:
         server.terminate()
-        server.wait(30)
+        server.wait(60)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -40,6 +40,6 @@ def serving(folder: pathlib.Path, more: str = "") -> Iterator[str]:
     finally:
         process.terminate()
         try:
-            process.wait(30)
+            process.wait(60)
         finally:
             process.kill()

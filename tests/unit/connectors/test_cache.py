@@ -83,12 +83,12 @@ def test_making_a_value_holds_nobody_up() -> None:
 
     def slow() -> int:
         entered.set()
-        assert free.wait(30)
+        assert free.wait(60)
         return 1
 
     thread = threading.Thread(target=cache.get_or_make, args=("slow", slow))
     thread.start()
-    assert entered.wait(30)
+    assert entered.wait(60)
     assert cache.get("other") == 7
     free.set()
     thread.join()

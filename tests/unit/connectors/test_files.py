@@ -26,9 +26,9 @@ def test_second_holder_says_that_it_waits_and_then_gets_the_lock(tmp_path: pathl
     thread = threading.Thread(target=second)
     with exclusive(tmp_path / "lock", lambda: pytest.fail("nobody held the lock")):
         thread.start()
-        assert waits.wait(10)
+        assert waits.wait(60)
         assert not entered.is_set()
-    thread.join(10)
+    thread.join(60)
     assert entered.is_set()
 
 

@@ -53,8 +53,8 @@ def test_fault_04_a_loop_goes_on_whatever_is_raised(
         return None
 
     loop = Loop(name, step, backoff=SOON)
-    assert done.wait(10)
-    loop.join(10)
+    assert done.wait(60)
+    loop.join(60)
     assert loop.has_finished
     assert (loop.error, loop.failures_in_a_row) == (None, 0)
     assert sum(failures_of(name).values()) == 3
@@ -93,7 +93,7 @@ def test_work_is_done_when_it_is_due_whatever_waits_besides(name: str) -> None:
     done: queue.SimpleQueue[int] = queue.SimpleQueue()
     held = threading.Event()
     long = supervision.later(3600, name, lambda: done.put(-1))
-    supervision.later(0.001, name, lambda: held.wait(10))  # work that takes its time delays none
+    supervision.later(0.001, name, lambda: held.wait(60))  # work that takes its time delays none
     for number in (2, 1, 3):
         supervision.later(number / 50, name, functools.partial(done.put, number))
     assert [done.get(timeout=10) for _ in range(3)] == [1, 2, 3]
@@ -137,7 +137,7 @@ def test_pauses_double_in_a_row_of_failures_and_end_with_it(outcomes: list[bool]
         return 0.0
 
     loop = Loop("test", step, after_failure=failed)
-    loop.join(10)
+    loop.join(60)
     wanted = []
     for works, row in itertools.groupby(outcomes):
         if not works:
@@ -162,7 +162,7 @@ def test_a_loop_waits_between_tries_and_ends_in_the_middle_of_it(name: str) -> N
     assert loop.error is not None
     assert loop.error.code is KAFKA_UNAVAILABLE
     loop.stop()
-    loop.join(10)
+    loop.join(60)
     assert ended.is_set()
     assert not loop.is_alive
     assert loop.has_finished
@@ -185,7 +185,7 @@ def test_fault_04_who_cannot_be_told_of_a_failure_does_not_end_the_loop(
         raise make()
 
     loop = Loop(name, step, backoff=SOON, after_failure=failed)
-    loop.join(10)
+    loop.join(60)
     assert loop.has_finished
 
 
@@ -198,7 +198,7 @@ def test_a_failure_that_goes_on_is_told_once(name: str, caplog: pytest.LogCaptur
         return None
 
     with caplog.at_level(logging.WARNING, "seamline.background"):
-        Loop(name, step, backoff=SOON).join(10)
+        Loop(name, step, backoff=SOON).join(60)
     assert len([r for r in caplog.records if r.name == "seamline.background"]) == 1
     assert failures_of(name) == {"KAFKA_UNAVAILABLE": 5}
 

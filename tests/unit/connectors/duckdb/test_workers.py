@@ -274,7 +274,7 @@ def test_the_process_that_forks_may_die(
     children = psutil.Process().children()
     (forking,) = (c.pid for c in children if module.MODULE in programs.command_line(c))
     os.kill(forking, signal.SIGKILL)
-    psutil.Process(forking).wait(10)
+    psutil.Process(forking).wait(60)
     assert ask("SELECT count(*) FROM t").to_pylist() == [{"_col0": COUNT}]
 
 

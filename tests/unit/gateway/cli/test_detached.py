@@ -31,7 +31,7 @@ def file(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A configuration; no process that works in its folder is left."""
     yield offline.write(tmp_path, STATE.format(tmp_path))
     own = [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in _command(p)]
-    _, left = psutil.wait_procs(own, timeout=10)
+    _, left = psutil.wait_procs(own, timeout=60)
     for process in left:
         process.kill()
     assert left == []

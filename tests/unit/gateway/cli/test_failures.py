@@ -116,7 +116,7 @@ def test_fault_24_a_signal_gives_the_start_of_spark_up(
         started = psutil.Process(process.pid)
         (child,) = wait_until(lambda: programs.named(started, "sleep"), 60, "Spark to start")
         process.send_signal(number)
-        assert process.wait(30) == 130
+        assert process.wait(60) == 130
         psutil.wait_procs([child], 10)
         assert not programs.lives(child)
     said = log.read_text()

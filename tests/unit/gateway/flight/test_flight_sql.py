@@ -193,7 +193,7 @@ def test_a_statement_is_ended_by_another_call(client: RawFlight, offline_gateway
         "CancelFlightInfo", messages.new("CancelRequest", info=info).SerializeToString()
     )
     assert messages.read("CancelResult", answer).status == 1
-    thread.join(30)
+    thread.join(60)
     assert "CANCELED" in told[0]
     body = messages.packed("ActionCancelQueryRequest", info=info.SerializeToString())
     (answer,) = client.action("CancelQuery", body)
@@ -449,13 +449,13 @@ def test_who_is_silent_in_the_middle_of_a_call_is_cut_off() -> None:
     try:
 
         def never() -> Iterator[bytes]:
-            assert cut.wait(30)
+            assert cut.wait(60)
             yield from ()
 
         assert list(silence.read(never(), context)) == []
         cut.clear()
         for _ in silence.sent(iter([b"rows"]), context):
-            assert cut.wait(30)
+            assert cut.wait(60)
     finally:
         silence.close()
 

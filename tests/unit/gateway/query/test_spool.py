@@ -137,7 +137,7 @@ def test_a_reader_waits_for_what_is_still_to_come(tmp_path: pathlib.Path) -> Non
     reader = threading.Thread(target=lambda: got.append(found.chunk(0, 30)))
     reader.start()
     found.write(numbers(0, CHUNK_ROWS))
-    reader.join(30)
+    reader.join(60)
     assert got[0] is not None
 
 
@@ -148,7 +148,7 @@ def test_whoever_waits_is_woken_at_the_end(tmp_path: pathlib.Path, end: str) -> 
     reader = threading.Thread(target=lambda: got.append(refused(lambda: found.chunk(7, 30))))
     reader.start()
     getattr(found, end)()
-    reader.join(30)
+    reader.join(60)
     assert got == ["STATEMENT_NOT_FOUND" if end == "close" else "INVALID_ARGUMENT"]
 
 

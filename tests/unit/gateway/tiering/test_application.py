@@ -73,7 +73,7 @@ def running(application: TieringApplication) -> Iterator[None]:
         yield
     finally:
         application.stop()
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -178,13 +178,13 @@ def test_fault_04_health_says_no_when_a_batch_does_not_end() -> None:
         def open(self, name: TableName) -> tuple[TierTable, HotLog]:
             if name is BAD:
                 entered.set()
-                blocked.wait(30)
+                blocked.wait(60)
             return super().open(name)
 
     tables = Hanging(Raises("never", RuntimeError))
     application = TieringApplication(tables, records_max=100, backoff=SOON)
     with running(application):
-        assert entered.wait(10)
+        assert entered.wait(60)
         wait_until(lambda: health(application, 0.05)[0] == 503, what="health to say no")
         blocked.set()
         wait_until(lambda: health(application, 60.0)[0] == 200, what="health to say yes")
