@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from fakes.memory import MemoryLog
+from gunicorn.workers.gthread import PollableMethodQueue
 from support import offline
 from support.gateway import Gateway
 from support.raised import FOREIGN, PanicError, kind
@@ -237,7 +238,11 @@ class _Settings:
 def test_fault_04_a_worker_ends_when_draining_fails() -> None:
     worker = DrainingWorker.__new__(DrainingWorker)
     worker.app, worker.cfg, worker.alive = _Application(), _Settings(), True
+    worker.method_queue = PollableMethodQueue()
+    worker.method_queue.init()
     worker.handle_exit(15, None)
+    assert worker.alive
+    worker.method_queue.run_callbacks(None)
     wait_until(lambda: not worker.alive, what="the worker to end")
 
 
