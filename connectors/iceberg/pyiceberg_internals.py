@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError as PydanticError
 from pydantic import model_validator
-from pyiceberg.avro.codecs.deflate import DeflateCodec
+from pyiceberg.avro.codecs import KNOWN_CODECS
 from pyiceberg.avro.file import AvroFile, AvroOutputFile
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
@@ -77,14 +77,13 @@ from requests import HTTPError, Session
 from sqlalchemy import Select, bindparam, select
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.iceberg import foreign_metadata
+from seamline.connectors.iceberg import foreign_metadata, unpacking
 from seamline.connectors.iceberg.guard import CatalogGuard
 from seamline.connectors.iceberg.metadata_properties import (
     PYTHON_CODE,
     require_no_code,
     require_own_places,
 )
-from seamline.connectors.iceberg.unpacking import gunzipped, inflated
 from seamline.errors import SCHEMA_NOT_FOUND, SeamlineError
 
 METADATA_CACHED_MAX = 256
@@ -391,11 +390,15 @@ def _understand_others() -> None:
 
 
 def _unpack_no_bombs() -> None:
-    """Patches PyIceberg to unpack files of a warehouse within bounds."""
+    """Patches PyIceberg to unpack files of a warehouse, of every codec, within bounds."""
     files: Any = GzipCompressor
-    blocks: Any = DeflateCodec
-    files.stream_decompressor = lambda _, packed: io.BytesIO(gunzipped(packed.read()))
-    blocks.decompress = staticmethod(inflated)
+    files.stream_decompressor = lambda _, packed: io.BytesIO(unpacking.gunzipped(packed.read()))
+    codecs: Any = KNOWN_CODECS
+    codecs["deflate"].decompress = staticmethod(unpacking.inflated)
+    codecs["bzip2"].decompress = staticmethod(unpacking.unzipped)
+    codecs["zstandard"].decompress = staticmethod(unpacking.unpacked_zstandard)
+    codecs["snappy"].decompress = staticmethod(unpacking.unpacked_snappy)
+    codecs["snappy"].compress = staticmethod(unpacking.packed_snappy)  # needs another library
 
 
 class _AnyTableResponse(TableResponse):

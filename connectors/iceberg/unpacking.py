@@ -5,14 +5,19 @@ Whoever may write to a warehouse may leave a file there that unpacks to a thousa
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import zlib
+
+import pyarrow as pa
 
 BYTES_MAX = 256 << 20
 """Bytes that a metadata file, or a block of a manifest, may have once unpacked."""
 _RAW = -zlib.MAX_WBITS
 """A stream without zlib's own header and checksum, as Avro has them."""
+_SIZE_BYTES_MAX = 5
+_CHECKSUM_BYTES = 4
 
 
 def gunzipped(packed: bytes) -> bytes:
@@ -27,20 +32,77 @@ def gunzipped(packed: bytes) -> bytes:
 
 
 def inflated(packed: bytes) -> bytes:
-    """Unpacks a block of an Avro file.
+    """Unpacks a block of an Avro file whose codec is `deflate`.
 
     Raises:
         ValueError: when it has too many bytes, or is cut off.
         zlib.error: when it is damaged.
     """
     stream = zlib.decompressobj(_RAW)
-    found = _checked(stream.decompress(packed, BYTES_MAX + 1))
-    if not stream.eof:
+    return _whole(_checked(stream.decompress(packed, BYTES_MAX + 1)), stream.eof)
+
+
+def unzipped(packed: bytes) -> bytes:
+    """Unpacks a block of an Avro file whose codec is `bzip2`.
+
+    Raises:
+        ValueError: when it has too many bytes, or is cut off.
+        OSError: when it is damaged.
+    """
+    stream = bz2.BZ2Decompressor()
+    return _whole(_checked(stream.decompress(packed, BYTES_MAX + 1)), stream.eof)
+
+
+def unpacked_zstandard(packed: bytes) -> bytes:
+    """Unpacks a block of an Avro file whose codec is `zstandard`.
+
+    Raises:
+        ValueError: when it has too many bytes.
+        OSError: when it is damaged, or is cut off.
+    """
+    with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+        found: bytes = stream.read(BYTES_MAX + 1)
+    return _checked(found)
+
+
+def unpacked_snappy(packed: bytes) -> bytes:
+    """Unpacks a block of an Avro file whose codec is `snappy`; its checksum follows it.
+
+    Raises:
+        ValueError: when it has too many bytes, or another checksum.
+        OSError: when it is damaged, or is cut off.
+    """
+    size, checksum = 0, int.from_bytes(packed[-_CHECKSUM_BYTES:], "big")
+    for place, byte in enumerate(packed[:_SIZE_BYTES_MAX]):  # begins with the size, a varint
+        size |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            break
+    if size > BYTES_MAX:
+        raise _too_large()
+    found: bytes = pa.Codec("snappy").decompress(packed[:-_CHECKSUM_BYTES], size, asbytes=True)
+    if zlib.crc32(found) != checksum:
+        raise ValueError("its checksum is another")
+    return found
+
+
+def packed_snappy(plain: bytes) -> tuple[bytes, int]:
+    """Packs a block of an Avro file as `unpacked_snappy` reads it; returns its size, too."""
+    checksum = zlib.crc32(plain).to_bytes(_CHECKSUM_BYTES, "big")
+    packed: bytes = pa.Codec("snappy").compress(plain, asbytes=True) + checksum
+    return packed, len(packed)
+
+
+def _whole(found: bytes, is_whole: bool) -> bytes:
+    if not is_whole:
         raise ValueError("it is cut off")
     return found
 
 
 def _checked(found: bytes) -> bytes:
     if len(found) > BYTES_MAX:
-        raise ValueError(f"it unpacks to more than {BYTES_MAX:,} bytes")
+        raise _too_large()
     return found
+
+
+def _too_large() -> ValueError:
+    return ValueError(f"it unpacks to more than {BYTES_MAX:,} bytes")
