@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import queue
@@ -17,6 +18,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
+
+from seamline.connectors import supervision
 
 _KILLED_S_MAX = 10.0
 _LOOK_EVERY_S = 0.05
@@ -126,13 +129,13 @@ def tell_of_signals(numbers: Iterable[signal.Signals], told: Callable[[int], Non
 
     def tell() -> None:
         while True:
-            told(came.get())
+            supervision.attempt("signals", functools.partial(told, came.get()))
 
     def handle(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
         came.put(number)
 
-    threading.Thread(target=tell, name="seamline-signals", daemon=True).start()
+    supervision.start("signals", tell)
     for number in numbers:
         signal.signal(number, handle)
 

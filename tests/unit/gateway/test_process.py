@@ -8,9 +8,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import queue
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -23,6 +25,7 @@ from seamline.gateway.process import (
     is_running,
     spawn_detached,
     stop,
+    tell_of_signals,
     uninterrupted,
 )
 
@@ -143,3 +146,21 @@ def test_signals_wait_for_the_end_of_the_block(pythons_own_handler: None) -> Non
         interrupted_start()
     assert events == ["the block went on"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_signal_is_told_though_what_it_interrupts_holds_a_lock() -> None:
+    lock, told = threading.Lock(), queue.SimpleQueue[int]()
+
+    def note(number: int) -> None:
+        with lock:
+            told.put(number)
+
+    before = signal.getsignal(signal.SIGUSR1)
+    try:
+        tell_of_signals([signal.SIGUSR1], note)
+        with lock:
+            signal.raise_signal(signal.SIGUSR1)
+        assert told.get(timeout=60) == signal.SIGUSR1
+        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL, "another has its usual effect"
+    finally:
+        signal.signal(signal.SIGUSR1, before)
