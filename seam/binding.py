@@ -12,6 +12,7 @@ from seamline.seam.encoding import (
     KEY,
     VALUE,
     ColumnSource,
+    DeleteMark,
     Encoding,
     Source,
     digest,
@@ -66,6 +67,8 @@ class TopicBinding:
         primary_key: The key columns of an upsert table, as a JSON array (`seamline.primary-key`);
             other tables have none.
         envelope: The envelope that wraps the changes of a change log (`seamline.envelope`).
+        deleted_by: The field of a value that says whether the record deletes its key, in an upsert
+            table: `field`, or `field = word` (`seamline.deleted-by`).
         evolution: Whether tiering changes the columns when records have a newer schema: `auto`, or
             `manual`, which is also the default (`seamline.evolution`).
         tombstones: `bad` if a record without a value counts as bad, because the writer of an
@@ -97,6 +100,7 @@ class TopicBinding:
     key_partitions: int | None = None
     primary_key: tuple[str, ...] = ()
     envelope: str = ""
+    deleted_by: str | None = None
     evolution: str | None = None
     tombstones: str | None = None
     boundary_provider: str | None = None
@@ -151,17 +155,12 @@ class TopicBinding:
             known["spellings"] = tuple(word.strip() for word in known["spellings"].split(","))
         if "columns_from" in known:
             known["columns_from"] = tuple(map(str, parse_sources([known["columns_from"]])))
+        if "deleted_by" in known:
+            known["deleted_by"] = str(DeleteMark.parse(known["deleted_by"]))
         if "primary_key" in known:
             known["primary_key"] = tuple(json.loads(known["primary_key"]))
         binding = cls(**{"cluster": "default", **known})
-        is_whole = binding.is_upsert == bool(binding.primary_key)
-        if not is_whole or (binding.mode == "changelog") != bool(binding.envelope):
-            raise SeamlineError(
-                INVALID_TABLE_DEFINITION,
-                f"a table of mode {binding.mode} with the primary key "
-                f"{list(binding.primary_key)} and the envelope {binding.envelope!r} has no meaning",
-                hint="Upsert tables have a primary key; change logs an envelope besides.",
-            )
+        _require_meaning(binding)
         return binding
 
     @property
@@ -184,6 +183,7 @@ class TopicBinding:
             "csv_separator": self.csv_separator,
             "csv_quote": self.csv_quote,
             "tombstones": self.tombstones,
+            "deleted_by": self.deleted_by,
         }
         return {name: value for name, value in every.items() if value}
 
@@ -217,6 +217,24 @@ class TopicBinding:
                 source = Source(KEY, () if is_whole else (name,))
             sources.append(ColumnSource((name,), source))
         return dataclasses.replace(said, sources=tuple(sources))
+
+
+def _require_meaning(binding: TopicBinding) -> None:
+    """Requires that the properties of upsert tables and change logs are those of the mode."""
+    is_whole = binding.is_upsert == bool(binding.primary_key)
+    if binding.deleted_by is not None and binding.mode != "upsert":
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION,
+            f"a table of mode {binding.mode} has no deletes that {binding.deleted_by} marks",
+            hint="Only tables of mode upsert have deleted_by.",
+        )
+    if not is_whole or (binding.mode == "changelog") != bool(binding.envelope):
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION,
+            f"a table of mode {binding.mode} with the primary key "
+            f"{list(binding.primary_key)} and the envelope {binding.envelope!r} has no meaning",
+            hint="Upsert tables have a primary key; change logs an envelope besides.",
+        )
 
 
 def _text(name: str, value: object) -> str:

@@ -67,6 +67,39 @@ class ColumnSource:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class DeleteMark:
+    """The field of a value that says whether the record deletes its key.
+
+    Attributes:
+        path: The field names that lead to it.
+        word: The text it has in a delete; None if it is true in a delete, and false in a row.
+    """
+
+    path: Path
+    word: str | None = None
+
+    def __str__(self) -> str:
+        path = ".".join(map(_written, self.path))
+        return path if self.word is None else f"{path} = {self.word}"
+
+    @classmethod
+    def parse(cls, text: str) -> DeleteMark:
+        """Parses `deleted_by`: `field`, or `field = word`; the field may be inside others.
+
+        Raises:
+            SeamlineError: INVALID_TABLE_DEFINITION.
+        """
+        match = _MARK.fullmatch(text)
+        if match is None:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"deleted_by: {text!r} is not `field` or `field = word`",
+                hint="Such as: __deleted, or op = d",
+            )
+        return cls(_names(match["path"]), match["word"])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Encoding:
     """How records are encoded. Its text form is canonical, and `parse` reads it back.
 
@@ -109,6 +142,12 @@ class Encoding:
         """Whether `sources` lists a column, or a field inside it."""
         return any(entry.column[0] == column for entry in self.sources)
 
+    @property
+    def delete_mark(self) -> DeleteMark | None:
+        """The field of a value that says whether the record is a delete, if any."""
+        text = dict(self.options).get("deleted_by")
+        return None if text is None else DeleteMark.parse(text)
+
     def columns_of(self, source: Source) -> list[Path]:
         """Returns the columns that come from a part of the record."""
         return [entry.column for entry in self.sources if entry.source == source]
@@ -149,6 +188,7 @@ def parse(text: str) -> Encoding:
 _NAME = r'"(?:[^"]|"")*"|[^\s".,=]+'
 _PATH = rf"(?:{_NAME})(?:\.(?:{_NAME}))*"
 _ENTRY = re.compile(rf"\s*(?P<column>{_PATH})\s*=\s*(?P<source>{_PATH})\s*(?:,|$)")
+_MARK = re.compile(rf"\s*(?P<path>{_PATH})\s*(?:=\s*(?P<word>\S|\S.*\S)\s*)?")
 _PLAIN = re.compile(r"[\w$-]+")
 
 

@@ -172,6 +172,9 @@ def changes(
             inner = _at(record, source.path)
             if inner is not None and (source.path or isinstance(column.type, Row)):
                 found += _of_type((column.name,), column.type, inner, rules)
+    mark = encoding.delete_mark
+    if mark is not None and mark.word is None and len(mark.path) == 1:
+        taken.add(mark.path[0])  # it is false in every row
     inside = _at(record, row)
     if isinstance(inside, Row) and not is_whole:
         named = [column for column in own if not encoding.names(column.name)]

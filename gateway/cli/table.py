@@ -82,6 +82,9 @@ def _open(
 @click.option(
     "--envelope", default="", help="Envelope of change records: debezium, maxwell or canal."
 )
+@click.option(
+    "--deleted-by", help="Field that marks deletes, such as __deleted or 'op = d'; '' for none."
+)
 @click.option("--partition-by", multiple=True, help="Partitioning, such as 'day(ts)'.")
 @click.option("--sort-by", multiple=True, help="Sort column, such as 'ts DESC'.")
 @click.option(
@@ -124,6 +127,7 @@ def create(
         key_partitioner=options["key_partitioner"],
         primary_key=options["primary_key"],
         envelope=options["envelope"],
+        deleted_by=options["deleted_by"],
         partitioning=options["partition_by"],
         sorted_by=options["sort_by"],
         start=options["start"],

@@ -118,7 +118,7 @@ class Commands:
             case SetSession():
                 return sessions.set_property(statement, self._connections.rights)
             case SetTimeZone():
-                return done()
+                return sessions.set_time_zone(statement, self._connections.rights)
             case KillStatement():
                 self._kill(statement.statement_id)
                 return done()
@@ -265,6 +265,7 @@ _PROPERTIES: Mapping[str, Callable[[str, Any], Any]] = {
     "key_partitioner": _text,
     "primary_key": _strings,
     "envelope": _text,
+    "deleted_by": _text,
     "start": _text,
     "partitioning": _strings,
     "sorted_by": _strings,

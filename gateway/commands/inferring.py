@@ -18,12 +18,12 @@ from seamline.connectors.kafka.formats.parts import Setting
 from seamline.connectors.kafka.formats.schemas import Schemas
 from seamline.connectors.protocols import Deadline, Headers, HotLog, RawBatch
 from seamline.errors import INFERENCE_FAILED, SeamlineError
-from seamline.seam.encoding import KEY, VALUE, Encoding, Path
+from seamline.seam.encoding import KEY, VALUE, DeleteMark, Encoding, Path
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns
-from seamline.sql.types import Type
+from seamline.sql.types import BOOLEAN, VARCHAR, Type
 
 if TYPE_CHECKING:
     from seamline.gateway.commands.tables import TableDefinition
@@ -75,6 +75,26 @@ def inferred(
     of_key = _KeyTypes(definition, seen, schemas)
     sourced = tuple(sourced_columns(encoding, found.columns, of_key))
     return dataclasses.replace(found, columns=(*sourced, *found.columns))
+
+
+DEBEZIUMS_MARK = "__deleted"
+"""The field that Debezium's ExtractNewRecordState adds when it is told to rewrite deletes."""
+
+
+def marked(definition: TableDefinition, found: Inferred) -> tuple[TableDefinition, Inferred]:
+    """Returns an upsert table's definition with what marks its deletes, which is no column then."""
+    if definition.mode != "upsert":
+        return definition, found
+    by_name = {column.name: column.type for column in found.columns}
+    if definition.deleted_by is None and by_name.get(DEBEZIUMS_MARK) in (VARCHAR, BOOLEAN):
+        definition = dataclasses.replace(definition, deleted_by=DEBEZIUMS_MARK)
+        note = f"{DEBEZIUMS_MARK}: a record in which it is true deletes its key (deleted_by)"
+        found = dataclasses.replace(found, notes=(*found.notes, note))
+    mark = DeleteMark.parse(definition.deleted_by) if definition.deleted_by else None
+    if mark is None or mark.word is not None:
+        return definition, found
+    rest = tuple(column for column in found.columns if (column.name,) != mark.path)
+    return definition, dataclasses.replace(found, columns=rest)
 
 
 def _of_values(definition: TableDefinition, seen: Sample, schemas: Schemas) -> Inferred:
@@ -174,6 +194,12 @@ def notes(
             "object. State the columns if it will be another."
         )
     values = unframed(seen.values)
+    is_unmarked = definition.mode == "upsert" and definition.deleted_by is None
+    if is_unmarked and definition.format in JSON and any(map(_has_mark, values)):
+        yield (
+            f"{DEBEZIUMS_MARK}: the newest records have it, and one in which it is true is a row "
+            f"all the same; deleted_by = '{DEBEZIUMS_MARK}' makes it a delete"
+        )
     is_plain = definition.format in JSON and not definition.spellings
     if is_plain and newest_schema(values) is None:
         if definition.envelope in ENVELOPES:
@@ -193,6 +219,10 @@ def notes(
     else:
         if bad:
             yield share_of(bad, count, definition.on_error)
+
+
+def _has_mark(value: bytes | None) -> bool:
+    return value is not None and f'"{DEBEZIUMS_MARK}"'.encode() in value
 
 
 def _bad(decoder: Decoder, seen: Sample) -> tuple[dict[int, str], int]:

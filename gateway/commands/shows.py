@@ -175,10 +175,16 @@ def _without(binding: TopicBinding, denied: Collection[str]) -> TopicBinding:
         binding,
         key=None if key is None or key.lower() in denied else key,
         columns_from=tuple(str(s) for s in sources if s.column[0].lower() not in denied),
+        deleted_by=None if _is_marked_by(binding, denied) else binding.deleted_by,
         primary_key=tuple(name for name in binding.primary_key if name.lower() not in denied),
         value_schema=None,  # schemas have every field
         key_schema=None,
     )
+
+
+def _is_marked_by(binding: TopicBinding, names: Collection[str]) -> bool:
+    mark = binding.encoding.delete_mark
+    return mark is not None and mark.path[0].lower() in names
 
 
 def _names(title: str, found: list[str], statement: Show) -> Rows:

@@ -78,6 +78,8 @@ class TableDefinition:
         mode: `append`, `upsert` or `changelog`.
         primary_key: The key columns of an upsert table.
         envelope: The envelope that wraps the changes of a change log.
+        deleted_by: The field of a value that marks deletes; empty if there is none. None is the
+            default: inference looks for the one that Debezium writes.
         on_error: What becomes of a bad record.
         isolation: The isolation level under which the log is read.
         key: Column that the record key repeats.
@@ -120,6 +122,7 @@ class TableDefinition:
     key_partitioner: str | None = None
     primary_key: tuple[str, ...] = ()
     envelope: str = ""
+    deleted_by: str | None = None
     partitioning: tuple[str, ...] = ()
     sorted_by: tuple[str, ...] = ()
     start: str = "earliest"
@@ -177,11 +180,11 @@ def create(connections: Connections, definition: TableDefinition, deadline: Dead
     fields = definition.columns
     if fields is None:
         inferred = inferring.inferred(definition, encoding, seen, schemas)
+        definition, inferred = inferring.marked(definition, inferred)
         fields = inferred.columns
     definition = evolution.settled(definition, inferred)
     _check_columns(definition, fields)
-    if definition.primary_key or definition.envelope or definition.mode != "append":
-        definition, fields = upserts.defined(definition, fields)
+    definition, fields = upserts.defined(definition, fields)
     all_columns = (*fields, *columns.METADATA_FIELDS)
     binding = _binding(definition, spelt_as(encoding.sources, all_columns), bounds)
     stored = tuple(dataclasses.replace(f, type=storable(f.type)) for f in all_columns)
@@ -240,6 +243,7 @@ def _binding(
         key_partitions=len(bounds.end) if depends_on_partitions else None,
         primary_key=definition.primary_key,
         envelope=definition.envelope,
+        deleted_by=definition.deleted_by or None,
     )
 
 

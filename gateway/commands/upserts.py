@@ -9,7 +9,7 @@ from seamline.connectors.kafka.formats.envelopes import ENVELOPES
 from seamline.connectors.kafka.formats.tombstones import KEY_TYPES
 from seamline.errors import INVALID_TABLE_DEFINITION, NOT_SUPPORTED, SeamlineError
 from seamline.seam.binding import TopicBinding
-from seamline.seam.encoding import KEY, VALUE, parse_sources
+from seamline.seam.encoding import KEY, VALUE, DeleteMark, parse_sources
 from seamline.sql.types import Field
 
 if TYPE_CHECKING:
@@ -28,11 +28,17 @@ def defined(
 ) -> tuple[TableDefinition, tuple[Field, ...]]:
     """Returns the definition and columns, the key spelt as the columns are and made NOT NULL.
 
+    Those of a table that is no upsert table are returned as they are.
+
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
     """
     if definition.mode == "append":
-        raise _invalid("only upsert tables have a primary key or an envelope", "mode = 'upsert'")
+        if not (definition.primary_key or definition.envelope or definition.deleted_by):
+            return definition, fields
+        raise _invalid(
+            "only upsert tables have a primary key, an envelope or deleted_by", "mode = 'upsert'"
+        )
     if definition.mode == "changelog" and definition.envelope not in ENVELOPES:
         words = ", ".join(ENVELOPES)
         raise _invalid(f"envelope {definition.envelope!r} is not known", f"It is one of: {words}.")
@@ -64,10 +70,27 @@ def defined(
             "It is 'fail' or 'skip'.",
         )
     _check_record_key(definition, key)
+    if definition.deleted_by:
+        definition = _marked(definition, definition.deleted_by)
     required = tuple(
         dataclasses.replace(field, required=field.required or field.name in key) for field in fields
     )
     return dataclasses.replace(definition, primary_key=tuple(key)), required
+
+
+def _marked(definition: TableDefinition, mark: str) -> TableDefinition:
+    """Returns the definition with `deleted_by` in its canonical form."""
+    if definition.mode == "changelog":
+        raise _invalid(
+            f"the envelope {definition.envelope} itself says which rows are deleted",
+            "Leave out deleted_by.",
+        )
+    if definition.format not in _STRUCTURED:
+        raise _invalid(
+            f"deleted_by names a field, and values of format {definition.format} have none by name",
+            f"It is for the formats {', '.join(sorted(_STRUCTURED))}.",
+        )
+    return dataclasses.replace(definition, deleted_by=str(DeleteMark.parse(mark)))
 
 
 def _check_record_key(definition: TableDefinition, key: list[str]) -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support.examples import PART, examples
 
 from seamline.connectors.kafka.formats.infer import infer_json
-from seamline.connectors.kafka.formats.json_values import JsonDocuments, JsonValues
+from seamline.connectors.kafka.formats.json_values import WORD, JsonDocuments, JsonValues
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
 
@@ -40,6 +40,7 @@ SCALARS: tuple[Type, ...] = (
     Decimal(9, 2),
     Decimal(38, 10),
     Decimal(3, 3),
+    WORD,
     types.TIME,
 )
 
@@ -177,6 +178,8 @@ def right(type_: Type) -> st.SearchStrategy[Any]:
             return st.floats(allow_nan=False, allow_infinity=False)
         case types.VARCHAR:
             return st.text(max_size=8)
+        case _ if type_ == WORD:
+            return st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=8)
         case types.DATE:
             return st.dates().map(str)
         case types.TIMESTAMP:

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
-from support.upserts import TOPIC, Row, Users, in_order, model
+from support.upserts import MARK, TOPIC, Row, Users, in_order, model
 
 from seamline.connectors.duckdb.relation import newest_rows_sql
 from seamline.connectors.kafka.formats.decoder import Decoder
@@ -116,7 +116,8 @@ def play(seed: int, folder: pathlib.Path) -> None:
     """One history, and what is asked on its way."""
     dice = random.Random(seed)
     placed = dice.choice([{}, {"key_partitioner": "murmur2"}, SETTLED])
-    users = Users(folder, dice.choice([1, 3]), is_followed=dice.random() < 0.7, **placed)
+    marked = dice.choice([{}, {"deleted_by": MARK}])
+    users = Users(folder, dice.choice([1, 3]), is_followed=dice.random() < 0.7, **placed, **marked)
     for _ in range(3):
         happen(users, dice, dice.randrange(20))
         if dice.random() < 0.7:

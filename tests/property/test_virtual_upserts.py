@@ -23,7 +23,7 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table import FileScanTask, StaticTable
 from pyiceberg.types import LongType
-from support.upserts import Users, model
+from support.upserts import MARK, Users, model
 
 from seamline.connectors.iceberg import manifests
 from seamline.connectors.iceberg.pyiceberg_internals import live_entries
@@ -52,6 +52,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "by a value": {"partitioning": ("name",)},
     "by buckets": {"partitioning": ("bucket(3, id)", "truncate(2, name)")},
     "keyed": {"key_partitioner": "murmur2", "key_format": "int64"},
+    "marked": {"deleted_by": MARK},
 }
 Found = list[tuple[Any, ...]]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 import json
 import pathlib
 import warnings
@@ -49,6 +50,15 @@ NEVER = NoDeadline()
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 _INT64 = 8
 """The size of keys in that format; keys as text are shorter here."""
+MARK = "__deleted"
+"""The field that marks deletes where a table says so; see `WITHOUT` and `WITH` for its values."""
+WITHOUT: tuple[dict[str, Any], ...] = (
+    *({}, {MARK: "false"}, {MARK: False}, {MARK: 0}, {MARK: None}),
+)
+WITH: tuple[dict[str, Any] | None, ...] = (
+    *({MARK: "true"}, None, {MARK: True, "name": 5}, {MARK: 1}),
+)
+"""What a delete may be; its other fields may be anything."""
 _BUDGET = Budget(1 << 26, 0, 3600.0)
 _LIMITS = Limits(duckdb_cold_bytes_max=2**60, duckdb_tail_rows_max=2**60, spark=False)
 
@@ -77,6 +87,9 @@ class Users:
         self.log.create_topic(TOPIC, partitions)
         self.partitions = partitions
         self._partitioner = definition.get("key_partitioner")
+        is_marked = definition.get("deleted_by") == MARK
+        self._rows = itertools.cycle(WITHOUT if is_marked else ({},))
+        self._deletes = itertools.cycle(WITH if is_marked else (None,))
         self._key_format = definition.get("key_format", "string")
         self.connections = offline.MemoryConnections(offline.config(folder), self.log)
         self.name = names.resolve(
@@ -116,12 +129,14 @@ class Users:
 
     def put(self, id_: int, name: str | None, score: int | None, partition: int = -1) -> None:
         """A user as they are now."""
-        value = json.dumps({"id": id_, "name": name, "score": score}).encode()
+        body = {"id": id_, "name": name, "score": score, **next(self._rows)}
+        value = json.dumps(body).encode()
         self._produce(id_, value, partition)
 
     def delete(self, id_: int, partition: int = -1) -> None:
         """A user is no more."""
-        self._produce(id_, None, partition)
+        body = next(self._deletes)
+        self._produce(id_, None if body is None else json.dumps(body).encode(), partition)
 
     def _produce(self, id_: int, value: bytes | None, partition: int) -> None:
         key = key_bytes(id_, self._key_format)
@@ -241,9 +256,9 @@ def model(log: MemoryLog, ends: Mapping[int, int] | None = None) -> dict[int, Ro
         for key, value in zip(raw.keys, raw.values, strict=True):
             assert key is not None
             id_ = int.from_bytes(key, "big") if len(key) == _INT64 else int(key)
-            if value is None:
+            body = None if value is None else json.loads(value)
+            if body is None or body.get(MARK) in ("true", 1):
                 found.pop(id_, None)
             else:
-                body = json.loads(value)
                 found[id_] = (body["name"], body["score"])
     return found

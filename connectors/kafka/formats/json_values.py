@@ -440,6 +440,16 @@ def _bytes(value: Any, type_: Type, path: str) -> bytes:
     return raw
 
 
+WORD = types.Char(0)
+"""The type of what may be text, a boolean or a whole number, and is read as its text."""
+
+
+def _word(value: Any, type_: Type, path: str) -> str:
+    if isinstance(value, int):
+        return f"{value:d}" if not isinstance(value, bool) else str(value).lower()
+    return _string(value, type_, path)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unscaled(Varbinary):
     """The bytes of a decimal without its point, which JSON may also have as the number itself."""
@@ -572,6 +582,7 @@ _EXACT: dict[Any, Callable[[Any, Type, str], Any]] = {
     Decimal: _decimal,
     Varbinary: _bytes,
     Unscaled: _unscaled,
+    WORD: _word,
 }
 _KEYS_IN_STRINGS = frozenset(
     {types.VARCHAR, types.UUID, types.DATE, types.TIME, types.TIMESTAMP, types.TIMESTAMP_TZ}
@@ -603,6 +614,7 @@ def _shape(value: Any) -> str:
 _CARRIED_AS_ITSELF = frozenset(
     {types.BOOLEAN, types.INTEGER, types.BIGINT, types.DOUBLE, types.REAL, types.VARCHAR}
 )
+_CARRIERS_OF_WORDS = {bool: pa.bool_(), int: pa.int64()}
 _CARRIED_IN_STRINGS = frozenset({types.DATE, types.UUID})
 _TIMESTAMPS = frozenset({types.TIMESTAMP, types.TIMESTAMP_TZ})
 
@@ -622,7 +634,10 @@ def _type_has_fast_path(type_: Type) -> bool:
             return True
         case _:
             return (
-                type_ in _CARRIED_AS_ITSELF or type_ in _CARRIED_IN_STRINGS or type_ in _TIMESTAMPS
+                type_ in _CARRIED_AS_ITSELF
+                or type_ in _CARRIED_IN_STRINGS
+                or type_ in _TIMESTAMPS
+                or type_ == WORD
             )
 
 
@@ -696,6 +711,8 @@ def _carrier(type_: Type, sample: Any) -> pa.DataType:
             return pa.int64() if isinstance(sample, int) else pa.string()
         case _ if type_ in _CARRIED_AS_ITSELF:
             return types.to_arrow(type_)
+        case _ if type_ == WORD:
+            return _CARRIERS_OF_WORDS.get(type(sample), pa.string())
         case _:
             return pa.string()
 
@@ -739,6 +756,8 @@ def _convert(array: pa.Array, type_: Type) -> pa.Array:
             return array.cast(wanted)
         case _ if type_ in _TIMESTAMPS:
             return _convert_timestamps(array, type_)
+        case _ if type_ == WORD:
+            return array.cast(wanted)
         case _:
             return array
 

@@ -1,11 +1,11 @@
 """Records of an upsert table: the newest state of a key, or its end.
 
 A record with a value is a row, as in any table, unless its envelope says that the row is deleted. A
-tombstone, which has no value or JSON's word null, is also a delete. A mark says which rows are
-deletes. Of a delete, only the columns of the primary key are read, from the record's key if its
-value does not have them. A record whose key is unknown, or null in one of its columns, is bad. A
-record that changes the key of a row is two rows: a delete of the former key, and the row of the new
-one.
+tombstone is also a delete: a record without a value, or with JSON's word null, or one that a field
+of its value marks. A mark says which rows are deletes. Of a delete, only the columns of the primary
+key are read, from the record's key if its value does not have them. A record whose key is unknown,
+or null in one of its columns, is bad. A record that changes the key of a row is two rows: a delete
+of the former key, and the row of the new one.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import pyarrow.compute as pc
 from seamline.connectors.kafka.formats.connect import part_reader, without_nulls
 from seamline.connectors.kafka.formats.envelopes import OLD, EnvelopeReader
 from seamline.connectors.kafka.formats.known import JSON, format_of
+from seamline.connectors.kafka.formats.marked import marked_values
 from seamline.connectors.kafka.formats.parts import (
     AllHeaders,
+    Bad,
     Leaf,
     Parts,
     Setting,
@@ -56,6 +58,7 @@ class Tombstones:
             if spec.encoding.envelope
             else part_reader(format_, leaves)
         )
+        self._marked = marked_values(spec.encoding, settings[VALUE])
         encoding = parse(spec.key_encoding)
         sources = {entry.column: entry.source for entry in encoding.sources}
         of_key = [
@@ -78,12 +81,15 @@ class Tombstones:
         """
         if self._spec.encoding.value in JSON:
             values = without_nulls(values)
+        unclear: Bad = {}
+        if self._marked is not None:
+            values, unclear = self._marked.without_deletes(values, headers)
         given = [index for index, value in enumerate(values) if value is not None]
         arrays, found = self._values.decode(
             [values[index] for index in given], _chosen(headers, given)
         )
         arrays.setdefault((DELETED,), pa.repeat(pa.scalar(False), len(given)))
-        bad = {given[index]: reason for index, reason in found.items()}
+        bad = {**unclear, **{given[index]: reason for index, reason in found.items()}}
         if len(given) < len(values):
             slots: list[int | None] = [None] * len(values)
             for slot, index in enumerate(given):

@@ -226,7 +226,7 @@ _EXACT = decimal.Context(prec=1000, traps=[decimal.InvalidOperation, decimal.Ine
 def _plain(node: Node, type_: Type, path: str) -> Convert:
     """Converts without the logical type, as JSON of the same kind would be in that column."""
     match node.kind:
-        case "enum" if "names" in node.attributes and type_ == types.VARCHAR:
+        case "enum" if "names" in node.attributes and type_ in (types.VARCHAR, json_values.WORD):
             return lambda value: _name(value, node.attributes["names"], path)
         case "bytes" | "fixed" if isinstance(type_, Varbinary):
             return lambda value: _sized(value, type_, path)

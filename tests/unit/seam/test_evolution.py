@@ -127,6 +127,17 @@ def test_what_no_column_holds_is_left_out() -> None:
     assert changes(parse_fields("odd integer"), Row((odd,))) == ()
 
 
+def test_the_field_that_marks_deletes_becomes_no_column() -> None:
+    marked = Encoding("avro", options=(("deleted_by", "gone"),))
+    assert said("a integer", "a integer, gone varchar", encoding=marked) == []
+    assert said("a integer, gone real", "a integer, gone double", encoding=marked) == [
+        "gone real becomes double"
+    ]
+    for mark in ("op = d", "op.gone"):  # other records have other values there
+        kept = Encoding("avro", options=(("deleted_by", mark),))
+        assert said("a integer", "a integer, op varchar", encoding=kept) == ["op varchar is new"]
+
+
 def test_columns_from_elsewhere_are_left_and_their_fields_known() -> None:
     sources = parse_sources(["id = key, n = value.inner.n, v = value.w, at = timestamp"])
     encoding = Encoding("avro", "int64", sources)

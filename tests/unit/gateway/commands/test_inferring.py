@@ -197,3 +197,60 @@ def test_changes_of_debezium_in_avro(world: World, registry: Registry) -> None:
         == []
     )
     assert columns(world, "t") == {"k": "integer", "v": "varchar"}
+
+
+UPSERT = "topic = 'bids', mode = 'upsert', primary_key = ARRAY['id'], key = 'id'"
+
+
+def marks(world: World, name: str) -> str | None:
+    state = world.catalog("lake").load(("default", name)).state
+    return state.properties.get("seamline.deleted-by")
+
+
+def test_what_debezium_marks_as_deleted_is_found(world: World) -> None:
+    for id_, mark in (("1", "false"), ("2", "true")):
+        body = json.dumps({"id": int(id_), "gone": False, "__deleted": mark})
+        world.memory.produce("bids", 0, body.encode(), key=id_.encode())
+    (note,) = world.notes(f"CREATE TABLE found WITH ({UPSERT})")
+    assert note == "__deleted: a record in which it is true deletes its key (deleted_by)"
+    assert marks(world, "found") == "__deleted"
+    assert columns(world, "found") == {"id": "bigint", "gone": "boolean"}
+    ((made,),) = world.rows("SHOW CREATE TABLE found")
+    assert "deleted_by = '__deleted'" in str(made)
+    (note,) = world.notes(f"CREATE TABLE stated (id bigint, gone boolean) WITH ({UPSERT})")
+    assert note.endswith("deleted_by = '__deleted' makes it a delete")
+    assert world.notes(f"CREATE TABLE none WITH ({UPSERT}, deleted_by = '')") == []
+    assert (marks(world, "none"), set(columns(world, "none"))) == (
+        None,
+        {"id", "gone", "__deleted"},
+    )
+    assert world.notes(f"CREATE TABLE own WITH ({UPSERT}, deleted_by = 'gone')") == []
+    assert set(columns(world, "own")) == {"id", "__deleted"}
+    assert world.notes("CREATE TABLE events WITH (topic = 'bids')") == []
+    assert (marks(world, "events"), len(columns(world, "events"))) == (None, 3)
+
+
+def test_the_mark_of_a_schema_that_is_followed_is_no_column(
+    world: World, registry: Registry
+) -> None:
+    fields = [{"name": "id", "type": "long"}, {"name": "__deleted", "type": ["null", "string"]}]
+    registry.register("bids-value", json.dumps({"type": "record", "name": "V", "fields": fields}))
+    world.notes(f"CREATE TABLE t WITH ({UPSERT}, format = 'avro')")
+    assert columns(world, "t") == {"id": "bigint"}
+    properties = world.catalog("lake").load(("default", "t")).state.properties
+    assert properties["seamline.evolution"] == "auto"
+    assert properties["seamline.deleted-by"] == "__deleted"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "topic = 'bids', deleted_by = 'gone'",
+        "topic = 'bids', mode = 'changelog', envelope = 'debezium', primary_key = ARRAY['id'],"
+        " deleted_by = 'gone'",
+        f"{UPSERT}, deleted_by = 'gone', format = 'csv'",
+        f"{UPSERT}, deleted_by = 'a b'",
+    ],
+)
+def test_marks_where_they_mean_nothing_are_refused(world: World, options: str) -> None:
+    assert world.run(f"CREATE TABLE t (id bigint) WITH ({options})") == "INVALID_TABLE_DEFINITION"
