@@ -9,16 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import shutil
 import subprocess
 import tarfile
 import urllib.request
 from collections.abc import Iterator
 
-from seamline.connectors.jvm import ivy
-from seamline.connectors.jvm.jars import cache_directory
 from seamline.connectors.jvm.java import find_java
 from seamline.gateway.dev.local.ports import free_port
+from support.maven import fetched
 from support.waiting import wait_until
 
 VERSION = "3.0.9"
@@ -42,28 +40,15 @@ _SETTINGS = """<ivysettings>
 
 
 def _application() -> pathlib.Path:
-    """The folder of the application, fetched when it is not there, by Ivy as all jars are."""
-    folder = cache_directory(os.environ) / f"{_NAME}-{VERSION}"
-    if not folder.is_dir():
-        draft = folder.with_name(f"{folder.name}.{os.getpid()}")
-        draft.mkdir(parents=True)
-        description = draft / "ivy.xml"
-        description.write_text(_WANTED, encoding="utf-8")
-        settings = draft / "settings.xml"
-        settings.write_text(_SETTINGS, encoding="utf-8")
-        command = [
-            *ivy._command(description, draft / "cache", draft / "fetched"),
-            *("-settings", str(settings)),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
-        assert done.returncode == 0, done.stdout[-2000:]
-        (archive,) = (draft / "fetched").glob("*.tar.gz")
-        with tarfile.open(archive) as packed:
-            packed.extractall(draft, filter="data")
-        shutil.rmtree(draft / "cache")
-        archive.unlink()
-        draft.rename(folder)
-    return folder
+    """The folder of the application."""
+    return fetched(f"{_NAME}-{VERSION}", _WANTED, settings=_SETTINGS, unpack=_unpack)
+
+
+def _unpack(folder: pathlib.Path) -> None:
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    archive.unlink()
 
 
 @contextlib.contextmanager

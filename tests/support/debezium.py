@@ -16,17 +16,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.jvm import ivy
-from seamline.connectors.jvm.jars import cache_directory
 from seamline.connectors.jvm.java import find_java
 from seamline.gateway.dev.local.ports import free_port
+from seamline.seam.encoding import digest
+from support.maven import fetched
 from support.waiting import wait_until
 
 VERSION = "3.6.1.Final"
 _COORDINATES = (
     *("connect-runtime", "connect-json", "connect-transforms"),
-    *("debezium-connector-postgres", "debezium-embedded", "debezium-api"),
+    *("debezium-connector-postgres", "debezium-connector-mysql"),
+    *("debezium-embedded", "debezium-api"),
 )
-_NAME = f"debezium-{VERSION}"
 _LIBRARY = pathlib.Path("/usr/lib/postgresql")
 
 
@@ -37,28 +38,15 @@ def program(name: str) -> str | None:
 
 
 def _jars() -> pathlib.Path:
-    """The folder of the jars, fetched when it is not there."""
-    folder = cache_directory(os.environ) / _NAME
-    if not folder.is_dir():
-        draft = folder.with_name(f"{folder.name}.{os.getpid()}")
-        draft.mkdir(parents=True)
-        wanted = [
-            f"io.debezium:{module}:{VERSION}"
-            if module.startswith("debezium")
-            else f"org.apache.kafka:{module}:4.1.2"
-            for module in _COORDINATES
-        ]
-        description = draft / "ivy.xml"
-        description.write_text(
-            ivy.module_description("debezium", wanted, transitive=True), encoding="utf-8"
-        )
-        command = ivy._command(description, draft / "cache", draft / "fetched")
-        done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
-        assert done.returncode == 0, done.stdout[-2000:]
-        shutil.rmtree(draft / "cache")
-        (draft / "fetched").rename(folder)
-        shutil.rmtree(draft)
-    return folder
+    """The folder of the jars."""
+    wanted = [
+        f"io.debezium:{module}:{VERSION}"
+        if module.startswith("debezium")
+        else f"org.apache.kafka:{module}:4.1.2"
+        for module in _COORDINATES
+    ]
+    description = ivy.module_description("debezium", wanted, transitive=True)
+    return fetched(f"debezium-{digest(description)}", description)
 
 
 class Postgres:
