@@ -7,10 +7,11 @@ from zero. A conversion that cannot be made the same on both engines is refused.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
-from seamline.sql import intervals, time_zones, types
+from seamline.sql import intervals, session_zone, time_zones, types
 from seamline.sql.functions import Overload
 from seamline.sql.kernels import floating, json_casts
 from seamline.sql.kernels.calls import duckdb_template, spark_template
@@ -43,13 +44,14 @@ _INSTANT = f"{_TIMESTAMP}|{_DATE}[ T]{_MINUTE}{_SECOND}{_ZONE}"
 _UUID = "[0-9a-fA-F]{{8}}(-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}}"
 
 
-def overload(source: Type, target: Type, *, safe: bool) -> Overload:
+def overload(source: Type, target: Type, *, safe: bool, zone: str = time_zones.UTC) -> Overload:
     """Returns the conversion from one type to another as a function of one argument.
 
     Args:
         source: Type of the value.
         target: Type to convert to.
         safe: Whether a value that cannot be converted becomes null (TRY_CAST).
+        zone: The session's time zone, in which local times become instants.
 
     Raises:
         SeamlineError: TYPE_MISMATCH when Trino has no such cast, NOT_SUPPORTED when the engines
@@ -61,9 +63,12 @@ def overload(source: Type, target: Type, *, safe: bool) -> Overload:
     if kernel is not None:
         duckdb, spark = duckdb_template(kernel), spark_template(kernel)
     else:
-        duckdb, spark = _templates(source, target, safe=safe)
+        duckdb, spark = _templates(source, target, safe=safe, zone=zone)
+    name = "try_cast" if safe else "cast"
+    if zone != time_zones.UTC and _makes_instants(source, target):
+        name = f"{name} in {zone}"  # what knows casts must not take it for one in UTC
     return Overload(
-        name="try_cast" if safe else "cast",
+        name=name,
         kind="scalar",
         parameters=(str(source),),
         variadic=False,
@@ -71,6 +76,41 @@ def overload(source: Type, target: Type, *, safe: bool) -> Overload:
         duckdb=duckdb,
         spark=spark,
         kernel=kernel,
+    )
+
+
+def in_zones(source: Type, target: Type) -> Type:
+    """Returns the type that a cast gives: the target, with the zones that its instants have."""
+    match source, target:
+        case Timestamp(_, zoned), Timestamp(_, True):
+            zone = source.zone if zoned else session_zone.current()
+            return dataclasses.replace(target, zone=zone)
+        case types.DATE, Timestamp(_, True):
+            return dataclasses.replace(target, zone=session_zone.current())
+        case types.VARCHAR | Char(), Timestamp(_, True):
+            return dataclasses.replace(target, zone=session_zone.of_text())
+        case Array(one), Array(other):
+            return Array(in_zones(one, other))
+        case Map(key, value), Map(other_key, other_value):
+            return Map(in_zones(key, other_key), in_zones(value, other_value))
+        case Row(fields), Row(others) if len(fields) == len(others):
+            return Row(
+                tuple(
+                    dataclasses.replace(other, type=in_zones(one.type, other.type))
+                    for one, other in zip(fields, others, strict=True)
+                )
+            )
+    return target
+
+
+def _makes_instants(source: Type, target: Type) -> bool:
+    """Whether a cast makes instants of local times or of texts, at any level."""
+    if isinstance(target, Timestamp) and target.zoned:
+        is_local = isinstance(source, Timestamp) and not source.zoned
+        return is_local or source in (types.DATE, types.VARCHAR) or isinstance(source, Char)
+    return any(
+        _makes_instants(*pair)
+        for pair in zip(types.children(source), types.children(target), strict=False)
     )
 
 
@@ -93,13 +133,13 @@ def _kernel(source: Type, target: Type, *, safe: bool) -> Kernel | None:
 _TEXTS = Array(types.VARCHAR)
 
 
-def _templates(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template]:
+def _templates(source: Type, target: Type, *, safe: bool, zone: str) -> tuple[Template, Template]:
     if isinstance(source, Time) or isinstance(target, Time):
         return _time_of_day(source, target, safe=safe)
     if source == target:
         return "{0}", "{0}"
     if isinstance(source, Timestamp) and source.zoned and source.zone != time_zones.UTC:
-        return _from_zone(source, target, safe=safe)
+        return _from_zone(source, target, safe=safe, zone=zone)
     if types.UNKNOWN in (source, target):
         return _plain(safe=safe)
     if isinstance(source, Char) or isinstance(target, Char):
@@ -107,18 +147,18 @@ def _templates(source: Type, target: Type, *, safe: bool) -> tuple[Template, Tem
     if isinstance(source, Varbinary) or isinstance(target, Varbinary):
         return _binary(source, target)
     if source == types.VARCHAR:
-        return _from_text(target, safe=safe)
+        return _from_text(target, safe=safe, zone=zone)
     if target == types.VARCHAR:
         return _to_text(source)
     if types.is_numeric(source) and types.is_numeric(target):
         return _number(source, target, safe=safe)
     if _is_time(source) and _is_time(target):
-        return _time(source, target, safe=safe)
+        return _time(source, target, safe=safe, zone=zone)
     if source == types.BOOLEAN and types.is_numeric(target):
         return _plain(safe=safe)
     if types.is_numeric(source) and target == types.BOOLEAN:
         return "({0} <> 0)", "({0} <> 0)"
-    nested = _nested(source, target, safe=safe)
+    nested = _nested(source, target, safe=safe, zone=zone)
     if nested is not None:
         return nested
     raise SeamlineError(TYPE_MISMATCH, f"{source} cannot be cast to {target}", hint="")
@@ -164,21 +204,23 @@ def _rounded_time(duckdb: str, spark: str, digits: int) -> tuple[str, str]:
     )
 
 
-def _from_zone(source: Timestamp, target: Type, *, safe: bool) -> tuple[Template, Template]:
+def _from_zone(
+    source: Timestamp, target: Type, *, safe: bool, zone: str
+) -> tuple[Template, Template]:
     """Returns casts that convert an instant by its local time in its zone."""
     if isinstance(target, Timestamp) and target.zoned:
-        return _time(source, target, safe=safe)
+        return _time(source, target, safe=safe, zone=zone)
     local = Timestamp(source.precision, zoned=False)
     duckdb, spark = time_zones.local_time(source.zone)
     inner = duckdb, spark
     if local != target:
-        outer = _templates(local, target, safe=safe)
+        outer = _templates(local, target, safe=safe, zone=zone)
         assert isinstance(outer[0], str)
         assert isinstance(outer[1], str)
         inner = outer[0].replace("{0}", duckdb), outer[1].replace("{0}", spark)
     if target == types.VARCHAR:
-        zone = f" {source.zone}"
-        return f"({inner[0]} || '{zone}')", f"concat({inner[1]}, '{zone}')"
+        name = f" {source.zone}"
+        return f"({inner[0]} || '{name}')", f"concat({inner[1]}, '{name}')"
     return inner
 
 
@@ -186,8 +228,13 @@ def _is_time(type_: Type) -> bool:
     return type_ == types.DATE or isinstance(type_, Timestamp)
 
 
-def _time(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template]:
+def _time(source: Type, target: Type, *, safe: bool, zone: str) -> tuple[Template, Template]:
     duckdb, spark = _plain(safe=safe)
+    if zone != time_zones.UTC and _makes_instants(source, target):
+        duckdb, spark = (
+            template.replace("{0}", "CAST({0} AS TIMESTAMP)")
+            for template in time_zones.instant_of(zone)
+        )
     if not isinstance(source, Timestamp) or not isinstance(target, Timestamp):
         return duckdb, spark
     if target.precision < source.precision:
@@ -210,7 +257,9 @@ def _plain(*, safe: bool) -> tuple[str, str]:
     return f"{cast}({{0}} AS {{type}})", f"{cast}({{0}} AS {{type}})"
 
 
-def _nested(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template] | None:
+def _nested(
+    source: Type, target: Type, *, safe: bool, zone: str
+) -> tuple[Template, Template] | None:
     """Returns casts between containers; None when the types are not containers of one shape.
 
     A plain cast serves where the contents convert by plain casts and field names do not change.
@@ -226,13 +275,15 @@ def _nested(source: Type, target: Type, *, safe: bool) -> tuple[Template, Templa
         case _:
             return None
     plain = _plain(safe=safe)
-    is_plain = all(_templates(*pair, safe=safe) in (plain, ("{0}", "{0}")) for pair in inside)
+    is_plain = all(
+        _templates(*pair, safe=safe, zone=zone) in (plain, ("{0}", "{0}")) for pair in inside
+    )
     if is_plain and not _renames(source, target):
         return plain
     if isinstance(source, Row) and isinstance(target, Row):
-        return _of_fields(source, target, safe=safe)
+        return _of_fields(source, target, safe=safe, zone=zone)
     if isinstance(source, Array) and isinstance(target, Array) and not safe:
-        return _of_elements(source.element, target.element)
+        return _of_elements(source.element, target.element, zone=zone)
     raise SeamlineError(NOT_SUPPORTED, f"{source} cannot be cast to {target} alike on both engines")
 
 
@@ -248,14 +299,15 @@ def _renames(source: Type, target: Type) -> bool:
     return any(_renames(*pair) for pair in pairs)
 
 
-def _of_fields(source: Row, target: Row, *, safe: bool) -> tuple[Template, Template]:
+def _of_fields(source: Row, target: Row, *, safe: bool, zone: str) -> tuple[Template, Template]:
     """Returns casts that convert a row's fields one by one, matched by position."""
 
     def of(engine: str) -> Template:
         def render(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
             values = {}
             for one, other in zip(source.fields, target.fields, strict=True):
-                template = _templates(one.type, other.type, safe=safe)[engine == SPARK]
+                templates = _templates(one.type, other.type, safe=safe, zone=zone)
+                template = templates[engine == SPARK]
                 field = field_named(engine, args[0], one.name)
                 text = rendered(template, [field], [one.type], other.type, engine, plain=[True])
                 values[other.name] = text
@@ -266,9 +318,9 @@ def _of_fields(source: Row, target: Row, *, safe: bool) -> tuple[Template, Templ
     return of(DUCKDB), of(SPARK)
 
 
-def _of_elements(source: Type, target: Type) -> tuple[Template, Template]:
+def _of_elements(source: Type, target: Type, *, zone: str) -> tuple[Template, Template]:
     """Returns casts that convert an array's elements one by one."""
-    duckdb, spark = _templates(source, target, safe=False)
+    duckdb, spark = _templates(source, target, safe=False, zone=zone)
 
     def of(engine: str, template: Template, form: str) -> Template:
         def render(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
@@ -387,7 +439,7 @@ def _to_text(source: Type) -> tuple[Template, Template]:
     )
 
 
-def _from_text(target: Type, *, safe: bool) -> tuple[Template, Template]:
+def _from_text(target: Type, *, safe: bool, zone: str) -> tuple[Template, Template]:
     if target in types.INTEGERS:
         return _matching(_INTEGER, target, safe=safe, trims=True)
     if target in types.FLOATS:
@@ -401,6 +453,8 @@ def _from_text(target: Type, *, safe: bool) -> tuple[Template, Template]:
         return _matching(_DATE, target, safe=safe, trims=True)
     if isinstance(target, Timestamp):
         cast = _plain(safe=safe)
+        if target.zoned and zone != time_zones.UTC:
+            cast = _instant_of_text(*cast, zone)
         if target.precision < 6:
             cast = _fewer_digits(*cast, target.precision)
         pattern = _INSTANT if target.zoned else _TIMESTAMP
@@ -410,6 +464,22 @@ def _from_text(target: Type, *, safe: bool) -> tuple[Template, Template]:
     if target == types.BOOLEAN:
         return _boolean(safe=safe)
     raise SeamlineError(TYPE_MISMATCH, f"varchar cannot be cast to {target}", hint="")
+
+
+def _instant_of_text(duckdb: str, spark: str, zone: str) -> tuple[str, str]:
+    """Returns casts of text to an instant, which is in the zone unless the text names another."""
+    here = tuple(
+        template.replace("{0}", local)
+        for template, local in zip(
+            time_zones.first_instant_of(zone),
+            ("CAST({0} AS TIMESTAMP)", "CAST({0} AS TIMESTAMP_NTZ)"),
+            strict=True,
+        )
+    )
+    return (
+        f"(CASE WHEN regexp_full_match({{0}}, '{_TIMESTAMP}') THEN {here[0]} ELSE {duckdb} END)",
+        f"(CASE WHEN {{0}} RLIKE '^({_TIMESTAMP})\\\\z' THEN {here[1]} ELSE {spark} END)",
+    )
 
 
 def _matching(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seamline.sql import types
+from seamline.sql import session_zone, types
+from seamline.sql.session_zone import SEVERAL_ZONES
 from seamline.sql.types import Array, Char, Decimal, Field, Map, Row, Timestamp, Type, Varbinary
 
 _INTEGER_DIGITS: dict[Type, int] = {
@@ -39,9 +40,9 @@ def common_type(left: Type, right: Type) -> Type | None:
         return _common_number(left, right)
     match left, right:
         case (Timestamp(), types.DATE):
-            return left
+            return _common_moment(left, _MIDNIGHT)
         case (types.DATE, Timestamp()):
-            return right
+            return _common_moment(_MIDNIGHT, right)
         case Varbinary(), Varbinary():
             return left
         case Char(one_length), Char(other_length):
@@ -59,14 +60,17 @@ def common_type(left: Type, right: Type) -> Type | None:
     return None
 
 
+_MIDNIGHT = Timestamp(0, zoned=False)
+
+
 def _common_moment(left: Timestamp, right: Timestamp) -> Timestamp:
-    zones = {moment.zone for moment in (left, right) if moment.zoned}
-    zone = zones.pop() if len(zones) == 1 else SEVERAL_ZONES if zones else "UTC"
-    return Timestamp(max(left.precision, right.precision), left.zoned or right.zoned, zone)
-
-
-SEVERAL_ZONES = "several"
-"""The zone of values that mix instants of different zones; their fields cannot be read."""
+    precision = max(left.precision, right.precision)
+    if not left.zoned and not right.zoned:
+        return Timestamp(precision, zoned=False)
+    local = session_zone.current()
+    zones = {moment.zone if moment.zoned else local for moment in (left, right)}
+    zone = zones.pop() if len(zones) == 1 else SEVERAL_ZONES
+    return Timestamp(precision, zoned=True, zone=zone)
 
 
 def common_type_of(all_types: Sequence[Type]) -> Type | None:

@@ -5,11 +5,19 @@ They are the same whatever dialect a request's queries are written in.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from seamline.errors import NOT_SUPPORTED, STATEMENT_NOT_ALLOWED, SYNTAX_ERROR, SeamlineError
+from seamline.errors import (
+    INVALID_LITERAL,
+    NOT_SUPPORTED,
+    STATEMENT_NOT_ALLOWED,
+    SYNTAX_ERROR,
+    SeamlineError,
+)
+from seamline.sql import time_zones
 from seamline.sql.definitions import parse_columns
 from seamline.sql.queries import QUERY_STARTS, expressions_of, query_of
 from seamline.sql.statements import (
@@ -162,21 +170,26 @@ def _set_session(words: Words) -> SetSession:
 
 
 def _set_time_zone(words: Words) -> SetTimeZone:
-    """Reads SET TIME ZONE, which may name the zone that every session has."""
+    """Reads SET TIME ZONE: LOCAL, the name of a zone, or an interval of hours and minutes."""
     place = words.place()
-    zone = "UTC" if words.take("LOCAL") else words.string()
-    if zone.upper() not in _OF_UTC:
+    if words.take("LOCAL"):
+        return SetTimeZone(None, place)
+    if not words.take("INTERVAL"):
+        return SetTimeZone(time_zones.named(words.string()), place)
+    sign = -1 if words.take("-") else 1
+    text = words.string()
+    words.require("HOUR")
+    form = r"([+-]?)(\d{1,2}):([0-5]\d)" if words.take("TO", "MINUTE") else r"([+-]?)(\d{1,2})()"
+    match = re.fullmatch(form, text)
+    if match is None:
         raise SeamlineError(
-            NOT_SUPPORTED,
-            "the time zone of a session is UTC",
-            location=place,
-            hint=f"x AT TIME ZONE '{zone}' says where a moment is looked at.",
+            INVALID_LITERAL,
+            f"{text!r} is not an offset",
+            hint="INTERVAL '2' HOUR, or INTERVAL -'03:30' HOUR TO MINUTE.",
         )
-    return SetTimeZone()
-
-
-_OF_UTC = frozenset({"UTC", "ETC/UTC", "GMT", "ETC/GMT", "Z", "+00:00", "-00:00"})
-"""Names of the zone that needs no setting."""
+    minutes = int(match[2]) * 60 + int(match[3] or 0)
+    offset = time_zones.of_minutes(sign * (-minutes if match[1] == "-" else minutes))
+    return SetTimeZone(time_zones.named(offset), place)
 
 
 def _reset_session(words: Words) -> SetSession:

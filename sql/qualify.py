@@ -22,6 +22,7 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
+from seamline.sql import time_zones
 from seamline.sql.binder.bind import bind
 from seamline.sql.binder.naming import unused_prefix
 from seamline.sql.binder.options import check_options
@@ -29,6 +30,7 @@ from seamline.sql.binder.scope import Column, Output, Source
 from seamline.sql.changes import Changes, changes_of, name_of
 from seamline.sql.places import location_of
 from seamline.sql.restrictions import NO_RESTRICTION, Restriction
+from seamline.sql.session_zone import UTC
 from seamline.sql.types import Field
 
 
@@ -112,14 +114,18 @@ class BoundQuery:
     holds_moment: bool = False
 
 
-def references(tree: exp.Expr) -> list[TableReference]:
+def references(tree: exp.Expr, zone: str = UTC) -> list[TableReference]:
     """Returns the tables a query names, in text order, without common table expressions.
+
+    Args:
+        tree: The parsed query.
+        zone: The session's time zone, for moments of the past that are written without one.
 
     Raises:
         SeamlineError: NOT_SUPPORTED, SYNTAX_ERROR; as `changes_of` for a function.
     """
     check_options(tree)
-    return [_reference(table) for table in tables_of(tree)]
+    return [_reference(table, zone) for table in tables_of(tree)]
 
 
 def qualify(
@@ -129,6 +135,7 @@ def qualify(
     now: datetime.datetime,
     user: str = "",
     session: tuple[str, str] = ("", ""),
+    zone: str = UTC,
 ) -> BoundQuery:
     """Binds a query.
 
@@ -138,6 +145,7 @@ def qualify(
         now: The moment the statement was submitted, for CURRENT_TIMESTAMP and the like; aware.
         user: The user who submitted it, for CURRENT_USER.
         session: The default catalog and schema, for CURRENT_CATALOG and CURRENT_SCHEMA.
+        zone: The canonical name of the session's time zone, in which local times become instants.
 
     Raises:
         SeamlineError: COLUMN_NOT_FOUND, COLUMN_AMBIGUOUS, TYPE_MISMATCH, FUNCTION_NOT_FOUND,
@@ -149,14 +157,16 @@ def qualify(
     restrictions: dict[str, Restriction] = {}
     prefix = unused_prefix("scan_", (c.name for relation in relations for c in relation.columns))
     for number, table in enumerate(tables_of(tree)):
-        scan_id, reference = f"{prefix}{number}", _reference(table)
+        scan_id, reference = f"{prefix}{number}", _reference(table, zone)
         table.meta["scan_id"] = scan_id
         fields = _fields(relations[number])
         scans[scan_id] = reference, fields
         sources[scan_id] = _source(scan_id, reference, relations[number], fields)
         restrictions[scan_id] = relations[number].restriction
     try:
-        tree, output, used, holds_moment = bind(tree, sources, now, restrictions, user, session)
+        tree, output, used, holds_moment = bind(
+            tree, sources, now, restrictions, user, session, zone
+        )
     except RecursionError as error:
         raise SeamlineError(STATEMENT_TOO_LARGE, "the statement is nested too deeply") from error
     except SeamlineError as error:
@@ -257,13 +267,13 @@ def _is_cte(table: exp.Table) -> bool:
     return False
 
 
-def _reference(table: exp.Table) -> TableReference:
+def _reference(table: exp.Table, zone: str) -> TableReference:
     return TableReference(
-        name_of(table), _version(table), changes_of(table), location_of(table.this)
+        name_of(table), _version(table, zone), changes_of(table), location_of(table.this)
     )
 
 
-def _version(table: exp.Table) -> TableVersion | None:
+def _version(table: exp.Table, zone: str) -> TableVersion | None:
     version = table.args.get("version")
     if version is None:
         return None
@@ -284,7 +294,7 @@ def _version(table: exp.Table) -> TableVersion | None:
                 location=location_of(value),
             ) from error
         return TableVersion(
-            "timestamp", moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+            "timestamp", moment if moment.tzinfo else time_zones.instant(moment, zone)
         )
     raise SeamlineError(
         NOT_SUPPORTED,

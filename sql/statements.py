@@ -136,7 +136,10 @@ class SetSession:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetTimeZone:
-    """SET TIME ZONE to the zone that every session has."""
+    """SET TIME ZONE; the zone is None for LOCAL, which is the one the session began with."""
+
+    zone: str | None
+    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

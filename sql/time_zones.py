@@ -2,7 +2,8 @@
 
 A zone is a region (`Europe/Berlin`) or an offset (`+05:30`). A local time that a clock change skips
 is read with the offset from before the change, except in a literal, where it is an error. One that
-occurs twice means its first occurrence.
+occurs twice means, in a text, its first occurrence; otherwise, as in Trino, the second where clocks
+are ahead of UTC and the first where they are behind it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import re
 import zoneinfo
 
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
-from seamline.sql.coercion import SEVERAL_ZONES
+from seamline.sql import session_zone
+from seamline.sql.session_zone import SEVERAL_ZONES
 
-UTC = "UTC"
+UTC = session_zone.UTC
+
 _NAMES_OF_UTC = frozenset({"utc", "z", "gmt", "uct", "zulu", "etc/utc", "greenwich", "gmt0"})
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 _OFFSET_MAX = 14 * 60
@@ -68,19 +71,38 @@ def offset_of(zone: str) -> int | None:
 
 
 def instant(local: datetime.datetime, zone: str) -> datetime.datetime:
-    """Returns the instant of a local time in the zone."""
+    """Returns the instant of a local time in a text."""
     minutes = offset_of(zone)
     if minutes is not None:
         return local.replace(tzinfo=datetime.UTC) - datetime.timedelta(minutes=minutes)
     return local.replace(tzinfo=zoneinfo.ZoneInfo(zone), fold=0).astimezone(datetime.UTC)
 
 
-def is_skipped(local: datetime.datetime, zone: str) -> bool:
+def instant_of_value(local: datetime.datetime, zone: str) -> datetime.datetime:
+    """Returns the instant of a local time that is a value; see `instant_of`."""
+    if offset_of(zone) is None:
+        there, same_in_utc = zoneinfo.ZoneInfo(zone), local.replace(tzinfo=datetime.UTC)
+        offset = same_in_utc.astimezone(there).utcoffset()
+        assert offset is not None
+        found = same_in_utc - offset
+        if found.astimezone(there).replace(tzinfo=None) == local:
+            return found
+    return instant(local, zone)
+
+
+def local(instant: datetime.datetime, zone: str) -> datetime.datetime:
+    """Returns the local time in the zone at an instant."""
+    minutes = offset_of(zone)
+    if minutes is not None:
+        there: datetime.tzinfo = datetime.timezone(datetime.timedelta(minutes=minutes))
+    else:
+        there = zoneinfo.ZoneInfo(zone)
+    return instant.astimezone(there).replace(tzinfo=None)
+
+
+def is_skipped(moment: datetime.datetime, zone: str) -> bool:
     """Whether a clock change of the zone skips a local time."""
-    if offset_of(zone) is not None:
-        return False
-    there = instant(local, zone).astimezone(zoneinfo.ZoneInfo(zone))
-    return there.replace(tzinfo=None) != local
+    return offset_of(zone) is None and local(instant(moment, zone), zone) != moment
 
 
 # --- In the engines' SQL -------------------------------------------------------------------------
@@ -108,7 +130,19 @@ def local_time(zone: str) -> tuple[str, str]:
 
 
 def instant_of(zone: str) -> tuple[str, str]:
-    """Returns SQL for the instant of the local time {0} in the zone."""
+    """Returns SQL for the instant of the local time {0}, a value, in the zone.
+
+    A time that occurs twice has the offset at the instant at which clocks in UTC show it.
+    """
+    duckdb, spark = instant_near(zone)
+    return (
+        duckdb.replace("{1}", "make_timestamptz(epoch_us({0}))"),
+        spark.replace("{1}", "CAST({0} AS TIMESTAMP)"),
+    )
+
+
+def first_instant_of(zone: str) -> tuple[str, str]:
+    """Returns SQL for the first instant of the local time {0} in the zone."""
     minutes = offset_of(zone)
     spark = f"to_utc_timestamp(CAST({{0}} AS TIMESTAMP), '{zone}')"
     if minutes is not None:
@@ -119,7 +153,7 @@ def instant_of(zone: str) -> tuple[str, str]:
 
 def instant_near(zone: str) -> tuple[str, str]:
     """As `instant_of`, but a time that occurs twice takes the offset of the instant {1}."""
-    duckdb, spark = instant_of(zone)
+    duckdb, spark = first_instant_of(zone)
     if offset_of(zone) is not None:
         return duckdb, spark
     moved = (

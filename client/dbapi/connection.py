@@ -24,6 +24,7 @@ class Connection:
         url: Address of the gateway.
         catalog: Default catalog for names without one.
         schema: Default schema for names without one.
+        time_zone: Zone of times without one, unless SET TIME ZONE says another; None means UTC.
         properties: The session's properties by name, as set by SET SESSION.
         prepared: The session's prepared statements by name, as made by PREPARE.
         last_token: What the connection has read so far; later statements never fall behind it.
@@ -51,9 +52,11 @@ class Connection:
         catalog: str | None = None,
         schema: str | None = None,
         engine: str = "auto",
+        time_zone: str | None = None,
     ) -> None:
         self.catalog = catalog
         self.schema = schema
+        self.time_zone = time_zone
         self.properties: dict[str, str] = {}
         self.prepared: dict[str, str] = {}
         self.engine = engine
@@ -103,9 +106,16 @@ class Connection:
         return self.cursor().execute(operation, parameters, **options)
 
     def again(self) -> Connection:
-        """Opens another connection to the same gateway, with the same user, catalog and schema."""
+        """Opens another connection to the same gateway, with the same user and the same names.
+
+        Its time zone is the same, too.
+        """
         return Connection(
-            self.url, credentials=self._credentials, catalog=self.catalog, schema=self.schema
+            self.url,
+            credentials=self._credentials,
+            catalog=self.catalog,
+            schema=self.schema,
+            time_zone=self.time_zone,
         )
 
     def commit(self) -> None:
@@ -158,6 +168,7 @@ def connect(
     catalog: str | None = None,
     schema: str | None = None,
     engine: str = "auto",
+    time_zone: str | None = None,
     embedded: bool | str = False,
 ) -> Connection:
     """Connects to a gateway.
@@ -175,6 +186,7 @@ def connect(
         catalog: Default catalog for names without one.
         schema: Default schema for names without one.
         engine: `auto`, `duckdb` or `spark`, for statements that do not request one.
+        time_zone: Zone of times without one, such as `Europe/Berlin`; by default UTC.
         embedded: Run a gateway in this process until the connection is closed. True uses the
             configuration that `seamline serve` would find; a string names the configuration file.
             Needs `seamline[gateway]`.
@@ -189,7 +201,9 @@ def connect(
             message = "an embedded gateway has no other url"
             raise errors.InterfaceError(INVALID_ARGUMENT, message, hint="Leave one of them out.")
         file = embedded if isinstance(embedded, str) else None
-        return EmbeddedConnection(file, catalog=catalog, schema=schema, engine=engine)
+        return EmbeddedConnection(
+            file, catalog=catalog, schema=schema, engine=engine, time_zone=time_zone
+        )
     return Connection(
         url or os.environ.get("SEAMLINE_URL") or URL_DEFAULT,
         credentials=Credentials(access_token, user, password, ca, certificate, key).or_of(
@@ -198,4 +212,5 @@ def connect(
         catalog=catalog,
         schema=schema,
         engine=engine,
+        time_zone=time_zone,
     )

@@ -138,6 +138,8 @@ class Cursor:
             "dialect": dialect,
             "format": "ARROW_STREAM" if _has_arrow() else "JSON_ARRAY",
         }
+        if self._connection.time_zone is not None:
+            body["time_zone"] = self._connection.time_zone
         self._statement = RemoteStatement(self._transport)
         try:
             self._statement.run(body, progress)

@@ -196,15 +196,15 @@ class SeamlineDialect(default.DefaultDialect):
 
         Args:
             url: The SQLAlchemy URL. Its query may have `tls`, and `access_token`, `ca`,
-                `certificate`, `key` and `engine` as for `connect`. Its database is a catalog, or
-                catalog/schema.
+                `certificate`, `key`, `engine` and `time_zone` as for `connect`. Its database is a
+                catalog, or catalog/schema.
 
         Raises:
             ArgumentError: for anything else in the query.
         """
         query = dict(url.query)
         tls = util.asbool(query.pop("tls", False))
-        unknown = set(query) - {"access_token", "ca", "certificate", "key", "engine"}
+        unknown = set(query) - {"access_token", "ca", "certificate", "key", "engine", "time_zone"}
         if unknown:
             raise exc.ArgumentError(f"{min(unknown)!r} is no option of a seamline:// address")
         host = f"[{url.host}]" if ":" in (url.host or "") else url.host or "127.0.0.1"

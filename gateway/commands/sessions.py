@@ -18,7 +18,15 @@ from seamline.gateway.query.names import Session
 from seamline.gateway.query.statements import NO_TRANSACTION, StatementRequest
 from seamline.sql import types
 from seamline.sql.near import did_you_mean
-from seamline.sql.statements import WRITES, SetSession, Show, Statement, Transaction, Use
+from seamline.sql.statements import (
+    WRITES,
+    SetSession,
+    SetTimeZone,
+    Show,
+    Statement,
+    Transaction,
+    Use,
+)
 
 
 def set_property(statement: SetSession, rights: Rights) -> Rows:
@@ -32,6 +40,15 @@ def set_property(statement: SetSession, rights: Rights) -> Rows:
     if statement.value is not None:
         session_properties.value_of(name, statement.value)
     return done({"properties": {name: statement.value}})
+
+
+def set_time_zone(statement: SetTimeZone, rights: Rights) -> Rows:
+    """Runs SET TIME ZONE, which sets a property.
+
+    Raises:
+        SeamlineError: as `set_property`.
+    """
+    return set_property(SetSession(session_properties.TIME_ZONE, statement.zone), rights)
 
 
 def show_properties(statement: Show, request: StatementRequest) -> Rows:

@@ -48,7 +48,7 @@ from seamline.sql.binder.scope import Output
 from seamline.sql.near import did_you_mean
 from seamline.sql.qualify import is_unnamed
 from seamline.sql.statements import CreateTable, Insert, Query
-from seamline.sql.types import Array, Field, Map, Row, Type
+from seamline.sql.types import Array, Field, Map, Row, Timestamp, Type
 
 _READABLE_S = 5.0
 """Seconds to wait for a committed transaction to become readable."""
@@ -257,18 +257,23 @@ def may_need_casts(target: Target) -> bool:
 
 
 def _is_cast_to(type_: Type) -> bool:
-    return isinstance(type_, Row | Array | Map)
+    return isinstance(type_, Row | Array | Map) or _is_instant(type_)
+
+
+def _is_instant(type_: Type) -> bool:
+    return isinstance(type_, Timestamp) and type_.zoned
 
 
 def _needs_cast(source: Type, target: Type) -> bool:
-    is_other = source not in (target, types.UNKNOWN)
+    is_other = source not in (target, types.UNKNOWN) and not _is_instant(source)
     return is_other and _is_cast_to(target) and _may_store(source, target)
 
 
 def cast_to_columns(target: Target, tree: exp.Expr, output: Sequence[Output]) -> exp.Expr:
     """Returns a query that gives the types of columns, where they may be stored so.
 
-    Fields of rows are matched by position, as ROW(…) has no names for them.
+    Fields of rows are matched by position, as ROW(…) has no names for them. Local times become
+    instants in the session's time zone.
 
     Args:
         target: What is written to.

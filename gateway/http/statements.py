@@ -104,6 +104,9 @@ class Submission(Body):
     """What happens to the statement after that."""
     row_limit: Annotated[int, Field(ge=0)] | None = None
     """Number of rows after which the result is cut off and marked as truncated."""
+    time_zone: Annotated[str | None, Field(examples=["Europe/Berlin"])] = None
+    """The zone of times without one, unless the session property `time_zone_id` says another; by
+    default UTC."""
     format: Format | None = None
     """Format of the rows in the answer itself, if they are few; by default JSON_ARRAY."""
     properties: dict[str, str | None] | None = None
@@ -135,6 +138,7 @@ class Submission(Body):
             freshness=self.freshness,
             timeout_s=self.timeout,
             row_limit=self.row_limit,
+            time_zone=self.time_zone,
             properties=_said(self.properties),
             prepared=_said(self.prepared),
         )

@@ -48,6 +48,7 @@ from seamline.sql import statements as sql
 from seamline.sql.binder.scope import Output
 from seamline.sql.places import placed_at
 from seamline.sql.restrictions import Restriction
+from seamline.sql.session_zone import UTC
 from seamline.sql.statements import (
     CreateTableAs,
     CreateView,
@@ -113,7 +114,10 @@ class Answers:
         rights.require_execute()
         for name in sorted(session_properties.set_by(request)):
             rights.require_property(name)
-        session = names.session(self._config, request.catalog, request.schema, rights)
+        session = dataclasses.replace(
+            names.session(self._config, request.catalog, request.schema, rights),
+            time_zone=request.time_zone or UTC,
+        )
         parsed, values, meaning = self._read(statement)
         statement.parsed = parsed
         sessions.check_transaction(parsed, request)

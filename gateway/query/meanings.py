@@ -1,9 +1,9 @@
 """What texts mean: a query that is asked again is neither parsed nor bound again.
 
 A text is parsed once for each principal. How it was bound counts again if all that binding depends
-on is the same: the columns of its tables, and the session's catalog and schema. Bound every time is
-a query that holds the moment it was submitted, as with CURRENT_DATE, or reads a table of which its
-principal may not see everything; and so are queries with parameters, or with views.
+on is the same: the columns of its tables, and the session's catalog, schema and time zone. Bound
+every time is a query that holds the moment it was submitted, as with CURRENT_DATE, or reads a table
+of which its principal may not see everything; and so are queries with parameters, or with views.
 
 Nothing that is read comes from here: a statement pins its tables before it asks how it was bound.
 """
@@ -32,19 +32,19 @@ class Meaning:
     def __init__(self, query: Query, length: int) -> None:
         self.query = query
         self.length = length
-        self._last: tuple[Sequence[Relation], tuple[str, str], BoundQuery] | None = None
+        self._last: tuple[Sequence[Relation], tuple[str, str, str], BoundQuery] | None = None
 
     def bound(
         self,
         relations: Sequence[Relation],
-        session: tuple[str, str],
+        session: tuple[str, str, str],
         bind: Callable[[], BoundQuery],
     ) -> BoundQuery:
         """Returns the query as it was bound last, or binds it.
 
         Args:
             relations: The relations that it reads.
-            session: The default catalog and schema.
+            session: The default catalog and schema, and the time zone.
             bind: Binds it to these.
         """
         last = self._last

@@ -30,6 +30,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql.near import did_you_mean
+from seamline.sql.session_zone import UTC
 
 if TYPE_CHECKING:
     from seamline.gateway.access.rights import Rights
@@ -107,15 +108,17 @@ class TableName:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Session:
-    """The defaults for names in a request.
+    """The defaults for names in a request, and its time zone.
 
     Attributes:
         catalog: The default catalog or cluster.
         schema: The default schema in it.
+        time_zone: The canonical name of the zone in which local times become instants.
     """
 
     catalog: str
     schema: str
+    time_zone: str = UTC
 
 
 def session(

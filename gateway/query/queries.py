@@ -53,6 +53,7 @@ from seamline.sql.qualify import (
     qualify,
     references,
 )
+from seamline.sql.session_zone import UTC
 
 ATTEMPTS_MAX = 4
 _MAY_HAVE_GONE_STALE = frozenset(
@@ -76,7 +77,7 @@ class QueryRequest:
 
     Attributes:
         tree: Syntax tree, parameters filled in.
-        session: Default catalog and schema of its names.
+        session: Default catalog and schema of its names, and its time zone.
         engine: `auto`, `duckdb` or `spark`.
         token: Seams to pin again.
         after: The reads and writes that it must not fall behind.
@@ -130,6 +131,7 @@ class Qualify(Protocol):
         now: datetime.datetime,
         user: str = "",
         session: tuple[str, str] = ("", ""),
+        zone: str = UTC,
     ) -> BoundQuery:
         """See `qualify`."""
 
@@ -192,7 +194,7 @@ class Queries:
     def _plan(self, request: QueryRequest, deadline: Deadline) -> Planned:
         as_of = datetime.datetime.now(datetime.UTC)
         tables = self._gatherer.pin(
-            references(request.tree),
+            references(request.tree, request.session.time_zone),
             request.session,
             deadline,
             token=request.token,
@@ -206,16 +208,9 @@ class Queries:
             dataclasses.replace(table.relation, name=table.facts.seam.table) for table in tables
         ]
         facts = [table.facts for table in tables]
-        session = (request.session.catalog, request.session.schema)
-
-        def bind() -> BoundQuery:
-            return self._qualify(
-                request.tree, relations, now=request.now, user=self._user, session=session
-            )
 
         def bound() -> tuple[BoundQuery, LogicalPlan]:
-            known = request.meaning
-            query = bind() if known is None else known.bound(relations, session, bind)
+            query = self._bound(request, relations)
             return query, asked(query, facts)
 
         query, wanted = self._compute(bound, deadline)
@@ -235,6 +230,24 @@ class Queries:
             if table.cold is not None
         }
         return Planned(found, cold, as_of)
+
+    def _bound(self, request: QueryRequest, relations: Sequence[Relation]) -> BoundQuery:
+        """Binds the query, unless it is known how it was bound to the same."""
+        catalog, schema, zone = dataclasses.astuple(request.session)
+
+        def bind() -> BoundQuery:
+            return self._qualify(
+                request.tree,
+                relations,
+                now=request.now,
+                user=self._user,
+                session=(catalog, schema),
+                zone=zone,
+            )
+
+        if request.meaning is None:
+            return bind()
+        return request.meaning.bound(relations, (catalog, schema, zone), bind)
 
     def start(
         self, request: QueryRequest, deadline: Deadline, planned: Callable[[Planned], None]

@@ -2,7 +2,7 @@
 
 The gateway keeps no sessions. A client keeps what it has set and sends it along, as Trino's clients
 do in headers, so that any gateway can answer any of its statements. A value in the request itself
-wins over a property.
+wins over a property; only the time zone that a client runs in does not.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from seamline.errors import INVALID_SESSION_PROPERTY, SeamlineError
 from seamline.gateway.query import freshness
 from seamline.gateway.query.statements import StatementRequest
 from seamline.planners.route import AUTO, ENGINES
+from seamline.sql import time_zones
 from seamline.sql.dialects import reader_of
 from seamline.sql.near import did_you_mean
 
@@ -91,6 +92,8 @@ def _rows(text: str) -> int:
     return int(text)
 
 
+TIME_ZONE = "time_zone_id"
+"""SET TIME ZONE sets it, as in Trino."""
 RUN_TIME = "query_max_run_time"
 """Trino's JDBC driver sets it for `setQueryTimeout`."""
 PROPERTIES = {
@@ -123,6 +126,14 @@ PROPERTIES = {
         ),
         SessionProperty(
             "row_limit", "row_limit", "bigint", "", "Rows after which results are cut off", _rows
+        ),
+        SessionProperty(
+            TIME_ZONE,
+            "time_zone",
+            "varchar",
+            "",
+            "Zone of local times, as SET TIME ZONE sets it; UTC, or the client's",
+            time_zones.named,
         ),
         SessionProperty(
             "timeout", "timeout_s", "double", "", "Seconds a statement may take", _seconds
@@ -176,9 +187,11 @@ def applied(request: StatementRequest) -> StatementRequest:
         SeamlineError: INVALID_SESSION_PROPERTY.
     """
     said: dict[str, Any] = {}
+    if request.time_zone is not None:
+        said["time_zone"] = value_of(TIME_ZONE, request.time_zone)
     for name, text in request.properties.items():
         field, value = property_of(name).field, value_of(name, text)
-        if getattr(request, field) in (None, ()):
+        if name.lower() == TIME_ZONE or getattr(request, field) in (None, ()):
             said[field] = value
     return dataclasses.replace(request, **said) if said else request
 
@@ -186,13 +199,13 @@ def applied(request: StatementRequest) -> StatementRequest:
 def set_by(request: StatementRequest) -> set[str]:
     """Returns the names of the properties that a request sets, in its session or by itself.
 
-    What a client sends by default sets nothing: the engine `auto`, and the tokens that keep its
-    reads from going back.
+    What a client sends by default sets nothing: the engine `auto`, the zone it runs in, and the
+    tokens that keep its reads from going back.
     """
     own = {
         p.name
         for p in PROPERTIES.values()
-        if p.name not in ("after", RUN_TIME)
+        if p.name not in ("after", RUN_TIME, TIME_ZONE)
         and getattr(request, p.field) not in (None, (), p.default)
     }
     return own | {name.lower() for name in request.properties}

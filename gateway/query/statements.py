@@ -55,6 +55,8 @@ class StatementRequest:
             else `latest`.
         timeout_s: Seconds it may take; None means the gateway's limit.
         row_limit: Rows after which the result is cut off and marked as such.
+        time_zone: The zone in which local times become instants, unless the session says another;
+            None means UTC.
         properties: The session's properties, by name.
         prepared: The session's prepared statements: texts by name.
         transaction: The session's transaction, `NO_TRANSACTION` outside of any; None where sessions
@@ -78,6 +80,7 @@ class StatementRequest:
     freshness: str | None = None
     timeout_s: float | None = None
     row_limit: int | None = None
+    time_zone: str | None = None
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     prepared: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     transaction: str | None = None

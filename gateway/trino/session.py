@@ -5,10 +5,11 @@
     X-Trino-Prepared-Statement        name=text, …; both URL-encoded
     X-Trino-Transaction-Id            NONE, or the id that START TRANSACTION returned
     X-Trino-User                      the user that the client claims to be
+    X-Trino-Time-Zone                 the zone the client runs in; SET TIME ZONE takes precedence
     X-Trino-Source, -Client-Tags      what the client says about itself
 
 Changes that a statement makes to the session go back in headers, and the client sends them from
-then on. All other headers are ignored; the time zone is UTC, whatever the client's is.
+then on. All other headers are ignored.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def request_of(text: str, headers: Headers) -> StatementRequest:
         statement=text,
         catalog=_header(headers, "Catalog"),
         schema=_header(headers, "Schema"),
+        time_zone=_header(headers, "Time-Zone"),
         properties=dict(_pairs(headers, "Session")),
         prepared=dict(_pairs(headers, "Prepared-Statement")),
         transaction=transaction or NO_TRANSACTION,

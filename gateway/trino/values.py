@@ -19,6 +19,7 @@ from typing import Any
 
 from seamline.sql import types
 from seamline.sql.kernels.floating import not_finite
+from seamline.sql.session_zone import SEVERAL_ZONES, UTC
 from seamline.sql.time_zones import offset_of
 from seamline.sql.types import Array, Char, Decimal, Map, Row, Time, Timestamp, Type, Varbinary
 
@@ -109,10 +110,14 @@ def _time(precision: int) -> Callable[[datetime.time], str]:
 
 
 def _zoned(type_: Timestamp) -> Callable[[datetime.datetime], str]:
-    """Returns the encoder of timestamps: local time in the type's zone, and the zone's name."""
-    minutes = offset_of(type_.zone)
+    """Returns the encoder of timestamps: local time in the type's zone, and the zone's name.
+
+    Values of several zones are in UTC.
+    """
+    its = UTC if type_.zone == SEVERAL_ZONES else type_.zone
+    minutes = offset_of(its)
     zone: datetime.tzinfo = (
-        zoneinfo.ZoneInfo(type_.zone)
+        zoneinfo.ZoneInfo(its)
         if minutes is None
         else datetime.timezone(datetime.timedelta(minutes=minutes))
     )
@@ -120,9 +125,9 @@ def _zoned(type_: Timestamp) -> Callable[[datetime.datetime], str]:
 
     def text(value: datetime.datetime) -> str:
         try:
-            clock, name = value.astimezone(zone), type_.zone
+            clock, name = value.astimezone(zone), its
         except OverflowError:  # out of range in that zone: same instant in UTC
-            clock, name = value.astimezone(datetime.UTC), "UTC"
+            clock, name = value.astimezone(datetime.UTC), UTC
         return f"{local(clock.replace(tzinfo=None))} {name}"
 
     return text

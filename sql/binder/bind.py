@@ -21,6 +21,7 @@ from seamline.sql.binder.scope import Output, Source
 from seamline.sql.binder.tries import with_kernels
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.restrictions import Restriction
+from seamline.sql.session_zone import session_zone
 
 HANDLERS: Handlers = {
     **literals.HANDLERS,
@@ -41,6 +42,7 @@ def bind(
     restrictions: Mapping[str, Restriction],
     user: str,
     session: tuple[str, str],
+    zone: str,
 ) -> tuple[exp.Expr, list[Output], frozenset[tuple[str, str]], bool]:
     """Binds a query.
 
@@ -51,11 +53,13 @@ def bind(
         restrictions: Restrictions by scan id, for scans that may not be seen in full.
         user: The user who submitted the statement.
         session: The default catalog and schema.
+        zone: The canonical name of the session's time zone.
 
     Returns:
         The query in canonical form, its columns, the (scan id, column) pairs it reads, and whether
         it holds the moment.
     """
     typer = Typer(relations, now, HANDLERS, bind_query, restrictions, user, session)
-    bound, output = typer.query(tree, None, {})
+    with session_zone(zone):
+        bound, output = typer.query(tree, None, {})
     return with_kernels(bound), output, frozenset(typer.used), typer.holds_moment

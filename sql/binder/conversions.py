@@ -6,15 +6,16 @@ an error.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from seamline.errors import TYPE_MISMATCH, SeamlineError
-from seamline.sql import casts, coercion, functions, types
+from seamline.sql import casts, coercion, functions, session_zone, time_zones, types
 from seamline.sql.binder.scope import Output, Typed, output_column
-from seamline.sql.calls import CallSpec, call
+from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.functions import Overload
 from seamline.sql.templates import Template
 from seamline.sql.types import Decimal, Field, Row, Timestamp, Type
@@ -37,8 +38,41 @@ def explicit_cast(node: exp.Expr, source: Type, target: Type, *, safe: bool) -> 
             zoned == other_zoned and digits <= wanted
         ):
             return node  # more digits do not change the value, and a zone is not part of it
-    overload = casts.overload(source, target, safe=safe)
+    zone = session_zone.current()
+    if zone != time_zones.UTC and isinstance(target, Timestamp) and target.zoned:
+        constant = _constant_instant(node, source, target)
+        if constant is not None:
+            return constant
+    overload = casts.overload(source, target, safe=safe, zone=zone)
     return call(CallSpec(overload, (source,), target), [node])
+
+
+def _rounds(source: Type, target: Timestamp) -> bool:
+    return isinstance(source, Timestamp) and source.precision > target.precision
+
+
+def _constant_instant(node: exp.Expr, source: Type, target: Timestamp) -> exp.Expr | None:
+    """Returns the instant of a literal date or timestamp, so that files can be left out by it."""
+    local = node.spec.constant if isinstance(node, Call) else None
+    if not isinstance(local, datetime.date) or _rounds(source, target):
+        return None
+    if not isinstance(local, datetime.datetime):
+        local = datetime.datetime.combine(local, datetime.time())
+    if local.tzinfo is not None:
+        return None
+    try:
+        instant = time_zones.instant_of_value(local, session_zone.current())
+    except OverflowError:
+        return None
+    return moment_literal(instant, target)[0]
+
+
+def moment_literal(value: datetime.date, type_: Type) -> Typed:
+    """Returns a date or timestamp literal with an explicit type for each engine."""
+    text = value.isoformat(" ") if isinstance(value, datetime.datetime) else value.isoformat()
+    # a cast from text to a date or time fails where Spark replaces a subquery by its value
+    overload = constructor("$literal", f"CAST('{text}' AS {{type}})", f"{{type}} '{text}'")
+    return call(CallSpec(overload, (), type_, value), []), type_
 
 
 def of_length(node: exp.Expr, length: int, *, is_text: bool, safe: bool) -> exp.Expr:

@@ -12,11 +12,11 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_LITERAL, SeamlineError
 from seamline.sql import types
-from seamline.sql.binder.conversions import constructor
+from seamline.sql.binder.conversions import constructor, moment_literal
 from seamline.sql.binder.literals import whole_number_of
-from seamline.sql.binder.moments import moment_literal
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import unparenthesized
+from seamline.sql.binder.time_zones import is_elsewhere
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.types import Interval, Timestamp
@@ -65,6 +65,8 @@ def moved(name: str, operands: Sequence[Typed]) -> Typed | None:
     signed = length if name == "$add" else -length
     try:
         if interval == types.INTERVAL_YEAR:
+            if is_elsewhere(type_):
+                return None  # its months are those of the calendar there
             return moment_literal(_months_later(moment, signed), type_)
         if isinstance(type_, Timestamp):
             type_ = dataclasses.replace(type_, precision=max(3, type_.precision))

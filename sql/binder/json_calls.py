@@ -14,6 +14,7 @@ from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import is_text
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import CallSpec, call
+from seamline.sql.casts import in_zones
 from seamline.sql.dialects import SqlJson, SqlJsonMade, SqlJsonMember
 from seamline.sql.kernels.json_casts import can_be_json
 from seamline.sql.kernels.json_paths import sql_path
@@ -56,6 +57,7 @@ def _returned(value: Typed, node: SqlJson | SqlJsonMade, *, safe: bool) -> Typed
     wanted = types.from_sqlglot(target)
     if wanted == value[1]:
         return value
+    wanted = in_zones(value[1], wanted)
     return explicit_cast(*value, wanted, safe=safe), wanted
 
 

@@ -8,10 +8,9 @@ import re
 from sqlglot import exp
 
 from seamline.errors import INVALID_LITERAL, NOT_SUPPORTED, SeamlineError
-from seamline.sql import time_zones, types
-from seamline.sql.binder.conversions import constructor
+from seamline.sql import session_zone, time_zones, types
+from seamline.sql.binder.conversions import constructor, moment_literal
 from seamline.sql.binder.scope import Scope, Typed, location_of
-from seamline.sql.binder.time_zones import at_zone
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import CallSpec, call
 from seamline.sql.dialects import CAST
@@ -74,7 +73,7 @@ def _timestamp(text: str, node: exp.Cast) -> Typed | None:
     digits = _precision(node, digits)
     if match["zone"] is None and not is_zoned:
         return moment_literal(moment, Timestamp(digits, zoned=False))
-    zone = time_zones.named(match["zone"] or time_zones.UTC)
+    zone = time_zones.named(match["zone"] or session_zone.current())
     if CAST not in node.meta and time_zones.is_skipped(moment, zone):
         raise SeamlineError(
             INVALID_LITERAL,
@@ -82,8 +81,9 @@ def _timestamp(text: str, node: exp.Cast) -> Typed | None:
             location=location_of(node.this),
             hint="Write a time before or after the change.",
         )
-    instant = moment_literal(time_zones.instant(moment, zone), Timestamp(digits, zoned=True))
-    return instant if zone == time_zones.UTC else at_zone(instant, zone)
+    return moment_literal(
+        time_zones.instant(moment, zone), Timestamp(digits, zoned=True, zone=zone)
+    )
 
 
 def _is_short(match: re.Match[str], node: exp.Cast) -> bool:
@@ -144,14 +144,6 @@ def time_with_zone() -> SeamlineError:
     )
 
 
-def moment_literal(value: datetime.date, type_: types.Type) -> Typed:
-    """Returns a date or timestamp literal with an explicit type for each engine."""
-    text = value.isoformat(" ") if isinstance(value, datetime.datetime) else value.isoformat()
-    # a cast from text to a date or time fails where Spark replaces a subquery by its value
-    overload = constructor("$literal", f"CAST('{text}' AS {{type}})", f"{{type}} '{text}'")
-    return call(CallSpec(overload, (), type_, value), []), type_
-
-
 def time_literal(value: datetime.time, digits: int) -> Typed:
     """Returns a literal for a time of day."""
     type_ = Time(digits)
@@ -182,7 +174,8 @@ def now(typer: Typer, node: exp.Expr, digits: int) -> Typed:
     unit = 10 ** (_DIGITS_MAX - digits)
     instant = typer.now()
     instant = instant.replace(microsecond=instant.microsecond // unit * unit)
-    moment = instant.replace(tzinfo=None)
+    zone = session_zone.current()
+    moment = time_zones.local(instant, zone)
     match node:
         case exp.CurrentDate():
             return moment_literal(moment.date(), types.DATE)
@@ -190,7 +183,7 @@ def now(typer: Typer, node: exp.Expr, digits: int) -> Typed:
             return time_literal(moment.time(), digits)
         case exp.Localtimestamp():
             return moment_literal(moment, Timestamp(digits, zoned=False))
-    return moment_literal(instant, Timestamp(digits, zoned=True))
+    return moment_literal(instant, Timestamp(digits, zoned=True, zone=zone))
 
 
 HANDLERS: Handlers = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from sqlglot import exp
@@ -41,6 +42,7 @@ from seamline.sql.binder.scope import (
 )
 from seamline.sql.binder.shapes import as_operand, bracketed, is_text, names_of, unwrapped
 from seamline.sql.binder.typer import Handlers, Typer
+from seamline.sql.casts import in_zones
 from seamline.sql.types import Array, Map, Row, Time, Timestamp, Type
 
 
@@ -360,6 +362,7 @@ def _bind_cast_node(typer: Typer, node: exp.Cast, scope: Scope) -> Typed:
         return _bind_row_as(typer, node.this, target, scope)
     length = _length_of(node.to)
     inner, source = typer.expression(node.this, scope)
+    target = in_zones(source, target)
     if source != target or isinstance(target, Time):
         inner = explicit_cast(inner, source, target, safe=safe)
     if length is not None:
@@ -383,11 +386,13 @@ def _length_of(data_type: exp.DataType) -> int | None:
 def _bind_row_as(typer: Typer, node: exp.Anonymous, target: Row, scope: Scope) -> Typed:
     if len(target.fields) != len(node.expressions):
         raise SeamlineError(TYPE_MISMATCH, f"the row does not fit {target}", hint="")
-    members = []
+    members, fields = [], []
     for field, argument in zip(target.fields, node.expressions, strict=True):
         inner, type_ = typer.expression(argument, scope)
         same = type_ == field.type
         members.append(inner if same else explicit_cast(inner, type_, field.type, safe=False))
+        fields.append(dataclasses.replace(field, type=in_zones(type_, field.type)))
+    target = Row(tuple(fields))
     return row_of(members, target), target
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from sqlglot import exp
 
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
-from seamline.sql import functions, time_zones, types
+from seamline.sql import functions, session_zone, time_zones, types
 from seamline.sql.binder.conversions import common_type, constructor, explicit_cast, implicit_cast
 from seamline.sql.binder.literals import whole_number_of
 from seamline.sql.binder.moments import now, time_with_zone
@@ -29,7 +29,10 @@ from seamline.sql.binder.time_zones import (
 )
 from seamline.sql.binder.typer import Typer
 from seamline.sql.calls import CallSpec, call
+from seamline.sql.casts import in_zones
 from seamline.sql.functions.times import CLOCK_UNITS, DATE_UNITS, FIELDS
+from seamline.sql.kernels.date_patterns import Zone, of_joda
+from seamline.sql.session_zone import SEVERAL_ZONES
 from seamline.sql.types import Interval, Timestamp, Type
 
 Bind: TypeAlias = Callable[[str, Sequence[Typed]], Typed]
@@ -54,6 +57,8 @@ def in_zone(name: str, arguments: Sequence[Typed], bind: Bind) -> Typed | None:
         if name == "format_datetime" and len(arguments) == 2:
             return bind("$format_zoned", [local_time(arguments[0]), *_zone_columns(arguments)])
         return bind(name, [local_time(arguments[0]), *arguments[1:]])
+    if name in {"timezone_hour", "timezone_minute"}:
+        arguments = [_instant(argument) for argument in arguments]
     elsewhere = [place for place, (_, type_) in enumerate(arguments) if is_elsewhere(type_)]
     if not elsewhere:
         return None
@@ -77,6 +82,15 @@ def in_zone(name: str, arguments: Sequence[Typed], bind: Bind) -> Typed | None:
     if prefix == "$date_diff":
         return found
     return _cut(instant, moved[0], found) if unit in CLOCK_UNITS else back(found, instant)
+
+
+def _instant(value: Typed) -> Typed:
+    """Returns a local time or a date as an instant in the session's zone; anything else as is."""
+    is_local = isinstance(value[1], Timestamp) and not value[1].zoned
+    if not is_local and value[1] != types.DATE:
+        return value
+    wanted = in_zones(value[1], types.TIMESTAMP_TZ)
+    return implicit_cast(*value, wanted), wanted
 
 
 def _cut(instant: Typed, local: Typed, cut: Typed) -> Typed:
@@ -186,8 +200,10 @@ def _alike(arguments: Sequence[Typed]) -> list[Typed]:
     """Converts both arguments of date_diff to one type, in the zone of the first."""
     common = common_type([type_ for _, type_ in arguments], "date_diff")
     first = arguments[0][1]
-    if isinstance(common, Timestamp) and isinstance(first, Timestamp) and first.zoned:
-        common = dataclasses.replace(common, zone=first.zone)
+    if isinstance(common, Timestamp) and common.zoned:
+        common = dataclasses.replace(common, zone=session_zone.current())
+        if isinstance(first, Timestamp) and first.zoned:
+            common = dataclasses.replace(common, zone=first.zone)
     return [(implicit_cast(*argument, common), common) for argument in arguments]
 
 
@@ -228,7 +244,7 @@ def _timezone(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
 def _current_timezone(_: Typer, node: exp.Anonymous, __: Scope) -> Typed:
     if node.expressions:
         raise SeamlineError(TYPE_MISMATCH, "current_timezone takes no argument", hint="")
-    return exp.Literal.string(time_zones.UTC), types.VARCHAR
+    return exp.Literal.string(session_zone.current()), types.VARCHAR
 
 
 def _date(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
@@ -252,6 +268,27 @@ def _from_unixtime(typer: Typer, node: exp.Anonymous, scope: Scope, bind: Bind) 
         )
     hours, minutes = (number or 0 for number in numbers)
     return at_zone(instant, time_zones.named(time_zones.of_minutes(hours * 60 + minutes)))
+
+
+def _in_session_zone(name: str, arguments: list[Typed], bind: Bind) -> Typed:
+    """Binds a function that makes instants in the session's zone, which is not UTC."""
+    zone = session_zone.current()
+    if name not in _PARSING:
+        return at_zone(bind(name, arguments), zone)
+    known = _zone_of_pattern(arguments[1][0]) if len(arguments) == 2 else SEVERAL_ZONES
+    found = bind(f"${name}_in", [*arguments, (exp.Literal.string(zone), types.VARCHAR)])
+    return at_zone(found, known)
+
+
+def _zone_of_pattern(pattern: exp.Expr) -> str:
+    """Returns the zone of instants that a pattern reads."""
+    inner = unparenthesized(pattern)
+    is_local = is_text(inner) and not any(isinstance(part, Zone) for part in of_joda(inner.name))
+    return session_zone.current() if is_local else SEVERAL_ZONES
+
+
+_PARSING = frozenset({"parse_datetime", "from_iso8601_timestamp", "from_iso8601_timestamp_nanos"})
+_MAKING_INSTANTS = _PARSING | {"from_unixtime", "from_unixtime_nanos"}
 
 
 def _moment(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
@@ -292,5 +329,8 @@ def bind_function(typer: Typer, node: exp.Anonymous, scope: Scope, bind: Bind) -
         return bind_by_unit(typer, name, node, scope, bind)
     if name == "from_unixtime" and len(node.expressions) > 1:
         return _from_unixtime(typer, node, scope, bind)
+    if name in _MAKING_INSTANTS and session_zone.current() != time_zones.UTC:
+        arguments = [typer.expression(argument, scope) for argument in node.expressions]
+        return _in_session_zone(name, arguments, bind)
     own = _OWN.get(name)
     return None if own is None else own(typer, node, scope)

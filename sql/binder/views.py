@@ -11,6 +11,7 @@ from seamline.sql import coercion
 from seamline.sql.binder.conversions import cast_outputs
 from seamline.sql.binder.scope import Output
 from seamline.sql.binder.typer import Typer
+from seamline.sql.casts import in_zones
 from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.types import Field
 
@@ -83,5 +84,8 @@ def bind_view(typer: Typer, inner: exp.Expr, view: Expansion) -> tuple[exp.Expr,
                 f"view {view.display}: column {known.name} was {known.type}, "
                 f"its query now gives {column.type}",
             )
-    wanted = [Output(column.name, column.type) for column in view.columns]
+    wanted = [
+        Output(known.name, in_zones(column.type, known.type))
+        for known, column in zip(view.columns, output, strict=True)
+    ]
     return cast_outputs(typer, found, output, wanted), wanted

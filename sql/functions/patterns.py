@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from seamline.sql import coercion, types
+from seamline.sql import coercion, session_zone, types
 from seamline.sql.types import Array, Decimal, Function, Map, Row, Timestamp, Type
 
 _ANYTHING = frozenset("TUERS")
@@ -110,7 +110,8 @@ def _widen_moment(name: str, argument: Type, bound: Bound) -> bool:
     if isinstance(argument, Timestamp):
         if argument.zoned and not wanted.zoned:
             return False
-        found = dataclasses.replace(argument, zoned=wanted.zoned)
+        zone = argument.zone if argument.zoned else session_zone.current()
+        found = dataclasses.replace(argument, zoned=wanted.zoned, zone=zone)
         common = coercion.common_type(bound.get(name, found), found)
         assert common is not None
         bound[name] = common
@@ -161,7 +162,10 @@ def substitute(pattern: Pattern, bound: Bound) -> Type:
             return types.anonymous_row(parts)
         case "function":
             return Function(tuple(parts[:-1]), parts[-1])
-    return bound.get(pattern.head, _MOMENTS.get(pattern.head, types.UNKNOWN))
+    moment = _MOMENTS.get(pattern.head)
+    if moment is not None and moment.zoned:
+        moment = dataclasses.replace(moment, zone=session_zone.current())
+    return bound.get(pattern.head, moment or types.UNKNOWN)
 
 
 def is_ordered(type_: Type) -> bool:

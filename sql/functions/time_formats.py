@@ -33,6 +33,16 @@ kernel(
     "varchar -> timestamp(6) with time zone",
     by_row(from_iso8601_timestamp_nanos),
 )
+for _name, _compute, _types in (
+    ("parse_datetime", parse_datetime, "varchar, varchar, varchar -> timestamp(3)"),
+    ("from_iso8601_timestamp", from_iso8601_timestamp, "varchar, varchar -> timestamp(3)"),
+    (
+        "from_iso8601_timestamp_nanos",
+        from_iso8601_timestamp_nanos,
+        "varchar, varchar -> timestamp(6)",
+    ),
+):  # with the zone of texts that name none
+    kernel(f"${_name}_in", f"{_types} with time zone", by_row(_compute))
 kernel("from_iso8601_date", "varchar -> date", by_row(from_iso8601_date))
 
 

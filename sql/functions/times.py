@@ -232,6 +232,12 @@ scalar(
     "(unix_micros({0}) / 1000000D)",
 )
 scalar(
+    "to_unixtime",
+    "timestamp -> double",
+    "(epoch_us({0}) / 1000000.0::DOUBLE)",
+    "(unix_micros(CAST({0} AS TIMESTAMP)) / 1000000D)",
+)
+scalar(
     "from_unixtime",
     "double -> timestamp(3) with time zone",
     "make_timestamptz(CAST(floor({0} * 1000 + 0.5) AS BIGINT) * 1000)",

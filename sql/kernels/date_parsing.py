@@ -1,6 +1,7 @@
 """Parses dates and times by a pattern, or in the forms of ISO 8601.
 
-Fields that a pattern omits are those of 1970-01-01 00:00:00 in UTC.
+Fields that a pattern omits are those of 1970-01-01 00:00:00. A text without a zone is in the zone
+that is given, the session's.
 """
 
 from __future__ import annotations
@@ -45,23 +46,30 @@ def date_parse(text: str, pattern: str) -> datetime.datetime:
     return _moment(values, text)
 
 
-def parse_datetime(text: str, pattern: str) -> datetime.datetime:
+def parse_datetime(text: str, pattern: str, zone: str = time_zones.UTC) -> datetime.datetime:
     """Parses an instant by a Joda pattern.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    values, zone = _read(text, pattern, of_joda)
-    return time_zones.instant(_moment(values, text), zone)
+    values, named = _read(text, pattern, of_joda)
+    return _unskipped(_moment(values, text), named or zone, text)
 
 
-def _read(text: str, pattern: str, read: Callable[[str], Pattern]) -> tuple[Values, str]:
+def _unskipped(moment: datetime.datetime, zone: str, text: str) -> datetime.datetime:
+    """Returns the instant of a local time, which the clocks of the zone must not skip."""
+    if time_zones.is_skipped(moment, zone):
+        raise _invalid(text)
+    return time_zones.instant(moment, zone)
+
+
+def _read(text: str, pattern: str, read: Callable[[str], Pattern]) -> tuple[Values, str | None]:
     parts = read(pattern)
     match = _expression(parts).fullmatch(text)
     if match is None:
         raise _invalid(text)
     values: Values = {}
-    zone = time_zones.UTC
+    zone = None
     for place, part in enumerate(parts):
         if isinstance(part, Text):
             continue
@@ -193,17 +201,18 @@ _ISO = re.compile(
 )
 
 
-def from_iso8601_timestamp(text: str) -> datetime.datetime:
-    """Parses an instant, in UTC if there is no offset; cuts digits of a second beyond the third.
+def from_iso8601_timestamp(text: str, zone: str = time_zones.UTC) -> datetime.datetime:
+    """Parses an instant; cuts digits of a second beyond the third.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    return _instant(text, 3)
+    moment, named = _iso_moment(text, 3)
+    return _unskipped(moment, named or zone, text)
 
 
-def from_iso8601_timestamp_nanos(text: str) -> datetime.datetime:
-    """Parses an instant, in UTC if there is no offset.
+def from_iso8601_timestamp_nanos(text: str, zone: str = time_zones.UTC) -> datetime.datetime:
+    """Parses an instant.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT; NOT_SUPPORTED for more digits of a second than are kept.
@@ -211,18 +220,19 @@ def from_iso8601_timestamp_nanos(text: str) -> datetime.datetime:
     match = _ISO.fullmatch(text)
     if match is not None and (match["fraction"] or "")[6:].strip("0"):
         raise SeamlineError(NOT_SUPPORTED, "timestamps have at most 6 digits of a second", hint="")
-    return _instant(text, 6)
+    moment, named = _iso_moment(text, 6)
+    return time_zones.instant(moment, named or zone)
 
 
-def _instant(text: str, digits: int) -> datetime.datetime:
+def _iso_moment(text: str, digits: int) -> tuple[datetime.datetime, str | None]:
+    """Returns a local time, and the zone that the text names."""
     match = _ISO.fullmatch(text)
     if match is None:
         raise _invalid(text)
     values = {name: int(match[name]) for name in ("hour", "minute", "second") if match[name]}
     values |= _iso_date(match)
     values["fraction"] = int((match["fraction"] or "")[:digits].ljust(6, "0"))
-    moment = _moment(values, text)
-    return time_zones.instant(moment, time_zones.named(match["zone"] or time_zones.UTC))
+    return _moment(values, text), time_zones.named(match["zone"]) if match["zone"] else None
 
 
 def from_iso8601_date(text: str) -> datetime.date:

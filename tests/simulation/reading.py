@@ -275,12 +275,13 @@ def _qualify(
     now: datetime.datetime,
     user: str = "",
     session: tuple[str, str] = ("", ""),
+    zone: str = "UTC",
 ) -> BoundQuery:
     """`qualify`, once for each statement and schema."""
     key = (id(tree), *(id(relation.columns) for relation in relations))
     found = _bound.get(key)
     if found is None:
         kept_alive = (tree, tuple(relation.columns for relation in relations))
-        bound = qualify(tree, relations, now=now, user=user, session=session)
+        bound = qualify(tree, relations, now=now, user=user, session=session, zone=zone)
         found = _bound[key] = (kept_alive, bound)
     return found[1]

@@ -101,7 +101,10 @@ def test_file(
     record_property: Record,
 ) -> None:
     placed(path)
-    run = gateway.http_route if route == "http" else gateway.route(route)
+    zone = slt.zone(path)
+    run = gateway.route(route, zone)
+    if route == "http":
+        run = functools.partial(gateway.http_route, zone=zone)
     if request.config.getoption("--rewrite") and route == "duckdb":
         slt.rewrite(path, run)
         cases = slt.parse(path)

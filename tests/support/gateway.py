@@ -99,11 +99,11 @@ class Gateway:
         assert found is not None
         return found
 
-    def route(self, engine: str) -> Any:
-        """A route of text tests through one engine."""
+    def route(self, engine: str, zone: str | None = None) -> Any:
+        """A route of text tests through one engine, in a session of the zone."""
 
         def run(sql: str) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
-            statement = self.statement(sql, engine)
+            statement = self.statement(sql, engine, time_zone=zone)
             if statement.error is not None:
                 raise StatementError(statement.error.code.name, statement.error.message)
             return [str(c.type) for c in statement.output], statement_rows(statement)
@@ -136,9 +136,11 @@ class Gateway:
         """A DB-API connection to it."""
         return seamline.connect(self.url, **options)
 
-    def http_route(self, sql: str) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
-        """A route of text tests through HTTP and the DB-API."""
-        with self.connect() as connection, connection.cursor() as cursor:
+    def http_route(
+        self, sql: str, zone: str | None = None
+    ) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+        """A route of text tests through HTTP and the DB-API, in a session of the zone."""
+        with self.connect(time_zone=zone) as connection, connection.cursor() as cursor:
             try:
                 cursor.execute(sql)
             except seamline.Error as error:

@@ -3,6 +3,7 @@
     statement ok                 runs
     statement error TABLE_NOT_FOUND    fails with that name
     query [rowsort]              answers the rows under ----, cells separated by two bars
+    zone Europe/Berlin           on top: the time zone of the session of all cases of the file
     values                       each line below is a query: `expression ---- its value`, or
                                  `expression ---- error TYPE_MISMATCH`
     table NAME hot|cold|split    a table of the columns below and the rows under ----, which lie in
@@ -118,7 +119,7 @@ Route = Callable[[str], tuple[Sequence[str], Sequence[Sequence[Any]]]]
 """Runs a statement: types of the columns and rows of Python values. Raises `StatementError`."""
 
 _DIRECTIVE = re.compile(
-    r"statement ok|statement error \w+|query( rowsort)?|values|table \w+ (hot|cold|split)"
+    r"statement ok|statement error \w+|query( rowsort)?|values|table \w+ (hot|cold|split)|zone \S+"
 )
 _BLANK = re.compile(r"(\n\s*\n)")
 _SKIP = re.compile(r"skip (\w+) (.+)")
@@ -131,6 +132,12 @@ Block = list[tuple[int, str]]
 def parse(path: pathlib.Path) -> list[Case]:
     """The cases of a file."""
     return [case for block in _blocks(path) for case in _parse_block(block, path)]
+
+
+def zone(path: pathlib.Path) -> str | None:
+    """The time zone of the session of its cases, if it names one."""
+    first = next(_blocks(path))[0][1]
+    return first.removeprefix("zone ") if first.startswith("zone ") else None
 
 
 def tables(path: pathlib.Path) -> list[Table]:
@@ -167,7 +174,7 @@ def _parse_block(numbered: Block, path: pathlib.Path) -> list[Case]:
         numbered = numbered[1:]
     (line, first), *rest = numbered
     assert _DIRECTIVE.fullmatch(first) is not None, f"{path}:{line}: {first!r} is no directive"
-    if first.startswith("table "):
+    if first.startswith(("table ", "zone ")):
         return []
     if first == "values":
         return [_parse_value(text, at, skips, path) for at, text in rest]

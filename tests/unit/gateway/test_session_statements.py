@@ -59,6 +59,7 @@ def test_a_property_holds_until_it_is_reset(connection: seamline.Connection) -> 
         "freshness": "latest",
         "query_max_run_time": "",
         "row_limit": "2",
+        "time_zone_id": "",
         "timeout": "",
         "token": "",
     }
@@ -449,7 +450,7 @@ def test_what_there_never_is_has_no_rows(connection: seamline.Connection, table:
     assert rows(connection, f"SELECT * FROM {table}") == []
 
 
-# --- Schemas and zones ---------------------------------------------------------------------------
+# --- Schemas -------------------------------------------------------------------------------------
 
 
 def test_a_schema_shows_how_it_is_made_and_has_no_functions(
@@ -461,14 +462,6 @@ def test_a_schema_shows_how_it_is_made_and_has_no_functions(
     assert built_in == rows(connection, "SHOW FUNCTIONS LIKE 'ab%'") != []
     for sql in ("SHOW CREATE SCHEMA lake.shopp", "SHOW FUNCTIONS FROM lake.shopp"):
         assert refused(connection, sql).code.name == "SCHEMA_NOT_FOUND"
-
-
-def test_a_sessions_zone_is_utc(connection: seamline.Connection) -> None:
-    for zone in ("LOCAL", "'UTC'", "'+00:00'"):
-        connection.execute(f"SET TIME ZONE {zone}")
-    error = refused(connection, "SET TIME ZONE 'Europe/Berlin'")
-    assert error.code.name == "NOT_SUPPORTED"
-    assert "AT TIME ZONE 'Europe/Berlin'" in (error.hint or "")
 
 
 def test_the_statistics_of_a_query_are_refused_by_name(connection: seamline.Connection) -> None:

@@ -40,16 +40,19 @@ def signature(overload: Overload) -> Signature:
 def called() -> frozenset[Signature]:
     """Every signature that a statement of the text files calls."""
     return frozenset(
-        found for path in FILES for case in slt.parse(path) for found in calls_in(case)
+        found
+        for path in FILES
+        for case in slt.parse(path)
+        for found in calls_in(case, slt.zone(path) or "UTC")
     )
 
 
-def calls_in(case: slt.Case) -> Iterator[Signature]:
+def calls_in(case: slt.Case, zone: str) -> Iterator[Signature]:
     try:
         parsed = parse.parse(case.sql)
         if not isinstance(parsed, parse.Query) or references(parsed.tree):
             return
-        bound = qualify(parsed.tree, [], now=NOW)
+        bound = qualify(parsed.tree, [], now=NOW, zone=zone)
     except SeamlineError:
         return
     for node in bound.tree.find_all(Call):

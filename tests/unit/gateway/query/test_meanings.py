@@ -159,15 +159,17 @@ class Binding:
         self._tree = self.meaning.query.tree
         self.bound = 0
 
-    def bind(self, relation: Relation = RELATION, schema: str = "s") -> BoundQuery:
+    def bind(
+        self, relation: Relation = RELATION, schema: str = "s", zone: str = "UTC"
+    ) -> BoundQuery:
         """Binds it, or not."""
         relations = [relation] * ("FROM" in self._tree.sql())
 
         def bind() -> BoundQuery:
             self.bound += 1
-            return qualify(self._tree, relations, now=NOW, session=("c", schema))
+            return qualify(self._tree, relations, now=NOW, session=("c", schema), zone=zone)
 
-        return self.meaning.bound(relations, ("c", schema), bind)
+        return self.meaning.bound(relations, ("c", schema, zone), bind)
 
 
 def test_what_was_bound_is_not_bound_again() -> None:
@@ -186,6 +188,9 @@ def test_what_was_bound_is_not_bound_again() -> None:
         before = binding.bound
         binding.bind(relation, schema)
         assert binding.bound == before + 1
+    before = binding.bound
+    binding.bind(zone="Europe/Berlin")
+    assert binding.bound == before + 1
 
 
 @pytest.mark.parametrize(
