@@ -13,7 +13,7 @@ from typing import Any
 
 import flask
 from flask.json.provider import DefaultJSONProvider
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from seamline.errors import (
     INTERNAL_ERROR,
@@ -181,6 +181,8 @@ def _add_errors(app: flask.Flask) -> None:
         )
         if error.code is not None and error.code not in _STATUS_CODES:
             answer.status_code = error.code
+        if isinstance(error, MethodNotAllowed):
+            answer.allow.update(error.valid_methods or ())
         return answer
 
     @app.errorhandler(Exception)

@@ -37,6 +37,7 @@ from seamline.gateway.config.model import Config
 from seamline.gateway.http.presented import IDENTIFIED
 from seamline.gateway.http.strangers import Strangers
 from seamline.gateway.http.tls import ServerTls
+from seamline.gateway.http.turns import ENDS_CONNECTION
 
 if TYPE_CHECKING:
     import flask
@@ -93,7 +94,10 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
         application = self.wsgi
 
         def answer(environ: Any, start_response: Any) -> Any:
-            environ[IDENTIFIED] = functools.partial(self._strangers.remove, self._mine.connection)
+            connection = self._mine.connection
+            environ[IDENTIFIED] = functools.partial(self._strangers.remove, connection)
+            request = connection.parser.mesg  # whose answer says whether the connection is kept
+            environ[ENDS_CONNECTION] = functools.partial(setattr, request, "must_close", True)
             return application(environ, start_response)
 
         self.wsgi = answer

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 PROBES = frozenset({"/healthz", "/readyz"})
+ENDS_CONNECTION = "seamline.ends_connection"
+"""The key in a request's environment of a function to call if its body is not read to the end."""
 
 
 class Turns:
@@ -188,9 +190,18 @@ class _Shares:
 
 
 def _receive(environ: Any, bytes_max: int) -> None:
-    """Reads the body, up to one byte more than allowed, so that the application notices."""
+    """Reads the body, up to one byte more than allowed, so that the application refuses it.
+
+    Of a body in chunks it would otherwise take what is allowed, and leave out the rest. What is
+    left stands where the connection's next request would begin.
+    """
     length = environ.get("CONTENT_LENGTH") or ""
     if not length and not environ.get("wsgi.input_terminated"):
         return
     wanted = min(int(length), bytes_max + 1) if length.isdecimal() else bytes_max + 1
-    environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(wanted))
+    received = environ["wsgi.input"].read(wanted)
+    environ["wsgi.input"] = io.BytesIO(received)
+    if len(received) > bytes_max:
+        environ["CONTENT_LENGTH"] = str(len(received))
+        environ.pop("HTTP_TRANSFER_ENCODING", None)
+        environ.get(ENDS_CONNECTION, lambda: None)()

@@ -61,6 +61,7 @@ FILES = "/iceberg"
 PLANNED = "/iceberg-plan"
 SESSIONS_HEADER = "Seamline-Sessions"
 PROBE_PROPERTY = "seamline.probe"
+_TOKENS = "oauth/tokens"
 _NAMESPACE = "/v1/{prefix}/namespaces/{namespace}"
 _TABLE = f"{_NAMESPACE}/tables/{{table}}"
 ENDPOINTS = (
@@ -173,6 +174,8 @@ def blueprint(rest: IcebergRest, root: str) -> flask.Blueprint:
     def refused(anything: str) -> flask.Response:
         if flask.request.method in {"GET", "HEAD"}:
             raise SeamlineError(NOT_FOUND, f"the catalog has no route {anything}")
+        if anything == _TOKENS:
+            return _no_tokens()
         raise SeamlineError(
             CATALOG_READ_ONLY,
             f"this catalog only reads; {flask.request.method} {anything} would change something",
@@ -239,7 +242,12 @@ def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
     @routes.get("/<prefix>/namespaces/<namespace>/views")
     @operation("Lists views", {200: json_of(answers.Identifiers, "Views")}, ANY)
     def views(prefix: str, namespace: str, query: PageQuery) -> flask.Response:
-        found = _with_views(rest, prefix).views(_namespace(prefix, namespace))
+        path, own = _namespace(prefix, namespace), catalog_of(rest, prefix)
+        found: list[tuple[str, ...]] = []
+        if own.has_views:
+            found = own.views(path)
+        else:
+            own.namespace_properties(path)  # fails as a list would if there is no such namespace
         return flask.jsonify(query.page("identifiers", _identifiers(prefix, found)))
 
     @routes.get("/<prefix>/namespaces/<namespace>/views/<view>")
@@ -248,7 +256,10 @@ def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
         with missing(VIEW_NOT_FOUND):
             path = (*namespace_path(namespace), view)
             flask.g.caller.rights.require_whole(TableName(prefix, "", path))
-            text = _with_views(rest, prefix).view(path)
+            own = catalog_of(rest, prefix)
+            if not own.has_views:
+                raise SeamlineError(VIEW_NOT_FOUND, f"catalog {prefix} has no views")
+            text = own.view(path)
         if flask.request.method == "HEAD":
             return empty(204)
         found = json.loads(text)  # its `config` is the gateway's: keys, and its token
@@ -256,6 +267,18 @@ def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
 
 
 # --- Answers -------------------------------------------------------------------------------------
+
+
+def _no_tokens() -> flask.Response:
+    """Refuses a client that exchanges its `credential` for a token, in the form of OAuth."""
+    body = {
+        "error": "unsupported_grant_type",
+        "error_description": "The gateway issues no tokens: configure the client with the `token` "
+        "that the gateway accepts, or with `oauth2-server-uri` of whoever issues it.",
+    }
+    answer = flask.jsonify(body)
+    answer.status_code = 400
+    return answer
 
 
 def _config(rest: IcebergRest, name: str, *, planned: bool) -> dict[str, Any]:
@@ -358,10 +381,3 @@ def _namespace(prefix: str, text: str) -> tuple[str, ...]:
 def _sees_below(prefix: str, path: Sequence[str]) -> bool:
     rights: Rights = flask.g.caller.rights
     return rights.sees_schema(prefix, names.schema_text(path))
-
-
-def _with_views(rest: IcebergRest, prefix: str) -> IcebergCatalog:
-    catalog = catalog_of(rest, prefix)
-    if not catalog.has_views:
-        raise SeamlineError(NOT_SUPPORTED, f"catalog {prefix} has no views")
-    return catalog

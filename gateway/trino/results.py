@@ -51,13 +51,26 @@ def refusal(found: SeamlineError, statement_id: str, info_uri: str) -> dict[str,
 
 def summary(statement: Statement) -> dict[str, Any]:
     """Returns a summary of a statement."""
-    return {
+    request = statement.request
+    body = {
         "queryId": statement.statement_id,
         "state": statement.trino_state,
-        "query": statement.request.statement,
-        "session": {"user": statement.principal, "source": statement.request.source},
+        "query": request.statement,
+        "session": {
+            "user": statement.principal,
+            "source": request.source,
+            "catalog": request.catalog,
+            "schema": request.schema,
+            "clientTags": list(request.client_tags),
+        },
         "queryStats": stats(statement),
     }
+    if statement.error is not None:
+        found = error(statement.error)
+        code = {"code": found["errorCode"], "name": found["errorName"], "type": found["errorType"]}
+        body |= {"errorType": found["errorType"], "errorCode": code}
+        body["failureInfo"] = found["failureInfo"]
+    return body
 
 
 def _column(column: Output) -> dict[str, Any]:

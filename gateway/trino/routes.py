@@ -114,8 +114,11 @@ class _Answers:
         return flask.jsonify(results.summary(statement))
 
     def kill(self, statement_id: str) -> flask.Response:
-        """Ends a statement."""
-        self._service.statement(statement_id, flask.g.principal, Action.KILL).cancel()
+        """Ends a statement; waits a moment for that, as clients then ask for its state."""
+        statement = self._service.statement(statement_id, flask.g.principal, Action.KILL)
+        statement.cancel()
+        with self._turns.waiting(POLL_S) as left_s:
+            statement.wait(left_s)
         return flask.Response(status=204)
 
     def info(self) -> flask.Response:

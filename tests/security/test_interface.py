@@ -63,9 +63,8 @@ NEVER = {
     "api/v1/tail/{table}",
     "iceberg-plan/v1/{prefix}/namespaces/{namespace}/tables/{table}/tasks",
     *(
-        f"{root}/v1/{{prefix}}/namespaces/{{namespace}}/views{view}"
+        f"{root}/v1/{{prefix}}/namespaces/{{namespace}}/views/{{view}}"
         for root in ("iceberg", "iceberg-plan")
-        for view in ("", "/{view}")
     ),
 }
 """What does not succeed even for whoever may do everything: streams would not end, plans have one

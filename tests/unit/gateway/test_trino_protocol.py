@@ -279,6 +279,20 @@ def test_a_statement_is_ended(gateway: Gateway) -> None:
         assert client.get(state).json["state"] == "FAILED"
 
 
+def test_a_statement_that_is_ended_by_its_id_has_ended(gateway: Gateway) -> None:
+    """Trino's client for JavaScript asks for its state right after that."""
+    client: Any = gateway.app.test_client()
+    sql = "SELECT count(*) FROM UNNEST(sequence(1, 10000)) a(x), UNNEST(sequence(1, 10000)) b(x)"
+    headers = {"X-Trino-Source": "tests", "X-Trino-Client-Tags": "foo%20,bar=baz"}
+    statement_id = client.post("/v1/statement", data=sql, headers=headers).json["id"]
+    assert client.delete(f"/v1/query/{statement_id}").status_code == 204
+    state = client.get(f"/v1/query/{statement_id}").json
+    assert (state["state"], state["query"]) == ("FAILED", sql)
+    assert state["failureInfo"]["message"].startswith("the statement was canceled")
+    assert (state["errorCode"]["name"], state["errorType"]) == ("CANCELED", "USER_ERROR")
+    assert state["session"]["clientTags"] == ["foo%20", "bar=baz"]
+
+
 def test_what_is_changed_travels_in_headers(gateway: Gateway) -> None:
     client: Any = gateway.app.test_client()
 

@@ -330,3 +330,23 @@ def test_fault_08_clients_that_do_not_read_starve_nobody(scratch: pathlib.Path) 
             assert served.request("GET", "/healthz")[0] == 200
             assert served.request("POST", _API, {"statement": "SELECT 1"})[0] == 200
         clients.close()
+
+
+def test_a_body_that_is_too_long_ends_its_connection(tmp_path: pathlib.Path) -> None:
+    """The rest of it would be read as the next request, so the answer says that there is none."""
+    length = (1 << 20) + (1 << 17)
+    chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (length, b"a" * length)
+    bodies = {
+        b"Content-Length: %d" % length: b"a" * length,
+        b"Transfer-Encoding: chunked": chunk,
+        b"Content-Length: 8": b"SELECT 1",
+    }
+    with _serving(tmp_path) as served:
+        for header, body in bodies.items():
+            head = b"POST /v1/statement HTTP/1.1\r\nHost: 127.0.0.1\r\n%b\r\n\r\n" % header
+            with socket.create_connection(served.address, 30) as client:
+                client.sendall(head + body)
+                answer = client.recv(1 << 16)
+            is_long = len(body) > length - 1
+            assert answer.startswith(b"HTTP/1.1 413" if is_long else b"HTTP/1.1 200")
+            assert (b"\r\nConnection: close\r\n" in answer) == is_long

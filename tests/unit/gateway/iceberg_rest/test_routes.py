@@ -209,9 +209,11 @@ def test_metrics_are_taken(catalog: Catalog) -> None:
 
 
 def test_views_are_absent_where_the_catalog_has_none(catalog: Catalog) -> None:
-    for path in ("views", "views/some"):
-        full = f"/iceberg/v1/lake/namespaces/sales/{path}"
-        assert catalog.error("GET", full) == (406, "UnsupportedOperationException")
+    views = "/iceberg/v1/lake/namespaces/sales/views"
+    assert catalog.request("GET", views).json == {"identifiers": []}
+    assert catalog.error("GET", views.replace("sales", "none"))[1] == "NoSuchNamespaceException"
+    assert catalog.error("GET", f"{views}/some") == (404, "NoSuchViewException")
+    assert catalog.request("HEAD", f"{views}/some").status_code == 404
 
 
 def test_unknown_paths_fail_in_form(catalog: Catalog) -> None:
@@ -236,7 +238,6 @@ def test_unknown_paths_fail_in_form(catalog: Catalog) -> None:
         ("POST", "lake/transactions/commit"),
         ("POST", "lake/namespaces/sales/views"),
         ("DELETE", "lake/namespaces/sales/views/some"),
-        ("POST", "oauth/tokens"),
     ],
 )
 @pytest.mark.parametrize("root", ["iceberg", "iceberg-plan"])
@@ -248,6 +249,22 @@ def test_writes_are_refused(catalog: Catalog, root: str, method: str, path: str)
     assert answer.json["error"]["type"] == "ForbiddenException"
     assert "CATALOG_READ_ONLY" in answer.json["error"]["message"]
     assert catalog.own.load_table("sales.orders").metadata_location == before
+
+
+def test_tokens_are_refused_in_the_form_of_oauth(catalog: Catalog) -> None:
+    form = {"grant_type": "client_credentials", "client_id": "ann", "client_secret": "x"}
+    answer = catalog.request("POST", "/iceberg/v1/oauth/tokens", data=form)
+    assert answer.status_code == 400
+    assert answer.json is not None
+    assert answer.json["error"] == "unsupported_grant_type"
+    assert "token" in answer.json["error_description"]
+
+
+def test_a_method_that_is_not_taken_is_answered_with_those_that_are(catalog: Catalog) -> None:
+    for path in ("/iceberg/v1/config", "/api/v1/info"):
+        answer = catalog.request("TRACE", path)
+        assert answer.status_code == 405
+        assert "GET" in answer.headers["Allow"].split(", ")
 
 
 def test_pyiceberg_refuses_by_itself(catalog: Catalog) -> None:
