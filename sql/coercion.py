@@ -32,8 +32,8 @@ def common_type(left: Type, right: Type) -> Type | None:
     """Returns the common type of both sides of a comparison, set operation or CASE, or None."""
     if isinstance(left, Timestamp) and isinstance(right, Timestamp):
         return _common_moment(left, right)
-    if left == right or right == types.UNKNOWN:
-        return left
+    if right == types.UNKNOWN or (left == right and not types.contains(left, Timestamp)):
+        return left  # instants in containers may be of other zones, which equality ignores
     if left == types.UNKNOWN:
         return right
     if types.is_numeric(left) and types.is_numeric(right):

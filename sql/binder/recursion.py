@@ -19,6 +19,7 @@ from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.scope import Cte, Output, Scope, location_of, output_column
 from seamline.sql.binder.shapes import renamed, unwrapped
 from seamline.sql.calls import CallSpec, call
+from seamline.sql.casts import in_zones
 
 if TYPE_CHECKING:
     from seamline.sql.binder.typer import Typer
@@ -118,6 +119,13 @@ def _convert(
                 f"column {want.name} of {cte.alias} is {want.type}, and then {one.type}",
                 location=location_of(cte.args["alias"]),
                 hint=f"CAST it to {one.type} in the first query.",
+            )
+        if repr(in_zones(one.type, want.type)) != repr(want.type):
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"column {want.name} of {cte.alias} has a time zone, and then another",
+                location=location_of(cte.args["alias"]),
+                hint="Name one zone in both queries: x AT TIME ZONE 'UTC'.",
             )
         projection.set("this", implicit_cast(projection.this, one.type, want.type))
 

@@ -185,6 +185,18 @@ def test_jdbc_keeps_its_session(jdbc: Any, table: str) -> None:
     assert jdbc.isValid(5)
 
 
+def test_jdbc_is_in_the_zone_of_its_jvm_or_another(driver: Any, gateway: Gateway) -> None:
+    noon = "CAST(TIMESTAMP '2024-07-01 12:00' AS timestamp(0) with time zone)"
+    sql = f"SELECT current_timezone(), {noon}, to_unixtime({noon}) / 3600"
+    ((_, _, in_utc),) = gateway.rows(sql)
+    with contextlib.closing(driver(gateway.url, timezone="Europe/Berlin")) as connection:
+        (found,) = query(connection, sql)
+        assert found == ("Europe/Berlin", "2024-07-01 12:00:00 Europe/Berlin", str(in_utc - 2))
+        connection.createStatement().execute("SET TIME ZONE INTERVAL -'03:30' HOUR TO MINUTE")
+        (found,) = query(connection, sql)
+        assert found == ("-03:30", "2024-07-01 12:00:00 -03:30", str(in_utc + 3.5))
+
+
 def test_jdbc_limits_how_long_a_statement_runs(jdbc: Any, table: str) -> None:
     statement = jdbc.createStatement()
     statement.setQueryTimeout(60)

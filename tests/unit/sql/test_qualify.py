@@ -15,6 +15,7 @@ from support.gateway import Gateway
 
 from seamline.errors import Location, SeamlineError
 from seamline.sql import parameters, parse
+from seamline.sql.calls import Call
 from seamline.sql.qualify import BoundQuery, Relation, TableReference, qualify, references
 from seamline.sql.types import BIGINT, VARCHAR, Field, Row
 
@@ -85,7 +86,32 @@ def test_references_are_the_tables_in_the_order_of_the_text() -> None:
     assert found[2] == TableReference(("d",), found[2].version)
     assert found[2].version is not None
     assert found[2].version.value == 7
-    assert found[0].location == Location(1, 30)
+    assert found[0].location == Location(1, 26)
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "hour"),
+    [
+        ("2026-07-01 12:00", "UTC", 12),
+        ("2026-07-01 12:00", "Europe/Berlin", 10),
+        ("2026-07-01 12:00 UTC", "Europe/Berlin", 12),
+    ],
+)
+def test_a_moment_of_the_past_is_in_the_session_s_zone(text: str, zone: str, hour: int) -> None:
+    sql = f"SELECT * FROM bids FOR TIMESTAMP AS OF TIMESTAMP '{text}'"
+    (found,) = references(tree(sql), zone)
+    assert found.version is not None
+    assert found.version.value == datetime.datetime(2026, 7, 1, hour, tzinfo=datetime.UTC)
+
+
+def test_a_literal_is_still_one_in_the_session_s_zone() -> None:
+    """So that files can be left out by it."""
+    values = "TIMESTAMP '2026-07-01 10:00 UTC', TIMESTAMP '2026-07-01 12:00', DATE '2026-07-02'"
+    bound = qualify(tree(f"SELECT greatest({values})"), [], now=NOW, zone="Europe/Berlin")
+    calls = bound.tree.find_all(Call, bfs=False)
+    constants = [call.spec.constant for call in calls if call.spec.constant is not None]
+    noon = datetime.datetime(2026, 7, 1, 10, tzinfo=datetime.UTC)
+    assert constants == [noon, noon, noon + datetime.timedelta(hours=12)]
 
 
 @pytest.mark.parametrize(
