@@ -28,6 +28,7 @@ from seamline.sql.binder.naming import unused_prefix
 from seamline.sql.binder.options import check_options
 from seamline.sql.binder.scope import Column, Output, Source
 from seamline.sql.changes import Changes, changes_of, name_of
+from seamline.sql.equalities import Equalities, equalities
 from seamline.sql.places import location_of
 from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.session_zone import UTC
@@ -56,12 +57,14 @@ class TableReference:
         version: The version for time travel, if requested.
         changes: The requested changes, if the query reads only changes.
         location: The location in the statement.
+        equals: What the query demands of its columns, as far as `equalities` finds it.
     """
 
     name: tuple[str, ...]
     version: TableVersion | None = None
     changes: Changes | None = None
     location: Location | None = dataclasses.field(default=None, compare=False)
+    equals: Equalities = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -268,8 +271,14 @@ def _is_cte(table: exp.Table) -> bool:
 
 
 def _reference(table: exp.Table, zone: str) -> TableReference:
+    parts = (table.args.get("catalog"), table.args.get("db"), table.this)
+    first = next(part for part in parts if part is not None)
     return TableReference(
-        name_of(table), _version(table, zone), changes_of(table), location_of(table.this)
+        name_of(table),
+        _version(table, zone),
+        changes_of(table),
+        location_of(first),
+        equalities(table),
     )
 
 

@@ -39,6 +39,7 @@ _SIZES: Mapping[Type, int] = {
 }
 """Sizes in digits or characters; in bits for `real` and `double`."""
 _JAVA_OBJECT = 2000
+_PLACE = ("table_cat", "table_schem", "table_name")
 
 
 def number_of(type_: Type) -> int:
@@ -101,19 +102,23 @@ def _catalogs(asked: Asked) -> Iterator[Row]:
 
 def _schemas(asked: Asked) -> Iterator[Row]:
     for catalog in listings.catalogs(asked.sources):
+        if asked.equals.get("table_catalog", catalog) != catalog:
+            continue
         for schema in listings.schemas_or_none(asked.sources, catalog):
             yield schema, catalog
 
 
 def _tables(asked: Asked) -> Iterator[Row]:
-    for listed in listings.everything(asked.sources, listings.all_names, asked.deadline):
+    only = asked.only(*_PLACE)
+    for listed in listings.everything(asked.sources, listings.all_names, asked.deadline, only):
         if listed.name is not None:
             kind = "VIEW" if listed.is_view else "TABLE"
             yield listed.source, listed.schema, listed.name.table, kind, *[None] * 6
 
 
 def _columns(asked: Asked) -> Iterator[Row]:
-    for listed in listings.everything(asked.sources, listings.all_tables, asked.deadline):
+    only = asked.only(*_PLACE)
+    for listed in listings.everything(asked.sources, listings.all_tables, asked.deadline, only):
         if listed.name is not None:
             place = (listed.source, listed.schema, listed.name.table)
             shown = (f for f in listed.columns if f.name not in columns.METADATA_NAMES)

@@ -69,8 +69,24 @@ class Listed:
         return names.text_of(parts)
 
 
-Listing = Callable[[Sources, str, Deadline], Iterator[Listed]]
-"""Lists the contents of a catalog or a cluster."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Only:
+    """Which tables are wanted; None stands for all, whatever they are called.
+
+    Attributes:
+        catalog: The catalog or cluster.
+        schema: The schema, as it is listed.
+        table: The table.
+    """
+
+    catalog: str | None = None
+    schema: str | None = None
+    table: str | None = None
+
+
+EVERYTHING = Only()
+Listing = Callable[[Sources, str, Deadline, Only], Iterator[Listed]]
+"""Lists the contents of a catalog or a cluster, as far as they are wanted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,13 +159,15 @@ def views(sources: Sources, source: str, schema: str) -> list[TableName]:
     return [name for name in seen if sources.rights.table(name).sees]
 
 
-def all_tables(sources: Sources, source: str, deadline: Deadline) -> Iterator[Listed]:
+def all_tables(
+    sources: Sources, source: str, deadline: Deadline, only: Only = EVERYTHING
+) -> Iterator[Listed]:
     """Yields every table and view of a catalog, or topic of a cluster, with what is shown of it.
 
     Raises:
         SeamlineError: CATALOG_UNAVAILABLE when not even its schemas can be listed.
     """
-    for listed in all_names(sources, source, deadline):
+    for listed in all_names(sources, source, deadline, only):
         if listed.name is None or listed.schema is None:
             yield listed
         else:
@@ -157,16 +175,21 @@ def all_tables(sources: Sources, source: str, deadline: Deadline) -> Iterator[Li
             yield load(sources, source, listed.schema, listed.name)
 
 
-def everything(sources: Sources, listing: Listing, deadline: Deadline) -> Iterator[Listed]:
+def everything(
+    sources: Sources, listing: Listing, deadline: Deadline, only: Only = EVERYTHING
+) -> Iterator[Listed]:
     """Yields the contents of every catalog and cluster; an entry with an error if one is down.
 
     Args:
         sources: Catalogs and clusters.
         listing: `all_tables`, or `all_names`.
         deadline: The statement's.
+        only: What is wanted; no catalog or cluster is asked for anything else.
     """
     for source in catalogs(sources):
-        found, error = _tried(lambda s=source: list(listing(sources, s, deadline)))  # type: ignore[misc]
+        if only.catalog not in {None, source}:
+            continue
+        found, error = _tried(lambda s=source: list(listing(sources, s, deadline, only)))  # type: ignore[misc]
         if error is not None:
             yield Listed(source, error=error)
         yield from found or ()
@@ -177,14 +200,22 @@ def schemas_or_none(sources: Sources, source: str) -> list[str]:
     return _tried(lambda: schemas(sources, source))[0] or []
 
 
-def all_names(sources: Sources, source: str, deadline: Deadline) -> Iterator[Listed]:
+def all_names(
+    sources: Sources, source: str, deadline: Deadline, only: Only = EVERYTHING
+) -> Iterator[Listed]:
     """Yields every table and view of a catalog, or topic of a cluster, without loading it.
 
     Raises:
         SeamlineError: CATALOG_UNAVAILABLE when not even its schemas can be listed.
     """
+    for listed in _all_names(sources, source, deadline, only):
+        if listed.name is None or only.table in {None, listed.name.table}:
+            yield listed
+
+
+def _all_names(sources: Sources, source: str, deadline: Deadline, only: Only) -> Iterator[Listed]:
     for schema in schemas(sources, source):
-        if schema == INFORMATION_SCHEMA:
+        if schema == INFORMATION_SCHEMA or only.schema not in {None, schema}:
             continue
         found, error = _tried(lambda s=schema: tables(sources, source, s, deadline))  # type: ignore[misc]
         if error is not None:

@@ -22,6 +22,7 @@ from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.access.rights import without_values
 from seamline.gateway.commands import listings, system_catalog, system_shapes
+from seamline.gateway.commands.listings import EVERYTHING, Only
 from seamline.gateway.commands.system_table import Asked
 from seamline.gateway.connections import Sources
 from seamline.gateway.query.names import INFORMATION_SCHEMA, TableName
@@ -121,14 +122,21 @@ def system_table(name: TableName, asked: Asked) -> tuple[Relation, pa.Table]:
     """
     shape = system_columns(name)
     if name.schema == INFORMATION_SCHEMA:
-        return information_schema(name, asked.sources, asked.deadline)
+        only = asked.only("", "table_schema", "table_name")
+        return information_schema(name, asked.sources, asked.deadline, only)
     return _table(shape, system_catalog.rows(name.schema, name.table, asked))
 
 
 def information_schema(
-    name: TableName, sources: Sources, deadline: Deadline
+    name: TableName, sources: Sources, deadline: Deadline, only: Only = EVERYTHING
 ) -> tuple[Relation, pa.Table]:
     """Returns a table of the `information_schema` of a catalog or a cluster.
+
+    Args:
+        name: The name.
+        sources: Catalogs and clusters.
+        deadline: The statement's.
+        only: The tables whose rows are wanted; those of others may be left out.
 
     Raises:
         SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, KAFKA_UNAVAILABLE.
@@ -140,7 +148,7 @@ def information_schema(
     if name.path[-1] == "schemata":
         return _table(shape, [(source, schema) for schema in listings.schemas(sources, source)])
     rows: list[tuple[Any, ...]] = []
-    for listed in listings.all_tables(sources, source, deadline):
+    for listed in listings.all_tables(sources, source, deadline, only):
         is_wanted = listed.is_view or name.path[-1] != "views"
         if not is_wanted:
             continue

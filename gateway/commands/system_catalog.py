@@ -30,7 +30,8 @@ def _catalogs(asked: Asked) -> Iterator[Row]:
 
 
 def _comments(asked: Asked) -> Iterator[Row]:
-    for listed in listings.everything(asked.sources, listings.all_tables, asked.deadline):
+    only = asked.only("catalog_name", "schema_name", "table_name")
+    for listed in listings.everything(asked.sources, listings.all_tables, asked.deadline, only):
         if listed.name is not None:
             said = listed.state.properties.get("comment") if listed.state is not None else None
             yield listed.source, listed.schema, listed.name.table, said

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.protocols import Deadline
+from seamline.gateway.commands.listings import Only
 from seamline.gateway.connections import Sources
 from seamline.gateway.query.statements import Statement
 
@@ -23,11 +24,23 @@ class Asked:
         sources: Catalogs and clusters, as far as the caller may see them.
         deadline: The deadline of the caller's statement.
         statements: Returns the statements that the caller may see.
+        equals: Texts that columns equal in every row that is wanted; others may be left out.
     """
 
     sources: Sources
     deadline: Deadline
     statements: Statements
+    equals: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def only(self, catalog: str, schema: str, table: str) -> Only:
+        """Returns the tables that are wanted.
+
+        Args:
+            catalog: The column with their catalog; empty if they are all of one.
+            schema: The column with their schema.
+            table: The column with their name.
+        """
+        return Only(*(self.equals.get(column) for column in (catalog, schema, table)))
 
 
 Rows = Callable[[Asked], Iterable[Row]]

@@ -176,7 +176,8 @@ class Gatherer:
             asked = None if changes is None else _asked_changes(changes, read_token)
         if asked is None and name.variant == CHANGES:
             asked = EVERY_CHANGE
-        return Target(name, reference.version, changes=asked)
+        equals = reference.equals if name.is_system else ()
+        return Target(name, reference.version, changes=asked, equals=equals)
 
     def _restricted(self, target: Target, pinned: PinnedTable) -> PinnedTable:
         """Returns a pinned table, restricted to what the caller may see."""
@@ -433,7 +434,7 @@ def _identity(target: Target, tables: Mapping[TableName, ColdTable]) -> object:
     """Returns a key that is equal for references that must have the same seam."""
     table = tables.get(target.name)
     known = target.name.folded if table is None else (table.state.uuid, *target.name.folded)
-    return known, target.version, target.changes
+    return known, target.version, target.changes, target.equals
 
 
 def _asked_changes(changes: Changes, read_token: ReadToken) -> AskedChanges:

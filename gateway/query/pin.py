@@ -49,6 +49,7 @@ from seamline.seam.seam import Seam, cold_only, hot_only
 from seamline.seam.table import TableState
 from seamline.seam.upserts import check_partitions
 from seamline.sql import columns
+from seamline.sql.equalities import Equalities
 from seamline.sql.qualify import Relation, TableVersion
 from seamline.sql.types import Field
 
@@ -102,12 +103,14 @@ class Target:
         version: The past version that it asks for, if any.
         virtual: The seam behind the virtual snapshot that it asks for, if any.
         changes: The changes that it asks for; None for the whole table.
+        equals: What it demands of the columns of a table that is computed.
     """
 
     name: TableName
     version: TableVersion | None = None
     virtual: Seam | None = None
     changes: AskedChanges | None = None
+    equals: Equalities = ()
 
     @property
     def moment(self) -> int | str | datetime.datetime | None:
@@ -185,7 +188,8 @@ class TablePinner:
         if asks and (name.is_system or name.variant):
             raise _no_changes(name)
         if name.is_system:
-            asked = Asked(self._connections, known.wanted.deadline, self._statements)
+            deadline, equals = known.wanted.deadline, dict(target.equals)
+            asked = Asked(self._connections, deadline, self._statements, equals)
             relation, rows = system.system_table(name, asked)
             return _system(name, relation, rows)
         if name.cluster:

@@ -342,9 +342,9 @@ def test_what_cannot_be_explained(connection: seamline.Connection, sql: str, cod
     [
         ("SELECT nam FROM shop.a_b", "COLUMN_NOT_FOUND", 8, "Did you mean name"),
         ("SELECT a.nope FROM shop.a_b a, other", "COLUMN_NOT_FOUND", 10, "DESCRIBE"),
-        ("SELECT 1 FROM shop.a_b, shop.axx", "TABLE_NOT_FOUND", 30, "Did you mean axb"),
-        ("SELECT 1 FROM shopp.axb", "TABLE_NOT_FOUND", 21, "Did you mean shop?"),
-        ("SELECT 1 FROM lakee.shop.axb", "CATALOG_NOT_FOUND", 26, "Did you mean lake?"),
+        ("SELECT 1 FROM shop.a_b, shop.axx", "TABLE_NOT_FOUND", 25, "Did you mean axb"),
+        ("SELECT 1 FROM shopp.axb", "TABLE_NOT_FOUND", 15, "Did you mean shop?"),
+        ("SELECT 1 FROM lakee.shop.axb", "CATALOG_NOT_FOUND", 15, "Did you mean lake?"),
         ("SELECT 1, uper('a')", "FUNCTION_NOT_FOUND", 11, "Did you mean upper"),
         ("DESCRIBE shop.axbb", "TABLE_NOT_FOUND", 10, "Did you mean axb?"),
         ("SHOW COLUMNS FROM shop.axbb", "TABLE_NOT_FOUND", 19, "Did you mean axb?"),

@@ -6,6 +6,7 @@ of the product over it, and then each broken table asked for alone.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 from collections.abc import Iterator
@@ -20,7 +21,12 @@ from support.named import NamedSources
 
 from seamline.cli import root
 from seamline.connectors.protocols import Catalog, HotLog, NoDeadline
-from seamline.errors import CATALOG_UNAVAILABLE, INVALID_CONFIG, SeamlineError
+from seamline.errors import (
+    CATALOG_UNAVAILABLE,
+    INVALID_CONFIG,
+    KAFKA_UNAVAILABLE,
+    SeamlineError,
+)
 from seamline.gateway.access.rights import OPERATOR
 from seamline.gateway.commands import listings
 from seamline.gateway.config.model import Config
@@ -222,6 +228,70 @@ def test_fault_30_schemas_and_catalogs_that_cannot_be_listed_are_said() -> None:
         "away",
         "lake.closed",
     ]
+
+
+# --- What is asked for alone ---------------------------------------------------------------------
+
+
+class Watched(Connections):
+    """Notes which clusters are asked; they are away, and would take ten seconds to say so."""
+
+    asked: list[str]
+
+    def log(self, name: str) -> HotLog:
+        """See `Sources.log`."""
+        self.asked.append(name)
+        raise SeamlineError(KAFKA_UNAVAILABLE, f"cluster {name} is away")
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, list[str]]]:
+    config = offline.config(tmp_path_factory.mktemp("watched"))
+    own = Watched(config)
+    own.asked = []
+    with contextlib.closing(Gateway(config, connections=own)) as running:
+        running.rows("CREATE TABLE a_b (id bigint)")
+        running.rows("CREATE TABLE other (id bigint, name varchar)")
+        yield running, own.asked
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT table_name FROM system.jdbc.tables WHERE {jdbc}", [("a_b",)]),
+        ("SELECT column_name FROM system.jdbc.columns WHERE {jdbc}", [("id",)]),
+        ("SELECT t.table_name FROM system.jdbc.tables AS t WHERE 'lake' = t.TABLE_CAT "
+         "AND table_name LIKE 'a%'", [("a_b",)]),
+        ("SELECT table_name FROM system.metadata.table_comments WHERE catalog_name = 'lake' "
+         "AND schema_name = 'default'", [("a_b",), ("other",)]),
+        ("SELECT table_schem FROM system.jdbc.schemas WHERE table_catalog = 'lake' "
+         "AND table_schem LIKE 'd%'", [("default",)]),
+        ("SELECT column_name FROM lake.information_schema.columns WHERE table_name = 'other'",
+         [("id",), ("name",)]),
+        ("SELECT count(*) FROM system.jdbc.columns WHERE table_cat = 'nowhere'", [(0,)]),
+        ("SELECT a.table_name, b.table_name FROM (SELECT * FROM lake.information_schema.tables "
+         "WHERE table_name = 'a_b') a, (SELECT * FROM lake.information_schema.tables "
+         "WHERE table_name = 'other') b", [("a_b", "other")]),
+    ],
+)  # fmt: skip
+def test_a_cluster_that_is_away_is_not_asked_about_a_catalog(
+    watched: tuple[Gateway, list[str]], sql: str, rows: list[tuple[object, ...]]
+) -> None:
+    gateway, asked = watched
+    asked.clear()
+    jdbc = (
+        r"table_cat = 'lake' AND table_schem LIKE 'default' AND table_name LIKE 'a\_b' ESCAPE '\'"
+    )
+    assert sorted(gateway.rows(sql.format(jdbc=jdbc))) == rows
+    assert not asked
+
+
+def test_it_is_asked_by_whom_it_may_concern(watched: tuple[Gateway, list[str]]) -> None:
+    gateway, asked = watched
+    for where in ("", "WHERE table_cat = 'lake' OR table_name = 'a_b'"):
+        asked.clear()
+        assert gateway.rows(f"SELECT count(*) FROM system.jdbc.tables {where}")
+        assert asked == ["default"]
 
 
 # --- Each broken table alone ---------------------------------------------------------------------
