@@ -3,7 +3,8 @@
 DuckDB 1.5 loses the offset of a slice in a row that is a field of a row, and returns the values of
 other rows. So such rows are copied when they are sliced; nothing else is. We and PySpark build
 lists and maps from offsets. Arrow refuses to do so if there are nulls and the offsets are sliced,
-so these are copied, too.
+so these are copied, too. Java writes no offsets for lists that are all empty, as the format allows;
+Arrow's C++ library looks for them and ends the process.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ def unsliced(table: pa.Table) -> pa.Table:
 
 
 def whole(table: pa.Table) -> pa.Table:
-    """Returns the table with every list, map and row starting at offset 0, as PySpark requires."""
+    """Returns the table with every list, map and row starting at offset 0, as PySpark requires.
+
+    Each then has offsets, even if whoever wrote it left them out.
+    """
     columns = [
         pa.chunked_array([pa.concat_arrays([c]) for c in column.chunks], column.type)
         if pa.types.is_nested(column.type)

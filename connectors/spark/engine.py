@@ -215,7 +215,7 @@ def _computed(
     for part in session.client.to_table_as_iterator(plan, {}):
         deadline.check()
         if isinstance(part, pa.Table):
-            for batch in part.to_batches():
+            for batch in whole(part).to_batches():
                 yield conform(batch, query.schema)
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from seamline.errors import INVALID_REQUEST, SeamlineError
+from seamline.sql.slices import whole
 
 _CONTINUES = b"\xff\xff\xff\xff"
 _ALIGNED = 8
@@ -70,6 +71,7 @@ def read_rows(messages: Iterable[Any], bytes_max: int) -> pa.Table:
         table.validate()
         _check_shared(table, values)  # before full validation looks at each value
         table.validate(full=True)
+        table = whole(table)
         table.schema.names  # noqa: B018 - names that are not UTF-8 fail when they are read
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise _no_rows(str(error)) from error
@@ -95,7 +97,7 @@ def _check_shared(table: pa.Table, values: int) -> None:
         SeamlineError: INVALID_REQUEST.
     """
     for field, column in zip(table.schema, table.columns, strict=True):
-        each = max(column.nbytes, values)
+        each = max(column.get_total_buffer_size(), values)
         if _shares(field.type) and len(column) * each > _SHARED_BYTES_MAX:
             raise SeamlineError(
                 INVALID_REQUEST,

@@ -127,3 +127,19 @@ def test_pyspark_takes_what_begins_where_its_buffers_do(depth: int) -> None:
             schema = from_arrow_schema(rows.schema)
             taken = _check_arrow_table_timestamps_localize(rows, schema, True, "UTC")
             assert taken.column("v").to_pylist() == form.to_pylist(), (shape, leaf)
+
+
+def test_offsets_that_were_left_out_are_there() -> None:
+    """Java writes none for lists that are all empty; without them, asking for a size crashes."""
+    none = pa.foreign_buffer(0, 0)
+    inner = pa.Array.from_buffers(
+        pa.list_(pa.string()), 0, [None, none], children=[pa.array([], pa.string())]
+    )
+    type_ = pa.map_(pa.int32(), inner.type)
+    entries = pa.StructArray.from_arrays(
+        [pa.array([], pa.int32()), inner], fields=[type_.key_field, type_.item_field]
+    )
+    empty = pa.Array.from_buffers(type_, 2, [None, pa.py_buffer(bytes(12))], children=[entries])
+    table = whole(pa.table({"x": empty}))
+    assert table.nbytes > 0
+    assert table.column("x").to_pylist() == [[], []]
