@@ -154,7 +154,7 @@ def _scan(scan: Scan, *, repeated: bool) -> Iterator[str]:
 
 
 def _cold(plan: ColdPlan) -> str:
-    deletes = sum(len(file.deletes) for file in plan.files)
+    deletes = sum(len(file.deletes) for file in plan.files) + len(plan.equality_deletes)
     skipped = plan.total_files - len(plan.files)
     text = (
         f"snapshot {plan.snapshot_id}: {len(plan.files)} of {plan.total_files} files, "

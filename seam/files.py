@@ -38,7 +38,7 @@ class DeleteFile:
 
     Attributes:
         path: Location.
-        content: `position`, `vector` (a Puffin deletion vector) or `equality`.
+        content: `position` or `vector` (a Puffin deletion vector).
         size_bytes: Length of the file.
         offset: Start of the blob inside a Puffin file.
         length: Length of that blob.
@@ -52,6 +52,29 @@ class DeleteFile:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class EqualityDelete:
+    """A file of keys: the older rows that have one of them are deleted.
+
+    Attributes:
+        path: Location.
+        size_bytes: Length of the file.
+        field_ids: The columns that are the key.
+        sequence: Files with lower sequence numbers are older.
+        scope: The partition spec and partition of the files that it applies to; empty for all.
+    """
+
+    path: str
+    size_bytes: int
+    field_ids: tuple[int, ...]
+    sequence: int
+    scope: tuple[Any, ...] = ()
+
+    def applies_to(self, file: DataFile) -> bool:
+        """Whether rows of a data file may be deleted."""
+        return self.sequence > file.sequence and self.scope in ((), file.scope)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class DataFile:
     """A data file of a scan and the deletes that apply to it."""
 
@@ -62,13 +85,24 @@ class DataFile:
     deletes: tuple[DeleteFile, ...] = ()
     partition: tuple[tuple[int, Any], ...] = ()
     """Identity-partition values by source field id, for files that do not store the column."""
+    sequence: int = 0
+    """Its sequence number."""
+    scope: tuple[Any, ...] = ()
+    """Its partition spec and partition."""
+    has_equality_deletes: bool = False
+    """Whether any of the plan's equality deletes may apply to it."""
     physical: pa.Schema | None = dataclasses.field(default=None, compare=False)
     """The file's own schema, with field ids in its metadata, once `inspect` has read it."""
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Its path, and those of the deletes."""
+        """Its path, and those of its own deletes."""
         return (self.path, *(delete.path for delete in self.deletes))
+
+    @property
+    def has_deletes(self) -> bool:
+        """Whether any of its rows may be deleted."""
+        return bool(self.deletes) or self.has_equality_deletes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,6 +117,7 @@ class ColdPlan:
         unsupported: Why only Spark can read it exactly; None when DuckDB can.
         only_duckdb: Why only DuckDB can read it; None when Spark can.
         wanted: Ids of the requested columns.
+        equality_deletes: Those that apply to any of the files.
     """
 
     snapshot_id: int | None
@@ -92,6 +127,19 @@ class ColdPlan:
     unsupported: str | None = None
     only_duckdb: str | None = None
     wanted: frozenset[int] = frozenset()
+    equality_deletes: tuple[EqualityDelete, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the files and of all deletes."""
+        own = [path for file in self.files for path in file.paths]
+        return (*own, *(delete.path for delete in self.equality_deletes))
+
+    def deletes_of(self, file: DataFile) -> tuple[DeleteFile | EqualityDelete, ...]:
+        """Returns the delete files that apply to one of the files."""
+        if not file.has_equality_deletes:
+            return file.deletes
+        return (*file.deletes, *(d for d in self.equality_deletes if d.applies_to(file)))
 
     @property
     def rows(self) -> int:

@@ -270,7 +270,7 @@ def groups(files: Sequence[DataFile]) -> list[list[DataFile]]:
     groups: dict[tuple[int, tuple[tuple[int, Any], ...], bool], list[DataFile]] = {}
     for file in files:
         assert file.physical is not None
-        key = (id(file.physical), _constants_needed(file), bool(file.deletes))
+        key = (id(file.physical), _constants_needed(file), file.has_deletes)
         groups.setdefault(key, []).append(file)
     return list(groups.values())
 
@@ -310,7 +310,7 @@ def _files_sql(
     if condition:
         options += f", {POSITION} = true"
         conditions.append(condition)
-    elif first.deletes and scan.deletes is not None:
+    elif first.has_deletes and scan.deletes is not None:
         deletes, file = quoted(scan.own_name(DELETES)), _unused(scan.own_name(_FILE), first)
         options += f", filename = {text(file)}, {POSITION} = true"
         conditions.append(

@@ -39,6 +39,7 @@ from seamline.connectors.iceberg.boundaries.registry import Logs, Providers
 from seamline.connectors.iceberg.boundaries.second_writer import replaced_rows
 from seamline.connectors.iceberg.boundary_commits import prepare_boundary
 from seamline.connectors.iceberg.catalog_config import open_catalog
+from seamline.connectors.iceberg.equality_deletes import columns_of
 from seamline.connectors.iceberg.errors import (
     can_exist,
     catalog_errors,
@@ -253,7 +254,9 @@ class IcebergTable:
     def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:
         """See `ColdTable.deleted_rows`."""
         with storage_errors(f"table {self._state.display_name}"):
-            return self._files.deleted_rows(self.iceberg.io, plan)
+            metadata = self.iceberg.metadata
+            columns = columns_of(metadata) if plan.equality_deletes else {}
+            return self._files.deleted_rows(self.iceberg.io, plan, columns, metadata.name_mapping())
 
     def offsets_at(
         self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int
@@ -265,10 +268,11 @@ class IcebergTable:
         wanted = moments.wanted_of(columns, first_ms, last_ms, ranges)
         request = ScanRequest(self._state.current_schema_id, columns.names, wanted)
         plan = self.inspect(self.plan(snapshot_id, request))
-        if plan.unsupported is not None:
+        problem = plan.unsupported or ("equality deletes" if plan.equality_deletes else None)
+        if problem is not None:
             raise SeamlineError(
                 NOT_SUPPORTED,
-                f"a past moment cannot be looked up in {plan.unsupported}",
+                f"a past moment cannot be looked up in {problem}",
                 hint="Compact the table, or read a snapshot with FOR VERSION AS OF.",
             )
         with storage_errors(f"table {self._state.display_name}"):

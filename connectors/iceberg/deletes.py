@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.table import Table
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.transforms import VoidTransform
 
+from seamline.connectors.iceberg.equality_deletes import (
+    EqualityDeletes,
+    FileBounds,
+    Keys,
+    columns_of,
+    scope_of,
+)
 from seamline.connectors.iceberg.row_ids import CONTENT_OFFSET, CONTENT_SIZE, REFERENCED_FILE
 from seamline.errors import COLD_FILE_INVALID, SeamlineError
-from seamline.seam.files import DeleteFile
+from seamline.seam.files import DeleteFile, EqualityDelete
 
 
 class DeleteIndex:
@@ -24,6 +31,7 @@ class DeleteIndex:
 
     def __init__(self, table: Table, entries: Iterable[ManifestEntry]) -> None:
         self._specs = table.metadata.specs()
+        self._columns = columns_of(table.metadata)
         self._positions = DeleteFileIndex()
         self._vectors: dict[str, DataFile] = {}
         self._equality: list[ManifestEntry] = []
@@ -40,10 +48,38 @@ class DeleteIndex:
                     self.unreadable = f"position deletes in {file.file_format.value}"
                 self._positions.add_delete_file(entry, partition_key=file.partition)
 
-    @property
-    def equality_files(self) -> int:
-        """How many equality delete files there are."""
-        return len(self._equality)
+    def equality_deletes(self, entries: Sequence[ManifestEntry]) -> EqualityDeletes:
+        """Returns the equality deletes that may apply to any of some data files."""
+        known = [Keys.of(delete.data_file, self._columns) for delete in self._equality]
+        applied: set[int] = set()
+        affected: set[str] = set()
+        for entry in entries if known else ():
+            bounds = FileBounds(entry.data_file)
+            applying = [
+                number
+                for number, keys in enumerate(known)
+                if self._is_deleted_by(entry, self._equality[number]) and keys.may_be_in(bounds)
+            ]
+            if applying:
+                applied.update(applying)
+                affected.add(entry.data_file.file_path)
+        chosen = [known[number] for number in sorted(applied)]
+        return EqualityDeletes(
+            tuple(self._equality_delete(self._equality[number]) for number in sorted(applied)),
+            frozenset(affected),
+            next((keys.problem for keys in chosen if keys.problem is not None), None),
+            next((keys.only_here for keys in chosen if keys.only_here is not None), None),
+        )
+
+    def _equality_delete(self, entry: ManifestEntry) -> EqualityDelete:
+        file = entry.data_file
+        return EqualityDelete(
+            file.file_path,
+            file.file_size_in_bytes,
+            tuple(file.equality_ids or ()),
+            entry.sequence_number or 0,
+            () if self._is_global(file) else scope_of(file),
+        )
 
     def files_for(self, entry: ManifestEntry) -> tuple[DataFile, ...]:
         """Returns the delete files that apply to a data file."""
@@ -51,7 +87,7 @@ class DeleteIndex:
         return (*self._positional(entry), *equality)
 
     def for_entry(self, entry: ManifestEntry) -> tuple[DeleteFile, ...]:
-        """Returns the same as our own plans hold them, without the equality delete files."""
+        """Returns the same as our own plans hold them, without the equality deletes."""
         return tuple(_delete_file(delete) for delete in self._positional(entry))
 
     def _positional(self, entry: ManifestEntry) -> list[DataFile]:
@@ -72,10 +108,11 @@ class DeleteIndex:
         if (entry.sequence_number or 0) >= (delete.sequence_number or 0):
             return False
         one, other = entry.data_file, delete.data_file
-        fields = self._specs[other.spec_id].fields
-        if all(isinstance(field.transform, VoidTransform) for field in fields):
-            return True
-        return one.spec_id == other.spec_id and one.partition == other.partition
+        return self._is_global(other) or scope_of(one) == scope_of(other)
+
+    def _is_global(self, delete: DataFile) -> bool:
+        fields = self._specs[delete.spec_id].fields
+        return all(isinstance(field.transform, VoidTransform) for field in fields)
 
 
 def _delete_file(delete: DataFile) -> DeleteFile:

@@ -9,14 +9,17 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.table.name_mapping import MappedField, NameMapping
+from pyiceberg.types import NestedField
 
 from seamline.connectors.cache import Cache
+from seamline.connectors.iceberg.equality_deletes import EqualityDeletesFinder, KeyColumns
 from seamline.connectors.iceberg.pyiceberg_internals import vector_positions
 from seamline.errors import COLD_FILE_INVALID, COLD_FILE_MISSING, SeamlineError
 from seamline.seam.files import FIELD_ID, POSITION, ColdPlan, DataFile, DeleteFile, field_id
@@ -35,6 +38,7 @@ class FileReader:
             SCHEMAS_CACHED_MAX, weight=lambda plan: 1 + len(plan.files)
         )
         self._kept: Cache[tuple[str, str], bool] = Cache(SCHEMAS_CACHED_MAX)
+        self._equality_deletes = EqualityDeletesFinder()
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-files")
 
     def inspect(
@@ -100,10 +104,23 @@ class FileReader:
         there = self._pool.map(lambda path: io.new_input(path).exists(), wanted)
         return [path for path, is_there in zip(wanted, there, strict=True) if not is_there]
 
-    def deleted_rows(self, io: FileIO, plan: ColdPlan) -> pa.Table | None:
-        """See `ColdTable.deleted_rows`."""
+    def deleted_rows(
+        self,
+        io: FileIO,
+        plan: ColdPlan,
+        columns: Mapping[int, NestedField],
+        mapping: NameMapping | None = None,
+    ) -> pa.Table | None:
+        """See `ColdTable.deleted_rows`.
+
+        Args:
+            io: Opens the files.
+            plan: The plan, inspected.
+            columns: The columns that the table has or had, by id.
+            mapping: The table's name mapping.
+        """
         wanted = {file.path for file in plan.files if file.deletes}
-        if not wanted:
+        if not wanted and not plan.equality_deletes:
             return None
         position_files = {
             delete.path: delete
@@ -120,7 +137,22 @@ class FileReader:
                 for delete in file.deletes
                 if delete.content == "vector"
             ]
+        if plan.equality_deletes:
+            keys = KeyColumns(
+                columns,
+                lambda path: self._schema_of(io, path, mapping),
+                lambda path, names: _read_columns(io, path, names),
+            )
+            found = self._equality_deletes.find(plan, keys)
+            tables += [_table(path, positions) for path, positions in found.items()]
         return pa.concat_tables(tables)
+
+    def _schema_of(self, io: FileIO, path: str, mapping: NameMapping | None) -> pa.Schema:
+        schema = self._by_path.get(path) or self._read(io, path)
+        if mapping is None:
+            return schema
+        text = mapping.model_dump_json()
+        return self._identified(schema, mapping, text, by_name=False)
 
     def _identified(
         self, schema: pa.Schema | None, mapping: NameMapping, text: str, *, by_name: bool
@@ -139,8 +171,7 @@ class FileReader:
         return schema
 
     def _read_positions(self, io: FileIO, path: str) -> pa.Table:
-        with file_errors(path), io.new_input(path).open() as stream:
-            table = pq.read_table(stream, columns=["file_path", "pos"])
+        table = _read_columns(io, path, ["file_path", "pos"])
         return table.rename_columns(["path", "position"]).cast(_DELETES)
 
 
@@ -169,8 +200,17 @@ def _read_vector(io: FileIO, file: DataFile, delete: DeleteFile) -> pa.Table:
     checksum = int.from_bytes(blob[4 + size : 8 + size], "big")
     if zlib.crc32(blob[4 : 4 + size]) != checksum:
         raise SeamlineError(COLD_FILE_INVALID, f"{delete.path}: a deletion vector is damaged")
-    positions = vector_positions(blob)
-    return pa.table({"path": [file.path] * len(positions), "position": positions}, schema=_DELETES)
+    return _table(file.path, vector_positions(blob))
+
+
+def _table(path: str, positions: Sequence[int] | np.ndarray) -> pa.Table:
+    paths = pa.repeat(pa.scalar(path), len(positions))
+    return pa.table([paths, pa.array(positions, pa.int64())], schema=_DELETES)
+
+
+def _read_columns(io: FileIO, path: str, names: Sequence[str]) -> pa.Table:
+    with file_errors(path), io.new_input(path).open() as stream:
+        return pq.read_table(stream, columns=list(names))
 
 
 def _read_schema(io: FileIO, path: str) -> pa.Schema:
@@ -200,7 +240,7 @@ def _unsupported(files: Iterable[DataFile]) -> str | None:
     schemas: dict[int, pa.Schema] = {id(file.physical): file.physical for file in files}
     if not all(_field_has_ids(field) for schema in schemas.values() for field in schema):
         return "data files without field ids"
-    deleted_from = {id(file.physical) for file in files if file.deletes}
+    deleted_from = {id(file.physical) for file in files if file.has_deletes}
     if any(POSITION in map(str.lower, schemas[one].names) for one in deleted_from):
         return f"deletes from files with a column {POSITION}"
     return None

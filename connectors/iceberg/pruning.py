@@ -11,8 +11,10 @@ that only selects partitions.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import (
     AlwaysFalse,
     AlwaysTrue,
@@ -34,7 +36,7 @@ from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import UUIDType
+from pyiceberg.types import NestedField, PrimitiveType, UUIDType
 
 from seamline.connectors.iceberg.pyiceberg_internals import Evaluators, statistics_evaluator
 
@@ -102,6 +104,21 @@ def statistics_filter(schema: Schema, row_filter: BooleanExpression) -> Callable
         return lambda _: True
     keeps = statistics_evaluator(schema, row_filter)
     return lambda file: _unless_proven(lambda: keeps(file))
+
+
+def bound(column: NestedField, bounds: Mapping[int, bytes] | None) -> Any:
+    """Returns the bound of a column of a primitive type; None if it has none.
+
+    None also for one that is encoded for another type than the column has now.
+    """
+    value = (bounds or {}).get(column.field_id)
+    if value is None:
+        return None
+    assert isinstance(column.field_type, PrimitiveType)
+    try:
+        return from_bytes(column.field_type, value)
+    except _NOT_COMPARABLE:
+        return None
 
 
 def _unless_proven(evaluated: Callable[[], bool]) -> bool:

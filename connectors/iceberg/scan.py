@@ -3,8 +3,8 @@
 Manifests are immutable, so they are cached by path in parsed form; a new snapshot reads only its
 new ones. So is a table's metadata, so whole plans are cached, too. Pruning uses PyIceberg's own
 evaluators for partitions and column statistics, and may keep too many files, never too few. What
-DuckDB cannot read exactly (equality deletes, formats other than Parquet, encryption) is noted in
-the plan, so that the statement goes to Spark. Only the table's own files are read or planned.
+DuckDB cannot read exactly (formats other than Parquet, encryption) is noted in the plan, so that
+the statement goes to Spark. Only the table's own files are read or planned.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pyiceberg.table.snapshots import Snapshot
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.boundaries.second_writer import second_writer
 from seamline.connectors.iceberg.deletes import DeleteIndex
+from seamline.connectors.iceberg.equality_deletes import EqualityDeletes, scope_of
 from seamline.connectors.iceberg.errors import manifest_errors
 from seamline.connectors.iceberg.expressions import to_iceberg
 from seamline.connectors.iceberg.foreign_metadata import ListingSnapshot, files_of
@@ -85,7 +86,7 @@ class ScanPlanner:
             found = self._planned(table, places, state, snapshot_id, request)
             self._plans.put(key, found)
         elif places.is_local:  # they may have become links since
-            places.require(path for file in found.files for path in file.paths)
+            places.require(found.paths)
         return found
 
     def _planned(
@@ -102,13 +103,16 @@ class ScanPlanner:
         data = [m for m in manifests if m.content == ManifestContent.DATA]
         schema = state.schemas[request.schema_id]
         columns = [column for column in schema.columns if column.name in request.columns]
+        equality = index.equality_deletes(entries)
         return ColdPlan(
             snapshot_id=snapshot_id,
-            files=tuple(_data_file(table, entry, index) for entry in entries),
+            files=tuple(_data_file(table, entry, index, equality) for entry in entries),
             total_files=sum(_count(m.added_files_count, m.existing_files_count) for m in data),
             total_rows=sum(_count(m.added_rows_count, m.existing_rows_count) for m in data),
-            unsupported=_unsupported(entries, index) or _odd_column(columns),
+            unsupported=(_unsupported(entries, index) or equality.problem or _odd_column(columns)),
             wanted=frozenset(column.field_id for column in columns),
+            only_duckdb=equality.only_here,
+            equality_deletes=equality.files,
         )
 
     def tasks(
@@ -311,7 +315,9 @@ class FileTask:
     deletes: tuple[PyDataFile, ...] = ()
 
 
-def _data_file(table: PyTable, entry: ManifestEntry, index: DeleteIndex) -> DataFile:
+def _data_file(
+    table: PyTable, entry: ManifestEntry, index: DeleteIndex, equality: EqualityDeletes
+) -> DataFile:
     file = entry.data_file
     return DataFile(
         path=file.file_path,
@@ -320,14 +326,15 @@ def _data_file(table: PyTable, entry: ManifestEntry, index: DeleteIndex) -> Data
         record_count=file.record_count,
         deletes=index.for_entry(entry),
         partition=identity_values(table, file),
+        sequence=entry.sequence_number or 0,
+        scope=scope_of(file),
+        has_equality_deletes=file.file_path in equality.affected,
     )
 
 
 def _unsupported(entries: Sequence[ManifestEntry], index: DeleteIndex) -> str | None:
     if not entries:
         return None
-    if index.equality_files:
-        return f"{index.equality_files} equality delete files"
     if index.unreadable:
         return index.unreadable
     for entry in entries:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFile
 from pyiceberg.types import (
@@ -23,13 +21,12 @@ from pyiceberg.types import (
     IntegerType,
     LongType,
     NestedField,
-    PrimitiveType,
     TimestampType,
     TimestamptzType,
 )
 
 from seamline.connectors.iceberg.catalog import IcebergTable
-from seamline.connectors.iceberg.pruning import Pruner
+from seamline.connectors.iceberg.pruning import Pruner, bound
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _BOUNDED = (
@@ -97,14 +94,7 @@ def _is_empty(field: NestedField, file: DataFile) -> bool:
 
 
 def _bound(field: NestedField, bounds: dict[int, bytes] | None) -> Any:
-    value = (bounds or {}).get(field.field_id)
-    if value is None or not isinstance(field.field_type, _BOUNDED):
-        return None
-    assert isinstance(field.field_type, PrimitiveType)
-    try:
-        return from_bytes(field.field_type, value)
-    except (ValueError, struct.error):  # encoded for another type than the column has now
-        return None
+    return bound(field, bounds) if isinstance(field.field_type, _BOUNDED) else None
 
 
 def _folded(fold: Callable[[Any], Any], values: Sequence[Any]) -> Any:

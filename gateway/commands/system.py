@@ -302,7 +302,10 @@ def _files_table(table: ColdTable) -> tuple[Relation, pa.Table]:
     plan = table.plan(state.current_snapshot_id, ScanRequest(state.current_schema_id, ()))
     return _table(
         shape,
-        [(f.path, f.format, f.record_count, f.size_bytes, len(f.deletes)) for f in plan.files],
+        [
+            (f.path, f.format, f.record_count, f.size_bytes, len(plan.deletes_of(f)))
+            for f in plan.files
+        ],
     )
 
 

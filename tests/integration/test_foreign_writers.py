@@ -144,8 +144,7 @@ HANDS = (
         MERGE_ON_READ, DELETE, "CALL lake.system.rewrite_position_delete_files('{n}')",
     ), after=deleted),
     Hand("equality deletes", work=equality_delete,
-         after=lambda rows: without(rows, lambda i: i in (3, 7)),
-         not_for_duckdb="equality delete"),
+         after=lambda rows: without(rows, lambda i: i in (3, 7))),
     Hand("rollback", work=roll_back),
     Hand("branch", (
         "ALTER TABLE {t} CREATE BRANCH other",

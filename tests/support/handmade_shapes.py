@@ -2,8 +2,8 @@
 
 Columns of every type are added (with defaults, from version 3 on), dropped, renamed, brought back
 under an old name, moved and widened, inside of rows too; files are written at any time in between,
-with or without ids, partitioned one way and then another, and rows are deleted from them. What a
-table holds is known from how it was made.
+with or without ids, partitioned one way and then another, and rows are deleted from them, by their
+places and by keys. What a table holds is known from how it was made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from support.handmade import POSITIONS, File, Handmade, column
+from support.handmade import DATA, EQUALITY, POSITIONS, File, Handmade, column
 
 _Json = dict[str, Any]
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -94,6 +94,7 @@ KINDS = {
     )
 }
 _NEW = ("timestamp_ns", "unknown")
+_KEYS = KINDS.keys() - {"float", "double", "timestamp_ns"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +141,8 @@ class Story:
         self._rows: dict[int, tuple[list[Col], list[_Json]]] = {}
         self._files: list[File] = []
         self._deleted: set[int] = set()
+        self.keys: set[int] = set()
+        """The ids of the columns by which rows were deleted."""
         self._next = 0
         self.table = Handmade(
             folder,
@@ -161,6 +164,8 @@ class Story:
             self._write(snapshot)
             if snapshot > 1 and self.version > 1 and self._chance.random() < 0.6:
                 self._delete(snapshot)
+            while snapshot > 1 and self.version > 1 and self._chance.random() < 0.5:
+                self._delete_by_key(snapshot)
         for _ in range(self._chance.randint(0, 2)):
             self._evolve()
         if self._named:
@@ -353,11 +358,7 @@ class Story:
         """Positions of rows of earlier files: in a file, or from version 3 on in a vector."""
         for number, (_, rows) in list(self._rows.items()):
             file = self._files[number - 1]
-            if (
-                file.snapshot >= snapshot
-                or self._chance.random() < 0.5
-                or file.content == POSITIONS
-            ):
+            if file.snapshot >= snapshot or self._chance.random() < 0.5 or file.content != DATA:
                 continue
             if any(f.of == file.path for f in self._files):
                 continue
@@ -375,6 +376,40 @@ class Story:
                     of=file.path,
                 )
             )
+
+    def _delete_by_key(self, snapshot: int) -> None:
+        """Keys of rows of earlier files, and others; of one partition, or of all."""
+        chance = self._chance
+        known = [c for c in self.columns if isinstance(c.type, str) and c.type in _KEYS]
+        key = chance.sample(known, chance.randint(1, min(3, len(known))))
+        spec, p = chance.randrange(len(self.table.specs)), chance.choice([None, 1, 7])
+        is_parted = bool(self.table.specs[spec])
+        partition = {"p": p} if is_parted else {}
+        older = [
+            (row["id"], tuple(self._read(c, columns, row) for c in key), self._files[number - 1])
+            for number, (columns, rows) in self._rows.items()
+            for row in rows
+            if self._files[number - 1].snapshot < snapshot
+        ]
+        keys = {
+            found for _, found, _ in chance.sample(older, chance.randint(1, min(4, len(older))))
+        }
+        keys.add(tuple(self._value(c.type) for c in key))
+        self._deleted |= {
+            number
+            for number, found, file in older
+            if found in keys and (not is_parted or (file.spec, file.partition) == (spec, partition))
+        }
+        arrays = [
+            pa.array([_physical(values[place], c.type) for values in keys], _arrow(c.type, True))
+            for place, c in enumerate(key)
+        ]
+        rows = pa.table(arrays, schema=pa.schema([_arrow_field(c, True) for c in key]))
+        ids = tuple(c.id for c in key)
+        self.keys |= set(ids)
+        self._files.append(
+            File(rows, EQUALITY, partition, equality_ids=ids, snapshot=snapshot, spec=spec)
+        )
 
     def _read(self, wanted: Col, columns: list[Col] | tuple[Col, ...], row: _Json) -> Any:
         found = next((c for c in columns if c.id == wanted.id), None)

@@ -168,7 +168,6 @@ SHAPES = (
         between=[equality_delete],
         exact=False,
         unread_by=("pyiceberg", "pyiceberg planned"),
-        engine="auto",
     ),
     Shape("with bad records as nulls", record=some_bad, options={"on_error": "null"}),
     Shape("with bad records left out", record=some_bad, options={"on_error": "skip"}, exact=False),
