@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from support.captured import CapturedUsers
+from support.foreign import delete_where_equal
 from support.gateway import Gateway
 from support.live import FILES, LiveReaders, canonical, watched
 from support.stack import Stack
@@ -272,6 +273,28 @@ def test_virtual_snapshots_hide_what_was_replaced(
         ways = readers.every_way(name, snapshot_id, ["id", "text"])
         assert all(rows == wanted for rows in ways.values()), ways
         tier_a_batch(stack, name, 20)
+    table.check()
+
+
+@pytest.mark.prove
+def test_another_writer_deletes_by_key(
+    stack: Stack, gateway: Gateway, readers: LiveReaders, name: str
+) -> None:
+    """What it deletes of the cold rows is gone; what the tail brings afterwards is there."""
+    dice = random.Random(3)
+    table = Upserts(stack, gateway, name)
+    table.happen(dice, 40)
+    tier_a_batch(stack, name, 1000)
+    gone = sorted(table.model)[::3]
+    delete_where_equal(stack.load(name).iceberg, "id", [*gone, 999])
+    for id_ in gone:
+        del table.model[id_]
+    table.check()
+    table.happen(dice, 6)
+    table.check()
+    wanted = canonical([(id_, text) for id_, text, _ in table.model.values()])
+    assert canonical(readers.sql(f"SELECT id, text FROM {FILES}.default.{name}")) == wanted
+    tier_a_batch(stack, name, 1000)
     table.check()
 
 
