@@ -6,6 +6,7 @@ an error.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from seamline.sql.binder.scope import Output, Typed, output_column
 from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.functions import Overload
 from seamline.sql.templates import Template
-from seamline.sql.types import Decimal, Field, Row, Timestamp, Type
+from seamline.sql.types import Array, Decimal, Field, Map, Row, Timestamp, Type
 
 if TYPE_CHECKING:
     from seamline.sql.binder.typer import Typer
@@ -43,8 +44,24 @@ def explicit_cast(node: exp.Expr, source: Type, target: Type, *, safe: bool) -> 
         constant = _constant_instant(node, source, target)
         if constant is not None:
             return constant
+    if target == types.JSON and source != (written := _with_texts(source)):
+        node, source = explicit_cast(node, source, written, safe=False), written
     overload = casts.overload(source, target, safe=safe, zone=zone)
     return call(CallSpec(overload, (source,), target), [node])
+
+
+def _with_texts(type_: Type) -> Type:
+    """Returns a type in which instants that JSON shows in a zone other than UTC are texts."""
+    match type_:
+        case Timestamp(_, True) if type_.zone != time_zones.UTC:
+            return types.VARCHAR
+        case Array(element):
+            return Array(_with_texts(element))
+        case Map(key, value):
+            return Map(key, _with_texts(value))
+        case Row(fields):
+            return Row(tuple(dataclasses.replace(f, type=_with_texts(f.type)) for f in fields))
+    return type_
 
 
 def _rounds(source: Type, target: Timestamp) -> bool:
