@@ -25,6 +25,7 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
+from seamline.sql.places import place_of
 
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 
@@ -214,7 +215,7 @@ class _PlacedPlaceholders:
         found: exp.Expr | None = super()._parse_placeholder()  # type: ignore[misc]
         if isinstance(found, exp.Placeholder) and not found.this:
             assert first is not None
-            found.meta["start"] = first.start
+            found.meta.update(place_of(first))
         return found
 
 

@@ -20,6 +20,7 @@ from sqlglot import exp
 from seamline.errors import INVALID_PARAMETERS, SeamlineError
 from seamline.sql.dialects import mixed_placeholders
 from seamline.sql.parse import Query, check_text
+from seamline.sql.places import move
 from seamline.sql.words import DEPTH_MAX
 
 _DIGITS_MAX = 1_000
@@ -55,7 +56,9 @@ def bind(query: Query, values: Sequence[Any] | Mapping[str, Any]) -> exp.Expr:
         )
     for node in placeholders:
         key = node.name if node.this else node.meta["number"]
-        node.replace(literal(chosen[key]))
+        value = literal(chosen[key])
+        move(value, node)
+        node.replace(value)
     return tree
 
 

@@ -28,7 +28,7 @@ from seamline.sql.dialects import (
     numbered_by_name,
     translate,
 )
-from seamline.sql.places import location_at
+from seamline.sql.places import location_at, move
 from seamline.sql.queries import QUERY_STARTS, query_of
 from seamline.sql.statements import (
     CreateTable,
@@ -200,9 +200,7 @@ def parse_expression(text: str) -> exp.Expr:
         raise SeamlineError(SYNTAX_ERROR, f"{text!r} is not an expression")
     if found.find(exp.Query) is not None:
         raise SeamlineError(NOT_SUPPORTED, f"{text!r} has a subquery")
-    for node in found.walk():
-        for key in ("line", "col", "start", "end"):
-            node.meta.pop(key, None)
+    move(found)
     inner: exp.Expr = found.this
     return inner
 

@@ -6,8 +6,26 @@ import contextlib
 from collections.abc import Iterator
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token
 
 from seamline.errors import ErrorKind, Location, SeamlineError
+
+_PLACE = ("line", "col", "start", "end")
+"""Where a token stands, as nodes carry it in `meta`."""
+
+
+def place_of(token: Token) -> dict[str, int]:
+    """Returns the place of a token, as nodes carry it in `meta`."""
+    return {key: getattr(token, key) for key in _PLACE}
+
+
+def move(node: exp.Expr, to: exp.Expr | None = None) -> None:
+    """Takes the locations from a tree of another text; `to` is where it stands in this one."""
+    for part in node.walk():
+        for key in _PLACE:
+            part.meta.pop(key, None)
+    if to is not None:
+        node.meta.update({key: to.meta[key] for key in _PLACE if key in to.meta})
 
 
 def location_of(node: exp.Expr) -> Location | None:

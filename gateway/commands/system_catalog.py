@@ -67,8 +67,12 @@ def _moment(seconds: float) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(round(seconds, 3), datetime.UTC)
 
 
-def _nodes(_: Asked) -> Iterator[Row]:
-    yield "seamline", None, f"seamline {VERSION}", True, "active"
+def _nodes(asked: Asked) -> Iterator[Row]:
+    http = asked.sources.config.http
+    scheme = "http" if http.tls.certificate is None else "https"
+    host = f"[{http.host}]" if ":" in http.host else http.host
+    address = http.external_url or f"{scheme}://{host}:{http.port}"
+    yield "seamline", address, f"seamline {VERSION}", True, "active"
 
 
 _ROWS: Mapping[str, Mapping[str, Rows]] = {

@@ -17,6 +17,7 @@ from support.gateway import Gateway
 
 import seamline
 from seamline.connectors.iceberg.catalog_config import open_catalog
+from seamline.errors import Location
 
 
 @pytest.fixture(scope="module")
@@ -226,6 +227,8 @@ def test_a_prepared_statement_is_run_with_values(connection: seamline.Connection
     connection.execute("PREPARE counted FROM SHOW TABLES FROM shop;")
     assert rows(connection, "EXECUTE counted") == [("a_b",), ("axb",)]
     connection.execute("DEALLOCATE PREPARE counted")
+    error = refused(connection, "EXECUTE IMMEDIATE 'SELECT 1,\n ? + ?' USING 1, 'x'")
+    assert error.location == Location(2, 2)  # in the statement, and not in what executes it
     error = refused(connection, "EXECUTE counted")
     assert error.code.name == "PREPARED_STATEMENT_NOT_FOUND"
 
