@@ -117,8 +117,9 @@ def local_time(zone: str) -> tuple[str, str]:
     if zone == SEVERAL_ZONES:
         raise SeamlineError(
             NOT_SUPPORTED,
-            "instants of several time zones are mixed, so their fields cannot be read",
-            hint="Name one zone: x AT TIME ZONE 'UTC'.",
+            "instants may be of several time zones here, so their fields cannot be read",
+            hint="Name one zone: x AT TIME ZONE 'UTC'. Texts may name any, and are in the session's"
+            " otherwise.",
         )
     spark = f"CAST(from_utc_timestamp({{0}}, '{zone}') AS TIMESTAMP_NTZ)"
     minutes = offset_of(zone)
