@@ -58,6 +58,9 @@ from seamline.sql.types import Field
 
 SPLIT_BYTES = 128 << 20
 SPLIT_OFFSETS = 250_000
+_SHARED_OFFSETS = 25_000
+"""Small ranges, of whatever partitions, are one part until they have so many offsets together: a
+task takes longer to begin than to read a few records."""
 """The offsets of one part; its rows stay in memory until the log is found to still be the same."""
 
 _KEYS_SHARE = 4
@@ -254,7 +257,7 @@ class Table:
         end_epochs: Offsets,
         found: KeysFound | None = None,
     ) -> list[HotSplit]:
-        """Splits ranges of the log into parts of a bounded length.
+        """Splits ranges of the log into parts of a bounded length; small ones share a part.
 
         Args:
             ranges: The offsets.
@@ -268,17 +271,22 @@ class Table:
             return []
         seam, cluster = self.seam, self._cluster()
         names = tuple(column.name for column in self.columns)
+        starts = {wanted.partition: wanted.start for wanted in ranges}
+        parts = [part for wanted in ranges for part in _parts(wanted)]
         splits = [
             HotSplit(
                 cluster,
                 spec,
                 names,
-                LogRead(seam.topic, seam.topic_id, seam.isolation, (part,), end, end_epochs),
-                epochs.get(part.partition) if part.start == wanted.start else None,
-                found.within(part) if found is not None else None,
+                LogRead(seam.topic, seam.topic_id, seam.isolation, shared, end, end_epochs),
+                {
+                    part.partition: epochs[part.partition]
+                    for part in shared
+                    if part.start == starts[part.partition] and part.partition in epochs
+                },
+                found.within(shared[0]) if found is not None else None,
             )
-            for wanted in ranges
-            for part in _parts(wanted)
+            for shared in (_together(parts) if found is None else ((part,) for part in parts))
         ]
         return [split for split in splits if split.newest is None or len(split.newest)]
 
@@ -447,6 +455,19 @@ def _parts(wanted: OffsetRange) -> Iterator[OffsetRange]:
         yield OffsetRange(wanted.partition, start, min(start + SPLIT_OFFSETS, wanted.end_exclusive))
 
 
+def _together(parts: Sequence[OffsetRange]) -> Iterator[tuple[OffsetRange, ...]]:
+    """Yields the parts of which several are read as one, with at most one of each partition."""
+    shared: dict[int, OffsetRange] = {}
+    for part in parts:
+        count = sum(map(len, shared.values())) + len(part)
+        if shared and (count > _SHARED_OFFSETS or part.partition in shared):
+            yield tuple(shared.values())
+            shared = {}
+        shared[part.partition] = part
+    if shared:
+        yield tuple(shared.values())
+
+
 def _bins(plan: ColdPlan, size: int) -> Iterator[tuple[DataFile, ...]]:
     files: list[DataFile] = []
     for file in plan.files:
@@ -496,7 +517,7 @@ class HotSplit(InputPartition):
         spec: How records are decoded.
         names: The columns to return.
         log_read: The offsets, and the log that they must be from.
-        epoch: Leader epoch of the record below them, where known.
+        epochs: Leader epochs of the records below them, by partition, where known.
         newest: For an upsert table, the offsets of the records that are its rows; None if all are.
     """
 
@@ -504,7 +525,7 @@ class HotSplit(InputPartition):
     spec: DecoderSpec
     names: tuple[str, ...]
     log_read: LogRead
-    epoch: int | None
+    epochs: Mapping[int, int]
     newest: pa.Array | None = None
 
     def read(self) -> Iterator[pa.RecordBatch]:
@@ -514,8 +535,7 @@ class HotSplit(InputPartition):
             SeamlineError: LOG_TRIMMED, also if compaction has since removed a newest record.
         """
         read = self.log_read
-        epochs = {r.partition: self.epoch for r in read.ranges if self.epoch is not None}
-        batches = list(_rows(self.cluster, self.spec, read, epochs))
+        batches = list(_rows(self.cluster, self.spec, read, self.epochs))
         if self.newest is not None:
             batches = [_rows_at(rows, self.newest) for rows in batches]
             found = sum(rows.num_rows for rows in batches)
