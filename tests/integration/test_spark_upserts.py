@@ -67,6 +67,8 @@ class History:
     def __init__(self, stack: Stack, name: str, **options: Any) -> None:
         self.stack, self.name = stack, name
         self.rows: dict[int, str] = {}
+        marked = [{"__deleted": "true"}, {"__deleted": True, "id": "of no type"}]
+        self._deletes = [None, *(marked if "deleted_by" in options else ())]
         stack.create_topic(name, 2)
         given = {"mode": "upsert", "primary_key": ("id",), "key": "id", **options}
         stack.create_table(name, "id bigint, text varchar", **given)
@@ -79,7 +81,8 @@ class History:
                 id_, text = dice.randrange(8) * 2 + partition, f"t{dice.randrange(1000)}"
                 is_gone = dice.random() < 0.3
                 keys.append(str(id_))
-                values.append(None if is_gone else {"id": id_, "text": text})
+                row = {"id": id_, "text": text, "__deleted": "false"}
+                values.append(dice.choice(self._deletes) if is_gone else row)
                 self.rows.pop(id_, None)
                 if not is_gone:
                     self.rows[id_] = text
@@ -93,11 +96,12 @@ class History:
 
 @pytest.mark.soak
 @pytest.mark.one_in(prove=2)
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(("version", "options"), [(2, {}), (3, {"deleted_by": "__deleted"})])
 def test_the_parts_are_the_table_wherever_the_seam_is(
-    stack: Stack, gateway: Gateway, name: str, version: int
+    stack: Stack, gateway: Gateway, name: str, version: int, options: dict[str, str]
 ) -> None:
-    dice, table = random.Random(version), History(stack, name, format_version=version)
+    dice = random.Random(version)
+    table = History(stack, name, format_version=version, **options)
 
     def check() -> None:
         found = sorted(read(gateway, name, "id, text"))

@@ -26,16 +26,22 @@ class Registered:
 @contextlib.contextmanager
 def registered_stack(stack: Stack, directory: pathlib.Path) -> Iterator[Registered]:
     """A registry for the stack's cluster, as long as the context lasts."""
-    with Registry() as registry:
-        flags = {
-            **stack.flags,
-            "clusters.default.schema_registry.url": registry.url,
-            "state_directory": str(directory),
-        }
-        other = copy.copy(stack)
-        other.config = stack.configured(flags)
-        other.connections = Connections(other.config)
-        gateway = Gateway(other.config)
+    with Registry() as registry, told_of(registry.url, stack, directory) as (other, gateway):
         yield Registered(other, gateway, registry)
-        gateway.close()
-        other.connections.close()
+
+
+@contextlib.contextmanager
+def told_of(url: str, stack: Stack, directory: pathlib.Path) -> Iterator[tuple[Stack, Gateway]]:
+    """The stack and a gateway over it that know a registry, as long as the context lasts."""
+    flags = {
+        **stack.flags,
+        "clusters.default.schema_registry.url": url,
+        "state_directory": str(directory),
+    }
+    other = copy.copy(stack)
+    other.config = stack.configured(flags)
+    other.connections = Connections(other.config)
+    gateway = Gateway(other.config)
+    yield other, gateway
+    gateway.close()
+    other.connections.close()
