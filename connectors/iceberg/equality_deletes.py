@@ -23,6 +23,7 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     FixedType,
+    IcebergType,
     IntegerType,
     LongType,
     NestedField,
@@ -79,6 +80,8 @@ _COMPARED = (
     *(TimestampType, TimestamptzType, StringType, BinaryType, FixedType, UUIDType),
 )
 """Types of keys. Iceberg's readers do not agree on which floating-point numbers are equal."""
+_OVERLOOKED = (FixedType, UUIDType)
+"""Types of keys that Spark never finds: it compares them as what it stores them as itself."""
 _BOUNDED = (
     *(IntegerType, LongType, DecimalType, DateType, TimeType),
     *(TimestampType, TimestamptzType, StringType, BinaryType),
@@ -111,8 +114,8 @@ class Keys:
         ids = [number for number in file.equality_ids or () if number in columns]
         found = ((columns[number], *_bounds(columns[number], file)) for number in ids)
         bounded = tuple(one for one in found if one[1] is not None and one[2] is not None)
-        is_text_in_spark = any(isinstance(columns[n].field_type, UUIDType) for n in ids)
-        only_here = "equality deletes by a column of type uuid" if is_text_in_spark else None
+        types = [columns[number].field_type for number in ids]
+        only_here = next((_by(type_) for type_ in types if isinstance(type_, _OVERLOOKED)), None)
         return cls(_problem(file, columns), only_here, bounded)
 
     def may_be_in(self, bounds: FileBounds) -> bool:
@@ -145,6 +148,10 @@ class FileBounds:
         return found
 
 
+def _by(type_: IcebergType) -> str:
+    return f"equality deletes by a column of type {type_}"
+
+
 def _bounds(column: NestedField, file: DataFile) -> tuple[Any, Any, bool]:
     """Returns the least and the greatest value, None if unknown, and whether any may be null."""
     number = column.field_id
@@ -164,7 +171,7 @@ def _problem(file: DataFile, columns: Mapping[int, NestedField]) -> str | None:
         if column is None:
             return "equality deletes by a field inside a column"
         if not isinstance(column.field_type, _COMPARED):
-            return f"equality deletes by a column of type {column.field_type}"
+            return _by(column.field_type)
     return None if file.equality_ids else "equality deletes by no column"
 
 

@@ -157,5 +157,7 @@ def test_histories(stack: Stack, gateway: Gateway, name: str) -> None:
         catalog.register_table(("default", f"{name}_{seed}"), story.make())
         if any(type_ in str(story.table.schemas) for type_ in ("'timestamp_ns'", "'time'")):
             continue  # Spark has no such types
+        if story.key_types & {"uuid", "fixed[4]"}:
+            continue  # Spark overlooks such deletes
         found = canonical(gateway.rows(f"SELECT * FROM {name}_{seed}", "spark"))
         assert found == canonical(story.rows()), seed

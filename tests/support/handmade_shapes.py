@@ -141,8 +141,8 @@ class Story:
         self._rows: dict[int, tuple[list[Col], list[_Json]]] = {}
         self._files: list[File] = []
         self._deleted: set[int] = set()
-        self.keys: set[int] = set()
-        """The ids of the columns by which rows were deleted."""
+        self.key_types: set[str] = set()
+        """The types of the columns by which rows were deleted."""
         self._next = 0
         self.table = Handmade(
             folder,
@@ -406,7 +406,7 @@ class Story:
         ]
         rows = pa.table(arrays, schema=pa.schema([_arrow_field(c, True) for c in key]))
         ids = tuple(c.id for c in key)
-        self.keys |= set(ids)
+        self.key_types |= {c.type for c in key}
         self._files.append(
             File(rows, EQUALITY, partition, equality_ids=ids, snapshot=snapshot, spec=spec)
         )
