@@ -1,7 +1,7 @@
 """`TABLE(changes(table => 't', from_token => '…', to_token => '…'))`: rows that arrived in between.
 
-This is the only table function. Its arguments are constants, given by name or in this order;
-`to_token` and `offsets_max` are optional.
+Its arguments are constants, given by name or in this order; `to_token` and `offsets_max` are
+optional. The other table function is `sequence` (`sequences.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from seamline.errors import (
 )
 from seamline.sql import parse
 from seamline.sql.places import location_of, placed
+from seamline.sql.sequences import USAGE as SEQUENCE_USAGE
 
 NAME = "changes"
 BEGINNING = "beginning"
@@ -78,7 +79,7 @@ def changes_of(table: exp.Table) -> Changes | None:
             FUNCTION_NOT_FOUND,
             "TABLE(…) knows no such function",
             location=location_of(table),
-            hint=USAGE,
+            hint=f"{USAGE}, or {SEQUENCE_USAGE}.",
         )
     if table.args.get("version") is not None:
         raise _wrong("changes have no version: to_token says where they end", table)

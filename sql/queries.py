@@ -11,6 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from seamline.errors import STATEMENT_NOT_ALLOWED, SYNTAX_ERROR, SeamlineError
 from seamline.sql import places
 from seamline.sql.dialects import SeamlineDialect, first_line, number_placeholders, syntax_error
+from seamline.sql.sequences import replace_sequences
 from seamline.sql.statements import Query
 from seamline.sql.words import location_of
 
@@ -50,6 +51,7 @@ def query_of(sql: str, tokens: list[Token]) -> Query:
             f"{write.key.upper()} is not allowed inside a query",
             location=places.location_of(write),
         )
+    replace_sequences(tree)
     for values in list(tree.find_all(exp.Values)):
         if values is not tree:
             _make_query(values)

@@ -8,14 +8,16 @@ OVER.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from sqlglot import exp
 
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.sql import types
 from seamline.sql.binder.conversions import constructor
+from seamline.sql.binder.grouping import has_aggregate
 from seamline.sql.calls import COMPUTED_COUNT, BoundLambda, Call, CallSpec, call
+from seamline.sql.correlated import is_of_window, keys, move_for_spark, source
 from seamline.sql.functions import COLLECT, GROUPING, resolve
 from seamline.sql.functions.collections import COLLECT_IF
 from seamline.sql.templates import SPARK
@@ -30,14 +32,17 @@ def for_spark(tree: exp.Expr) -> exp.Expr:
     for union in list(tree.find_all(exp.Union)):
         _balance(union)
     names = _Names(tree)
+    move_for_spark(tree, names.new)
     for node in list(tree.find_all(exp.In)):
         if isinstance(node.args.get("query"), exp.Expr) and not _only_filters(node):
             _tell_null_from_false(node, names)
     for values in list(tree.find_all(exp.Values)):
-        if any(_is_computed(cell) for cell in values.find_all(Call, exp.Query, exp.Case)):
+        cells = values.find_all(Call, exp.Query, exp.Case, exp.Column)
+        if any(map(_is_computed, cells)):
             values.replace(_as_query(values))
     for select in list(tree.find_all(exp.Select)):
         _answer_grouping(select)
+        _drop_empty_group(select)
         if _groups_no_rows(select.args.get("group")):
             _total_of_no_rows(select, names)
     for aggregate in list(tree.find_all(Call)):
@@ -179,7 +184,7 @@ def _as_query(values: exp.Values) -> exp.Subquery:
             select if query is None else exp.Union(this=query, expression=select, distinct=False)
         )
     assert query is not None
-    return _source(query, values.alias)
+    return source(query, values.alias)
 
 
 # --- Windows -------------------------------------------------------------------------------------
@@ -306,8 +311,7 @@ def _tell_null_from_false(node: exp.In, names: _Names) -> None:
         ],
         default=_number(1),
     )
-    source = exp.Subquery(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier(alias)))
-    facts = exp.Subquery(this=exp.select(counts).from_(source))
+    facts = exp.Subquery(this=exp.select(counts).from_(source(query.copy(), alias)))
     is_null = exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null())
     least = exp.Case(ifs=[exp.If(this=is_null, true=_number(0))], default=_number(1))
     found = exp.In(this=value.copy(), query=exp.Subquery(this=query.copy()))
@@ -371,6 +375,17 @@ def _answer_grouping(select: exp.Select) -> None:
                 node.replace(_number(0))
 
 
+def _drop_empty_group(select: exp.Select) -> None:
+    """Drops a bare `GROUP BY ()` where an aggregate means the same group."""
+    group = select.args.get("group")
+    sets = group.expressions if group is not None else []
+    while len(sets) == 1 and isinstance(sets[0], exp.GroupingSets):
+        sets = sets[0].expressions
+    is_empty = len(sets) == 1 and isinstance(sets[0], exp.Tuple) and not sets[0].expressions
+    if is_empty and any(map(has_aggregate, select.expressions)):
+        select.set("group", None)
+
+
 def _groups_no_rows(group: exp.Group | None) -> bool:
     """Whether one grouping set is empty: it has a row even when there are no rows to group."""
     return group is not None and all(map(_has_empty_set, group.expressions))
@@ -395,7 +410,7 @@ def _total_of_no_rows(select: exp.Select, names: _Names) -> None:
         inside.set(argument, select.args.get(argument))
         select.set(argument, None)
     named: dict[exp.Expr, str] = {}
-    keys = list(_keys(inside.args["group"].expressions))
+    grouped = list(keys(inside.args["group"].expressions))
 
     def column_of(node: exp.Expr) -> exp.Expr:
         if node not in named:
@@ -404,12 +419,12 @@ def _total_of_no_rows(select: exp.Select, names: _Names) -> None:
         return exp.column(named[node], alias)
 
     def replace(node: exp.Expr) -> exp.Expr:
-        if any(node == key for key in keys):
+        if any(node == key for key in grouped):
             return column_of(node)
         aggregate = node.this if isinstance(node, exp.Filter) else node
         if not isinstance(aggregate, Call) or aggregate.spec.overload.kind != "aggregate":
             return node
-        if _is_of_window(node) or node.find_ancestor(exp.Query) is not select:
+        if is_of_window(node) or node.find_ancestor(exp.Query) is not select:
             return node  # computed over groups, unlike its arguments, or over rows of its own query
         value = column_of(node)
         if aggregate.spec.overload.name == GROUPING:
@@ -428,30 +443,9 @@ def _total_of_no_rows(select: exp.Select, names: _Names) -> None:
         select.set("having", None)
     inside.append("expressions", exp.alias_(exp.Boolean(this=True), f"c{len(named)}"))
     one = exp.select(exp.alias_(exp.Boolean(this=True), "c0"))
-    select.set("from_", exp.From(this=_source(one, names.new())))
-    join = exp.Join(this=_source(inside, alias), side="LEFT", on=exp.Boolean(this=True))
+    select.set("from_", exp.From(this=source(one, names.new())))
+    join = exp.Join(this=source(inside, alias), side="LEFT", on=exp.Boolean(this=True))
     select.set("joins", [join])
 
 
 _ZERO_OF_NONE = frozenset({"count", "count_if", "approx_distinct", "regr_count"})
-
-
-def _source(query: exp.Expr, alias: str) -> exp.Subquery:
-    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(alias)))
-
-
-def _keys(items: Sequence[exp.Expr]) -> Iterator[exp.Expr]:
-    for item in items:
-        if isinstance(item, exp.Tuple | exp.Rollup | exp.Cube | exp.GroupingSets):
-            yield from _keys(item.expressions)
-        elif isinstance(item, exp.Paren):
-            yield from _keys([item.this])
-        else:
-            yield item
-
-
-def _is_of_window(node: exp.Expr) -> bool:
-    """Whether the node is the function that OVER belongs to."""
-    while isinstance(node.parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
-        node = node.parent
-    return isinstance(node.parent, exp.Window) and node.arg_key == "this"

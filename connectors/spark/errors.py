@@ -52,6 +52,7 @@ _CONDITIONS: Mapping[str, ErrorCode] = {
 _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("[SCALAR_SUBQUERY_TOO_MANY_ROWS]", SUBQUERY_MULTIPLE_ROWS),
     ("[UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY", NOT_SUPPORTED),
+    ("Cannot generate code for expression: outer(", NOT_SUPPORTED),
     ("StackOverflowError", STATEMENT_TOO_LARGE),
     ("Max iterations (", STATEMENT_TOO_LARGE),
     ("Found conflicting files", COMMIT_CONFLICT),

@@ -38,6 +38,9 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
         return
 
     def item(inner: exp.Expr) -> exp.Expr:
+        if isinstance(inner, exp.Rollup | exp.Cube) and any(map(_is_empty, inner.expressions)):
+            what = "an empty set of keys in ROLLUP and CUBE is not supported"
+            raise SeamlineError(NOT_SUPPORTED, what, hint="Leave it out, or write GROUPING SETS.")
         if isinstance(inner, exp.Tuple | exp.Rollup | exp.Cube | exp.GroupingSets):
             inner.set("expressions", [item(e) for e in inner.expressions])
             return inner
@@ -52,12 +55,6 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
         value, joins = as_value(bound.copy(), type_), list[exp.Join]()
         if node.args.get("from_") is not None:
             value, joins = hoisted(typer, value, scope)
-        if value.find(exp.Query) is not None:
-            raise SeamlineError(
-                NOT_SUPPORTED,
-                "GROUP BY cannot hold a subquery that reads its rows",
-                hint="Compute it in a subquery in FROM.",
-            )
         for join in joins:
             node.append("joins", join)
         return value
@@ -71,8 +68,18 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
         items = [key(*result) for result in results if not has_aggregate(result[0])]
     if group.args.get("all") is False:
         items = [distinct_sets(items)]
-    sets = [i for i in items if not isinstance(i, exp.Tuple) or i.expressions]  # `()` adds nothing
+    sets = [i for i in items if not _is_empty(i)]  # `()` adds nothing
+    if len(sets) == 1 and isinstance(sets[0], exp.GroupingSets):
+        inside = sets[0].expressions
+        if len(inside) > 1 and all(map(_is_empty, inside)):
+            what = "the group of all rows several times is not supported"
+            raise SeamlineError(NOT_SUPPORTED, what, hint="Write GROUPING SETS (()).")
     group.replace(exp.Group(expressions=sets) if sets else one_group())
+
+
+def _is_empty(item: exp.Expr) -> bool:
+    """Whether the node is `()`, the set of no keys."""
+    return isinstance(item, exp.Tuple) and not item.expressions
 
 
 def place_of(node: exp.Expr, count: int, where: str) -> int | None:

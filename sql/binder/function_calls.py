@@ -9,7 +9,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.errors import (
+    INVALID_ARGUMENT,
+    NOT_SUPPORTED,
+    SYNTAX_ERROR,
+    TYPE_MISMATCH,
+    SeamlineError,
+)
 from seamline.sql import functions, types
 from seamline.sql.binder import times
 from seamline.sql.binder.aggregates import finished
@@ -20,6 +26,7 @@ from seamline.sql.binder.conversions import (
     field_of,
     implicit_cast,
     numbers_alike,
+    require_comparable,
     row_of,
 )
 from seamline.sql.binder.intervals import moved
@@ -32,7 +39,7 @@ from seamline.sql.binder.literals import (
     whole_number_of,
 )
 from seamline.sql.binder.loose import in_days, summands
-from seamline.sql.binder.scope import Scope, Typed, unsupported
+from seamline.sql.binder.scope import Scope, Typed, location_of, unsupported
 from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.binder.time_zones import bind_at_time_zone
 from seamline.sql.binder.times import is_of_time
@@ -389,6 +396,10 @@ def _bind_null_if(one: Typed, other: Typed) -> Typed:
 
 def _bind_row_constructor(typer: Typer, node: exp.Anonymous | exp.Tuple, scope: Scope) -> Typed:
     """Binds `(a, b)` or `ROW(a AS x, b)`; only ROW may name fields."""
+    if not node.expressions:
+        raise SeamlineError(
+            SYNTAX_ERROR, "a row has at least one value", location=location_of(node)
+        )
     is_row = isinstance(node, exp.Anonymous)
     named = {i: e for i, e in enumerate(node.expressions) if is_row and isinstance(e, exp.Alias)}
     items = [
@@ -413,6 +424,7 @@ def _bind_map_constructor(typer: Typer, node: exp.Anonymous, scope: Scope) -> Ty
             type_ = Map(types.UNKNOWN, types.UNKNOWN)
             return call(CallSpec(constructor("$map", "MAP {{}}", "map()"), (), type_), []), type_
         case [Array(key), Array(value)]:
+            require_comparable(key, "MAP")
             type_ = Map(key, value)
             overload = constructor("$map", "map({0}, {1})", "map_from_arrays({0}, {1})")
             return call(CallSpec(overload, tuple(found), type_), [a for a, _ in arguments]), type_

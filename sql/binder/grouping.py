@@ -225,6 +225,8 @@ def _check_grouped(node: exp.Expr, keys: Sequence[exp.Expr], scope: Scope) -> No
                     location=location_of(node),
                 )
             return
+        case exp.Query():
+            keys = [key for key in keys if isinstance(key, exp.Column)]  # it knows only columns
     for child in node.iter_expressions():
         _check_grouped(child, keys, scope)
 

@@ -18,6 +18,7 @@ from seamline.sql.binder.shapes import renamed
 from seamline.sql.binder.sources import bind_from
 from seamline.sql.binder.typer import Typer
 from seamline.sql.binder.windows import bind_windows
+from seamline.sql.correlated import compute_keys_inside, join_laterally
 from seamline.sql.places import placed
 
 
@@ -77,9 +78,7 @@ def _bind_select(
     bind_from(typer, node, scope)
     bind_windows(typer, node, scope)
     output, results = bind_results(typer, node.expressions, scope)
-    node.set(
-        "expressions", [exp.alias_(r, output_column(place)) for place, r in enumerate(results)]
-    )
+    node.set("expressions", [_named(result, place) for place, result in enumerate(results)])
     with placed(node.args.get("where")):
         bind_condition(typer, node, "where", scope)
     types_ = [column.type for column in output]
@@ -93,7 +92,22 @@ def _bind_select(
             require_comparable(column.type, "DISTINCT")
     bound = order_select(typer, node, scope, output)
     scope.read_groups(bound)
+    _move_conditions(typer, scope)
+    join_laterally(node, typer.new_alias)
+    compute_keys_inside(node, typer.new_alias)
     return bound, output
+
+
+def _move_conditions(typer: Typer, scope: Scope) -> None:
+    """Moves the conditions of joins in brackets to where engines plan them."""
+    for group in scope.groups.values():
+        _move_conditions(typer, group.scope)
+        join_laterally(group.query, typer.new_alias)
+
+
+def _named(result: exp.Expr, place: int) -> exp.Alias:
+    """Returns a result with its name around it, so that a subquery stays equal to a key."""
+    return exp.Alias(this=result.copy(), alias=exp.to_identifier(output_column(place)))
 
 
 def _bind_set_operation(

@@ -378,12 +378,6 @@ def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
             condition = _filter_right(join, condition, known)
         if side:
             condition, before = hoisted(typer, condition, scope)
-        if side and condition.find(exp.Query) is not None:
-            raise SeamlineError(
-                NOT_SUPPORTED,
-                f"a subquery in ON of a {side} JOIN that reads its rows is not supported",
-                hint="Join the subquery, or filter one side in a subquery of its own.",
-            )
         join.set("on", condition)
         if side and isinstance(join.this, exp.Lateral):
             _filter_inside(join)

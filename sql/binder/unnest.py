@@ -14,12 +14,13 @@ from sqlglot import exp
 
 from seamline.errors import TYPE_MISMATCH, SeamlineError
 from seamline.sql import functions, types
-from seamline.sql.binder.conversions import constructor, field_of
+from seamline.sql.binder.conversions import constructor, field_of, implicit_cast
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.scope import Output, Scope, Typed, location_of, output_column
 from seamline.sql.binder.typer import Typer
 from seamline.sql.calls import CallSpec, call
-from seamline.sql.functions.arrays import side_by_side
+from seamline.sql.functions.arrays import NUMBERS, side_by_side
+from seamline.sql.sequences import SEQUENCE
 from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Array, Map, Row, Type
 
@@ -35,7 +36,10 @@ def bind_unnest(
         scope: What the arguments may read.
         keeps_row: Whether it returns a row of nulls where it has no rows, as in LEFT JOIN.
     """
-    arrays = [_array(typer, argument, scope) for argument in node.expressions]
+    if node.meta.get(SEQUENCE):
+        arrays = [_sequence([typer.expression(part, scope) for part in node.expressions])]
+    else:
+        arrays = [_array(typer, argument, scope) for argument in node.expressions]
     members = [type_.element for _, type_ in arrays if isinstance(type_, Array)]
     ordinality = node.args.get("offset")
     if isinstance(ordinality, exp.Identifier):  # the parser takes the last column name for it
@@ -66,6 +70,15 @@ def _array(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
             hint="",
         )
     return inner, type_
+
+
+def _sequence(arguments: Sequence[Typed]) -> Typed:
+    """Returns the array of the rows of TABLE(sequence(…))."""
+    resolved = functions.resolve(NUMBERS, [type_ for _, type_ in arguments])
+    given = zip(arguments, resolved.parameters, strict=True)
+    converted = [implicit_cast(*argument, wanted) for argument, wanted in given]
+    spec = CallSpec(resolved.overload, resolved.parameters, resolved.returns)
+    return call(spec, converted), resolved.returns
 
 
 def _side_by_side(arrays: Sequence[exp.Expr], members: Sequence[Type]) -> Typed:

@@ -37,7 +37,8 @@ scalar(
     "map_from_entries",
     "array(row(K, E)) -> map(K, E)",
     "CAST(map_from_entries({0}) AS {type})",
-    "map_from_entries({0})",
+    "(CASE WHEN exists({0}, x -> x IS NULL) THEN"
+    " raise_error('INVALID_ARGUMENT: a map entry is null') ELSE map_from_entries({0}) END)",
 )
 
 

@@ -58,7 +58,8 @@ def test_changes_stand_beside_tables_and_in_queries_of_every_shape() -> None:
     ("from_", "code", "column"),
     [
         ("changes('t', 'a')", "NOT_SUPPORTED", 15),
-        ("TABLE(sequence(1, 2))", "FUNCTION_NOT_FOUND", 15),
+        ("TABLE(exclude_columns(1, 2))", "FUNCTION_NOT_FOUND", 15),
+        ("TABLE(other.builtin.sequence(1, 2))", "FUNCTION_NOT_FOUND", 15),
         ("TABLE(changes('t'))", "INVALID_ARGUMENT", 21),
         ("TABLE(changes('t', NULL))", "INVALID_ARGUMENT", 21),
         ("TABLE(changes('t', 'a', 'b', 1, 2))", "INVALID_ARGUMENT", 21),

@@ -64,7 +64,7 @@ def test_fault_20_what_is_not_allowed_has_a_name(engine: Instance, clause: str) 
     [
         ("SELECT x FROM {t} WHERE row_number() OVER (ORDER BY x) = 1", "GROUPING_ERROR"),
         ("SELECT max(x) FROM {t} HAVING rank() OVER (ORDER BY 1) = 1", "GROUPING_ERROR"),
-        ("SELECT 1 FROM {t} LEFT JOIN {u} ON y = (SELECT x + 1)", "NOT_SUPPORTED"),
+        ("SELECT 1 FROM {t} FULL JOIN {u} ON y = (SELECT x + 1)", "NOT_SUPPORTED"),
         ("SELECT 1 FROM {t} FULL JOIN {u} ON x IN (SELECT y FROM {u})", "NOT_SUPPORTED"),
         ("WITH a AS (SELECT 1), A AS (SELECT 2) SELECT * FROM a", "SYNTAX_ERROR"),
         ("SELECT x FROM {t} UNION CORRESPONDING SELECT y FROM {u}", "NOT_SUPPORTED"),

@@ -1,0 +1,362 @@
+"""Rewrites subqueries that read the rows around them into forms that the engines plan.
+
+Neither engine takes them as keys of groups, which become columns of a source, nor in the condition
+of an outer join, whose right side becomes LATERAL and has the condition as a filter.
+
+Spark refuses them in more places. Each is moved to a place that gives the same rows:
+
+- the condition of an inner join moves to WHERE
+- beside groups, the groups become a source of their own, and the values are computed above them
+- where an aggregate, a subquery further inside, or a condition that has one, reads a column of the
+  query around, the sources of the query between become one source that has that column, too
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from sqlglot import exp
+
+from seamline.errors import NOT_SUPPORTED, SeamlineError
+from seamline.sql.calls import Call
+
+Named = Callable[[], str]
+"""Gives names that no source of the tree has."""
+
+
+def move_for_spark(tree: exp.Expr, new_name: Named) -> None:
+    """Moves correlated subqueries to where Spark plans them.
+
+    Args:
+        tree: A bound tree, changed in place.
+        new_name: Names new sources.
+    """
+    if next(_values(tree), None) is None and tree.find(exp.Lateral) is None:
+        return
+    for select in list(tree.find_all(exp.Select)):
+        _filter_after_joins(select)
+    for select in list(tree.find_all(exp.Select)):
+        if _computes_beside_groups(select):
+            _group_inside(select, new_name())
+    for select in list(tree.find_all(exp.Select)):
+        parts = (*_aggregated(select), *_conditions_with_queries(select))
+        read = [column for part in parts for column in _of_outside(part, select)]
+        if read:
+            _bring_inside(select, read, new_name())
+    while found := next(_too_far(tree), None):
+        _bring_inside(*found, new_name())
+
+
+def _group_inside(select: exp.Select, alias: str) -> None:
+    """Turns the groups of a query into its only source, above which the rest is computed."""
+    inside = exp.Select(expressions=[])
+    for argument in ("from_", "joins", "where", "group"):
+        inside.set(argument, select.args.get(argument))
+        select.set(argument, None)
+    group = inside.args.get("group")
+    grouped = list(keys(group.expressions)) if group is not None else []
+    named: dict[exp.Expr, str] = {}
+
+    def replace(node: exp.Expr) -> exp.Expr:
+        if not (any(node == key for key in grouped) or _is_aggregate_of(node, select)):
+            return node
+        if node not in named:
+            named[node] = f"c{len(named)}"
+            inside.append("expressions", exp.alias_(node.copy(), named[node]))
+        return exp.column(named[node], alias)
+
+    for part in _computed(select):
+        part.transform(replace, copy=False)
+    having = select.args.get("having")
+    if having is not None:
+        select.set("where", exp.Where(this=having.this))
+        select.set("having", None)
+    if not named:
+        inside.append("expressions", exp.alias_(exp.Boolean(this=True), "c0"))
+    select.set("from_", exp.From(this=source(inside, alias)))
+
+
+# --- Joins ---------------------------------------------------------------------------------------
+
+
+def _filter_after_joins(select: exp.Select) -> None:
+    """Moves conditions of inner joins that read other queries to WHERE, unless rows are added."""
+    joins, own = select.args.get("joins") or [], _names(select)
+    for place, join in enumerate(joins):
+        condition = join.args.get("on")
+        adds_rows = any((j.side or "").upper() in {"RIGHT", "FULL"} for j in joins[place + 1 :])
+        if join.side or adds_rows or condition is None:
+            continue
+        kept, moved = list[exp.Expr](), list[exp.Expr]()
+        for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
+            reads_out = any(c.table and c.table not in own for c in part.find_all(exp.Column))
+            (moved if reads_out or part.find(exp.Query) else kept).append(part.copy())
+        if moved:
+            join.set("on", exp.and_(*kept, copy=False) if kept else exp.Boolean(this=True))
+            select.where(*moved, copy=False)
+
+
+# --- Groups --------------------------------------------------------------------------------------
+
+
+def _computes_beside_groups(select: exp.Select) -> bool:
+    """Whether something beside the aggregates of a query depends on another query's rows."""
+    parts = list(_computed(select))
+    aggregates = [a for part in parts for a in part.walk() if _is_aggregate_of(a, select)]
+    if not aggregates and select.args.get("group") is None:
+        return False
+    own = _names(select)
+    inside = {id(node) for aggregate in aggregates for node in aggregate.walk()}
+    for part in parts:
+        for column in part.find_all(exp.Column):
+            is_deeper = column.find_ancestor(exp.Select) is not select
+            reads_out = bool(column.table) and column.table not in own and _is_outer(column, select)
+            if id(column) not in inside and (column.table in own if is_deeper else reads_out):
+                return True
+    return False
+
+
+def _aggregated(select: exp.Select) -> Iterator[exp.Expr]:
+    """Yields the aggregates of a query, its keys, and the windows over its rows."""
+    group = select.args.get("group")
+    if group is not None:
+        yield group
+    for part in _computed(select):
+        for node in part.walk():
+            is_window = isinstance(node, exp.Window) and node.find_ancestor(exp.Select) is select
+            if is_window or _is_aggregate_of(node, select):
+                yield node
+
+
+def _conditions_with_queries(select: exp.Select) -> Iterator[exp.Expr]:
+    """Yields the conditions of WHERE that have a subquery: Spark loses columns beside those."""
+    where = select.args.get("where")
+    condition = where.this if where is not None else None
+    for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
+        if part is not None and part.find(exp.Query) is not None:
+            yield part
+
+
+def _of_outside(part: exp.Expr, select: exp.Select) -> Iterator[exp.Column]:
+    """Yields the columns of enclosing queries that a part of a query reads itself."""
+    own = _names(select)
+    for column in part.find_all(exp.Column):
+        is_own = not column.table or column.table in own
+        if not is_own and column.find_ancestor(exp.Select) is select:
+            yield column
+
+
+def _is_aggregate_of(node: exp.Expr, select: exp.Select) -> bool:
+    """Whether the node is an aggregate over this query's rows, with its FILTER if it has one."""
+    aggregate = node.this if isinstance(node, exp.Filter) else node
+    if not isinstance(aggregate, Call) or aggregate.spec.overload.kind != "aggregate":
+        return False
+    return not is_of_window(node) and node.find_ancestor(exp.Query) is select
+
+
+def is_of_window(node: exp.Expr) -> bool:
+    """Whether the node is the function that OVER belongs to."""
+    while isinstance(node.parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        node = node.parent
+    return isinstance(node.parent, exp.Window) and node.arg_key == "this"
+
+
+def keys(items: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
+    """Yields the keys of a GROUP BY, those of its grouping sets among them."""
+    for item in items:
+        if isinstance(item, exp.Tuple | exp.Rollup | exp.Cube | exp.GroupingSets):
+            yield from keys(item.expressions)
+        elif isinstance(item, exp.Paren):
+            yield from keys([item.this])
+        else:
+            yield item
+
+
+# --- Columns from further out --------------------------------------------------------------------
+
+
+def _too_far(tree: exp.Expr) -> Iterator[tuple[exp.Select, list[exp.Column]]]:
+    """Yields a query, and the columns from around it that a query further inside reads."""
+    for column in tree.find_all(exp.Column):
+        levels = list(_levels(column))
+        if len(levels) < 2:
+            continue
+        between = levels[-2].find_ancestor(exp.Select)
+        is_source = levels[-2].find_ancestor(exp.From, exp.Join, exp.Select) is not between
+        if between is not None and not is_source and not between.is_star:
+            yield between, [column]
+
+
+def _levels(column: exp.Column) -> Iterator[exp.Expr]:
+    """Yields the subqueries between a column and the query whose source it belongs to."""
+    node: exp.Expr | None = column
+    passed = list[exp.Expr]()
+    while column.table and node is not None:
+        if isinstance(node, exp.Select) and column.table in _names(node):
+            yield from passed
+            return
+        if _is_level(node):
+            passed.append(node)
+        node = node.parent
+
+
+def _is_outer(column: exp.Column, select: exp.Select) -> bool:
+    """Whether an enclosing query of this one has the column."""
+    node = select.parent
+    while node is not None:
+        if isinstance(node, exp.Select) and column.table in _names(node):
+            return True
+        node = node.parent
+    return False
+
+
+def _values(tree: exp.Expr) -> Iterator[exp.Expr]:
+    return (node for node in tree.walk() if _is_level(node))
+
+
+def _is_level(node: exp.Expr) -> bool:
+    """Whether the node is a subquery that Spark evaluates for a row: a value, or LATERAL."""
+    if isinstance(node, exp.Subquery):
+        return not isinstance(node.parent, _NO_LEVELS)
+    return isinstance(node, exp.Exists | exp.Lateral)
+
+
+_NO_LEVELS = (
+    exp.From,
+    exp.Join,
+    exp.SetOperation,
+    exp.Subquery,
+    exp.Lateral,
+    exp.CTE,
+    exp.Exists,
+    type(None),
+)
+
+
+def _bring_inside(select: exp.Select, read: list[exp.Column], alias: str) -> None:
+    """Turns the sources of a query into one, which has columns from around the query, too.
+
+    Args:
+        select: The query, changed in place.
+        read: The columns from around it.
+        alias: The source's name.
+    """
+    _into_source(select, read, alias, ("from_", "joins"))
+
+
+def compute_keys_inside(select: exp.Select, new_name: Named) -> None:
+    """Turns the rows of a query into one source, which has its keys with subqueries as columns.
+
+    Neither engine groups by a subquery that reads the row.
+
+    Args:
+        select: The query, changed in place.
+        new_name: Names the source.
+    """
+    group = select.args.get("group")
+    found = [key for key in keys(group.expressions) if key.find(exp.Query)] if group else []
+    if found:
+        _into_source(select, found, new_name(), ("from_", "joins", "where"))
+
+
+def join_laterally(select: exp.Select, new_name: Named) -> None:
+    """Makes `a LEFT JOIN b ON c` `a LEFT JOIN LATERAL (SELECT … FROM b WHERE c) ON TRUE`.
+
+    It does so where c has a subquery. A RIGHT JOIN of two sources is a LEFT JOIN of their reverse.
+
+    Args:
+        select: The query, changed in place.
+        new_name: Names the sources.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED for FULL JOIN, and for RIGHT JOIN after other joins.
+    """
+    for place, join in enumerate(select.args.get("joins") or ()):
+        side, condition = (join.side or "").upper(), join.args.get("on")
+        if not side or condition is None or condition.find(exp.Query) is None:
+            continue
+        if side == "FULL" or (side == "RIGHT" and place > 0):
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"a subquery in ON of this {side} JOIN that reads its rows is not supported",
+                hint="Join the subquery, or filter one side in a subquery of its own.",
+            )
+        first = select.args["from_"]
+        if side == "RIGHT":
+            left, right = first.this, join.this
+            first.set("this", right)
+            join.set("this", left)
+            join.set("side", "LEFT")
+        _filter_inside(select, join, new_name())
+
+
+def _filter_inside(select: exp.Select, join: exp.Join, alias: str) -> None:
+    """Makes the source of a join LATERAL, and its condition a filter there."""
+    filtered, known = join.this, join.this.alias_or_name
+    inside = exp.Select(expressions=[]).where(join.args["on"].copy(), copy=False)
+    join.set("on", exp.Boolean(this=True))
+    join.set("this", exp.Placeholder())
+    named: dict[str, str] = {}
+
+    def replace(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or node.table != known:
+            return node
+        if node.name not in named:
+            named[node.name] = f"c{len(named)}"
+            inside.append("expressions", exp.alias_(node.copy(), named[node.name]))
+        return exp.column(named[node.name], alias)
+
+    select.transform(replace, copy=False)
+    if not named:
+        inside.append("expressions", exp.alias_(exp.Boolean(this=True), "c0"))
+    inside.set("from_", exp.From(this=filtered))
+    called = exp.TableAlias(this=exp.to_identifier(alias))
+    join.set("this", exp.Lateral(this=exp.Subquery(this=inside), alias=called))
+
+
+def _into_source(
+    select: exp.Select, wanted: Iterable[exp.Expr], alias: str, moved: Iterable[str]
+) -> None:
+    """Moves clauses of a query into a source that has its columns, and some expressions."""
+    own = _names(select)
+    inside = exp.Select(expressions=[])
+    for argument in moved:
+        inside.set(argument, select.args.get(argument))
+        select.set(argument, None)
+    known = {node.copy(): "" for node in wanted}
+
+    def replace(node: exp.Expr) -> exp.Expr:
+        is_own = isinstance(node, exp.Column) and node.table in own
+        if not is_own and node not in known:
+            return node
+        if not known.get(node):
+            known[node.copy()] = name = f"c{len(inside.expressions)}"
+            inside.append("expressions", exp.alias_(node.copy(), name))
+        return exp.column(known[node], alias)
+
+    select.transform(replace, copy=False)
+    if not inside.expressions:
+        inside.append("expressions", exp.alias_(exp.Boolean(this=True), "c0"))
+    select.set("from_", exp.From(this=source(inside, alias)))
+
+
+# --- Shapes --------------------------------------------------------------------------------------
+
+
+def _computed(select: exp.Select) -> Iterator[exp.Expr]:
+    """Yields what a query computes of its groups."""
+    yield from select.expressions
+    for argument in ("having", "order"):
+        if select.args.get(argument) is not None:
+            yield select.args[argument]
+
+
+def _names(select: exp.Select) -> set[str]:
+    """Returns the names of a query's own sources."""
+    parts = [select.args.get("from_"), *(select.args.get("joins") or ())]
+    return {part.this.alias_or_name for part in parts if part is not None}
+
+
+def source(query: exp.Expr, alias: str) -> exp.Subquery:
+    """Returns a query as a source of this name."""
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(alias)))
