@@ -44,13 +44,15 @@ NO_SCHEMAS = {
 MICROSECONDS = {"time.precision.mode": "microseconds"}
 CHANGES = "mode = 'changelog', envelope = 'debezium'"
 STATES = "mode = 'upsert', key_format = 'json', columns_from = ARRAY['id = key.id']"
-BARE = f"{STATES}, spellings = ARRAY['epoch_days', 'base64_decimals', 'epoch_micros']"
+SPELLINGS = "spellings = ARRAY['epoch_days', 'base64_decimals', 'epoch_micros']"
+BARE = f"{STATES}, {SPELLINGS}"
 TRUNCATED = "precise"
 """The variant that is told of truncates; the others are not, as Debezium is by default."""
 BY_KEY = f"format = 'avro', {STATES.replace('json', 'avro')}"
 VARIANTS: dict[str, tuple[dict[str, str], str]] = {
     "plain": ({}, CHANGES),
     TRUNCATED: ({**MICROSECONDS, "skipped.operations": "none"}, CHANGES),
+    "bare_changes": ({**NO_SCHEMAS, **MICROSECONDS}, f"{CHANGES}, {SPELLINGS}"),
     "states": ({**UNWRAP}, STATES),
     "bare": ({**UNWRAP, **NO_SCHEMAS, **MICROSECONDS, HANDLING: "tombstone"}, BARE),
     "bare_marked": (
