@@ -304,7 +304,7 @@ class SeamlineDialect(default.DefaultDialect):
         found = self._names(
             connection,
             "SELECT view_definition FROM information_schema.views"
-            " WHERE table_schema = :schema AND table_name = :name",
+            " WHERE table_schema = :schema AND lower(table_name) = :name",
             schema=self._schema(schema),
             name=view_name.lower(),
         )
@@ -321,7 +321,7 @@ class SeamlineDialect(default.DefaultDialect):
             self._names(
                 connection,
                 "SELECT table_name FROM information_schema.tables"
-                " WHERE table_schema = :schema AND table_name = :name",
+                " WHERE table_schema = :schema AND lower(table_name) = :name",
                 schema=self._schema(schema),
                 name=table_name.lower(),
             )
@@ -340,7 +340,7 @@ class SeamlineDialect(default.DefaultDialect):
             text(
                 "SELECT column_name, data_type, is_nullable, comment"
                 " FROM information_schema.columns"
-                " WHERE table_schema = :schema AND table_name = :name"
+                " WHERE table_schema = :schema AND lower(table_name) = :name"
                 " ORDER BY ordinal_position"
             ),
             {"schema": self._schema(schema), "name": table_name.lower()},
@@ -373,7 +373,7 @@ class SeamlineDialect(default.DefaultDialect):
             "SELECT c.comment FROM information_schema.tables t JOIN system.metadata.table_comments"
             " c ON c.catalog_name = t.table_catalog AND c.schema_name = t.table_schema"
             " AND c.table_name = t.table_name"
-            " WHERE t.table_schema = :schema AND t.table_name = :name",
+            " WHERE t.table_schema = :schema AND lower(t.table_name) = :name",
             schema=self._schema(schema),
             name=table_name.lower(),
         )

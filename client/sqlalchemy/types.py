@@ -8,6 +8,8 @@ SQLAlchemy parses.
 from __future__ import annotations
 
 import datetime
+import decimal
+import math
 import re
 import uuid
 from collections.abc import Mapping
@@ -117,7 +119,22 @@ class _Binary(_Literal, types.LargeBinary):
         return lambda value: f"X'{value.hex()}'"
 
 
+class _Numeric(types.Numeric[Any]):
+    """Decimals; a float is bound as the decimal that it is written as, since none is guessed."""
+
+    def bind_processor(self, dialect: Dialect) -> Any:
+        """Returns a function that converts finite floats to decimals."""
+
+        def bound(value: Any) -> Any:
+            is_finite = isinstance(value, float) and math.isfinite(value)
+            return decimal.Decimal(repr(value)) if is_finite else value
+
+        return bound
+
+
 OWN: Mapping[type[Type], type[Type]] = {
+    types.Float: types.Float,  # which SQLAlchemy 2.0 counts among Numeric
+    types.Numeric: _Numeric,
     types.Date: _Date,
     types.DateTime: _DateTime,
     types.Time: _Time,

@@ -218,6 +218,20 @@ def test_tables_are_made_written_reflected_and_read(engine: sa.Engine) -> None:
 
 
 @pytest.mark.prove
+def test_names_ignore_case_and_floats_become_decimals(engine: sa.Engine) -> None:
+    name, metadata = "Über2", sa.MetaData()
+    column = sa.Column("x", sa.Numeric(8, 4, asdecimal=False))
+    table = sa.Table(name, metadata, column, sa.Column("y", sa.Float))
+    metadata.create_all(engine)
+    assert sa.inspect(engine).has_table(name)
+    assert [found["name"] for found in sa.inspect(engine).get_columns(name)] == ["x", "y"]
+    with engine.connect() as connection:
+        connection.execute(table.insert(), [{"x": 15.7563, "y": 0.1}])
+        assert connection.execute(table.select()).all() == [(15.7563, 0.1)]
+    metadata.drop_all(engine)
+    assert not sa.inspect(engine).has_table(name)
+
+
 def test_whoever_gets_a_connection_from_the_pool_starts_over(engine: sa.Engine) -> None:
     for value in (1, 2):
         with engine.connect() as one, engine.connect() as other:

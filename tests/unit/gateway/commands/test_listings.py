@@ -10,6 +10,7 @@ import contextlib
 import json
 import pathlib
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 from click.testing import CliRunner
@@ -238,7 +239,7 @@ class Watched(Connections):
 
     asked: list[str]
 
-    def log(self, name: str) -> HotLog:
+    def log(self, name: str) -> NoReturn:
         """See `Sources.log`."""
         self.asked.append(name)
         raise SeamlineError(KAFKA_UNAVAILABLE, f"cluster {name} is away")
