@@ -66,7 +66,7 @@ def overload(source: Type, target: Type, *, safe: bool, zone: str = time_zones.U
         duckdb, spark = _templates(source, target, safe=safe, zone=zone)
     name = "try_cast" if safe else "cast"
     if zone != time_zones.UTC and _makes_instants(source, target):
-        name = f"{name} in {zone}"  # what knows casts must not take it for one in UTC
+        name = f"{name}{_IN}{zone}"  # what knows casts must not take it for one in UTC
     return Overload(
         name=name,
         kind="scalar",
@@ -77,6 +77,15 @@ def overload(source: Type, target: Type, *, safe: bool, zone: str = time_zones.U
         spark=spark,
         kernel=kernel,
     )
+
+
+_IN = " in "
+
+
+def zone_of(overload: Overload) -> str | None:
+    """Returns the zone, if it is not UTC, in which CAST makes instants; None for anything else."""
+    name, _, zone = overload.name.partition(_IN)
+    return zone if name == "cast" and zone else None
 
 
 def in_zones(source: Type, target: Type) -> Type:

@@ -29,21 +29,14 @@ _FLOAT_DIGITS: Mapping[Type, tuple[int, int]] = {types.DOUBLE: (15, 22), types.R
 
 def widens(source: Type, target: Type) -> bool:
     """Whether a cast from one type to the other preserves every value and the order of values."""
-    if _is_time(source) and _is_time(target):
-        return _rank(source) <= _rank(target)
+    if source == types.DATE and isinstance(target, Timestamp):
+        return True
+    if isinstance(source, Timestamp) and isinstance(target, Timestamp):
+        return source.zoned <= target.zoned and source.precision <= target.precision
     one, other = coercion.as_decimal(source), coercion.as_decimal(target)
     if one is None or other is None:
         return source == target
     return one.scale <= other.scale and one.precision - one.scale <= other.precision - other.scale
-
-
-def _is_time(type_: Type) -> bool:
-    return type_ == types.DATE or isinstance(type_, Timestamp)
-
-
-def _rank(type_: Type) -> tuple[int, int]:
-    """Ranks dates before timestamps before instants, and lower precisions before higher ones."""
-    return (1 + type_.zoned, type_.precision) if isinstance(type_, Timestamp) else (0, 0)
 
 
 def comparison(column: str, type_: Type, operator: str, value: Value) -> Predicate | None:

@@ -100,6 +100,22 @@ def local(instant: datetime.datetime, zone: str) -> datetime.datetime:
     return instant.astimezone(there).replace(tzinfo=None)
 
 
+def local_far_from_changes(instant: datetime.datetime, zone: str) -> datetime.datetime | None:
+    """Returns the local time at an instant; None if clocks change within three days of it.
+
+    Far from changes, local times before and after this one are instants before and after that one.
+    """
+    try:
+        hours = [instant + datetime.timedelta(hours=hour) for hour in range(-_FAR_H, _FAR_H + 1)]
+        offsets = {local(hour, zone) - hour.replace(tzinfo=None) for hour in hours}
+    except OverflowError:
+        return None
+    return local(instant, zone) if len(offsets) == 1 else None
+
+
+_FAR_H = 72
+
+
 def is_skipped(moment: datetime.datetime, zone: str) -> bool:
     """Whether a clock change of the zone skips a local time."""
     return offset_of(zone) is None and local(instant(moment, zone), zone) != moment

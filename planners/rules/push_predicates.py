@@ -9,6 +9,7 @@ columns' own types; a filter that cannot be expressed exactly that way is not pu
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import decimal
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from sqlglot import exp
 
 from seamline.planners.logical import LogicalPlan
-from seamline.sql import comparisons, predicates
+from seamline.sql import casts, comparisons, predicates, time_zones
 from seamline.sql.calls import Call
 from seamline.sql.predicates import (
     And,
@@ -180,9 +181,28 @@ def _compared(
 ) -> Predicate | None:
     """Returns the comparison of a column (left) with a constant (right); None if it is not one."""
     column, value = _column(left, columns), constant(right)
+    if column is None and isinstance(value, datetime.datetime):
+        column, value = _in_zone(left, value, columns)
     if column is None or value is None:
         return None
     return comparisons.comparison(column.name, column.type, operator, value)
+
+
+def _in_zone(
+    node: exp.Expr, instant: datetime.datetime, columns: Mapping[str, Field]
+) -> tuple[Field | None, Value | None]:
+    """Returns the column whose local times an expression makes instants, and that of the instant.
+
+    None if it is no such expression, or the clocks of its zone change nearby.
+    """
+    node = _inner(node)
+    if not isinstance(node, Call) or instant.tzinfo is None:
+        return None, None
+    zone = casts.zone_of(node.spec.overload)
+    if zone is None or not comparisons.widens(node.spec.parameters[0], node.spec.returns):
+        return None, None
+    local = time_zones.local_far_from_changes(instant.astimezone(datetime.UTC), zone)
+    return _column(node.expressions[0], columns), local
 
 
 def _in(node: exp.In, columns: Mapping[str, Field]) -> Predicate | None:
