@@ -11,13 +11,13 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from seamline.dbapi.errors import Error, InterfaceError
+from seamline.dbapi.errors import Error, InterfaceError, as_client_error
 from seamline.dbapi.parameters import to_json
 from seamline.dbapi.statement import Progress, RemoteStatement
 from seamline.dbapi.tokens import SeenTokens
 from seamline.dbapi.transport import Transport
 from seamline.dbapi.values import arrow_converter, json_converter
-from seamline.errors import INVALID_ARGUMENT, MISSING_EXTRA
+from seamline.errors import INVALID_ARGUMENT, MISSING_EXTRA, SeamlineError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -292,9 +292,12 @@ class Cursor:
 
     def _iterate_rows(self) -> Iterator[tuple[Any, ...]]:
         """Yields the rows, counting them as they are fetched."""
-        for row in self._converted_rows():
-            self._rows_fetched += 1
-            yield row
+        try:
+            for row in self._converted_rows():
+                self._rows_fetched += 1
+                yield row
+        except SeamlineError as error:
+            raise as_client_error(error) from error
 
     def _converted_rows(self) -> Iterator[tuple[Any, ...]]:
         types = [column["type"] for column in self._statement.manifest["columns"]]

@@ -15,6 +15,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from seamline.errors import NUMERIC_OVERFLOW, SeamlineError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -22,7 +24,10 @@ Converter = Callable[[Any], Any]
 
 
 def json_converter(type_: str) -> Converter:
-    """Returns the function that converts JSON values of a type (by SQL name) to Python values."""
+    """Returns the function that converts JSON values of a type (by SQL name) to Python values.
+
+    The function raises NUMERIC_OVERFLOW for dates and timestamps of years that Python lacks.
+    """
     return _nested(type_, _JSON_LEAVES)
 
 
@@ -30,13 +35,17 @@ def arrow_converter(type_: str) -> Callable[[pa.Array], list[Any]]:
     """Returns the function that converts an Arrow column of that type to a list of Python values.
 
     Timestamps are built from their integer values here. Arrow would look up the time zone for each
-    of them, and for a million timestamps that lookup would take most of the time.
+    of them, and for a million timestamps that lookup would take most of the time. The function
+    raises NUMERIC_OVERFLOW for dates and timestamps of years that Python lacks.
     """
     convert = _nested(type_, _ARROW_LEAVES)
 
     def values(column: pa.Array) -> list[Any]:
-        plain = column.cast(_with_moments_as_numbers(column.type)).to_pylist()
-        return plain if convert is _same else list(map(convert, plain))
+        try:
+            plain = column.cast(_with_moments_as_numbers(column.type)).to_pylist()
+            return plain if convert is _same else list(map(convert, plain))
+        except OverflowError as error:
+            raise _far(type_) from error
 
     return values
 
@@ -64,7 +73,27 @@ def _field_with_numbers(field: pa.Field) -> pa.Field:
     return field.with_type(_with_moments_as_numbers(field.type))
 
 
+def _far(type_: str) -> SeamlineError:
+    return SeamlineError(
+        NUMERIC_OVERFLOW,
+        f"a {type_} of a year before 1 or after 9999 is no value of Python's",
+        hint="CAST it AS varchar, or fetch the result as Arrow.",
+    )
+
+
+def _date(text: str) -> datetime.date:
+    if text.startswith(_FAR):
+        raise _far("date")
+    return datetime.date.fromisoformat(text)
+
+
+_FAR = ("+", "-", "0000")
+"""How years begin that Python lacks."""
+
+
 def _timestamp(text: str) -> datetime.datetime:
+    if text.startswith(_FAR):
+        raise _far("timestamp")
     if text.endswith(" UTC"):
         return datetime.datetime.fromisoformat(text[:-4]).replace(tzinfo=datetime.UTC)
     return datetime.datetime.fromisoformat(text)
@@ -97,7 +126,7 @@ _JSON_LEAVES: dict[str, Converter] = {
     "decimal": decimal.Decimal,
     "varbinary": base64.b64decode,
     "uuid": uuid.UUID,
-    "date": datetime.date.fromisoformat,
+    "date": _date,
     "time": datetime.time.fromisoformat,
     "timestamp": _timestamp,
     "timestamp with time zone": _timestamp,

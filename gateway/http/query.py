@@ -28,7 +28,7 @@ from seamline.errors import (
 )
 from seamline.gateway.http.operations import ANY, JSON, Answer, Query, Text, operation
 from seamline.gateway.http.turns import Turns
-from seamline.gateway.http.values import csv_text
+from seamline.gateway.http.values import csv_text, shown
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.query.statements import FINAL, Statement, StatementRequest
@@ -262,7 +262,7 @@ def _objects(batches: Iterable[pa.RecordBatch], columns: Sequence[Output]) -> It
     names = [column.name for column in columns]
     converters = [arrow_converter(str(column.type)) for column in columns]
     for batch in batches:
-        values = [f(column) for f, column in zip(converters, batch.columns, strict=True)]
+        values = [shown(f, column) for f, column in zip(converters, batch.columns, strict=True)]
         for row in zip(*values, strict=True):
             record = dict(zip(names, map(json_value, row), strict=True))
             yield json.dumps(record, ensure_ascii=False)

@@ -12,13 +12,15 @@ import datetime
 import decimal
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from seamline.dbapi.texts import separated_line
 from seamline.dbapi.values import arrow_converter
+from seamline.errors import NUMERIC_OVERFLOW, SeamlineError
+from seamline.gateway.query.far_years import python_values
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
 from seamline.sql.kernels.floating import not_finite
@@ -41,13 +43,23 @@ def csv_text(batches: Iterable[pa.RecordBatch], columns: Sequence[Output], *, he
     lines = [separated_line(column.name for column in columns)] if header else []
     converters = [arrow_converter(str(column.type)) for column in columns]
     for batch in batches:
-        values = [f(column) for f, column in zip(converters, batch.columns, strict=True)]
+        values = [shown(f, column) for f, column in zip(converters, batch.columns, strict=True)]
         lines.extend(map(separated_line, zip(*values, strict=True)))
     return "".join(lines)
 
 
+def shown(convert: Callable[[pa.Array], list[Any]], column: pa.Array) -> list[Any]:
+    """Returns the values of a column as clients of ours have them; texts for years they lack."""
+    try:
+        return convert(column)
+    except SeamlineError as error:
+        if error.code is not NUMERIC_OVERFLOW:
+            raise
+        return python_values(column)
+
+
 def _column(array: pa.Array, type_: Type) -> list[Any]:
-    values: list[Any] = array.to_pylist()
+    values = python_values(array)
     if type_ in _AS_THEY_ARE:
         return values
     return [json_value(value, type_) for value in values]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from seamline.gateway.query.far_years import python_values
 from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.trino.values import encoder, is_plain
 from seamline.sql.types import Type
@@ -76,9 +77,7 @@ def _blocks(data: bytes, start: int, column_types: Sequence[Type]) -> Iterator[t
             block = batch.slice(at, step)
             columns = [
                 values if encode is None else [encode(value) for value in values]
-                for values, encode in zip(
-                    (column.to_pylist() for column in block.columns), encoders, strict=True
-                )
+                for values, encode in zip(map(python_values, block.columns), encoders, strict=True)
             ]
             yield block.num_rows, write(list(zip(*columns, strict=True)))[1:-1]
         start = max(0, start - batch.num_rows)

@@ -67,7 +67,7 @@ def _encoder(type_: Type) -> Encode:
         case Varbinary():
             return lambda data: base64.b64encode(data).decode()
         case types.DATE:
-            return datetime.date.isoformat
+            return _date
         case types.REAL:
             return _real
         case types.DOUBLE:
@@ -99,9 +99,19 @@ def _is_real(candidate: float, value: float) -> bool:
         return False
 
 
-def _local(precision: int) -> Callable[[datetime.datetime], str]:
+def _date(value: datetime.date | str) -> str:
+    return value if isinstance(value, str) else value.isoformat()
+
+
+def _local(precision: int) -> Callable[[datetime.datetime | str], str]:
     end = _SECONDS + (precision + 1 if precision else 0)
-    return lambda value: value.isoformat(" ", "microseconds")[:end]
+
+    def text(value: datetime.datetime | str) -> str:
+        if isinstance(value, str):  # of a year that has not four digits
+            return value[: len(value) - len("0001-01-01 00:00:00.000000") + end]
+        return value.isoformat(" ", "microseconds")[:end]
+
+    return text
 
 
 def _time(precision: int) -> Callable[[datetime.time], str]:
@@ -109,7 +119,7 @@ def _time(precision: int) -> Callable[[datetime.time], str]:
     return lambda value: value.isoformat("microseconds")[:end]
 
 
-def _zoned(type_: Timestamp) -> Callable[[datetime.datetime], str]:
+def _zoned(type_: Timestamp) -> Callable[[datetime.datetime | str], str]:
     """Returns the encoder of timestamps: local time in the type's zone, and the zone's name.
 
     Values of several zones are in UTC.
@@ -123,7 +133,9 @@ def _zoned(type_: Timestamp) -> Callable[[datetime.datetime], str]:
     )
     local = _local(type_.precision)
 
-    def text(value: datetime.datetime) -> str:
+    def text(value: datetime.datetime | str) -> str:
+        if isinstance(value, str):
+            return f"{local(value.removesuffix(f' {UTC}'))} {UTC}"
         try:
             clock, name = value.astimezone(zone), its
         except OverflowError:  # out of range in that zone: same instant in UTC
