@@ -9,14 +9,31 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy import testing
 from sqlalchemy.testing import provision, suite
 from sqlalchemy.testing.suite import *  # noqa: F403 - its way
 
+BY_HAND = "by hand: "
+_UNCHANGED = "rows are added and never changed"
+_UNORDERED = "rows come in no order unless a query asks for one"
 OWN = {
     (
         "ComponentReflectionTestExtra",
         "test_string_length_reflection",
     ): "columns have no lengths, as Iceberg has none",
+    (
+        "ComponentReflectionTest",
+        "test_get_multi_columns",
+    ): "tables have no primary keys, whose columns may be null",
+    ("FetchLimitOffsetTest", "test_fetch_offset_ties_exact_number"): _UNORDERED,
+    ("IsolationLevelTest", "test_dialect_user_setting_is_restored"): "there is one isolation level",
+    ("LongNameBlowoutTest", "test_long_convention_name"): "tables have neither keys nor indexes",
+    ("PercentSchemaNamesTest", "test_executemany_roundtrip"): _UNCHANGED,
+    ("PercentSchemaNamesTest", "test_single_roundtrip"): _UNCHANGED,
+    ("TrueDivTest", "test_truediv_divisor"): "decimals divide with the digits of their types",
+    ("WindowFunctionTest", "test_window_range"): _UNORDERED,
+    ("WindowFunctionTest", "test_window_range_numeric"): _UNORDERED,
 }
 """Tests that nothing says may be left out, and why they are."""
 
@@ -34,13 +51,34 @@ def set_default_schema_on_connection(_: Any, connection: Any, schema: str) -> No
     connection.schema = schema
 
 
-def _left_out(reason: str) -> Any:
-    def test(self: Any) -> None:
-        pytest.skip(f"left out by hand : {reason}")
+class NumericTest(suite.NumericTest):  # type: ignore[no-redef]
+    """Numbers, without the half of each test that begins by emptying its table."""
 
+    @testing.fixture  # type: ignore[attr-defined]
+    def do_numeric_test(self, metadata: Any, connection: Any) -> Any:
+        """Writes values, and reads them."""
+
+        def run(type_: Any, input_: Any, output: Any, filter_: Any = None, **_: Any) -> None:
+            table = sa.Table("t", metadata, sa.Column("x", type_))
+            table.create(connection)
+            connection.execute(table.insert(), [{"x": x} for x in input_])
+            found = {row[0] for row in connection.execute(table.select())}
+            convert = filter_ or (lambda value: value)
+            assert {convert(x) for x in found} == {convert(x) for x in output}
+
+        return run
+
+
+def _left_out(name: str, reason: str) -> Any:
+    def test(self: Any) -> None:
+        pytest.skip(f"left out : {BY_HAND}{reason}")
+
+    test.__name__ = name  # by which the suite's plugin knows a test
     return test
 
 
 for (_class, _test), _reason in OWN.items():
-    _base = getattr(suite, _class)
-    globals()[_class] = type(_class, (_base,), {_test: _left_out(_reason), "__backend__": True})
+    _base = globals()[_class]
+    globals()[_class] = type(
+        _class, (_base,), {_test: _left_out(_test, _reason), "__backend__": True}
+    )
