@@ -12,12 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.catalog import IcebergCatalog
+from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.settings import quoted_name
-from seamline.errors import BOUNDARY_MISSING, SeamlineError
+from seamline.errors import BOUNDARY_MISSING, NOT_SUPPORTED, SeamlineError
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import TAG, renewed
+from seamline.seam.files import ScanRequest
 from seamline.seam.table import TableState
 
 _DELETE_FILES = 2
@@ -67,7 +68,8 @@ def maintain(
         report: Called with what is being done.
 
     Raises:
-        SeamlineError: named after the cause; COMMIT_CONFLICT when other commits kept winning. What
+        SeamlineError: named after the cause, such as NOT_SUPPORTED for deletes that Spark
+            overlooks; COMMIT_CONFLICT when other commits kept winning. What
             was done by then remains.
     """
     name = quoted_name((catalog.name, *identifier))
@@ -77,6 +79,7 @@ def maintain(
     before, result = found.state, Maintained()
     table = f"table => '{name}'"
     if compact:
+        _require_deletes_seen(found)
         report("merging small files")
         row = commits.insist(lambda: _call(spark, catalog, "rewrite_data_files", table), report)
         result = dataclasses.replace(
@@ -132,6 +135,19 @@ def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> No
     known = table.state.refs.get(TAG)
     if carrier is not None and (known is None or known.snapshot_id != carrier):
         commits.tag_boundary(table, carrier)
+
+
+def _require_deletes_seen(table: IcebergTable) -> None:
+    """Requires that Spark sees every delete: a row it overlooks one of would come back for good."""
+    state = table.state
+    plan = table.plan(state.current_snapshot_id, ScanRequest(state.current_schema_id, ()))
+    if plan.only_duckdb is not None:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"small files of {state.display_name} cannot be merged: Spark overlooks "
+            f"{plan.only_duckdb}, so deleted rows would be back",
+            hint="Have the writer of these deletes compact the table.",
+        )
 
 
 def _has_delete_files(state: TableState) -> bool:

@@ -18,11 +18,12 @@ import pyarrow as pa
 import pytest
 from support import offline
 from support.gateway import Gateway
-from support.handmade import File, Handmade, column, with_ids
+from support.handmade import EQUALITY, File, Handmade, column, with_ids
 from support.one_table import answering
 
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg.catalog import IcebergCatalog
+from seamline.connectors.spark.maintenance import maintain
 from seamline.errors import (
     COLUMN_AMBIGUOUS,
     NOT_SUPPORTED,
@@ -98,6 +99,13 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tables]:
     made.add("unknown_type", made.of())
     made.replace("unknown_type", made.of(column(2, "l", variants), version=3))
     made.add("listing", made.of(version=1, embedded=True), File(rows()), File(rows(), snapshot=2))
+    keys = pa.array([bytes(16), bytes([1]) * 16], pa.binary(16))
+    made.add(
+        "by_uuid",
+        made.of(column(2, "u", "uuid")),
+        File(rows(("u", keys))),
+        File(rows(("u", keys)).select(["u"])[:1], EQUALITY, equality_ids=(2,), snapshot=2),
+    )
     yield made
     made.gateway.close()
 
@@ -211,7 +219,7 @@ def test_no_other_table_suffers(tables: Tables) -> None:
     listed = dict(tables.rows("SELECT table_name, error FROM information_schema.tables"))
     assert [name for name, error in listed.items() if error] == ["unknown_type"]
     assert "variant" in listed["unknown_type"]
-    assert len(tables.rows("SHOW TABLES")) == len(listed) == 10
+    assert len(tables.rows("SHOW TABLES")) == len(listed) == 11
     code, message = tables.refused("SELECT id FROM unknown_type")
     assert code is NOT_SUPPORTED
     assert "lake.default.unknown_type" in message
@@ -222,3 +230,24 @@ def test_text_is_text_whether_its_writer_said_so_or_not(tables: Tables) -> None:
     """Neither is a backslash in it the beginning of anything."""
     found = tables.rows("SELECT s, b, s = 'é\\x41' FROM swapped ORDER BY id")
     assert found == [("é\\x41", "é\\x41".encode(), True), (None, None, None)]
+
+
+def test_deletes_that_spark_overlooks(tables: Tables) -> None:
+    """Nor does Spark merge the files: the deleted rows would be back."""
+    assert tables.rows("SELECT id FROM by_uuid") == [(2,)]
+    with pytest.raises(SeamlineError, match="type uuid") as caught:
+        tables.rows("SELECT id FROM by_uuid", "spark")
+    assert caught.value.code is NOT_SUPPORTED
+    lake = tables.gateway.parts.connections.catalog("lake")
+    with pytest.raises(SeamlineError, match="would be back") as caught:
+        maintain(
+            None,
+            lake,
+            ("default", "by_uuid"),
+            compact=True,
+            rewrite_manifests=False,
+            expire_older_than=None,
+            retain_last=1,
+            report=print,
+        )
+    assert caught.value.code is NOT_SUPPORTED
