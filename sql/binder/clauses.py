@@ -19,7 +19,6 @@ from seamline.sql.binder.conversions import require_comparable
 from seamline.sql.binder.grouping import distinct_sets, has_aggregate, one_group
 from seamline.sql.binder.literals import as_value, row_count, row_limit
 from seamline.sql.binder.scope import Scope, Typed, location_of
-from seamline.sql.binder.sources import hoisted
 from seamline.sql.binder.typer import Typer
 from seamline.sql.types import Type
 
@@ -52,12 +51,7 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
 
     def key(bound: exp.Expr, type_: Type) -> exp.Expr:
         require_comparable(type_, "GROUP BY")
-        value, joins = as_value(bound.copy(), type_), list[exp.Join]()
-        if node.args.get("from_") is not None:
-            value, joins = hoisted(typer, value, scope)
-        for join in joins:
-            node.append("joins", join)
-        return value
+        return as_value(bound.copy(), type_)
 
     items = [
         item(e)

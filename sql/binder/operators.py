@@ -181,25 +181,32 @@ def _has_fields(type_: Row, output: Sequence[Output]) -> bool:
     return len(output) == len(members)
 
 
+def _bind_in_query(typer: Typer, node: exp.In, subquery: exp.Expr, scope: Scope) -> Typed:
+    value, value_type = typer.expression(node.this, scope)
+    inner, output = typer.query(subquery, scope, scope.ctes)
+    if isinstance(value_type, Row) and _has_fields(value_type, output):
+        return in_rows(typer, node, (value, value_type), inner, output), types.BOOLEAN
+    if len(output) != 1:
+        raise SeamlineError(TYPE_MISMATCH, "IN needs a query of one column", hint="")
+    common = common_type([value_type, output[0].type], "IN")
+    require_equality(common, "IN")
+    if isinstance(common, Row | Array | Map):
+        row = types.anonymous_row([value_type])
+        return in_rows(typer, node, (row_of([value], row), row), inner, output), types.BOOLEAN
+    inner = cast_outputs(typer, inner, output, [Output(output[0].name, common)])
+    one = as_operand(implicit_cast(value, value_type, common))
+    if common in types.FLOATS:
+        return _is_number_in(typer, node, one, inner), types.BOOLEAN
+    return _within(one, inner), types.BOOLEAN
+
+
 def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
     subquery = node.args.get("query")
-    if subquery is not None:
-        value, value_type = typer.expression(node.this, scope)
-        inner, output = typer.query(subquery, scope, scope.ctes)
-        if isinstance(value_type, Row) and _has_fields(value_type, output):
-            return in_rows(typer, node, (value, value_type), inner, output), types.BOOLEAN
-        if len(output) != 1:
-            raise SeamlineError(TYPE_MISMATCH, "IN needs a query of one column", hint="")
-        common = common_type([value_type, output[0].type], "IN")
-        require_equality(common, "IN")
-        if isinstance(common, Row | Array | Map):
-            row = types.anonymous_row([value_type])
-            return in_rows(typer, node, (row_of([value], row), row), inner, output), types.BOOLEAN
-        inner = cast_outputs(typer, inner, output, [Output(output[0].name, common)])
-        one = as_operand(implicit_cast(value, value_type, common))
-        if common in types.FLOATS:
-            return _is_number_in(typer, node, one, inner), types.BOOLEAN
-        return _within(one, inner), types.BOOLEAN
+    if isinstance(subquery, exp.Subquery) and _is_value(subquery.this):
+        node.set("expressions", [subquery.this])
+        node.set("query", None)
+    elif subquery is not None:
+        return _bind_in_query(typer, node, subquery, scope)
     (value, value_type), *items = comparable(typer, [node.this, *node.expressions], scope)
     if not items:
         raise unsupported(node)
@@ -213,7 +220,17 @@ def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
     listed = [implicit_cast(*item, common) for item in items]
     if common in types.FLOATS and (bound := is_one_of(one, listed)) is not None:
         return bound, types.BOOLEAN
+    if len(listed) == 1 and isinstance(listed[0], exp.Subquery):
+        # in double brackets it is one value, which DuckDB takes for a query of many
+        return exp.Paren(this=compared(exp.EQ, one, listed[0], common)), types.BOOLEAN
     return exp.In(this=one, expressions=listed), types.BOOLEAN
+
+
+def _is_value(node: exp.Expr) -> bool:
+    """Whether what stands in the brackets of IN is a query in brackets of its own: one value."""
+    if not isinstance(node, exp.Subquery):
+        return False
+    return not any(node.args.get(key) for key in ("order", "limit", "offset"))
 
 
 def _within(value: exp.Expr, query: exp.Expr) -> exp.In:

@@ -28,8 +28,11 @@ def _unless_zero(operation: str, failure: str) -> Template:
         result = operation.format(*args, type=type_)
         if _NOT_ZERO.fullmatch(args[1]):
             return result
-        zero = f"{args[1]} = 0 AND {args[0]} IS NOT NULL"
-        return f"(CASE WHEN {zero} THEN {failure} ELSE {result} END)"
+        # no AND: Spark does not plan a condition of a null divisor that is pushed to Iceberg
+        return (
+            f"(CASE WHEN {args[0]} IS NULL THEN NULL WHEN {args[1]} = 0 THEN {failure}"
+            f" ELSE {result} END)"
+        )
 
     return render
 
@@ -93,7 +96,7 @@ for _type in types.FLOATS:
         "$divide",
         f"{_type}, {_type} -> {_type}",
         "({0} / {1})",
-        "CAST((CASE WHEN {1} = 0 AND {0} IS NOT NULL THEN"
+        "CAST((CASE WHEN {0} IS NULL THEN NULL WHEN {1} = 0 THEN"
         " (CASE WHEN isnan({0}) OR {0} = 0 THEN double('NaN')"
         " WHEN ({0} > 0) = (CAST({1} AS STRING) = '0.0') THEN double('Infinity')"
         " ELSE double('-Infinity') END) ELSE {0} / {1} END) AS {type})",
