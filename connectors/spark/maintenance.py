@@ -72,12 +72,11 @@ def maintain(
             overlooks; COMMIT_CONFLICT when other commits kept winning. What
             was done by then remains.
     """
-    name = quoted_name((catalog.name, *identifier))
     found = catalog.load(identifier)
     found.require_own_writer()
     found.require_own_history()  # merging reads files, and expiry removes them
     before, result = found.state, Maintained()
-    table = f"table => '{name}'"
+    table = f"table => '{quoted_name((catalog.name, *identifier))}'"
     if compact:
         _require_deletes_seen(found)
         report("merging small files")
