@@ -37,6 +37,12 @@ def location_of(node: exp.Expr) -> Location | None:
     return Location(first["line"], max(1, first["col"] - (first["end"] - first["start"])))
 
 
+def location_of_name(table: exp.Table) -> Location | None:
+    """Returns where the name of a table begins, with its catalog and schema."""
+    parts = (table.args.get("catalog"), table.args.get("db"), table.this)
+    return location_of(next(part for part in parts if part is not None))
+
+
 def location_at(text: str, index: int) -> Location:
     """Returns the location of a character in a text."""
     before = text[:index]

@@ -29,7 +29,7 @@ from seamline.sql.binder.options import check_options
 from seamline.sql.binder.scope import Column, Output, Source
 from seamline.sql.changes import Changes, changes_of, name_of
 from seamline.sql.equalities import Equalities, equalities
-from seamline.sql.places import location_of
+from seamline.sql.places import location_of, location_of_name
 from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.session_zone import UTC
 from seamline.sql.types import Field
@@ -271,13 +271,11 @@ def _is_cte(table: exp.Table) -> bool:
 
 
 def _reference(table: exp.Table, zone: str) -> TableReference:
-    parts = (table.args.get("catalog"), table.args.get("db"), table.this)
-    first = next(part for part in parts if part is not None)
     return TableReference(
         name_of(table),
         _version(table, zone),
         changes_of(table),
-        location_of(first),
+        location_of_name(table),
         equalities(table),
     )
 

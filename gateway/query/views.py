@@ -22,7 +22,7 @@ from seamline.gateway.query.names import Session, TableName
 from seamline.sql import parse
 from seamline.sql.binder.views import Expansion, expanded
 from seamline.sql.changes import changes_of, name_of
-from seamline.sql.places import location_of, placed_at
+from seamline.sql.places import location_of, location_of_name, placed_at
 from seamline.sql.qualify import tables_of
 from seamline.sql.statements import Query
 
@@ -68,7 +68,7 @@ class ViewExpander:
         """Replaces the views of a tree in place; inside views, all names become full names."""
         changed = False
         for table in tables_of(tree):
-            with placed_at(location_of(table.this)):
+            with placed_at(location_of_name(table)):
                 name = names.resolve(name_of(table), session, self._sources)
             found = find(self._sources, name)
             if changes_of(table) is not None and (found is not None or around):
@@ -90,7 +90,7 @@ class ViewExpander:
     def _subquery(
         self, table: exp.Table, name: TableName, view: View, around: tuple[TableName, ...]
     ) -> exp.Subquery:
-        place = location_of(table.this)
+        place = location_of_name(table)
         with placed_at(place):
             restriction = self._sources.rights.restriction(name)
         if name in around or len(around) >= _DEPTH_MAX:

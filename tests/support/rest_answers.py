@@ -40,6 +40,20 @@ class ErrorAnswer(_Object):
     error: Error
 
 
+class OAuthError(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    error: Literal[
+        "invalid_request",
+        "invalid_client",
+        "invalid_grant",
+        "unauthorized_client",
+        "unsupported_grant_type",
+        "invalid_scope",
+    ]
+    error_description: str | None = None
+    error_uri: str | None = None
+
+
 class Config(_Object):
     defaults: Properties
     overrides: Properties
@@ -372,7 +386,9 @@ class Watch:
         key = (method, found[1] if found else "?", answer.status_code)
         self.seen[key] = self.seen.get(key, 0) + 1
         if answer.status_code >= 400:
-            if method != "HEAD":
+            if path == "/oauth/tokens":
+                OAuthError.model_validate_json(answer.get_data())
+            elif method != "HEAD":
                 error = ErrorAnswer.model_validate_json(answer.get_data())
                 assert error.error.code == answer.status_code
             return
