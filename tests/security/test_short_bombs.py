@@ -43,7 +43,7 @@ BOMBS = {
     "arrays": f"SELECT {'ARRAY[' * DEPTH}1{']' * DEPTH}",
     "a type without names": f"SELECT CAST(1 AS {'row(' * DEPTH}integer{')' * DEPTH})",
     "rows of the row before": grown("1", "ROW(x, x, x)", 30, "x"),
-    "maps of the map before": grown("1", "map(ARRAY[x], ARRAY[x])", 30, "x"),
+    "maps of the map before": grown("1", "map(ARRAY[1], ARRAY[ROW(x, x)])", 30, "x"),
     "arrays of such rows": grown("1", "ROW(ARRAY[x], ARRAY[x])", 40, "x"),
     "stars": f"SELECT {', '.join(['*'] * 2000)} FROM (SELECT {COLUMNS})",
 }
