@@ -243,7 +243,7 @@ scalar(
         "{0} IS NULL OR {1} IS NULL OR {2} IS NULL"
         " OR ({0} < {1} AND {2} <= 0) OR ({0} > {1} AND {2} >= 0)"
         " OR ({0} <> {1} AND abs({1} - {0}) / abs({2}) >= 1000000)",
-        "sequence makes up to 1000000 rows, from the start towards the stop, by no nulls",
+        "a sequence has at most 1,000,000 rows, a step that leads from start to stop, and no nulls",
         "CASE WHEN {0} = {1} THEN [{0}] ELSE generate_series({0}, {1}, {2}) END",
         "CASE WHEN {0} = {1} THEN array({0}) ELSE sequence({0}, {1}, {2}) END",
     ),
