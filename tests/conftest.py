@@ -23,9 +23,13 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 os.environ.update(SHORT_LIVED_JAVA)
 # how long an example takes says what else the machine does
 hypothesis.settings.register_profile(
-    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "new", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.load_profile("untimed")
+# the same examples each time: whoever changes nothing breaks nothing
+hypothesis.settings.register_profile(
+    "same", hypothesis.settings.get_profile("new"), derandomize=True
+)
+hypothesis.settings.load_profile("same")
 # a shell that starts the tests in its background has programs ignore Ctrl-C; tests press it
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
