@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -57,14 +58,12 @@ class EqualityDelete:
 
     Attributes:
         path: Location.
-        size_bytes: Length of the file.
         field_ids: The columns that are the key.
         sequence: Files with lower sequence numbers are older.
         scope: The partition spec and partition of the files that it applies to; empty for all.
     """
 
     path: str
-    size_bytes: int
     field_ids: tuple[int, ...]
     sequence: int
     scope: tuple[Any, ...] = ()
@@ -150,6 +149,21 @@ class ColdPlan:
     def size_bytes(self) -> int:
         """Bytes of the files to read."""
         return sum(file.size_bytes for file in self.files)
+
+
+def together(
+    files: Iterable[DataFile], weight: Callable[[DataFile], int], weight_max: int
+) -> Iterator[tuple[DataFile, ...]]:
+    """Yields the files, in order, as many together as weigh no more; a heavier one is alone."""
+    found, total = list[DataFile](), 0
+    for file in files:
+        if found and total + weight(file) > weight_max:
+            yield tuple(found)
+            found, total = [], 0
+        found.append(file)
+        total += weight(file)
+    if found:
+        yield tuple(found)
 
 
 def field_id(field: pa.Field) -> int | None:

@@ -39,7 +39,6 @@ from seamline.connectors.iceberg.boundaries.registry import Logs, Providers
 from seamline.connectors.iceberg.boundaries.second_writer import replaced_rows
 from seamline.connectors.iceberg.boundary_commits import prepare_boundary
 from seamline.connectors.iceberg.catalog_config import open_catalog
-from seamline.connectors.iceberg.equality_deletes import columns_of
 from seamline.connectors.iceberg.errors import (
     can_exist,
     catalog_errors,
@@ -254,9 +253,7 @@ class IcebergTable:
     def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:
         """See `ColdTable.deleted_rows`."""
         with storage_errors(f"table {self._state.display_name}"):
-            metadata = self.iceberg.metadata
-            columns = columns_of(metadata) if plan.equality_deletes else {}
-            return self._files.deleted_rows(self.iceberg.io, plan, columns, metadata.name_mapping())
+            return self._files.deleted_rows(self.iceberg.io, plan, self.iceberg.metadata)
 
     def offsets_at(
         self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int

@@ -75,7 +75,6 @@ class DeleteIndex:
         file = entry.data_file
         return EqualityDelete(
             file.file_path,
-            file.file_size_in_bytes,
             tuple(file.equality_ids or ()),
             entry.sequence_number or 0,
             () if self._is_global(file) else scope_of(file),

@@ -37,7 +37,7 @@ from pyiceberg.types import (
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.pruning import bound
 from seamline.errors import COLD_FILE_INVALID, SeamlineError
-from seamline.seam.files import ColdPlan, EqualityDelete, field_id
+from seamline.seam.files import ColdPlan, EqualityDelete, field_id, together
 from seamline.seam.files import DataFile as PlannedFile
 
 POSITIONS_CACHED_MAX = 8 << 20
@@ -341,10 +341,10 @@ def _matches(
         keys: How to read key columns.
     """
     ids = next(iter(deletes)).field_ids
-    ordered = sorted(deletes, key=lambda delete: (delete.sequence, delete.path))
-    read = [keys.of_deletes(delete) for delete in ordered]
-    sequences = np.repeat([d.sequence for d in ordered], [len(columns[0]) for columns in read])
-    for window in _windows(files, max(_WINDOW_ROWS, len(sequences))):
+    read = [keys.of_deletes(delete) for delete in deletes]
+    sequences = np.repeat([d.sequence for d in deletes], [len(columns[0]) for columns in read])
+    rows_max = max(_WINDOW_ROWS, len(sequences))
+    for window in together(files, lambda file: file.record_count, rows_max):
         rows = [keys.of_rows(file, ids) for file in window]
         every = [*read, *rows]
         codes = _codes([[columns[place] for columns in every] for place in range(len(ids))])
@@ -356,18 +356,6 @@ def _matches(
         parts = np.split(is_deleted, np.cumsum(counts)[:-1])
         for file, part in zip(window, parts, strict=True):
             yield file.path, np.flatnonzero(part)
-
-
-def _windows(files: Sequence[PlannedFile], rows_max: int) -> Iterator[list[PlannedFile]]:
-    """Yields the files, as many together as have no more rows; a larger one is by itself."""
-    window: list[PlannedFile] = []
-    for file in files:
-        if window and sum(f.record_count for f in window) + file.record_count > rows_max:
-            yield window
-            window = []
-        window.append(file)
-    if window:
-        yield window
 
 
 def _codes(columns: Sequence[Sequence[pa.ChunkedArray]]) -> np.ndarray:

@@ -9,17 +9,21 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import MappedField, NameMapping
-from pyiceberg.types import NestedField
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.iceberg.equality_deletes import EqualityDeletesFinder, KeyColumns
+from seamline.connectors.iceberg.equality_deletes import (
+    EqualityDeletesFinder,
+    KeyColumns,
+    columns_of,
+)
 from seamline.connectors.iceberg.pyiceberg_internals import vector_positions
 from seamline.errors import COLD_FILE_INVALID, COLD_FILE_MISSING, SeamlineError
 from seamline.seam.files import FIELD_ID, POSITION, ColdPlan, DataFile, DeleteFile, field_id
@@ -104,20 +108,13 @@ class FileReader:
         there = self._pool.map(lambda path: io.new_input(path).exists(), wanted)
         return [path for path, is_there in zip(wanted, there, strict=True) if not is_there]
 
-    def deleted_rows(
-        self,
-        io: FileIO,
-        plan: ColdPlan,
-        columns: Mapping[int, NestedField],
-        mapping: NameMapping | None = None,
-    ) -> pa.Table | None:
+    def deleted_rows(self, io: FileIO, plan: ColdPlan, metadata: TableMetadata) -> pa.Table | None:
         """See `ColdTable.deleted_rows`.
 
         Args:
             io: Opens the files.
             plan: The plan, inspected.
-            columns: The columns that the table has or had, by id.
-            mapping: The table's name mapping.
+            metadata: The table's, which says what the columns of keys are.
         """
         wanted = {file.path for file in plan.files if file.deletes}
         if not wanted and not plan.equality_deletes:
@@ -138,21 +135,22 @@ class FileReader:
                 if delete.content == "vector"
             ]
         if plan.equality_deletes:
-            keys = KeyColumns(
-                columns,
-                lambda path: self._schema_of(io, path, mapping),
-                lambda path, names: _read_columns(io, path, names),
-            )
-            found = self._equality_deletes.find(plan, keys)
+            found = self._equality_deletes.find(plan, self._key_columns(io, metadata))
             tables += [_table(path, positions) for path, positions in found.items()]
         return pa.concat_tables(tables)
 
-    def _schema_of(self, io: FileIO, path: str, mapping: NameMapping | None) -> pa.Schema:
-        schema = self._by_path.get(path) or self._read(io, path)
-        if mapping is None:
-            return schema
-        text = mapping.model_dump_json()
-        return self._identified(schema, mapping, text, by_name=False)
+    def _key_columns(self, io: FileIO, metadata: TableMetadata) -> KeyColumns:
+        mapping = metadata.name_mapping()
+        text = "" if mapping is None else mapping.model_dump_json()
+
+        def schema_of(path: str) -> pa.Schema:
+            schema = self._by_path.get(path) or self._read(io, path)
+            if mapping is None:
+                return schema
+            return self._identified(schema, mapping, text, by_name=False)
+
+        columns = columns_of(metadata)
+        return KeyColumns(columns, schema_of, lambda path, names: _read_columns(io, path, names))
 
     def _identified(
         self, schema: pa.Schema | None, mapping: NameMapping, text: str, *, by_name: bool

@@ -46,7 +46,7 @@ from seamline.errors import (
 from seamline.seam import compaction, encoding
 from seamline.seam.binding import TopicBinding
 from seamline.seam.checks import LogRead
-from seamline.seam.files import ColdPlan, DataFile, ScanRequest
+from seamline.seam.files import DataFile, ScanRequest, together
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec, Places
 from seamline.seam.seam import Seam
@@ -422,7 +422,7 @@ class Table:
                 dict(window) if window is not None else None,
                 keys,
             )
-            for files in _bins(plan, size)
+            for files in together(plan.files, lambda file: file.size_bytes, size)
         ]
 
 
@@ -466,17 +466,6 @@ def _together(parts: Sequence[OffsetRange]) -> Iterator[tuple[OffsetRange, ...]]
         shared[part.partition] = part
     if shared:
         yield tuple(shared.values())
-
-
-def _bins(plan: ColdPlan, size: int) -> Iterator[tuple[DataFile, ...]]:
-    files: list[DataFile] = []
-    for file in plan.files:
-        if files and sum(f.size_bytes for f in files) + file.size_bytes > size:
-            yield tuple(files)
-            files = []
-        files.append(file)
-    if files:
-        yield tuple(files)
 
 
 def _of_files(deletes: pa.Table | None, files: Sequence[DataFile]) -> pa.Table | None:

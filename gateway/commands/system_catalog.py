@@ -69,9 +69,7 @@ def _moment(seconds: float) -> datetime.datetime:
 
 def _nodes(asked: Asked) -> Iterator[Row]:
     http = asked.sources.config.http
-    scheme = "http" if http.tls.certificate is None else "https"
-    host = f"[{http.host}]" if ":" in http.host else http.host
-    address = http.external_url or f"{scheme}://{host}:{http.port}"
+    address = http.external_url or http.url(http.port)
     yield "seamline", address, f"seamline {VERSION}", True, "active"
 
 

@@ -148,6 +148,16 @@ class HttpConfig(Settings):
     tls: TlsConfig = TlsConfig()
     """Its TLS."""
 
+    def at(self, port: int) -> str:
+        """Returns the host with a port; an address of IPv6 stands in brackets."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{port}"
+
+    def url(self, port: int) -> str:
+        """Returns the address of the gateway when it listens at a port."""
+        scheme = "http" if self.tls.certificate is None else "https"
+        return f"{scheme}://{self.at(port)}"
+
 
 class FlightConfig(Settings):
     """Arrow Flight SQL, at `http.host` and with `http.tls`; without a port it is not offered."""

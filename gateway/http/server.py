@@ -215,7 +215,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
         """Sets gunicorn's settings."""
         http = self._config.http
         settings: dict[str, Any] = {
-            "bind": f"{_bracketed(http.host)}:{http.port}",
+            "bind": http.at(http.port),
             "workers": 1,
             "worker_class": DrainingWorker,
             "threads": http.threads,
@@ -292,8 +292,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
 
     def _greet(self, worker: Any) -> None:
         port = worker.sockets[0].getsockname()[1]
-        scheme = "http" if self._config.http.tls.certificate is None else "https"
-        address = f"{scheme}://{_bracketed(self._config.http.host)}:{port}"
+        address = self._config.http.url(port)
         self._ready(address if self._flight is None else f"{address} and {self._flight}")
 
     def _close(self, _: Any, __: Any) -> None:
@@ -352,10 +351,6 @@ def named_state_errors(directory: pathlib.Path) -> contextlib.AbstractContextMan
     """Turns failures to write to a state directory into named errors."""
     hint = "Set state_directory to a directory this user may write to, with nobody else's files."
     return named_write_errors(directory, INVALID_CONFIG, hint=hint)
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def check_port(host: str, port: int) -> None:

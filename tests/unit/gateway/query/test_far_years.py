@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import datetime
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from support import offline
 from support.gateway import Gateway
 
 import seamline
@@ -22,13 +20,6 @@ from seamline.errors import NUMERIC_OVERFLOW
 from seamline.gateway.query.far_years import python_values
 
 FAR = "DATE '9999-12-31' + INTERVAL '1' DAY"
-
-
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    running = Gateway(offline.config(tmp_path_factory.mktemp("years")))
-    yield running
-    running.close()
 
 
 def test_texts_are_those_of_the_calendar() -> None:
@@ -59,11 +50,11 @@ def test_at_any_depth() -> None:
 
 
 @pytest.mark.parametrize("form", ["ndjson", "json", "csv"])
-def test_by_http(gateway: Gateway, form: str) -> None:
+def test_by_http(offline_gateway: Gateway, form: str) -> None:
     accepted = {"ndjson": "application/x-ndjson", "json": "application/json", "csv": "text/csv"}
     sql = f"SELECT {FAR} AS d, 1 AS n"
     headers = {"Accept": accepted[form], "Content-Type": "text/plain"}
-    answer = gateway.app.test_client().post("/api/v1/query", data=sql, headers=headers)
+    answer = offline_gateway.app.test_client().post("/api/v1/query", data=sql, headers=headers)
     assert answer.status_code == 200, answer.data
     assert "+10000-01-01" in answer.get_data(as_text=True)
 
@@ -77,8 +68,8 @@ def test_by_http(gateway: Gateway, form: str) -> None:
         ("DATE '0001-01-01' - INTERVAL '1' DAY", "0000-12-31"),
     ],
 )
-def test_by_trinos_protocol(gateway: Gateway, sql: str, shown: Any) -> None:
-    client = gateway.app.test_client()
+def test_by_trinos_protocol(offline_gateway: Gateway, sql: str, shown: Any) -> None:
+    client = offline_gateway.app.test_client()
     answer = client.post("/v1/statement", data=f"SELECT {sql}", headers={"X-Trino-User": "ada"})
     page = answer.get_json()
     while "data" not in page:
@@ -87,8 +78,8 @@ def test_by_trinos_protocol(gateway: Gateway, sql: str, shown: Any) -> None:
     assert page["data"] == [[shown]]
 
 
-def test_python_is_told_that_it_has_no_such_date(gateway: Gateway) -> None:
-    with gateway.connect() as connection, pytest.raises(seamline.DataError) as caught:
+def test_python_is_told_that_it_has_no_such_date(offline_gateway: Gateway) -> None:
+    with offline_gateway.connect() as connection, pytest.raises(seamline.DataError) as caught:
         connection.execute(f"SELECT {FAR}").fetchall()
     assert caught.value.code is NUMERIC_OVERFLOW
     assert "varchar" in caught.value.hint
