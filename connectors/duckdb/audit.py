@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 import duckdb
+import numpy as np
+import pyarrow as pa
 
 from seamline.connectors.duckdb.engine import open_scan
 from seamline.connectors.duckdb.relation import text
@@ -95,6 +97,16 @@ class SnapshotRecords:
         )
         found = self._connection.sql(sql).fetchall()
         return [Doubles(OffsetRange(partition, int(a), int(b)), int(n)) for a, b, n in found]
+
+    def among(self, partition: int, offsets: np.ndarray) -> list[int]:
+        """Returns which of some offsets have a row, ascending."""
+        self._connection.register("asked", pa.table({"o": offsets}))
+        sql = (
+            f"SELECT DISTINCT o FROM positions WHERE p = {partition}"
+            " AND o IN (SELECT o FROM asked) ORDER BY o"
+        )
+        found = self._connection.sql(sql).fetchall()
+        return [int(offset) for (offset,) in found]
 
     def keys_again(self) -> list[tuple[int, int]]:
         """Returns, per partition, how many rows are too many because another has their key.

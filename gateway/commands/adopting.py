@@ -237,7 +237,7 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
     as_adopted = seen.as_if({**binding.to_properties(), **options})
     as_adopted.require_single_writer(state.current_snapshot_id)
     boundary = boundary_of(as_adopted.state, state.current_snapshot_id)
-    sample, doubled = comparison.compare(as_adopted, binding, boundary, bounds, log, deadline)
+    compared = comparison.compare(as_adopted, binding, boundary, bounds, log, deadline)
     of_log = {e.column[0] for e in binding.encoding.sources if e.source.part in LOG_PARTS}
     of_log |= writer.unknown
     return Findings(
@@ -246,17 +246,18 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
         binding,
         boundary,
         bounds,
-        tuple(sample),
+        compared.pairs,
         (
             *_ends(boundary, bounds),
-            *comparison.missing(sample),
-            *comparison.doubles(doubled),
+            *comparison.missing(compared.pairs),
+            *comparison.doubles(compared.doubled),
+            *comparison.aborted(compared.aborted),
             *(comparison.all_doubles(as_adopted, binding) if writer.may_double else ()),
-            *comparison.differences(sample, of_log, not_in=True),
+            *comparison.differences(compared.pairs, of_log, not_in=True),
         ),
         (
             *_notes(as_adopted.state, binding, boundary, bounds),
-            *comparison.differences(sample, of_log, not_in=False),
+            *comparison.differences(compared.pairs, of_log, not_in=False),
         ),
         seen.is_only_read,
     )

@@ -3,7 +3,8 @@
 Rows are counted in the snapshot's files. Offsets without a row are looked up in the log, as far as
 it reaches back. Transaction markers, aborted and compacted records leave no rows, nor do records
 that the table's policy leaves out. Anything else that the log shows and the snapshot lacks is a
-hole.
+hole. If the log has such offsets, rows of a table of another writer may be of aborted records; as
+far back as the log reaches, these are found, too.
 
 In an upsert table, each key must occur once. Records that later ones have replaced leave no rows
 either, so holes are not reported.
@@ -23,13 +24,14 @@ from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols import ColdTable, Deadline, HotLog
 from seamline.errors import NOT_A_UNIFIED_TABLE, SeamlineError
+from seamline.gateway.commands.aborted import aborted_offsets
 from seamline.gateway.connections import Sources
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.names import TableName
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of, decode
 from seamline.seam.checks import LogRead, recreated, require
-from seamline.seam.log import LogBounds
+from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
 
@@ -41,6 +43,7 @@ class Kind(enum.Enum):
 
     HOLE = "hole"
     DOUBLE = "double"
+    ABORTED = "aborted"
     BEYOND = "beyond"
     KEY = "key"
     UNKNOWN = "unknown"
@@ -49,6 +52,7 @@ class Kind(enum.Enum):
 MEANINGS: Mapping[Kind, str] = {
     Kind.HOLE: "records of the log that the snapshot lacks",
     Kind.DOUBLE: "records that the snapshot has more than once",
+    Kind.ABORTED: "records of aborted transactions, which no read of the log returns",
     Kind.BEYOND: "records at or past the boundary, which would be read from the log, too",
     Kind.KEY: "rows too many of keys that an upsert table has more than once",
     Kind.UNKNOWN: "offsets without a row that the log can no longer explain",
@@ -227,6 +231,8 @@ class _Auditor:
             holes += records.holes(partition)
         if here.last + 1 < end:
             holes.append(OffsetRange(partition, here.last + 1, end))
+        if holes and self._may_have_aborted:
+            yield from self._aborted(records, partition, here)
         yield from self._without_rows(
             [
                 OffsetRange(partition, hole.start, min(hole.end_exclusive, end))
@@ -265,6 +271,30 @@ class _Auditor:
             with checked(self._log, LogRead.within(self._bounds, [span]), self._deadline):
                 found = [one for hole in kept for one in self._in_log(hole)]
             yield from found
+
+    @property
+    def _may_have_aborted(self) -> bool:
+        is_foreign = self._table.state.provider is not None
+        return is_foreign and self._boundary.isolation == READ_COMMITTED
+
+    def _aborted(
+        self, records: SnapshotRecords, partition: int, here: PartitionRows
+    ) -> Iterator[Found]:
+        """Yields the rows of a partition whose records were aborted, as far as the log reaches."""
+        start = max(here.first, self._bounds.start.get(partition, 0))
+        end = min(here.last + 1, self._bounds.end.get(partition, 0))
+        if start >= end:
+            return
+        span, topic = OffsetRange(partition, start, end), self._binding.topic
+        with checked(self._log, LogRead.within(self._bounds, [span]), self._deadline):
+            found = [
+                offset
+                for offsets in aborted_offsets(self._log, topic, span, self._deadline)
+                if len(offsets)
+                for offset in records.among(partition, offsets)
+            ]
+        for first, after in _runs(found):
+            yield Found(Kind.ABORTED, OffsetRange(partition, first, after), after - first)
 
     def _in_log(self, hole: OffsetRange) -> Iterator[Found]:
         offsets: list[int] = []

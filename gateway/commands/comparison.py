@@ -1,7 +1,8 @@
 """Compares the last records below the boundary in both tiers, to find objections to adoption.
 
-If the snapshot lacks a record that the log shows, has it twice or with other values, then the
-table's writer does not copy each record once, or a column does not hold what it is said to hold.
+If the snapshot lacks a record that the log shows, has it twice or with other values, or has one of
+an aborted transaction, then the table's writer does not copy each committed record once, or a
+column does not hold what it is said to hold.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import collections
 import dataclasses
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import pyarrow as pa
@@ -21,11 +23,12 @@ from seamline.connectors.duckdb.engine import open_scan
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols import ColdTable, Deadline, HotLog
+from seamline.gateway.commands.aborted import aborted_offsets
 from seamline.gateway.commands.auditing import MEMORY_BYTES
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary
 from seamline.seam.checks import LogRead
-from seamline.seam.log import LogBounds
+from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec, Places
 from seamline.sql import types
@@ -71,6 +74,21 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Comparison:
+    """The last records below the boundary, in both tiers.
+
+    Attributes:
+        pairs: The records.
+        doubled: The positions (partition, offset) with several rows in the snapshot.
+        aborted: The positions of rows in the snapshot whose records were aborted.
+    """
+
+    pairs: tuple[Pair, ...] = ()
+    doubled: tuple[tuple[int, int], ...] = ()
+    aborted: tuple[tuple[int, int], ...] = ()
+
+
 def compare(
     table: ColdTable,
     binding: TopicBinding,
@@ -78,14 +96,11 @@ def compare(
     bounds: LogBounds,
     log: HotLog,
     deadline: Deadline,
-) -> tuple[list[Pair], list[tuple[int, int]]]:
-    """Reads the last records below the boundary from the log and from the snapshot.
-
-    Returns:
-        The pairs, and the positions (partition, offset) with several rows in the snapshot.
-    """
+) -> Comparison:
+    """Reads the last records below the boundary from the log and from the snapshot."""
     spec = DecoderSpec.of(binding, table.state.schema.columns)
-    decoder = Decoder(spec, schemas_of(log, deadline))
+    aligned = dataclasses.replace(spec, on_error="null")  # a row for each record
+    decoder = Decoder(aligned, schemas_of(log, deadline))
     places = Places.of(binding.encoding, table.state.schema.columns)
     ranges = [
         OffsetRange(p, max(bounds.start.get(p, 0), end - SAMPLE_RECORDS), end)
@@ -93,7 +108,7 @@ def compare(
         if p in bounds.end and bounds.start.get(p, 0) < end <= bounds.end[p]
     ]
     if places is None or not ranges:
-        return [], []
+        return Comparison()
     hot: dict[tuple[int, int], Mapping[str, Any]] = {}
     with checked(log, LogRead.within(bounds, ranges), deadline):
         for batch in log.read(binding.topic, ranges, binding.isolation, deadline):
@@ -104,9 +119,40 @@ def compare(
                     hot[int(batch.partitions[index]), int(batch.offsets[index])] = row
     rows = _cold_rows(table, places, ranges)
     cold = dict(rows)
-    pairs = [Pair(*place, cold.get(place), hot.get(place)) for place in sorted({*hot, *cold})]
+    aborted = _aborted(cold.keys() - hot.keys(), ranges, binding, bounds, log, deadline)
+    places_of_pairs = sorted({*hot, *cold} - aborted)
     counted = collections.Counter(place for place, _ in rows)
-    return pairs, sorted(place for place, count in counted.items() if count > 1)
+    return Comparison(
+        tuple(Pair(*place, cold.get(place), hot.get(place)) for place in places_of_pairs),
+        tuple(sorted(place for place, count in counted.items() if count > 1)),
+        tuple(sorted(aborted)),
+    )
+
+
+def _aborted(
+    unseen: AbstractSet[tuple[int, int]],
+    ranges: Sequence[OffsetRange],
+    binding: TopicBinding,
+    bounds: LogBounds,
+    log: HotLog,
+    deadline: Deadline,
+) -> set[tuple[int, int]]:
+    """Returns which rows that the log does not show are of aborted records.
+
+    Others are of records that have been compacted since, or that cannot be decoded.
+    """
+    if binding.isolation != READ_COMMITTED:
+        return set()
+    partitions = {partition for partition, _ in unseen}
+    wanted = [one for one in ranges if one.partition in partitions]
+    with checked(log, LogRead.within(bounds, wanted), deadline):
+        found = {
+            (one.partition, int(offset))
+            for one in wanted
+            for offsets in aborted_offsets(log, bounds.topic, one, deadline)
+            for offset in offsets
+        }
+    return found & unseen
 
 
 def _cold_rows(
@@ -141,6 +187,17 @@ def doubles(places: Sequence[tuple[int, int]]) -> Iterator[str]:
         yield (
             f"{len(places):,} of the last records are in the table more than once, such as "
             f"partition {partition}, offset {offset}"
+        )
+
+
+def aborted(places: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """Yields an objection if the table has rows of records that were aborted."""
+    if places:
+        partition, offset = places[0]
+        yield (
+            f"{len(places):,} of the last rows are of aborted transactions, such as partition "
+            f"{partition}, offset {offset}: its writer reads uncommitted records, which the "
+            "isolation read_uncommitted reads from the log, too"
         )
 
 

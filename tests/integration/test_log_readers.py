@@ -423,6 +423,7 @@ KNOWN = {
     ("connectors/spark/tiering.py", "read"): pipeline,
     ("gateway/commands/inferring.py", "read"): "a sample, from which columns are guessed and shown",
     ("gateway/commands/comparison.py", "read"): "a sample, shown beside the table's; checked",
+    ("gateway/commands/aborted.py", "read"): "finds offsets, takes no row; its callers check it",
     ("gateway/commands/auditing.py", "read"): "counts, takes no row; checked all the same",
     ("connectors/iceberg/boundaries/kafka_connect.py", "read"): "another's control topic; checked",
 }

@@ -124,7 +124,7 @@ AIVEN = Writer(
     struct="kafka",
     may_double=True,
 )
-FLINK = Writer("Flink", Columns.name, FLINK_JOB)
+FLINK = Writer("Flink", Columns.name, FLINK_JOB, needs_values=True)
 UNKNOWN = Writer("a writer that leaves no mark", Columns.name)
 
 BY_MARK = (KAFKA_CONNECT, FLUSS, SPARK_STREAMING, REDPANDA, AUTOMQ, FLINK)

@@ -939,6 +939,52 @@ def test_what_a_statement_asks_for_in_vain(
     assert not [name for name in shop.table.properties if name.startswith("seamline")]
 
 
+def abort(shop: Shop, number: int) -> tuple[int, dict[str, Any]]:
+    """A record of partition 0 in an aborted transaction; its offset."""
+    record = {"id": number, "item": "aborted", "price": 0.5}
+    transaction = shop.log.begin()
+    offset = shop.log.produce(TOPIC, 0, json.dumps(record).encode(), transaction=transaction)
+    shop.log.end_transaction(TOPIC, transaction, commit=False)
+    return offset, record
+
+
+def test_a_writer_that_copies_aborted_records_is_read_as_it_reads(
+    shop: Shop, gateway: Gateway
+) -> None:
+    shop.create(FLAT)
+    shop.produce(10)
+    copied, record = abort(shop, 100)
+    shop.records[0, copied] = record  # for the writer it is a record like any other
+    shop.produce(10)
+    shop.copy({0: copied + 3, 1: 6}, {"flink.job-id": "f-1"})
+    with pytest.raises(SeamlineError, match="1 of the last rows are of aborted") as caught:
+        shop.adopt(columns=POSITIONS)
+    assert caught.value.code.name == "ADOPTION_REFUSED"
+    assert f"partition 0, offset {copied}: its writer reads uncommitted" in caught.value.message
+    shop.adopt(columns=POSITIONS, isolation="read_uncommitted")
+    hot, record = abort(shop, 101)
+    shop.records[0, hot] = record
+    assert gateway.rows(SQL) == shop.rows
+    assert _audit(shop).is_clean
+
+
+def test_records_of_flink_without_a_value_are_bad_as_it_leaves_them_out(
+    shop: Shop, gateway: Gateway
+) -> None:
+    shop.create(FLAT)
+    shop.produce(10)
+    shop.log.produce(TOPIC, 0, None, key=b"k")
+    shop.produce(10)
+    shop.copy({0: 8, 1: 8}, {"flink.job-id": "f-1"})
+    shop.adopt(columns=POSITIONS, on_error="skip")
+    shop.log.produce(TOPIC, 1, None, key=b"k")
+    assert gateway.rows(SQL) == shop.rows
+    assert _audit(shop).is_clean
+    adopting.unadopt(shop.connections, shop.name)
+    shop.adopt(columns=POSITIONS)
+    assert error_of(lambda: gateway.rows(SQL)) == "BAD_RECORD"
+
+
 # --- Audit ---------------------------------------------------------------------------------------
 
 
@@ -969,3 +1015,21 @@ def test_an_audit_finds_doubles_and_holes_and_what_the_log_explains(shop: Shop) 
     found = [(f.kind.value, f.range.start, f.range.end_exclusive) for f in _audit(shop).found]
     assert found == [("unknown", 1, 2), ("double", 2, 4)]
     assert _audit(shop).to_json()["clean"] is False
+
+
+def test_an_audit_finds_rows_of_aborted_records(shop: Shop) -> None:
+    shop.create(FLAT)
+    shop.produce(10)
+    copied, record = abort(shop, 100)
+    shop.records[0, copied] = record
+    left_out, _ = abort(shop, 101)
+    shop.produce(100)
+    end = max(o for p, o in shop.records if p == 0) + 1
+    shop.copy({0: end, 1: 55})
+    shop.adopt(columns=POSITIONS)  # the sample shows nothing of it
+    found = [(f.kind.value, f.range.start, f.range.end_exclusive) for f in _audit(shop).found]
+    assert copied < left_out
+    assert found == [("aborted", copied, copied + 1)]
+    assert not _audit(shop).is_clean
+    shop.log.delete_records(TOPIC, 0, copied + 1)
+    assert _audit(shop).is_clean  # as far as the log can tell
