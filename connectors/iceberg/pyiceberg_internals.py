@@ -25,7 +25,7 @@ from pyiceberg.avro.file import AvroFile, AvroOutputFile
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
 from pyiceberg.catalog import Catalog as PyCatalog
-from pyiceberg.catalog import rest
+from pyiceberg.catalog import MetastoreCatalog, rest
 from pyiceberg.catalog.rest import Capability, Endpoints, IdentifierKind, RestCatalog, TableResponse
 from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
@@ -39,7 +39,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     DataFile,
@@ -53,13 +53,25 @@ from pyiceberg.manifest import (
     _inherit_from_manifest,
 )
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema, visit_with_partner
+from pyiceberg.schema import Schema, _SetFreshIDs, visit_with_partner
 from pyiceberg.serializers import Compressor, GzipCompressor
-from pyiceberg.table import ManifestGroupPlanner, StagedTable, Transaction
+from pyiceberg.table import (
+    CommitTableResponse,
+    ManifestGroupPlanner,
+    StagedTable,
+    Transaction,
+)
 from pyiceberg.table import Table as PyTable
+from pyiceberg.table import update as table_update
 from pyiceberg.table.deletion_vector import DeletionVector, _extract_vector_payload
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    RemovePropertiesUpdate,
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+)
 from pyiceberg.typedef import (
     EMPTY_DICT,
     IcebergBaseModel,
@@ -70,6 +82,7 @@ from pyiceberg.typedef import (
 )
 from pyiceberg.types import (
     IcebergType,
+    StructType,
     TimestampNanoType,
     TimestamptzNanoType,
 )
@@ -81,9 +94,11 @@ from seamline.connectors.iceberg import foreign_metadata, unpacking
 from seamline.connectors.iceberg.guard import CatalogGuard
 from seamline.connectors.iceberg.metadata_properties import (
     PYTHON_CODE,
+    readable_by_others,
     require_no_code,
     require_own_places,
 )
+from seamline.connectors.iceberg.update_ids import renumbered
 from seamline.errors import SCHEMA_NOT_FOUND, SeamlineError
 
 METADATA_CACHED_MAX = 256
@@ -114,15 +129,22 @@ class GuardedCatalog(PyCatalog):
         return super()._load_file_io(location=location)
 
     def _update_and_stage_table(
-        self, current_table: PyTable | None, *arguments: Any, **named: Any
+        self,
+        current_table: PyTable | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
     ) -> StagedTable:
         if current_table is not None:
+            updates = renumbered(updates, current_table.metadata)
             foreign_metadata.require_lists(current_table)
             places, properties = self.guard.check(current_table), current_table.metadata.properties
             require_no_code(places.table, properties, PYTHON_CODE)
             require_own_places(places, properties)
         inherited: Any = super()
-        staged: StagedTable = inherited._update_and_stage_table(current_table, *arguments, **named)
+        staged: StagedTable = inherited._update_and_stage_table(
+            current_table, table_identifier, requirements, updates
+        )
         return staged
 
 
@@ -175,11 +197,9 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
         if not isinstance(metadata, TableMetadataV3):
             SqlCatalog._write_metadata(metadata, io, metadata_path)
             return
-        complete = metadata.model_copy(update={"next_row_id": metadata.next_row_id or 0})
-        text = IcebergBaseModel.model_dump_json(complete)
         compressor = Compressor.get_compressor(metadata_path).bytes_compressor()
         with io.new_output(metadata_path).create() as target:
-            target.write(compressor(text.encode()))
+            target.write(compressor(_text(metadata)))
 
     def load_table(self, identifier: str | Identifier) -> PyTable:
         """Loads a table, which every statement does; PyIceberg builds its query every time.
@@ -223,6 +243,13 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
             io=self._load_file_io(metadata.properties, location),
             catalog=self,
         )
+
+
+def _text(metadata: TableMetadata) -> bytes:
+    """Returns metadata as JSON; also of version 3, which PyIceberg itself does not write."""
+    if isinstance(metadata, TableMetadataV3):
+        metadata = metadata.model_copy(update={"next_row_id": metadata.next_row_id or 0})
+    return IcebergBaseModel.model_dump_json(metadata).encode()
 
 
 def _can_be_joined(namespace: str | Identifier) -> bool:
@@ -356,6 +383,89 @@ def put_view(
         _handle_non_200_response(error, {404: NoSuchViewError, 409: CommitFailedException})
 
 
+# --- Changes by clients --------------------------------------------------------------------------
+
+_ATTEMPTS_MAX = 5
+_LOST = "Table has been updated by another process"
+"""How PyIceberg's SQL catalog begins to say that another commit came in between."""
+
+
+def location_of_new(
+    catalog: PyCatalog, identifier: tuple[str, ...], wanted: str | None
+) -> str | None:
+    """Returns where a new table is to lie; None if the catalog has yet to say."""
+    if isinstance(catalog, MetastoreCatalog):
+        namespace = PyCatalog.namespace_to_string(identifier[:-1])
+        return catalog._resolve_table_location(wanted, namespace, identifier[-1])
+    return wanted
+
+
+def metadata_text(metadata: TableMetadata) -> bytes:
+    """Returns metadata as the JSON that other engines are given."""
+    properties = readable_by_others(metadata.properties)
+    return _text(metadata.model_copy(update={"properties": properties}))
+
+
+def file_io(catalog: GuardedCatalog, location: str) -> FileIO:
+    """Returns what reads a metadata file that lies where tables of the catalog may."""
+    return catalog._load_file_io(location=location)
+
+
+def staged(
+    catalog: PyCatalog, identifier: tuple[str, ...], schema: Schema, **named: Any
+) -> PyTable:
+    """Returns a table as it would be created."""
+    return catalog.create_table_transaction(identifier, schema, **named)._table
+
+
+def committed(
+    catalog: PyCatalog,
+    identifier: tuple[str, ...],
+    table: PyTable | None,
+    requirements: tuple[TableRequirement, ...],
+    updates: tuple[TableUpdate, ...],
+) -> tuple[TableMetadata, str]:
+    """Commits, and returns the new metadata and where it is.
+
+    A commit that only lost a race is made again, as long as its requirements hold.
+
+    Raises:
+        CommitFailedException: a requirement does not hold.
+    """
+    named = table or _unmade(catalog, identifier)
+    made: CommitTableResponse | None = None
+    attempt = 0
+    while made is None:
+        attempt += 1
+        try:
+            made = catalog.commit_table(named, requirements, _applicable(updates, table))
+        except CommitFailedException as error:
+            if not str(error).startswith(_LOST) or attempt == _ATTEMPTS_MAX:
+                raise
+    return made.metadata, made.metadata_location
+
+
+def _unmade(catalog: PyCatalog, identifier: tuple[str, ...]) -> PyTable:
+    """Returns what names a table that does not exist yet."""
+    metadata = MetastoreCatalog._empty_table_metadata()
+    return StagedTable(identifier, metadata, "", catalog=catalog, io=load_file_io())
+
+
+def _applicable(updates: tuple[TableUpdate, ...], table: PyTable | None) -> tuple[TableUpdate, ...]:
+    """Leaves out removals of properties that are not there, on which PyIceberg fails."""
+    known = set(table.metadata.properties) if table is not None else set()
+    found: list[TableUpdate] = []
+    for update in updates:
+        if isinstance(update, SetPropertiesUpdate):
+            known |= set(update.updates)
+        if isinstance(update, RemovePropertiesUpdate):
+            removals = [name for name in update.removals if name in known]
+            found.append(RemovePropertiesUpdate(removals=removals))
+            continue
+        found.append(update)
+    return tuple(found)
+
+
 # --- Metadata ------------------------------------------------------------------------------------
 
 
@@ -401,6 +511,39 @@ def _unpack_no_bombs() -> None:
     codecs["snappy"].compress = staticmethod(unpacking.packed_snappy)  # needs another library
 
 
+def _write_version_3() -> None:
+    """Patches PyIceberg to commit to tables of version 3, which it only half does by itself.
+
+    It refuses upgrades, and would number rows again from 0 after a snapshot that says nothing of
+    its rows. Columns of new tables keep their defaults, which it leaves out.
+    """
+    updates: Any = table_update
+    updates.SUPPORTED_TABLE_FORMAT_VERSION = 3
+    known = updates._apply_table_update
+
+    def applied(change: Any, metadata: TableMetadata, context: Any) -> TableMetadata:
+        counts = metadata.format_version >= 3 and isinstance(change, AddSnapshotUpdate)
+        if counts and change.snapshot.added_rows is None:
+            raise ValueError("Cannot add a snapshot without its added rows")
+        found: TableMetadata = known(change, metadata, context)
+        if isinstance(found, TableMetadataV3) and found.next_row_id is None:
+            found = found.model_copy(update={"next_row_id": 0})
+        return found
+
+    def struct(self: Any, struct: StructType, results: list[Callable[[], Any]]) -> StructType:
+        ids = [self._get_and_increment(field.field_id) for field in struct.fields]
+        return StructType(
+            *(
+                field.model_copy(update={"field_id": own_id, "field_type": result()})
+                for own_id, field, result in zip(ids, struct.fields, results, strict=True)
+            )
+        )
+
+    updates._apply_table_update = applied
+    fresh: Any = _SetFreshIDs
+    fresh.struct = struct
+
+
 class _AnyTableResponse(TableResponse):
     @model_validator(mode="before")
     @classmethod
@@ -411,6 +554,7 @@ class _AnyTableResponse(TableResponse):
 
 
 _understand_others()
+_write_version_3()
 _unpack_no_bombs()
 
 

@@ -372,6 +372,9 @@ class IcebergConfig(Settings):
     """How long a virtual snapshot can be read after it was last given out."""
     tail_offsets_max: PositiveInt = 20_000_000
     """A tail of more offsets than this is not written."""
+    writes: bool = False
+    """Whether clients may also change the catalog: create, write, alter, rename and drop tables
+    that have no topic. Not together with `auth.rules`."""
 
 
 # --- The tree ------------------------------------------------------------------------------------
@@ -456,6 +459,16 @@ class Config(Settings):
                 "nothing there"
             )
             raise refused(problem, "flight", "port")
+        return self
+
+    @model_validator(mode="after")
+    def _rules_hold_for_writers(self) -> Self:
+        if self.iceberg.writes and self.auth.rules is not None:
+            problem = (
+                "cannot be together with auth.rules: whoever writes a table's metadata can make it "
+                "name the files of other tables"
+            )
+            raise refused(problem, "iceberg", "writes")
         return self
 
     @model_validator(mode="after")

@@ -57,6 +57,15 @@ class Namespace(_Answer):
     properties: dict[str, str]
 
 
+class ChangedProperties(_Answer):
+    """Which properties of a namespace were changed."""
+
+    updated: list[str]
+    removed: list[str]
+    missing: list[str]
+    """Those to be removed that were not there."""
+
+
 class Identifier(_Answer):
     """The name of a table or view."""
 
@@ -91,6 +100,13 @@ class LoadedTable(_Answer):
     metadata: dict[str, Any]
     config: dict[str, str]
     storage_credentials: list[StorageCredential] = []
+
+
+class Committed(_Answer):
+    """A table after a commit."""
+
+    metadata_location: str
+    metadata: dict[str, Any]
 
 
 class LoadedView(_Answer):

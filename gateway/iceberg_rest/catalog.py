@@ -200,6 +200,13 @@ class ServedCatalog:
                 self._sessions.put(caller.session, table)
         return table
 
+    def forget(self, name: TableName, caller: Caller) -> None:
+        """Makes a client's next load of a table a fresh one, as after a commit of the client."""
+        for cache in (self._begun, self._given):
+            cache.pop(caller.key(name))
+        if caller.session is not None:
+            self._sessions.pop(caller.session)
+
     def _held(
         self, request: LoadRequest, deadline: Deadline
     ) -> tuple[ServedTable, ServedMetadata] | None:

@@ -6,21 +6,29 @@ message includes Seamline's name of the error, and the hint.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import flask
 
 from seamline.errors import (
+    CATALOG_ACCESS_DENIED,
     CATALOG_NOT_FOUND,
     CATALOG_READ_ONLY,
     COLD_FILE_MISSING,
-    INTERNAL_ERROR,
+    COMMIT_CONFLICT,
+    INVALID_REQUEST,
+    LOCATION_NOT_ALLOWED,
     NOT_SUPPORTED,
     PERMISSION_DENIED,
     PLAN_NOT_FOUND,
+    PROPERTY_NOT_ALLOWED,
+    SCHEMA_EXISTS,
+    SCHEMA_NOT_EMPTY,
     SCHEMA_NOT_FOUND,
     SNAPSHOT_GONE,
+    TABLE_EXISTS,
     TABLE_NOT_FOUND,
     UNAUTHENTICATED,
     VIEW_NOT_FOUND,
@@ -38,13 +46,52 @@ _TYPES: Mapping[ErrorCode, str] = {
     UNAUTHENTICATED: "NotAuthorizedException",
     PERMISSION_DENIED: "ForbiddenException",
     CATALOG_READ_ONLY: "ForbiddenException",
+    CATALOG_ACCESS_DENIED: "ForbiddenException",
+    LOCATION_NOT_ALLOWED: "ForbiddenException",
+    PROPERTY_NOT_ALLOWED: "ForbiddenException",
     NOT_SUPPORTED: "UnsupportedOperationException",
+    TABLE_EXISTS: "AlreadyExistsException",
+    SCHEMA_EXISTS: "AlreadyExistsException",
+    SCHEMA_NOT_EMPTY: "NamespaceNotEmptyException",
+    COMMIT_CONFLICT: "CommitFailedException",
 }
-_STATUS: Mapping[ErrorCode, int] = {NOT_SUPPORTED: 406, SNAPSHOT_GONE: 404, COLD_FILE_MISSING: 404}
+_STATUS: Mapping[ErrorCode, int] = {
+    NOT_SUPPORTED: 406,
+    SNAPSHOT_GONE: 404,
+    COLD_FILE_MISSING: 404,
+    COMMIT_CONFLICT: 409,
+    CATALOG_ACCESS_DENIED: 403,
+    LOCATION_NOT_ALLOWED: 403,
+    PROPERTY_NOT_ALLOWED: 403,
+}
+_CERTAIN = frozenset(
+    {
+        *(COMMIT_CONFLICT, TABLE_EXISTS, TABLE_NOT_FOUND, SCHEMA_NOT_FOUND, INVALID_REQUEST),
+        *(NOT_SUPPORTED, CATALOG_ACCESS_DENIED, LOCATION_NOT_ALLOWED, PROPERTY_NOT_ALLOWED),
+    }
+)
+"""Errors of a commit after which nothing has been committed."""
+
+
+@contextlib.contextmanager
+def landing() -> Iterator[None]:
+    """Marks errors that may come after a commit has landed, so that clients keep their files.
+
+    Clients remove the files of a commit that failed, unless the answer says that nobody knows.
+    """
+    try:
+        yield
+    except SeamlineError as error:
+        flask.g.is_in_doubt = error.code not in _CERTAIN
+        raise
 
 
 def error_response(error: SeamlineError) -> flask.Response:
     """Returns the answer that carries the error."""
+    if flask.g.get("is_in_doubt"):
+        answer = flask.jsonify(_body(error, 500, "CommitStateUnknownException"))
+        answer.status_code = 500
+        return answer
     answer = flask.jsonify(error_body(error))
     answer.status_code = status_of(error.code)
     return answer
@@ -53,22 +100,24 @@ def error_response(error: SeamlineError) -> flask.Response:
 def error_body(error: SeamlineError) -> dict[str, Any]:
     """Returns the error, JSON-ready."""
     status = status_of(error.code)
-    return {
-        "error": {
-            "message": str(error).replace("\n", " "),
-            "type": _TYPES.get(error.code) or _type(status),
-            "code": status,
-        }
-    }
+    return _body(error, status, _TYPES.get(error.code) or _type(status))
+
+
+def _body(error: SeamlineError, status: int, kind: str) -> dict[str, Any]:
+    message = str(error).replace("\n", " ")
+    return {"error": {"message": message, "type": kind, "code": status}}
 
 
 def status_of(code: ErrorCode) -> int:
-    """Returns the HTTP status; it is one that clients retry only if a retry may help."""
+    """Returns the HTTP status; it is one that clients retry only if a retry may help.
+
+    Iceberg's Java library repeats a read that ends with 500, for up to a minute.
+    """
     if code in _STATUS:
         return _STATUS[code]
-    if code.kind is ErrorKind.USER:
+    if code.kind in (ErrorKind.USER, ErrorKind.INTERNAL):
         return code.http_status
-    return 503 if code.retriable else INTERNAL_ERROR.http_status
+    return 503 if code.retriable else 422
 
 
 def _type(status: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flask
 from pydantic import Field
@@ -17,8 +17,13 @@ from seamline.errors import (
     ErrorCode,
     SeamlineError,
 )
-from seamline.gateway.http.operations import Body, Query
+from seamline.gateway.http.operations import Body, Headers, Query
+from seamline.gateway.iceberg_rest import storage_access
 from seamline.gateway.query.names import TableName
+
+if TYPE_CHECKING:
+    from seamline.connectors.iceberg.catalog import IcebergCatalog
+    from seamline.gateway.iceberg_rest.catalog import IcebergRest
 
 _SEPARATOR = "\x1f"
 
@@ -37,6 +42,18 @@ def table_name(prefix: str, namespace: str, table: str) -> TableName:
         raise SeamlineError(UNAUTHENTICATED, f"the session is not one of table {name.display}")
     flask.g.caller.rights.require_whole(name)
     return name
+
+
+class DelegationHeaders(Headers):
+    """How a client gets at the files of a table."""
+
+    delegation: str = Field("", alias=storage_access.DELEGATION_HEADER)
+    """`vended-credentials` if the client wants credentials for the files."""
+
+    @property
+    def asks_for_credentials(self) -> bool:
+        """Whether the client wants credentials."""
+        return storage_access.asks_for_credentials(self.delegation)
 
 
 class SpecBody(Body, extra="ignore"):
@@ -70,6 +87,16 @@ class PageQuery(SpecQuery):
 def namespace_path(text: str) -> tuple[str, ...]:
     """Returns the levels of a namespace."""
     return tuple(text.split(_SEPARATOR)) if text else ()
+
+
+def catalog_of(rest: IcebergRest, name: str) -> IcebergCatalog:
+    """Returns a catalog, if the caller may see it.
+
+    Raises:
+        SeamlineError: CATALOG_NOT_FOUND.
+    """
+    flask.g.caller.rights.check_catalog(name)
+    return rest.connections.catalog(name)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,6 @@ import flask
 import werkzeug.http
 from pydantic import Field
 
-from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.iceberg.errors import storage_errors
 from seamline.errors import (
     CATALOG_READ_ONLY,
@@ -34,7 +33,6 @@ from seamline.gateway.access.rights import Rights
 from seamline.gateway.http.operations import (
     ANY,
     Answer,
-    Headers,
     empty,
     operation,
 )
@@ -42,13 +40,15 @@ from seamline.gateway.http.operations import (
     json as json_of,
 )
 from seamline.gateway.http.presented import presented
-from seamline.gateway.iceberg_rest import answers, storage_access
+from seamline.gateway.iceberg_rest import answers, change_routes
 from seamline.gateway.iceberg_rest import plan_routes as iceberg_plans
 from seamline.gateway.iceberg_rest.catalog import Caller, IcebergRest, LoadRequest, LoadResponse
 from seamline.gateway.iceberg_rest.requests import (
+    DelegationHeaders,
     PageQuery,
     SpecBody,
     SpecQuery,
+    catalog_of,
     missing,
     namespace_path,
     table_name,
@@ -110,13 +110,11 @@ class LoadQuery(SpecQuery):
     """All snapshots, or only those that a branch or tag names."""
 
 
-class LoadHeaders(Headers):
+class LoadHeaders(DelegationHeaders):
     """What a client has already, and what it supports."""
 
     if_none_match: str = Field("", alias="If-None-Match")
     """The `ETag` of the metadata that the client has."""
-    delegation: str = Field("", alias=storage_access.DELEGATION_HEADER)
-    """`vended-credentials` if the client wants credentials for the files."""
 
 
 class Report(SpecBody):
@@ -169,6 +167,12 @@ def blueprint(rest: IcebergRest, root: str) -> flask.Blueprint:
     _add_views(routes, rest)
     if planned:
         iceberg_plans.add_routes(routes, rest)
+    if rest.config.iceberg.writes:
+
+        def loaded(name: TableName, headers: DelegationHeaders) -> flask.Response:
+            return _load(rest, name, LoadQuery(snapshots="all"), headers, planned=planned)
+
+        change_routes.add_routes(routes, rest, loaded, planned=planned)
 
     @routes.route("/<path:anything>", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
     def refused(anything: str) -> flask.Response:
@@ -285,6 +289,7 @@ def _config(rest: IcebergRest, name: str, *, planned: bool) -> dict[str, Any]:
     catalog = catalog_of(rest, name)
     endpoints = [
         *ENDPOINTS,
+        *(change_routes.ENDPOINTS if rest.config.iceberg.writes else ()),
         *(VIEW_ENDPOINTS if catalog.has_views else ()),
         *(PLAN_ENDPOINTS if planned else ()),
     ]
@@ -310,10 +315,16 @@ def _exists(rest: IcebergRest, name: TableName) -> flask.Response:
 
 
 def _load(
-    rest: IcebergRest, name: TableName, query: LoadQuery, headers: LoadHeaders, *, planned: bool
+    rest: IcebergRest,
+    name: TableName,
+    query: LoadQuery,
+    headers: DelegationHeaders,
+    *,
+    planned: bool,
 ) -> flask.Response:
     mode = query.snapshots
-    known = next(iter(werkzeug.http.parse_etags(headers.if_none_match).as_set()), None)
+    tags = headers.if_none_match if isinstance(headers, LoadHeaders) else ""
+    known = next(iter(werkzeug.http.parse_etags(tags).as_set()), None)
     request = LoadRequest(
         name,
         flask.g.caller,
@@ -321,7 +332,7 @@ def _load(
         planned=planned,
         only_referenced=mode == "refs",
         known=known,
-        delegated=storage_access.asks_for_credentials(headers.delegation),
+        delegated=headers.asks_for_credentials,
     )
     with rest.deadline() as deadline:
         loaded = rest.catalog.load(request, deadline)
@@ -354,16 +365,6 @@ def _identifiers(prefix: str, found: Sequence[tuple[str, ...]]) -> list[dict[str
         for path in found
         if rights.table(TableName(prefix, "", path)).sees
     ]
-
-
-def catalog_of(rest: IcebergRest, name: str) -> IcebergCatalog:
-    """Returns a catalog, if the caller may see it.
-
-    Raises:
-        SeamlineError: CATALOG_NOT_FOUND.
-    """
-    flask.g.caller.rights.check_catalog(name)
-    return rest.connections.catalog(name)
 
 
 def _namespace(prefix: str, text: str) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import ServerError
+from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.io import SCHEMA_TO_FILE_IO
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
@@ -473,7 +473,7 @@ def victim(tmp_path: pathlib.Path) -> Victim:
 
 def refused(road: Callable[[], object]) -> None:
     """The road ends in the error of that name, in whatever form it gives errors."""
-    with pytest.raises((SeamlineError, ServerError)) as caught:
+    with pytest.raises((SeamlineError, ForbiddenError)) as caught:
         road()
     if isinstance(caught.value, SeamlineError):
         assert caught.value.code.name == "LOCATION_NOT_ALLOWED", caught.value

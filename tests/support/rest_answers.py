@@ -219,7 +219,8 @@ class Metadata(_Object):
         assert all(ref.snapshot_id in by_id for ref in self.refs.values())
         if self.format_version >= 3:
             assert self.next_row_id is not None
-            assert current is not None
+            if current in (None, -1):
+                return self
             taken = [(s.first_row_id or 0) + (s.added_rows or 0) for s in self.snapshots]
             main = (by_id[current].first_row_id or 0) + (by_id[current].added_rows or 0)
             assert self.next_row_id >= main if taken else True
@@ -236,6 +237,17 @@ class LoadTable(_Object):
     metadata: Metadata
     config: Properties | None = None
     storage_credentials: list[StorageCredential] | None = None
+
+
+class Committed(_Object):
+    metadata_location: Text
+    metadata: Metadata
+
+
+class ChangedProperties(_Object):
+    updated: list[str]
+    removed: list[str]
+    missing: list[str] | None = None
 
 
 class LoadCredentials(_Object):
@@ -352,6 +364,15 @@ _ANSWERS: Mapping[tuple[str, str], tuple[int, Any]] = {
     ("GET", rf"{_TABLE}/plan/[^/]+"): (200, Plan),
     ("DELETE", rf"{_TABLE}/plan/[^/]+"): (204, None),
     ("POST", rf"{_TABLE}/tasks"): (200, Tasks),
+    ("POST", "/[^/]+/namespaces"): (200, Namespace),
+    ("DELETE", _NAMESPACE): (204, None),
+    ("POST", rf"{_NAMESPACE}/properties"): (200, ChangedProperties),
+    ("POST", rf"{_NAMESPACE}/tables"): (200, LoadTable),
+    ("POST", rf"{_NAMESPACE}/register"): (200, LoadTable),
+    ("POST", _TABLE): (200, Committed),
+    ("DELETE", _TABLE): (204, None),
+    ("POST", "/[^/]+/tables/rename"): (204, None),
+    ("POST", "/[^/]+/transactions/commit"): (204, None),
 }
 _NO_CONTENT = (204, 304)
 

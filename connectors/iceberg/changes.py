@@ -1,0 +1,430 @@
+"""Changes that clients of the Iceberg REST catalog ask for, made in the catalog behind it.
+
+Only tables without a topic are changed. A change is refused if afterwards the table would lie, have
+files, or have its files written where its catalog's tables may not, or would choose code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    ResolveError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.exceptions import ValidationError as IcebergValidationError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table as PyTable
+from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertCreate,
+    RemovePropertiesUpdate,
+    SetLocationUpdate,
+    SetPartitionStatisticsUpdate,
+    SetPropertiesUpdate,
+    SetStatisticsUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+from sqlalchemy.exc import IntegrityError
+
+from seamline.connectors.iceberg import pyiceberg_internals
+from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
+from seamline.connectors.iceberg.errors import (
+    can_exist,
+    catalog_errors,
+    commit_errors,
+    metadata_errors,
+    namespace_errors,
+    storage_errors,
+)
+from seamline.connectors.iceberg.foreign_metadata import files_of
+from seamline.connectors.iceberg.guard import named_files
+from seamline.connectors.iceberg.metadata_properties import (
+    JAVA_CODE,
+    PYTHON_CODE,
+    require_no_code,
+    require_own_places,
+)
+from seamline.connectors.iceberg.places import TablePlaces
+from seamline.connectors.iceberg.views import PROPERTY as VIEW_PROPERTY
+from seamline.errors import (
+    CATALOG_READ_ONLY,
+    INVALID_REQUEST,
+    SCHEMA_EXISTS,
+    SCHEMA_NOT_EMPTY,
+    SCHEMA_NOT_FOUND,
+    SeamlineError,
+)
+from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
+
+Identifier = tuple[str, ...]
+T = TypeVar("T")
+_UPDATES: TypeAdapter[tuple[TableUpdate, ...]] = TypeAdapter(tuple[TableUpdate, ...])
+_REQUIREMENTS: TypeAdapter[tuple[TableRequirement, ...]] = TypeAdapter(tuple[TableRequirement, ...])
+_SCHEMA: TypeAdapter[Schema] = TypeAdapter(Schema)
+_SPEC: TypeAdapter[PartitionSpec] = TypeAdapter(PartitionSpec)
+_ORDER: TypeAdapter[SortOrder] = TypeAdapter(SortOrder)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Changed:
+    """A table after a change.
+
+    Attributes:
+        metadata: Its metadata.
+        location: Where the metadata is; None for a table that is only staged.
+    """
+
+    metadata: TableMetadata
+    location: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that a client wants.
+
+    Attributes:
+        identifier: Its name.
+        schema: Its columns, as the specification writes them.
+        spec: How it is partitioned; None for not at all.
+        order: How it is sorted; None for not at all.
+        location: Where it is to lie; None leaves it to the catalog.
+        properties: Its properties.
+    """
+
+    identifier: Identifier
+    schema: Mapping[str, Any]
+    spec: Mapping[str, Any] | None = None
+    order: Mapping[str, Any] | None = None
+    location: str | None = None
+    properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableCommit:
+    """A commit to one table.
+
+    Attributes:
+        identifier: The table.
+        requirements: What must hold of it.
+        updates: What changes.
+    """
+
+    identifier: Identifier
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+
+    @classmethod
+    def of(
+        cls, identifier: Identifier, requirements: Sequence[Any], updates: Sequence[Any]
+    ) -> TableCommit:
+        """Returns the commit that a client wrote down.
+
+        Raises:
+            SeamlineError: INVALID_REQUEST.
+        """
+        return cls(
+            identifier,
+            _parsed(_REQUIREMENTS, list(requirements), "requirements"),
+            _parsed(_UPDATES, list(updates), "updates"),
+        )
+
+    @property
+    def creates(self) -> bool:
+        """Whether there must be no such table yet."""
+        return any(isinstance(r, AssertCreate) for r in self.requirements)
+
+
+class CatalogChanges:
+    """Changes one catalog. Safe to share between threads.
+
+    Args:
+        catalog: The catalog.
+    """
+
+    def __init__(self, catalog: IcebergCatalog) -> None:
+        self._catalog = catalog
+
+    # --- Namespaces ------------------------------------------------------------------------------
+
+    def create_namespace(self, namespace: Identifier, properties: Mapping[str, str]) -> None:
+        """Creates a namespace.
+
+        Raises:
+            SeamlineError: SCHEMA_EXISTS, SCHEMA_NOT_FOUND for an impossible name,
+                CATALOG_READ_ONLY, CATALOG_UNAVAILABLE.
+        """
+        self._require_not_ours(properties)
+        pyiceberg = self._catalog.pyiceberg
+        with namespace_errors(self._catalog.name, namespace):
+            try:
+                pyiceberg.create_namespace(namespace, dict(properties))
+            except (NamespaceAlreadyExistsError, IntegrityError) as error:
+                name = ".".join((self._catalog.name, *namespace))
+                raise SeamlineError(SCHEMA_EXISTS, f"schema {name} exists already") from error
+
+    def drop_namespace(self, namespace: Identifier) -> None:
+        """Drops a namespace without tables, views and inner namespaces.
+
+        Raises:
+            SeamlineError: SCHEMA_NOT_FOUND, SCHEMA_NOT_EMPTY, CATALOG_UNAVAILABLE.
+        """
+        catalog = self._catalog
+        if (
+            catalog.tables(namespace)
+            or catalog.view_store.names(namespace)
+            or catalog.child_namespaces(namespace)
+        ):
+            name = ".".join((catalog.name, *namespace))
+            raise SeamlineError(SCHEMA_NOT_EMPTY, f"schema {name} is not empty")
+        catalog.drop_namespace(namespace)
+
+    def change_namespace(
+        self, namespace: Identifier, removals: Iterable[str], updates: Mapping[str, str]
+    ) -> dict[str, list[str]]:
+        """Changes properties of a namespace, and returns which were updated, removed and missing.
+
+        Raises:
+            SeamlineError: SCHEMA_NOT_FOUND, CATALOG_READ_ONLY, CATALOG_UNAVAILABLE.
+        """
+        self._require_not_ours((*removals, *updates))
+        with namespace_errors(self._catalog.name, namespace):
+            found = self._catalog.pyiceberg.update_namespace_properties(
+                namespace, removals=set(removals), updates=dict(updates)
+            )
+        return {"updated": found.updated, "removed": found.removed, "missing": found.missing}
+
+    # --- Tables ----------------------------------------------------------------------------------
+
+    def create(self, wanted: NewTable, *, staged: bool) -> Changed:
+        """Creates a table, or says what it would be, for a commit that creates it later.
+
+        Raises:
+            SeamlineError: TABLE_EXISTS, SCHEMA_NOT_FOUND, INVALID_REQUEST, LOCATION_NOT_ALLOWED,
+                PROPERTY_NOT_ALLOWED, CATALOG_READ_ONLY, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
+        """
+        name = self._name(wanted.identifier)
+        schema = _parsed(_SCHEMA, wanted.schema, "schema")
+        spec = UNPARTITIONED_PARTITION_SPEC
+        if wanted.spec is not None:
+            spec = _parsed(_SPEC, {"spec-id": 0, **wanted.spec}, "partition-spec")
+        order = UNSORTED_SORT_ORDER
+        if wanted.order is not None and wanted.order.get("fields"):
+            order = _parsed(_ORDER, {"order-id": 1, **wanted.order}, "write-order")
+        properties = {TableProperties.FORMAT_VERSION: "2", **wanted.properties}
+        catalog = self._catalog.pyiceberg
+        self._require_namespace(wanted.identifier[:-1])
+        location = pyiceberg_internals.location_of_new(catalog, wanted.identifier, wanted.location)
+        if location is not None:
+            self._require_allowed(name, location, properties)
+        self._require_not_ours(properties)
+        with (
+            catalog_errors(self._catalog.name, wanted.identifier),
+            storage_errors(f"warehouse of {self._catalog.name}"),
+            _as_invalid(),
+        ):
+            if staged and catalog.table_exists(wanted.identifier):
+                raise TableAlreadyExistsError
+            options: dict[str, Any] = {
+                "location": location,
+                "partition_spec": spec,
+                "sort_order": order,
+                "properties": properties,
+            }
+            table: PyTable = (
+                pyiceberg_internals.staged(catalog, wanted.identifier, schema, **options)
+                if staged
+                else catalog.create_table(wanted.identifier, schema, **options)
+            )
+        return Changed(table.metadata, None if staged else table.metadata_location)
+
+    def register(self, identifier: Identifier, location: str) -> Changed:
+        """Makes a table of a metadata file.
+
+        Raises:
+            SeamlineError: TABLE_EXISTS, SCHEMA_NOT_FOUND, LOCATION_NOT_ALLOWED, CATALOG_READ_ONLY
+                if the table would have a topic, COLD_FILE_MISSING, COLD_FILE_INVALID,
+                CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
+        """
+        name, catalog = self._name(identifier), self._catalog.pyiceberg
+        self._require_namespace(identifier[:-1])
+        catalog.guard.places.require(location)
+        with metadata_errors(self._catalog.name, identifier):
+            io = pyiceberg_internals.file_io(catalog, location)
+            metadata = FromInputFile.table_metadata(io.new_input(location))
+        self._require_not_ours(metadata.properties)
+        places = self._require_allowed(name, metadata.location, metadata.properties)
+        places.require([location])
+        with catalog_errors(self._catalog.name, identifier):
+            table = catalog.register_table(identifier, location)
+        catalog.guard.check(table)
+        return Changed(table.metadata, table.metadata_location)
+
+    def rename(self, source: Identifier, destination: Identifier) -> None:
+        """Gives a table another name.
+
+        Raises:
+            SeamlineError: TABLE_NOT_FOUND, TABLE_EXISTS, SCHEMA_NOT_FOUND, CATALOG_READ_ONLY,
+                CATALOG_UNAVAILABLE.
+        """
+        self._name(destination)
+        self.plain(source)
+        self._require_namespace(destination[:-1])
+        with catalog_errors(self._catalog.name, destination):
+            self._catalog.pyiceberg.rename_table(source, destination)
+
+    def drop(self, identifier: Identifier, *, purge: bool) -> None:
+        """Drops a table; its files are deleted only with `purge`.
+
+        Raises:
+            SeamlineError: TABLE_NOT_FOUND, CATALOG_READ_ONLY, LOCATION_NOT_ALLOWED,
+                CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
+        """
+        self.plain(identifier)
+        with storage_errors(f"table {'.'.join((self._catalog.name, *identifier))}"):
+            self._catalog.drop(identifier, purge=purge)
+
+    def plain(self, identifier: Identifier) -> IcebergTable:
+        """Returns a table that may be changed here.
+
+        Raises:
+            SeamlineError: CATALOG_READ_ONLY for a table with a topic; TABLE_NOT_FOUND, and others
+                as for a load.
+        """
+        table = self._catalog.load(identifier)
+        if TopicBinding.from_properties(table.state.properties) is not None:
+            raise SeamlineError(
+                CATALOG_READ_ONLY,
+                f"table {table.state.display_name} has a topic, and changes only by what is "
+                "produced to it, by tiering and by statements of the gateway",
+            )
+        return table
+
+    # --- Commits ---------------------------------------------------------------------------------
+
+    def checked(self, commit: TableCommit) -> PyTable | None:
+        """Returns the table of a commit that may be made; None if it would create the table.
+
+        Raises:
+            SeamlineError: as `plain`; LOCATION_NOT_ALLOWED, PROPERTY_NOT_ALLOWED.
+        """
+        name = self._name(commit.identifier)
+        known = None if commit.creates else self.plain(commit.identifier)
+        properties: dict[str, str] = {}
+        location = None if known is None else known.state.location
+        for update in commit.updates:
+            if isinstance(update, SetPropertiesUpdate):
+                properties |= update.updates
+            elif isinstance(update, RemovePropertiesUpdate):
+                self._require_not_ours(update.removals)
+            elif isinstance(update, SetLocationUpdate):
+                location = update.location
+        self._require_not_ours(properties)
+        if location is None:
+            raise SeamlineError(INVALID_REQUEST, f"the commit creates {name} without a location")
+        places = self._require_allowed(name, location, properties)
+        if known is not None and location != known.state.location:
+            places.require(named_files(known.iceberg))
+        places.require(_files_of(commit.updates))
+        return known.iceberg if known is not None else None
+
+    def commit(self, table: PyTable | None, commit: TableCommit) -> Changed:
+        """Commits to a table.
+
+        Args:
+            table: What `checked` returned.
+            commit: The commit.
+
+        Raises:
+            SeamlineError: COMMIT_CONFLICT when a requirement does not hold, or another commit won;
+                INVALID_REQUEST when the updates contradict the table, TABLE_EXISTS,
+                CATALOG_UNAVAILABLE when the outcome is not known.
+        """
+        with commit_errors(self._name(commit.identifier)), _as_invalid():
+            try:
+                metadata, location = pyiceberg_internals.committed(
+                    self._catalog.pyiceberg,
+                    commit.identifier,
+                    table,
+                    commit.requirements,
+                    commit.updates,
+                )
+            except TableAlreadyExistsError as error:  # made meanwhile
+                raise CommitFailedException(str(error)) from error
+        return Changed(metadata, location)
+
+    # --- Checks ----------------------------------------------------------------------------------
+
+    def _name(self, identifier: Identifier) -> str:
+        """Returns the full name of a table that may exist."""
+        if len(identifier) < 2 or not can_exist(identifier):
+            raise SeamlineError(
+                INVALID_REQUEST,
+                "a table's name has a schema; no part of it is empty or has spaces around it",
+            )
+        return ".".join((self._catalog.name, *identifier))
+
+    def _require_namespace(self, namespace: Identifier) -> None:
+        if not self._catalog.has_namespace(namespace):
+            name = ".".join((self._catalog.name, *namespace))
+            raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {name} does not exist")
+
+    def _require_allowed(
+        self, name: str, location: str, properties: Mapping[str, str]
+    ) -> TablePlaces:
+        """Returns where a table's files may lie, if it may lie there and have the properties."""
+        places = self._catalog.pyiceberg.guard.places.of_table(name, location)
+        require_no_code(name, properties, JAVA_CODE, PYTHON_CODE)
+        require_own_places(places, properties)
+        return places
+
+    @staticmethod
+    def _require_not_ours(properties: Iterable[str]) -> None:
+        for name in properties:
+            if name.startswith((PROPERTY_PREFIX, VIEW_PROPERTY)):
+                raise SeamlineError(
+                    CATALOG_READ_ONLY,
+                    f"the property {name} is the gateway's own and is not changed here",
+                    hint="Bind tables to topics with CREATE TABLE or seamline table adopt.",
+                )
+
+
+def _files_of(updates: Iterable[TableUpdate]) -> Iterator[str]:
+    """Yields the files that updates name."""
+    for update in updates:
+        if isinstance(update, AddSnapshotUpdate):
+            yield from files_of(update.snapshot)
+        elif isinstance(update, SetStatisticsUpdate):
+            yield update.statistics.statistics_path
+        elif isinstance(update, SetPartitionStatisticsUpdate):
+            yield update.partition_statistics.statistics_path
+
+
+def _parsed(kind: TypeAdapter[T], value: Any, what: str) -> T:
+    try:
+        return kind.validate_python(value)
+    except (ValidationError, ValueError, TypeError, LookupError) as error:
+        problem = " ".join(str(error).split())[:300]
+        raise SeamlineError(INVALID_REQUEST, f"{what} cannot be read: {problem}") from error
+
+
+@contextlib.contextmanager
+def _as_invalid() -> Iterator[None]:
+    """Names what PyIceberg refuses to make of a request, before anything is changed."""
+    try:
+        yield
+    except (IcebergValidationError, ValueError, ResolveError) as error:
+        problem = " ".join(str(error).split())[:300]
+        raise SeamlineError(INVALID_REQUEST, problem) from error

@@ -1,0 +1,101 @@
+"""Gives the schemas, specs and sort orders that a commit adds ids that are free in the table.
+
+A client numbers what it adds by the table that it has loaded. If others have added some meanwhile,
+the number may be taken. A schema, spec or order that the table has already keeps its own number, as
+in Iceberg's own catalogs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AddSortOrderUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSortOrderUpdate,
+    SetDefaultSpecUpdate,
+    TableUpdate,
+)
+
+LAST_ADDED = -1
+
+
+class _Numbers:
+    """The ids of one kind of thing, in a table and in a commit to it.
+
+    Args:
+        known: The things that the table has, by id.
+        content: Returns what makes two of them the same.
+    """
+
+    def __init__(self, known: dict[int, Any], content: Callable[[Any], Any]) -> None:
+        self._known = known
+        self._content = content
+        self._given: dict[int, int] = {}
+
+    def add(self, number: int, thing: Any) -> tuple[int, bool]:
+        """Returns the id of what a client adds with a number, and whether the table lacks it."""
+        wanted = self._content(thing)
+        same = [i for i, known in self._known.items() if self._content(known) == wanted]
+        is_new = not same
+        found = same[0] if same else number
+        if is_new and number in self._known:
+            found = max(self._known) + 1
+        self._known[found] = thing
+        self._given[number] = self._given[LAST_ADDED] = found
+        return found, is_new
+
+    def of(self, number: int) -> int:
+        """Returns the id that a client's number stands for."""
+        return self._given.get(number, number)
+
+
+def renumbered(updates: Iterable[TableUpdate], metadata: TableMetadata) -> tuple[TableUpdate, ...]:
+    """Returns the updates with ids that are free in a table.
+
+    Args:
+        updates: What a client wants to change.
+        metadata: The table as it is now.
+    """
+    schemas = _Numbers(
+        {schema.schema_id: schema for schema in metadata.schemas},
+        lambda schema: (schema.fields, sorted(schema.identifier_field_ids)),
+    )
+    specs = _Numbers({s.spec_id: s for s in metadata.partition_specs}, lambda spec: spec.fields)
+    orders = _Numbers({o.order_id: o for o in metadata.sort_orders}, lambda order: order.fields)
+    found: list[TableUpdate] = []
+    for update in updates:
+        match update:
+            case AddSchemaUpdate(schema_=schema):
+                number, is_new = schemas.add(schema.schema_id, schema)
+                if is_new:
+                    own = schema.model_copy(update={"schema_id": number})
+                    found.append(AddSchemaUpdate(schema_=own))
+            case AddPartitionSpecUpdate(spec=spec):
+                number, is_new = specs.add(spec.spec_id, spec)
+                if is_new:
+                    own_spec = spec.model_copy(update={"spec_id": number})
+                    found.append(AddPartitionSpecUpdate(spec=own_spec))
+            case AddSortOrderUpdate(sort_order=order):
+                number, is_new = orders.add(order.order_id, order)
+                if is_new:
+                    own_order = order.model_copy(update={"order_id": number})
+                    found.append(AddSortOrderUpdate(sort_order=own_order))
+            case SetCurrentSchemaUpdate(schema_id=number):
+                found.append(SetCurrentSchemaUpdate(schema_id=schemas.of(number)))
+            case SetDefaultSpecUpdate(spec_id=number):
+                found.append(SetDefaultSpecUpdate(spec_id=specs.of(number)))
+            case SetDefaultSortOrderUpdate(sort_order_id=number):
+                found.append(SetDefaultSortOrderUpdate(sort_order_id=orders.of(number)))
+            case AddSnapshotUpdate(snapshot=snapshot) if snapshot.schema_id is not None:
+                own_id = schemas.of(snapshot.schema_id)
+                copied = snapshot.model_copy(update={"schema_id": own_id})
+                found.append(AddSnapshotUpdate(snapshot=copied))
+            case _:
+                found.append(update)
+    return tuple(found)
