@@ -18,7 +18,10 @@ from seamline.sql.binder.grouping import check_grouping, refuse_aggregates, refu
 from seamline.sql.binder.scope import Column, Cte, Output, Scope, location_of, output_column
 from seamline.sql.binder.shapes import bracketed
 from seamline.sql.binder.typer import Typer
-from seamline.sql.calls import CallSpec, call
+from seamline.sql.calls import VOLATILE, Call, CallSpec, call
+
+_DIFFERING = VOLATILE | {"shuffle"}
+"""Functions whose results differ between rows even where their arguments do not."""
 
 
 class _Result(exp.Expression):
@@ -135,7 +138,9 @@ def _first_like(place: int, output: Sequence[Output], projections: Sequence[exp.
 
 def _varies(node: exp.Expr) -> bool:
     """Whether a sort key may differ between rows; engines take a constant for a position."""
-    return node.find(_Result, exp.Column, exp.Query, exp.Window) is not None
+    if node.find(_Result, exp.Column, exp.Query, exp.Window) is not None:
+        return True
+    return any(called.spec.overload.name in _DIFFERING for called in node.find_all(Call))
 
 
 def _over_sources(node: exp.Expr, projections: Sequence[exp.Expr]) -> exp.Expr:
