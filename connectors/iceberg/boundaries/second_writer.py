@@ -8,12 +8,14 @@ they count as records of the topic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pyiceberg.manifest import DataFile
 
 from seamline.connectors.iceberg.boundaries.stream_loader import offsets_of
 from seamline.connectors.iceberg.boundaries.writers import (
+    FLINK,
+    FLINK_UPSERTS,
     STREAM_LOADER,
     marked_by,
     updating,
@@ -101,17 +103,30 @@ def replaced_rows(state: TableState, snapshot_id: int | None) -> SeamlineError |
     Such a table holds the newest record of each key, and the records in its log are not further
     rows of it.
     """
+    said = next(_replacing(state, snapshot_id), None)
+    if said is None:
+        return None
+    return SeamlineError(
+        NOT_SUPPORTED,
+        said,
+        hint="Only tables that are a copy of every record are adopted; "
+        '"t$cold" reads the snapshot.',
+    )
+
+
+def _replacing(state: TableState, snapshot_id: int | None) -> Iterator[str]:
     for snapshot in state.ancestors(snapshot_id):
         writer = updating(snapshot)
         if writer is not None:
-            return SeamlineError(
-                NOT_SUPPORTED,
+            yield (
                 f"snapshot {snapshot.snapshot_id} of {state.display_name} replaces rows: "
-                f"{writer.name} keeps the newest record of each key there",
-                hint="Only tables that are a copy of every record are adopted; "
-                '"t$cold" reads the snapshot.',
+                f"{writer.name} keeps the newest record of each key there"
             )
-    return None
+    if state.properties.get(FLINK_UPSERTS, "").lower() == "true":  # its commits may have expired
+        yield (
+            f"the property {FLINK_UPSERTS} of {state.display_name} says that {FLINK.name} keeps "
+            "the newest record of each key there"
+        )
 
 
 def _who(

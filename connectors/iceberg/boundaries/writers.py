@@ -18,6 +18,7 @@ from seamline.seam.table import Snapshot, TableState
 from seamline.sql.types import Field, Row
 
 FLINK_JOB = "flink.job-id"
+FLINK_UPSERTS = "write.upsert.enabled"
 REDPANDA_COMMIT = "redpanda.commit-metadata"
 AUTOMQ_COMMIT = "automq.commit.id"
 

@@ -968,6 +968,15 @@ def test_a_writer_that_copies_aborted_records_is_read_as_it_reads(
     assert _audit(shop).is_clean
 
 
+def test_a_table_of_upserts_is_refused_when_its_commits_have_expired(shop: Shop) -> None:
+    shop.create(FLAT, {"write.upsert.enabled": "true"})
+    shop.produce(10)
+    shop.copy({0: 5, 1: 5})
+    with pytest.raises(SeamlineError, match=r"write\.upsert\.enabled .* newest record") as caught:
+        shop.adopt(columns=POSITIONS)
+    assert caught.value.code.name == "NOT_SUPPORTED"
+
+
 def test_records_of_flink_without_a_value_are_bad_as_it_leaves_them_out(
     shop: Shop, gateway: Gateway
 ) -> None:
