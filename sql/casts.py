@@ -407,9 +407,31 @@ def _or_invalid(tried: str, target: Type) -> str:
     return f"(CASE WHEN {{0}} IS NULL THEN NULL ELSE coalesce({tried}, raise_error({message})) END)"
 
 
+_PLAIN_DIGITS = (
+    "(CASE WHEN contains(lower(TEXT), 'e') THEN list_transform(list_transform(list_transform("
+    "[lower(TEXT)], lambda v: {{'negative': starts_with(v, '-'),"
+    " 'digits': replace(ltrim(split_part(v, 'e', 1), '+-'), '.', ''),"
+    " 'point': length(split_part(ltrim(split_part(v, 'e', 1), '+-'), '.', 1))"
+    " + TRY_CAST(split_part(v, 'e', 2) AS INTEGER)}}),"
+    " lambda v: {{'negative': v['negative'], 'digits': ltrim(v['digits'], '0'),"
+    " 'point': v['point'] - length(v['digits']) + length(ltrim(v['digits'], '0'))}}),"
+    " lambda v: CASE WHEN v['negative'] THEN '-' ELSE '' END ||"
+    " CASE WHEN v['point'] IS NULL THEN 'no such exponent' WHEN v['digits'] = '' THEN '0'"
+    " WHEN v['point'] <= 0 THEN '0.' || repeat('0', least(-v['point'], 40)) || v['digits']"
+    " WHEN v['point'] < length(v['digits'])"
+    " THEN substr(v['digits'], 1, v['point']) || '.' || substr(v['digits'], v['point'] + 1)"
+    " ELSE v['digits'] || repeat('0', least(v['point'] - length(v['digits']), 40)) END"
+    ")[1] ELSE TEXT END)"
+)
+"""DuckDB's SQL of a number's text without its exponent, which DuckDB gets wrong in decimals.
+
+Forty zeros are as good as more: the number is zero in any decimal, or greater than all.
+"""
+
+
 def _float_to_decimal(target: Decimal, *, safe: bool) -> tuple[Template, Template]:
     """Returns casts that round the float's decimal text half away from zero."""
-    duckdb = "TRY_CAST(CAST({0} AS VARCHAR) AS {type})"
+    duckdb = f"TRY_CAST({_PLAIN_DIGITS.replace('TEXT', 'CAST({0} AS VARCHAR)')} AS {{type}})"
     spark = "TRY_CAST(CAST({0} AS STRING) AS {type})"
     if safe:
         return duckdb, spark
@@ -455,6 +477,7 @@ def _from_text(target: Type, *, safe: bool, zone: str) -> tuple[Template, Templa
         return _matching(_FLOATING, target, safe=safe, trims=True)
     if isinstance(target, Decimal):
         duckdb, spark = _plain(safe=safe)
+        duckdb = duckdb.replace("{0}", _PLAIN_DIGITS.replace("TEXT", "{0}"))
         if not safe:
             spark = _or_invalid(_plain(safe=True)[1], target)
         return _matching(_NUMBER, target, safe=safe, convert=(duckdb, spark))

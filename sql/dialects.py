@@ -27,6 +27,12 @@ from seamline.errors import (
 )
 from seamline.sql.places import place_of
 
+_EXPONENT = re.compile(
+    r"'[^']*'?|\"[^\"]*\"?|--[^\n]*|/\*(?:.*?\*/|.*)"
+    r"|(?<!\w)(?P<number>(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)[eE][+-]?\d+)(?=[+-])",
+    re.DOTALL,
+)
+"""A number with an exponent in front of a sign, or text in which there is none."""
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 
 FROM_ZERO = "$from_zero"
@@ -349,9 +355,30 @@ def reader_of(dialect: str) -> sqlglot.Dialect:
         raise SeamlineError(INVALID_ARGUMENT, f"the dialect {dialect!r} is not known") from error
 
 
+def tokens_of(reader: sqlglot.Dialect, sql: str) -> list[Token]:
+    """Splits a text into tokens; the sign after an exponent, as in `1e0+2`, is an operator.
+
+    sqlglot takes such a sign for one of the number. So it is shown a number of the same length
+    without an exponent.
+
+    Raises:
+        TokenError: A string, a quoted name or a comment is not closed.
+    """
+    shown = _EXPONENT.sub(lambda m: "1" * len(m[0]) if m["number"] else m[0], sql)
+    tokens = reader.tokenize(shown)
+    if shown == sql:
+        return tokens
+    return [
+        Token(t.token_type, sql[t.start : t.end + 1], t.line, t.col, t.start, t.end, t.comments)
+        if t.token_type is TokenType.NUMBER
+        else t
+        for t in tokens
+    ]
+
+
 def _parse_foreign(sql: str, reader: sqlglot.Dialect) -> exp.Query:
     try:
-        trees = _placing(reader.parser_class)(dialect=reader).parse(reader.tokenize(sql), sql)
+        trees = _placing(reader.parser_class)(dialect=reader).parse(tokens_of(reader, sql), sql)
     except ParseError as error:
         raise syntax_error(error) from error
     except SqlglotError as error:

@@ -20,7 +20,7 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
-from seamline.sql.dialects import SeamlineDialect
+from seamline.sql.dialects import SeamlineDialect, tokens_of
 from seamline.sql.places import location_at
 
 TOKENS_MAX = 50_000
@@ -172,7 +172,7 @@ def tokenize(sql: str) -> list[Token]:
         SeamlineError: SYNTAX_ERROR, STATEMENT_TOO_LARGE, INVALID_LITERAL.
     """
     try:
-        tokens = _with_numbers(sql, _with_bytes(SeamlineDialect().tokenize(sql)))
+        tokens = _with_numbers(sql, _with_bytes(tokens_of(SeamlineDialect(), sql)))
         tokens = _with_names(tokens)
     except TokenError as error:
         raise SeamlineError(

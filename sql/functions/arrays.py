@@ -26,15 +26,46 @@ def _unless(condition: str, message: str, duckdb: str, spark: str) -> tuple[str,
     )
 
 
+def _looked_for(duckdb: str, spark: str, nowhere: tuple[str, str]) -> tuple[Template, Template]:
+    """Returns templates of a search for {1} in {0}; to the engines NaN equals itself.
+
+    Args:
+        duckdb: The search in DuckDB.
+        spark: The search in Spark.
+        nowhere: What it answers on either if {0} has no such element.
+    """
+
+    def template(search: str, without: str) -> Template:
+        def render(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
+            found = search.format(*args)
+            if arguments[1] not in types.FLOATS:
+                return found
+            return (
+                f"(CASE WHEN {args[0]} IS NOT NULL AND isnan({args[1]})"
+                f" THEN {without.format(*args)} ELSE {found} END)"
+            )
+
+        return render
+
+    return template(duckdb, nowhere[0]), template(spark, nowhere[1])
+
+
 # --- Size, and elements by position --------------------------------------------------------------
 
 scalar("cardinality", "array(E) -> bigint", "len({0})", "CAST(size({0}) AS BIGINT)")
+_NO_NULL = "len(list_filter({0}, lambda x: x IS NULL)) = 0"
 scalar(
     "contains",
     "array(E), E -> boolean",
-    "(CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL WHEN list_contains({0}, {1}) THEN TRUE"
-    " WHEN len(list_filter({0}, lambda x: x IS NULL)) > 0 THEN NULL ELSE FALSE END)",
-    "array_contains({0}, {1})",
+    *_looked_for(
+        "(CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL WHEN list_contains({0}, {1}) THEN TRUE"
+        f" WHEN {_NO_NULL} THEN FALSE END)",
+        "array_contains({0}, {1})",
+        (
+            f"CASE WHEN {_NO_NULL} THEN FALSE END",
+            "CASE WHEN NOT exists({0}, x -> x IS NULL) THEN FALSE END",
+        ),
+    ),
 )
 scalar(
     "element_at",
@@ -73,9 +104,12 @@ scalar("array_last", "array(E) -> E", "{0}[-1]", "try_element_at({0}, -1)")
 scalar(
     "array_position",
     "array(E), E -> bigint",
-    "(CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL"
-    " THEN CAST(coalesce(list_position({0}, {1}), 0) AS BIGINT) END)",
-    "array_position({0}, {1})",
+    *_looked_for(
+        "(CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL"
+        " THEN CAST(coalesce(list_position({0}, {1}), 0) AS BIGINT) END)",
+        "array_position({0}, {1})",
+        ("CAST(0 AS BIGINT)", "CAST(0 AS BIGINT)"),
+    ),
 )
 scalar(
     "slice",
@@ -144,8 +178,11 @@ scalar(
 scalar(
     "array_remove",
     "array(E), E -> array(E)",
-    "(CASE WHEN {1} IS NOT NULL THEN list_filter({0}, lambda x: x IS NULL OR x <> {1}) END)",
-    "array_remove({0}, {1})",
+    *_looked_for(
+        "(CASE WHEN {1} IS NOT NULL THEN list_filter({0}, lambda x: x IS NULL OR x <> {1}) END)",
+        "array_remove({0}, {1})",
+        ("{0}", "{0}"),
+    ),
 )
 scalar(
     "array_sort",
@@ -153,13 +190,40 @@ scalar(
     "list_sort({0}, 'ASC', 'NULLS LAST')",
     "array_sort({0})",
 )
+
+
+def _extreme(name: str, plain: str, numbers: str) -> Template:
+    """Returns the template of the least or greatest element, null if an element is.
+
+    Args:
+        name: `list_max` and the like.
+        plain: The template around `FOUND`.
+        numbers: The elements that are not NaN, which the engines think the greatest number.
+    """
+
+    def render(args: Sequence[str], _: Sequence[Type], returns: Type) -> str:
+        found = f"{name}({{0}})"
+        if name.endswith("max") and returns in types.FLOATS:
+            found = f"coalesce({name}({numbers}), {found})"
+        return plain.replace("FOUND", found).format(*args)
+
+    return render
+
+
 for _name in ("min", "max"):
     scalar(
         f"array_{_name}",
         "array(O) -> O",
-        "(CASE WHEN len(list_filter({0}, lambda x: x IS NULL)) = 0"
-        f" THEN list_{_name}({{0}}) END)",
-        f"(CASE WHEN NOT exists({{0}}, x -> x IS NULL) THEN array_{_name}({{0}}) END)",
+        _extreme(
+            f"list_{_name}",
+            f"(CASE WHEN {_NO_NULL} THEN FOUND END)",
+            "list_filter({0}, lambda x: NOT isnan(x))",
+        ),
+        _extreme(
+            f"array_{_name}",
+            "(CASE WHEN NOT exists({0}, x -> x IS NULL) THEN FOUND END)",
+            "filter({0}, x -> NOT isnan(x))",
+        ),
     )
 
 # --- Arrays built from others --------------------------------------------------------------------
@@ -174,8 +238,18 @@ def _all_of(form: str) -> Template:
 
 for _name in ("$concat", "concat"):
     scalar(_name, "array(E), array(E)... -> array(E)", _all_of("({0})"), _all_of("concat({1})"))
-    scalar(_name, "array(E), E -> array(E)", "({0} || [{1}])", "concat({0}, array({1}))")
-    scalar(_name, "E, array(E) -> array(E)", "([{0}] || {1})", "concat(array({0}), {1})")
+    scalar(
+        _name,
+        "array(E), E -> array(E)",
+        "(CASE WHEN {1} IS NOT NULL THEN {0} || [{1}] END)",
+        "(CASE WHEN {1} IS NOT NULL THEN concat({0}, array({1})) END)",
+    )
+    scalar(
+        _name,
+        "E, array(E) -> array(E)",
+        "(CASE WHEN {0} IS NOT NULL THEN [{0}] || {1} END)",
+        "(CASE WHEN {0} IS NOT NULL THEN concat(array({0}), {1}) END)",
+    )
 scalar(
     "flatten",
     "array(array(E)) -> array(E)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from seamline.sql import types
 from seamline.sql.equality import equal
 from seamline.sql.functions.registry import scalar
 from seamline.sql.templates import DUCKDB, SPARK, Template
@@ -24,13 +25,20 @@ scalar("nullif", "T, T -> T", _null_if(DUCKDB), _null_if(SPARK))
 
 
 def _null_if_any(function: str) -> Template:
-    """Returns a template that is null if any argument is, as in Trino; the engines skip nulls."""
+    """Returns a template that is null if any argument is, as in Trino; the engines skip nulls.
 
-    def render(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+    Of floating-point numbers the engines think NaN the greatest; here it is none unless alone.
+    """
+
+    def render(args: Sequence[str], _: Sequence[Type], returns: Type) -> str:
         missing = " OR ".join(f"{arg} IS NULL" for arg in args)
         if len(args) == 1:
             return args[0]
-        return f"(CASE WHEN {missing} THEN NULL ELSE {function}({', '.join(args)}) END)"
+        found = f"{function}({', '.join(args)})"
+        if returns in types.FLOATS and function == "greatest":
+            numbers = ", ".join(f"CASE WHEN NOT isnan({arg}) THEN {arg} END" for arg in args)
+            found = f"coalesce(greatest({numbers}), {args[0]})"
+        return f"(CASE WHEN {missing} THEN NULL ELSE {found} END)"
 
     return render
 

@@ -1,8 +1,13 @@
-"""Floating-point numbers as text, with the fewest digits that identify the same number."""
+"""Floating-point numbers as text, with the fewest digits that identify the same number.
+
+A cast of a real to text keeps seven of them. Of numbers that one digit identifies, a second is
+chosen so that the text is nearest to the number: the least double is `4.9E-324`.
+"""
 
 from __future__ import annotations
 
 import decimal
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,31 +17,48 @@ from seamline.sql.kernels.kernel import Use
 
 
 def scientific(_: Use, arguments: Sequence[pa.Array]) -> pa.Array:
-    """Kernel that writes a real or double as `1.5E0`, as CAST does."""
-    return _all_scientific(arguments[0])
+    """Kernel that writes a real or double as `1.5E0`, and zero as `0E0`, as CAST does."""
+    return _all_cast(arguments[0])
 
 
 def all_scientific(_: Use, arguments: Sequence[pa.Array]) -> pa.Array:
     """Kernel that writes the elements of arrays in the same form."""
     found = [
-        None if values is None else _all_scientific(pa.array(values, arguments[0].type.value_type))
+        None if values is None else _all_cast(pa.array(values, arguments[0].type.value_type))
         for values in arguments[0].to_pylist()
     ]
     texts = [None if values is None else values.to_pylist() for values in found]
     return pa.array(texts, pa.list_(pa.string()))
 
 
-def _all_scientific(values: pa.Array) -> pa.Array:
-    number = np.float32 if pa.types.is_float32(values.type) else np.float64
-    texts = [None if v is None else _scientific(number(v)) for v in values.to_pylist()]
-    return pa.array(texts, pa.string())
+def _all_cast(values: pa.Array) -> pa.Array:
+    written = _cast_real if pa.types.is_float32(values.type) else cast_double
+    return pa.array([None if v is None else written(v) for v in values.to_pylist()], pa.string())
+
+
+def cast_double(value: float) -> str:
+    """Writes a double as a cast to text does."""
+    if value == 0:
+        return "-0E0" if math.copysign(1, value) < 0 else "0E0"
+    return _scientific(np.float64(value))
+
+
+def _cast_real(value: float) -> str:
+    if value == 0 or not math.isfinite(value):
+        return cast_double(value)
+    number = f"{float(_scientific(np.float32(value))):.6e}"
+    return _scientific(np.float64(number))
 
 
 def _scientific(value: np.floating) -> str:
     if not np.isfinite(value):
         return not_finite(float(value))
-    text = np.format_float_scientific(value, unique=True, trim="0", exp_digits=1)
-    return text.replace("e+", "E").replace("e", "E")
+    digits, _, exponent = np.format_float_scientific(value, unique=True, trim="0").partition("e")
+    if digits.endswith(".0"):
+        nearest = f"{float(value):.1e}"
+        if type(value)(nearest) == value:
+            digits, _, exponent = nearest.partition("e")
+    return f"{digits}E{int(exponent)}"
 
 
 def not_finite(value: float) -> str:
@@ -57,4 +79,4 @@ def plain(value: float) -> str:
 def plain_real(value: float) -> str:
     """Writes a real in the same way as `plain`."""
     number = np.float32(value)
-    return plain(float(str(number)) if np.isfinite(number) else value)
+    return plain(float(_scientific(number)) if np.isfinite(number) else value)

@@ -144,7 +144,7 @@ def _value_of(value: Json, target: Type) -> Any:
 def _scalar(target: Type) -> Callable[[Json], Any]:
     match target:
         case types.VARCHAR:
-            return lambda v: str(v).lower() if isinstance(v, bool) else json_texts.whole(str(v))
+            return _text
         case types.BOOLEAN:
             return _boolean
         case Decimal(precision, scale):
@@ -154,11 +154,21 @@ def _scalar(target: Type) -> Callable[[Json], Any]:
     return lambda v: _integer(v, target)
 
 
+def _text(value: Json) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Number) and not json_texts.is_whole(value):
+        return floating.cast_double(float(value) or 0.0)
+    return json_texts.whole(str(value))
+
+
 def _boolean(value: Json) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, Number):
-        return float(value) != 0
+        return (
+            _integer(value, types.BIGINT) != 0 if json_texts.is_whole(value) else float(value) != 0
+        )
     if value.lower() in ("true", "false"):
         return bool(value.lower() == "true")
     raise ValueError(value)
@@ -174,7 +184,8 @@ def _decimal(value: Json, precision: int, scale: int) -> decimal.Decimal:
 
 
 def _integer(value: Json, target: Type) -> int:
-    number = decimal.Decimal(value)
+    is_float = isinstance(value, Number) and not json_texts.is_whole(value)
+    number = decimal.Decimal(float(value) if is_float else value)
     whole = int(number.to_integral_value(decimal.ROUND_HALF_UP))
     bits = 8 << types.INTEGERS.index(target)
     if not isinstance(value, Number | bool) and number != whole:

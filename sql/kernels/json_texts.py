@@ -71,7 +71,7 @@ def canonical(value: Json) -> str:
 def _normal(value: Json) -> Json:
     match value:
         case Number():
-            if value.lstrip("-").isdigit():
+            if is_whole(value):
                 return Number("0") if value == "-0" else value
             return Number(floating.plain(float(value)))
         case list():
@@ -128,9 +128,15 @@ def array_contains(text: str, wanted: Any) -> bool | None:
 def _is(value: Json, wanted: Any) -> bool:
     if isinstance(wanted, bool) or isinstance(value, bool):
         return value is wanted
-    if isinstance(value, Number):
-        return not isinstance(wanted, str) and float(value) == wanted
+    if isinstance(value, Number):  # whole numbers are looked for among whole numbers only
+        kind = int if is_whole(value) else float
+        return isinstance(wanted, kind) and kind(value) == wanted
     return type(value) is str and value == wanted
+
+
+def is_whole(number: Number) -> bool:
+    """Whether a number is written without a point and an exponent."""
+    return number.lstrip("-").isdigit()
 
 
 def size(value: Json) -> int:
