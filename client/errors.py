@@ -216,6 +216,12 @@ COLUMN_AMBIGUOUS = _declare(
 TYPE_MISMATCH = _declare(
     "TYPE_MISMATCH", 10, _USER, "Convert one side with CAST(… AS type); nothing is guessed."
 )
+MERGE_TARGET_ROW_MULTIPLE_MATCHES = _declare(
+    "MERGE_TARGET_ROW_MULTIPLE_MATCHES",
+    22,
+    _USER,
+    "Let each row of the table match one source row at most; group the source by what ON compares.",
+)
 FUNCTION_NOT_FOUND = _declare(
     "FUNCTION_NOT_FOUND", 11, _USER, "SHOW FUNCTIONS lists the verified functions."
 )

@@ -72,3 +72,14 @@ RESERVED_BY_ICEBERG = frozenset(
     }
 )
 """Column names that Iceberg reserves; a table with such a column cannot be compacted."""
+
+FILE_PATH = "$path"
+FILE_POSITION = "$pos"
+FILE_FIELDS: tuple[Field, ...] = (
+    Field(FILE_PATH, VARCHAR, field_id=2_147_483_646),
+    Field(FILE_POSITION, BIGINT, field_id=2_147_483_645),
+)
+"""Where a row of a plain table is stored: its file, and its position there, from 0.
+
+`SELECT *` hides them, and no file has them. Their ids are those that Iceberg reserves for them.
+"""

@@ -30,6 +30,7 @@ from seamline.sql.dialects import (
 )
 from seamline.sql.places import location_at, move
 from seamline.sql.queries import QUERY_STARTS, query_of
+from seamline.sql.row_changes import STARTS, row_changes
 from seamline.sql.statements import (
     CreateTable,
     DropTable,
@@ -149,9 +150,6 @@ def _translated(sql: str, dialect: str) -> Query:
 # --- Statements --------------------------------------------------------------------------------
 
 
-_NEVER = frozenset({"DELETE", "UPDATE", "MERGE", "TRUNCATE"})
-
-
 def _statement(sql: str, tokens: list[Token]) -> Statement:
     first = tokens[0].text.upper()
     if first in QUERY_STARTS:
@@ -162,15 +160,8 @@ def _statement(sql: str, tokens: list[Token]) -> Statement:
         return found
     if first == "CREATE" and words.peek(1) == "TABLE":
         return create_table(sql, tokens)
-    if first in _NEVER:
-        raise SeamlineError(
-            STATEMENT_NOT_ALLOWED,
-            f"{first} is not allowed: a unified table repeats its topic, whose records are added "
-            "and never changed",
-            location=location_of(tokens[0]),
-            hint="INSERT INTO adds rows; what a reader should see of them is for a view to say. A "
-            "plain Iceberg table is changed with the engine that owns it.",
-        )
+    if first in STARTS:
+        return row_changes(sql, tokens)
     if tokens[0].token_type in {TokenType.VAR, TokenType.NUMBER, TokenType.STRING}:
         known = {"REFRESH", "DENY", "VACUUM", "OPTIMIZE", "GRANT", "REVOKE"}
         if first not in known:

@@ -44,6 +44,15 @@ def query_of(sql: str, tokens: list[Token]) -> Query:
             f"{tokens[0].text.upper()} is not allowed here",
             location=location_of(tokens[0]),
         )
+    return checked(tree, token)
+
+
+def checked(tree: exp.Query | exp.Values, token: str | None = None) -> Query:
+    """Returns the query of a tree as sqlglot parses it.
+
+    Raises:
+        SeamlineError: STATEMENT_NOT_ALLOWED when something in it writes.
+    """
     write = tree.find(*_WRITES)
     if write is not None:
         raise SeamlineError(

@@ -313,6 +313,55 @@ class Insert:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class RowCase:
+    """What becomes of some of the rows that a statement changes.
+
+    Attributes:
+        action: `UPDATE`, `DELETE` or `INSERT`.
+        columns: The columns that get values; empty for all columns of an INSERT.
+        values: How many values they get.
+    """
+
+    action: str
+    columns: tuple[str, ...] = ()
+    values: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChangeRows:
+    """DELETE, UPDATE or MERGE.
+
+    Attributes:
+        what: Its keyword.
+        name: The table's name as written, one to three parts.
+        query: The changed rows: file and position, null for new rows; the number of their case,
+            from 1; the values of each case, in order; with an UPDATE, the columns of the table as
+            they were.
+        cases: The cases, in order.
+        location: The location of the name.
+    """
+
+    what: str
+    name: tuple[str, ...]
+    query: Query
+    cases: tuple[RowCase, ...]
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether columns without new values keep those that they have."""
+        return any(case.action == "UPDATE" for case in self.cases)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Truncate:
+    """TRUNCATE TABLE name."""
+
+    name: tuple[str, ...]
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class KillStatement:
     """CALL system.runtime.kill_query(query_id => '…', message => '…')."""
 
@@ -349,12 +398,15 @@ Statement: TypeAlias = (
     | AlterTable
     | CreateTableAs
     | Insert
+    | ChangeRows
+    | Truncate
     | KillStatement
     | Transaction
 )
 
 WRITES = (
     AlterTable,
+    ChangeRows,
     Comment,
     CreateSchema,
     CreateTable,
@@ -364,6 +416,7 @@ WRITES = (
     DropTable,
     DropView,
     Insert,
+    Truncate,
 )
 """The statements that change more than the session."""
 
@@ -375,7 +428,7 @@ def update_type(statement: Statement) -> str | None:
             return "RESET SESSION"
         case AlterTable(change=change):
             return _KEYWORDS[type(change)]
-        case Transaction(what):
+        case Transaction(what) | ChangeRows(what):
             return what
     return _KEYWORDS.get(type(statement))
 
@@ -399,5 +452,6 @@ _KEYWORDS: Mapping[type, str] = {
     SetProperties: "SET PROPERTIES",
     SetSession: "SET SESSION",
     SetTimeZone: "SET TIME ZONE",
+    Truncate: "TRUNCATE TABLE",
     Use: "USE",
 }

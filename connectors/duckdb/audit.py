@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from seamline.connectors.duckdb.engine import open_scan
-from seamline.connectors.duckdb.relation import text
+from seamline.connectors.duckdb.literals import text
 from seamline.connectors.protocols import ColdTable, EngineScan
 from seamline.errors import NOT_SUPPORTED, OFFSETS_NOT_STORED, SeamlineError
 from seamline.seam.encoding import Encoding

@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from seamline.connectors import supervision
-from seamline.connectors.duckdb.relation import text
+from seamline.connectors.duckdb.literals import text
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.slices import unsliced
 from seamline.sql.types import quoted

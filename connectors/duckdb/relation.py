@@ -10,8 +10,6 @@ down into the files. It filters Arrow tables itself, except for rows looked up b
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import decimal
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from seamline.connectors.duckdb.literals import literal, text
 from seamline.connectors.duckdb.storage import local_path
 from seamline.connectors.protocols import EngineScan, TailFile
 from seamline.seam.files import FILE, POSITION, DataFile, field_id
@@ -303,7 +302,10 @@ def _files_sql(
     assert first.physical is not None
     stored = {field_id(field): field for field in first.physical}
     constants = dict(_constants_needed(first))
-    columns = [_column_sql(column, stored, constants) for column in scan.columns]
+    columns = [
+        _place_sql(column, files) or _column_sql(column, stored, constants)
+        for column in scan.columns
+    ]
     columns += [besides] if besides else []
     columns = columns or [_nothing(scan)]
     options, conditions = f", {_OPTIONS}", []
@@ -318,6 +320,8 @@ def _files_sql(
             f" (SELECT {_hidden('path')}, {_hidden('position')} FROM {deletes}) AS {deletes}"
             f" WHERE {deletes}.path = {quoted(file)} AND {deletes}.position = {POSITION})"
         )
+    elif any(column.field_id == _POSITION_ID for column in scan.columns):
+        options += f", {POSITION} = true"
     if scan.cold_end is not None:
         conditions.append(_below(scan, scan.cold_end, stored))
     if scan.cold_start is not None:
@@ -325,6 +329,20 @@ def _files_sql(
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     paths = ", ".join(text(local_path(file.path)) for file in files)
     return f"SELECT {', '.join(columns)} FROM read_parquet([{paths}]{options}){where}"
+
+
+def _place_sql(column: Field, files: Sequence[DataFile]) -> str | None:
+    """Returns the column that says where a row lies; None for any other column."""
+    name = quoted(column.name.lower())
+    if column.field_id == _POSITION_ID:
+        return f"CAST({POSITION} AS BIGINT) AS {name}"
+    if column.field_id != _PATH_ID:
+        return None
+    paths = ", ".join(text(file.path) for file in files)
+    return f"list_extract([{paths}], CAST({FILE} AS INTEGER) + 1) AS {name}"
+
+
+_PATH_ID, _POSITION_ID = (field.field_id for field in names.FILE_FIELDS)
 
 
 def _unused(name: str, file: DataFile) -> str:
@@ -574,25 +592,3 @@ def _no_columns(scan: EngineScan) -> str:
         f"CAST(NULL AS {types.to_duckdb(c.type)}) AS {quoted(c.name.lower())}" for c in scan.columns
     )
     return ", ".join(nulls) or _nothing(scan)
-
-
-def text(value: str) -> str:
-    """Returns a string as a SQL literal."""
-    return "'" + value.replace("'", "''") + "'"
-
-
-def literal(value: Any) -> str:
-    """Returns a Python value as a SQL literal; the caller adds a cast where it needs a type."""
-    match value:
-        case None:
-            return "NULL"
-        case bool():
-            return str(value).upper()
-        case int() | float() | decimal.Decimal():
-            return f"'{value}'"
-        case bytes():
-            return f"unhex('{value.hex()}')"
-        case datetime.datetime() | datetime.date() | datetime.time():
-            return text(str(value))
-        case _:
-            return text(str(value))

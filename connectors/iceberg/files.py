@@ -26,7 +26,8 @@ from seamline.connectors.iceberg.equality_deletes import (
 )
 from seamline.connectors.iceberg.pyiceberg_internals import vector_positions
 from seamline.errors import COLD_FILE_INVALID, COLD_FILE_MISSING, SeamlineError
-from seamline.seam.files import FIELD_ID, POSITION, ColdPlan, DataFile, DeleteFile, field_id
+from seamline.seam.files import FIELD_ID, FILE, POSITION, ColdPlan, DataFile, DeleteFile, field_id
+from seamline.sql.columns import FILE_FIELDS
 
 SCHEMAS_CACHED_MAX = 100_000
 _READERS = 8
@@ -81,7 +82,7 @@ class FileReader:
                 for path, schema in found.items()
             }
         files = tuple(dataclasses.replace(file, physical=found[file.path]) for file in plan.files)
-        found_out = _unsupported(files) or self._cut_moments(io, plan.wanted, files)
+        found_out = _unsupported(files, plan.wanted) or self._cut_moments(io, plan.wanted, files)
         return dataclasses.replace(plan, files=files, unsupported=found_out)
 
     def _cut_moments(
@@ -233,15 +234,22 @@ def _is_whole(io: FileIO, path: str, column: str) -> bool:
     return True
 
 
-def _unsupported(files: Iterable[DataFile]) -> str | None:
+def _unsupported(files: Iterable[DataFile], wanted: frozenset[int]) -> str | None:
     """Why DuckDB cannot read the files exactly; None when it can."""
     schemas: dict[int, pa.Schema] = {id(file.physical): file.physical for file in files}
     if not all(_field_has_ids(field) for schema in schemas.values() for field in schema):
         return "data files without field ids"
-    deleted_from = {id(file.physical) for file in files if file.has_deletes}
-    if any(POSITION in map(str.lower, schemas[one].names) for one in deleted_from):
-        return f"deletes from files with a column {POSITION}"
+    asked = not wanted.isdisjoint(_PLACES)
+    located = {id(file.physical) for file in files if asked or file.has_deletes}
+    taken = {name.lower() for one in located for name in schemas[one].names}
+    if POSITION in taken:
+        return f"places of rows in files with a column {POSITION}"
+    if asked and FILE in taken:
+        return f"places of rows in files with a column {FILE}"
     return None
+
+
+_PLACES = frozenset(field.field_id for field in FILE_FIELDS)
 
 
 def _text_of(schema: pa.Schema) -> str:

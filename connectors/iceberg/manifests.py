@@ -77,17 +77,48 @@ def write_kept(
     Raises:
         OSError: when it cannot be written.
     """
-    kept = [
+    return _write_entries(io, path, list(map(_kept, entries)), spec, schema, version)
+
+
+def write_rest(
+    io: FileIO,
+    path: str,
+    kept: Sequence[ManifestEntry],
+    removed: Sequence[ManifestEntry],
+    snapshot_id: int,
+    spec: PartitionSpec,
+    schema: Schema,
+    version: TableVersion,
+) -> ManifestFile:
+    """Writes a manifest in place of another, some of whose files a snapshot removes.
+
+    Returns:
+        As `write_manifest`.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    gone = [
         _entry(
-            ManifestEntryStatus.EXISTING,
+            ManifestEntryStatus.DELETED,
             entry.data_file,
-            snapshot_id=entry.snapshot_id,
+            snapshot_id=snapshot_id,
             sequence_number=entry.sequence_number,
             file_sequence_number=entry.file_sequence_number,
         )
-        for entry in entries
+        for entry in removed
     ]
-    return _write_entries(io, path, kept, spec, schema, version)
+    return _write_entries(io, path, [*map(_kept, kept), *gone], spec, schema, version)
+
+
+def _kept(entry: ManifestEntry) -> ManifestEntry:
+    return _entry(
+        ManifestEntryStatus.EXISTING,
+        entry.data_file,
+        snapshot_id=entry.snapshot_id,
+        sequence_number=entry.sequence_number,
+        file_sequence_number=entry.file_sequence_number,
+    )
 
 
 def _entry(
@@ -189,7 +220,7 @@ class ManifestList:
 
     Attributes:
         snapshot_id: The snapshot.
-        parent_id: Its parent.
+        parent_id: Its parent; None if it has none.
         sequence_number: Its sequence number.
         version: 2 or 3.
         entries: The entries of the list.
@@ -198,7 +229,7 @@ class ManifestList:
     """
 
     snapshot_id: int
-    parent_id: int
+    parent_id: int | None
     sequence_number: int
     version: TableVersion
     entries: tuple[ManifestFile, ...]
@@ -211,7 +242,7 @@ def new_list(
     tail: Iterable[ManifestFile],
     *,
     snapshot_id: int,
-    parent_id: int,
+    parent_id: int | None,
     sequence_number: int,
     version: TableVersion,
     next_row_id: int,
@@ -222,7 +253,7 @@ def new_list(
         cold: The parent's entries; kept as they are.
         tail: Manifests to add; they get the snapshot's id and sequence number.
         snapshot_id: The snapshot.
-        parent_id: Its parent.
+        parent_id: Its parent; None if it has none.
         sequence_number: Its sequence number.
         version: The table's format version.
         next_row_id: Version 3: the first row id that the table has not assigned yet.
@@ -256,9 +287,10 @@ def write_list(io: FileIO, path: str, manifests: ManifestList) -> None:
     Raises:
         OSError: when it cannot be written.
     """
+    parent = manifests.parent_id
     meta = {
         "snapshot-id": str(manifests.snapshot_id),
-        "parent-snapshot-id": str(manifests.parent_id),
+        "parent-snapshot-id": "null" if parent is None else str(parent),
         "sequence-number": str(manifests.sequence_number),
         "format-version": str(manifests.version),
         "avro.codec": UNCOMPRESSED,

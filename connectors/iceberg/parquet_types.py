@@ -48,7 +48,7 @@ def _require_writable(column: Field) -> None:
     if what:
         raise SeamlineError(
             NOT_SUPPORTED,
-            f"records cannot be written as Iceberg's files: the column {column.name} is stored "
+            f"rows cannot be written as Iceberg's files: the column {column.name} is stored "
             f"as {what}",
         )
 

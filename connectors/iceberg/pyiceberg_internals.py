@@ -15,9 +15,11 @@ import math
 import struct
 import types
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
+from urllib.parse import quote
 
+import pyarrow as pa
 from pydantic import ValidationError as PydanticError
 from pydantic import model_validator
 from pyiceberg.avro.codecs import KNOWN_CODECS
@@ -26,7 +28,14 @@ from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
 from pyiceberg.catalog import Catalog as PyCatalog
 from pyiceberg.catalog import MetastoreCatalog, rest
-from pyiceberg.catalog.rest import Capability, Endpoints, IdentifierKind, RestCatalog, TableResponse
+from pyiceberg.catalog.rest import (
+    Capability,
+    Endpoint,
+    Endpoints,
+    IdentifierKind,
+    RestCatalog,
+    TableResponse,
+)
 from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.conversions import from_json, to_json
@@ -40,6 +49,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     DataFile,
@@ -88,6 +98,8 @@ from pyiceberg.types import (
 )
 from requests import HTTPError, Session
 from sqlalchemy import Select, bindparam, select
+from sqlalchemy import insert as sql_insert
+from sqlalchemy import update as sql_update
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg import foreign_metadata, unpacking
@@ -325,6 +337,24 @@ def stage(
     transaction._apply(updates(transaction._table), requirements)
 
 
+def write_files(
+    metadata: TableMetadata, rows: pa.Table | pa.RecordBatchReader, io: FileIO
+) -> Iterator[DataFile]:
+    """Writes rows to data files of a table's current schema and partition spec.
+
+    Args:
+        metadata: The table's metadata.
+        rows: The rows, as PyIceberg appends them; a reader only without partitions.
+        io: Writes the files.
+
+    Raises:
+        OSError: when a file cannot be written.
+    """
+    for file in _dataframe_to_data_files(metadata, rows, io):
+        file.spec_id = metadata.default_spec_id
+        yield file
+
+
 def serves_views(catalog: RestCatalog) -> bool:
     """Whether the catalog says that it has views."""
     return catalog._supported_endpoints >= _NEEDED_FOR_VIEWS
@@ -443,6 +473,80 @@ def committed(
             if not str(error).startswith(_LOST) or attempt == _ATTEMPTS_MAX:
                 raise
     return made.metadata, made.metadata_location
+
+
+def committed_together(
+    catalog: PyCatalog,
+    commits: Sequence[
+        tuple[tuple[str, ...], tuple[TableRequirement, ...], tuple[TableUpdate, ...]]
+    ],
+) -> None:
+    """Commits to several tables of a SQL catalog, all or none.
+
+    Args:
+        catalog: The catalog.
+        commits: Names, requirements and updates of the tables, each of which is there once.
+
+    Raises:
+        CommitFailedException: a requirement does not hold, or another commit came in between.
+    """
+    assert isinstance(catalog, CachingSqlCatalog)
+    made: list[tuple[tuple[str, ...], str | None, StagedTable]] = []
+    for identifier, requirements, updates in commits:
+        known = catalog.load_table(identifier) if catalog.table_exists(identifier) else None
+        own = catalog._update_and_stage_table(
+            known, identifier, requirements, _applicable(updates, known)
+        )
+        if known is None or own.metadata != known.metadata:
+            catalog._write_metadata(own.metadata, own.io, own.metadata_location)
+            made.append((identifier, known.metadata_location if known else None, own))
+    table = IcebergTables
+    with catalog.engine.begin() as connection:
+        for identifier, before, own in made:
+            namespace = PyCatalog.namespace_to_string(identifier[:-1])
+            if before is None:
+                row = catalog._create_table_row(namespace, identifier[-1], own.metadata_location)
+                connection.execute(sql_insert(table).values(**row))
+                continue
+            changed = connection.execute(
+                sql_update(table)
+                .where(
+                    table.catalog_name == catalog.name,
+                    table.table_namespace == namespace,
+                    table.table_name == identifier[-1],
+                    table.metadata_location == before,
+                )
+                .values(metadata_location=own.metadata_location, previous_metadata_location=before)
+            )
+            if changed.rowcount < 1:
+                raise CommitFailedException(f"{_LOST}: {namespace}.{identifier[-1]}")
+
+
+def announces(catalog: PyCatalog, endpoint: str) -> bool:
+    """Whether a catalog is a REST catalog that says that it has an endpoint."""
+    return isinstance(catalog, RestCatalog) and (
+        Endpoint.from_string(endpoint) in catalog._supported_endpoints
+    )
+
+
+def forwarded(
+    catalog: PyCatalog, method: str, path: Sequence[str], body: Any = None
+) -> tuple[int, bytes]:
+    """Sends a request on to a REST catalog.
+
+    Args:
+        catalog: The catalog.
+        method: The HTTP method.
+        path: The parts of the path below the catalog's prefix, not encoded.
+        body: The JSON to send.
+
+    Returns:
+        The status and the body of the answer, whatever they are.
+    """
+    assert isinstance(catalog, RestCatalog)
+    url = catalog.url("/".join(quote(part, safe="") for part in path))
+    answer = catalog._session.request(method, url, json=body)
+    return answer.status_code, bytes(answer.content)
 
 
 def _unmade(catalog: PyCatalog, identifier: tuple[str, ...]) -> PyTable:

@@ -25,10 +25,16 @@ def inherit_row_ids(entries: Iterable[ManifestEntry], manifest: ManifestFile) ->
 
 def with_first_row_id(file: DataFile, row_id: int) -> DataFile:
     """Returns the file with its rows numbered from `row_id` on, unless they already are."""
+    numbered = with_fields_of_version_3(file)
+    if numbered[FILE_FIRST_ROW_ID] is None:
+        numbered[FILE_FIRST_ROW_ID] = row_id
+    return numbered
+
+
+def with_fields_of_version_3(file: DataFile) -> DataFile:
+    """Returns a copy of a file's entry with the fields of version 3, empty where it had none."""
     values = [file[position] for position in range(len(file))]
     values += [None] * (CONTENT_SIZE + 1 - len(values))
-    if values[FILE_FIRST_ROW_ID] is None:
-        values[FILE_FIRST_ROW_ID] = row_id
-    numbered = DataFile(*values)
-    numbered.spec_id = file.spec_id
-    return numbered
+    found = DataFile(*values)
+    found.spec_id = file.spec_id
+    return found

@@ -45,6 +45,7 @@ from seamline.seam.checks import require
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
 from seamline.seam.table import TableState
 from seamline.sql import types
+from seamline.sql.columns import FILE_FIELDS
 from seamline.sql.types import Field
 
 ENTRIES_CACHED_MAX = 200_000
@@ -102,7 +103,8 @@ class ScanPlanner:
         manifests = self.manifests(table, places, snapshot_id)
         data = [m for m in manifests if m.content == ManifestContent.DATA]
         schema = state.schemas[request.schema_id]
-        columns = [column for column in schema.columns if column.name in request.columns]
+        known = (*schema.columns, *FILE_FIELDS)
+        columns = [column for column in known if column.name in request.columns]
         equality = index.equality_deletes(entries)
         return ColdPlan(
             snapshot_id=snapshot_id,

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import ArrowProjectionVisitor, schema_to_pyarrow
+from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table as PyTable
 from pyiceberg.table import Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.transforms import TruncateTransform
-from pyiceberg.types import BinaryType, UUIDType
+from pyiceberg.types import BinaryType
 
+from seamline.connectors.iceberg import pyiceberg_internals
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.iceberg.errors import catalog_errors, commit_errors, storage_errors
+from seamline.connectors.iceberg.parquet_types import as_stored
+from seamline.connectors.iceberg.row_ids import with_fields_of_version_3
+from seamline.connectors.iceberg.types import table_schema
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
 
 
@@ -56,7 +62,7 @@ def create(
 
 
 def append(table: IcebergTable, batches: Iterable[pa.RecordBatch]) -> None:
-    """Adds rows to a table in one commit.
+    """Adds rows to a table of format version 1 or 2 in one commit.
 
     Args:
         table: The table.
@@ -68,13 +74,6 @@ def append(table: IcebergTable, batches: Iterable[pa.RecordBatch]) -> None:
     """
     table.require_own_writer()
     table.require_own_manifests(table.state.current_snapshot_id)
-    if table.state.format_version > 2:
-        raise SeamlineError(
-            NOT_SUPPORTED,
-            f"table {table.state.display_name} has format version {table.state.format_version}, "
-            "which is not written here",
-            hint="Write to it with Spark.",
-        )
     name = table.state.display_name
     with (
         commit_errors(name),
@@ -85,13 +84,42 @@ def append(table: IcebergTable, batches: Iterable[pa.RecordBatch]) -> None:
 
 
 def _append(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> None:
-    metadata = transaction.table_metadata
+    rows = _rows(transaction.table_metadata, batches)
+    if not _is_empty(rows):
+        transaction.append(rows)
+
+
+def write_files(table: PyTable, batches: Iterable[pa.RecordBatch]) -> Iterator[DataFile]:
+    """Writes rows to new data files of a table, which are still to be committed.
+
+    Args:
+        table: The table.
+        batches: The rows, with the table's columns in order.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED; whatever the batches raise.
+        OSError: when a file cannot be written.
+    """
+    rows = _rows(table.metadata, batches)
+    if not _is_empty(rows):
+        files = pyiceberg_internals.write_files(table.metadata, rows, table.io)
+        yield from map(with_fields_of_version_3, files)
+
+
+def _is_empty(rows: pa.Table | pa.RecordBatchReader) -> bool:
+    """Whether there are certainly no rows, which PyIceberg cannot partition."""
+    return isinstance(rows, pa.Table) and not rows.num_rows
+
+
+def _rows(
+    metadata: TableMetadata, batches: Iterable[pa.RecordBatch]
+) -> pa.Table | pa.RecordBatchReader:
+    """Returns rows in the types that files store, all at once if they are to be partitioned."""
     schema = metadata.schema()
     wanted = schema_to_pyarrow(schema, include_field_ids=False)
     converted = (_converted(batch, schema, wanted) for batch in batches)
     if metadata.spec().is_unpartitioned():
-        transaction.append(pa.RecordBatchReader.from_batches(wanted, converted))
-        return
+        return pa.RecordBatchReader.from_batches(wanted, converted)
     rows = pa.Table.from_batches(list(converted), wanted)  # PyIceberg partitions whole tables
     for field in metadata.spec().fields:
         source = schema.find_type(field.source_id)
@@ -102,28 +130,22 @@ def _append(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> None
                 f"the binary column {schema.find_column_name(field.source_id)}",
                 hint="Partition by bucket(n, column), or make and write it with Spark.",
             )
-    transaction.append(rows)
+    return rows
 
 
 def _converted(batch: pa.RecordBatch, schema: Schema, wanted: pa.Schema) -> pa.RecordBatch:
-    arrays = []
-    for column, field, own in zip(batch.columns, schema.fields, wanted, strict=True):
+    for column, field in zip(batch.columns, schema.fields, strict=True):
         if field.required and column.null_count:
             raise SeamlineError(
                 INVALID_ARGUMENT,
                 f"column {field.name} is NOT NULL, but a row has no value",
                 hint="",
             )
-        if isinstance(field.field_type, UUIDType):
-            texts = [None if v is None else uuid.UUID(v).bytes for v in column.to_pylist()]
-            storage = pa.array(texts, pa.binary(16))
-            arrays.append(
-                storage.cast(own.type)
-                if own.type == pa.binary(16)
-                else pa.ExtensionArray.from_storage(own.type, storage)
-            )
-        else:
-            arrays.append(column.cast(own.type))
+    stored = as_stored(pa.Table.from_batches([batch]), table_schema(schema).columns)
+    arrays = []
+    for column, own in zip(stored.columns, wanted, strict=True):
+        array = pa.concat_arrays(column.chunks)
+        arrays.append(array if array.type == own.type else array.cast(own.type))
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 

@@ -143,6 +143,8 @@ def _from(position: tuple[str, str], start: Offsets) -> str:
 
 def _column_sql(column: Field, stored: Mapping[int, Field]) -> str:
     name = _quote(column.name.lower())
+    if column.field_id in _PLACES:
+        return f"{_PLACES[column.field_id]} AS {name}"
     found = stored.get(column.field_id)
     if found is None:
         return f"{_default(column)} AS {name}"
@@ -152,6 +154,10 @@ def _column_sql(column: Field, stored: Mapping[int, Field]) -> str:
         is_floating = column.type in types.FLOATS
         value = f"nanvl({value}, {value})" if is_floating else f"element_at(array({value}), 1)"
     return f"{value} AS {name}"
+
+
+_PLACES = dict(zip((field.field_id for field in names.FILE_FIELDS), ("_file", "_pos"), strict=True))
+"""Iceberg's own names of the columns that say where a row lies, by their ids."""
 
 
 def _is_filtered_otherwise(field: Field) -> bool:

@@ -19,6 +19,7 @@ from seamline.gateway.access.rules import Privilege
 from seamline.gateway.commands import (
     adopting,
     alterations,
+    row_changes,
     schemas,
     sessions,
     tables,
@@ -49,6 +50,7 @@ from seamline.sql.statements import (
     Show,
     Statement,
     Transaction,
+    Truncate,
     Use,
 )
 
@@ -144,6 +146,9 @@ class Commands:
                 return self._create(statement, session, deadline)
             case DropTable():
                 return self._drop(statement, session)
+            case Truncate():
+                row_changes.truncate(self._connections, statement, session)
+                return done()
         raise AssertionError(statement)
 
     # --- CREATE and DROP -------------------------------------------------------------------------

@@ -11,13 +11,13 @@ import contextlib
 import dataclasses
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
-from seamline.connectors.iceberg import layout, writing
+from seamline.connectors.iceberg import layout, row_changes, writing
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.types import storable, to_schema
 from seamline.connectors.kafka.formats.schemas import schemas_of
@@ -48,8 +48,10 @@ from seamline.sql.binder.scope import Output
 from seamline.sql.near import did_you_mean
 from seamline.sql.qualify import is_unnamed
 from seamline.sql.statements import CreateTable, Insert, Query
-from seamline.sql.types import Array, Field, Map, Row, Timestamp, Type
+from seamline.sql.types import Array, Decimal, Field, Map, Row, Timestamp, Type
 
+PYICEBERG_WRITES = 2
+"""The highest format version that PyIceberg writes."""
 _READABLE_S = 5.0
 """Seconds to wait for a committed transaction to become readable."""
 _PAUSE_S = 0.005
@@ -316,9 +318,16 @@ def _may_store(source: Type, target: Type) -> bool:
 
 
 def _may_fit(source: Type, target: Type) -> bool:
-    """Returns whether both types hold whole numbers; a value that is too large fails when met."""
-    whole = coercion.as_decimal(source)
-    return whole is not None and whole.scale == 0 and target in types.INTEGERS
+    """Whether both types are exact numbers, and only a value that is too large does not fit.
+
+    Such a value fails when it is met; no digit is ever lost.
+    """
+    number = coercion.as_decimal(source)
+    if number is None:
+        return False
+    if target in types.INTEGERS:
+        return number.scale == 0
+    return isinstance(target, Decimal) and number.scale <= target.scale
 
 
 def wait_until_readable(
@@ -363,7 +372,10 @@ def _inserted(
 ) -> Written:
     counted = _Counted(_whole(batches, target))
     if target.binding is None:
-        writing.append(target.table, counted)
+        if target.table.state.format_version <= PYICEBERG_WRITES:
+            writing.append(target.table, counted)
+        else:
+            row_changes.commit_append(lambda: alterations.load(connections, target.name), counted)
         return Written(counted.rows)
     binding = target.binding
     schemas = schemas_of(connections.log(binding.cluster), deadline)
@@ -403,7 +415,7 @@ def _stored(values: pa.Array, field: Field, type_: pa.DataType) -> pa.Array:
     try:
         return values.cast(type_)
     except pa.ArrowInvalid as error:
-        if field.type not in types.INTEGERS:
+        if field.type not in types.INTEGERS and not isinstance(field.type, Decimal):
             raise
         raise SeamlineError(
             NUMERIC_OVERFLOW, f"column {field.name} is {field.type}: {error}"
@@ -426,15 +438,29 @@ class _Counted:
 def _whole(batches: Iterator[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
     """Yields rows with all columns of the table: its default, or null, where none is given."""
     places = {field.name: place for place, field in enumerate(target.given)}
-    schema = pa.schema([(field.name, types.to_arrow(field.type)) for field in target.fields])
     for batch in batches:
-        arrays = []
-        for field, own in zip(target.fields, schema, strict=True):
-            place = places.get(field.name)
-            if place is not None:
-                arrays.append(_stored(batch.column(place), field, own.type))
-            elif field.write_default is not None:
-                arrays.append(pa.array([field.write_default] * batch.num_rows, own.type))
-            else:
-                arrays.append(pa.nulls(batch.num_rows, own.type))
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        yield whole(batch, target, places)
+
+
+def whole(batch: pa.RecordBatch, target: Target, places: Mapping[str, int]) -> pa.RecordBatch:
+    """Returns rows with all columns of a table: its default, or null, where none is given.
+
+    Args:
+        batch: What is given.
+        target: The table.
+        places: Where the columns of the table are in it, by their names.
+
+    Raises:
+        SeamlineError: NUMERIC_OVERFLOW.
+    """
+    schema = pa.schema([(field.name, types.to_arrow(field.type)) for field in target.fields])
+    arrays = []
+    for field, own in zip(target.fields, schema, strict=True):
+        place = places.get(field.name)
+        if place is not None:
+            arrays.append(_stored(batch.column(place), field, own.type))
+        elif field.write_default is not None:
+            arrays.append(pa.array([field.write_default] * batch.num_rows, own.type))
+        else:
+            arrays.append(pa.nulls(batch.num_rows, own.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -15,11 +15,14 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
+from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.protocols import Compute, at_once
-from seamline.errors import SeamlineError
+from seamline.errors import STATEMENT_NOT_ALLOWED, SeamlineError
 from seamline.gateway.access.rights import without_values
-from seamline.gateway.commands import sessions, writes
+from seamline.gateway.commands import row_changes, sessions, writes
 from seamline.gateway.commands.dispatch import Commands
+from seamline.gateway.commands.row_changes import Changed
 from seamline.gateway.commands.rows import Rows
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
@@ -50,6 +53,7 @@ from seamline.sql.places import placed_at
 from seamline.sql.restrictions import Restriction
 from seamline.sql.session_zone import UTC
 from seamline.sql.statements import (
+    ChangeRows,
     CreateTableAs,
     CreateView,
     Deallocate,
@@ -138,6 +142,8 @@ class Answers:
                 self._create_as(statement, parsed, session, values)
             case Insert():
                 self._insert(statement, parsed, session, values)
+            case ChangeRows():
+                self._change_rows(statement, parsed, session, values)
             case CreateView():
                 wanted = self._request(statement, parsed.query, session, ())
                 output = self._queries.plan(wanted, statement.deadline).plan.logical.query.output
@@ -306,6 +312,37 @@ class Answers:
             statement.receipt["session"] = session_text(known, [written.write], ())
         self._write_rows(statement, _count(written.rows))
 
+    def _change_rows(
+        self, statement: Statement, parsed: ChangeRows, session: names.Session, values: Values
+    ) -> None:
+        with placed_at(parsed.location):
+            changed = row_changes.changed(self._connections, parsed, session)
+        statement.writes = changed.target.name.display
+        request = dataclasses.replace(
+            self._request(statement, parsed.query, session, values),
+            row_limit=None,
+            freshness=freshness.LATEST,
+        )
+        if request.token:
+            raise SeamlineError(
+                STATEMENT_NOT_ALLOWED,
+                f"{parsed.what} changes rows as they are now, not as a token has seen them",
+                hint="Leave out the token.",
+            )
+        if writes.may_need_casts(changed.target):
+            output = self._queries.plan(request, statement.deadline).plan.logical.query.output
+            tree = writes.cast_to_columns(changed.target, request.tree, output)
+            request = dataclasses.replace(request, tree=tree)
+
+        def change() -> int:
+            statement.deadline.check()
+            with self._reading(statement, request) as running:
+                with placed_at(parsed.location):
+                    writes.check_types(changed.target, running.planned.plan.logical.query.output)
+                return row_changes.apply(changed, _read_table(running, changed), running.batches)
+
+        self._write_rows(statement, _count(commits.insist(change)))
+
     @contextlib.contextmanager
     def _reading(self, statement: Statement, request: QueryRequest) -> Iterator[Running]:
         """Runs a query whose rows are used here, and not returned to the client."""
@@ -400,6 +437,16 @@ class Answers:
         spool = self._spools.open(schema, statement.statement_id, statement.principal)
         statement.opened(tuple(output), spool)
         return spool
+
+
+def _read_table(running: Running, changed: Changed) -> IcebergTable:
+    """Returns the table whose rows change, as a query of them has read it."""
+    name = changed.target.name.full
+    for scan in running.planned.plan.logical.scans:
+        table = running.planned.tables.get(scan.scan_id)
+        if scan.seam.table == name and isinstance(table, IcebergTable):
+            return table
+    raise AssertionError("the query reads the table that it changes")
 
 
 def _lines(lines: Sequence[str]) -> Rows:

@@ -32,6 +32,12 @@ from seamline.gateway.query import names
 from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.moments import Later, ends_at
 from seamline.gateway.query.names import TableName
+from seamline.gateway.query.relations import (
+    columns_read,
+    relation_of,
+    stored_columns,
+    with_places,
+)
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.tail.follower import Follower
 from seamline.gateway.tail.requests import CachedEnds
@@ -51,7 +57,6 @@ from seamline.seam.upserts import check_partitions
 from seamline.sql import columns
 from seamline.sql.equalities import Equalities
 from seamline.sql.qualify import Relation, TableVersion
-from seamline.sql.types import Field
 
 _OF_THE_TABLE = frozenset({"cold", "snapshots", "files"})
 """Variants of a table that do not involve its log."""
@@ -243,7 +248,7 @@ class TablePinner:
             seam,
             binding,
             decoder,
-            stored=_stored(state, seam),
+            stored=stored_columns(state, seam),
             cached=tails.cached(seam, decoder) if tails is not None else Offsets(),
             fits_cache=tails is not None and tails.fits(seam),
             as_of=cached.as_of if cached is not None else None,
@@ -251,7 +256,7 @@ class TablePinner:
             known_at=known.known_at,
             asked_at=known.known_at if cached is None else None,
         )
-        return PinnedTable(_relation(_columns(schema.columns, seam), state), facts, table)
+        return PinnedTable(relation_of(columns_read(schema.columns, seam), state), facts, table)
 
     def _check_not_compacted(self, seam: Seam, target: Target, deadline: Deadline) -> None:
         """Refuses a compacted log, which may have lost what was then the newest record of a key.
@@ -397,7 +402,7 @@ class TablePinner:
             known_at=known.known_at,
             asked_at=known.known_at,
         )
-        return PinnedTable(_relation(columns.TOPIC_FIELDS), facts)
+        return PinnedTable(relation_of(columns.TOPIC_FIELDS), facts)
 
     def _pin_cold(
         self, target: Target, table: ColdTable, binding: TopicBinding | None, known: Known
@@ -422,8 +427,11 @@ class TablePinner:
             return self._about(target.name, table, seam)
         if target.changes is not None:
             raise _no_changes(target.name)
-        facts = TableFacts("cold", seam, binding, stored=_stored(state, seam))
-        return PinnedTable(_relation(state.schemas[seam.schema_id].columns, state), facts, table)
+        facts = TableFacts("cold", seam, binding, stored=stored_columns(state, seam))
+        relation = relation_of(state.schemas[seam.schema_id].columns, state)
+        if binding is None:
+            relation = with_places(relation)
+        return PinnedTable(relation, facts, table)
 
 
 def _require_offsets(state: TableState, binding: TopicBinding, seam: Seam) -> None:
@@ -573,23 +581,6 @@ def topic_of(target: Target, tables: Mapping[TableName, ColdTable]) -> Topic | N
         return None
     binding = TopicBinding.from_properties(table.state.properties)
     return None if binding is None else Topic(binding.cluster, binding.topic, binding.isolation)
-
-
-def _stored(state: TableState, seam: Seam) -> tuple[Field, ...]:
-    """Returns the columns of the schema that the snapshot was written with."""
-    return () if seam.snapshot_id is None else state.schema_of(seam.snapshot_id).columns
-
-
-def _columns(own: tuple[Field, ...], seam: Seam) -> tuple[Field, ...]:
-    """Returns the columns of a table as it is read; those of its changes include a delete flag."""
-    return (*own, columns.DELETED_FIELD) if seam.is_logged else own
-
-
-def _relation(fields: tuple[Field, ...], state: TableState | None = None) -> Relation:
-    """Returns a table's columns; those of another writer's table are never ours to hide."""
-    if state is not None and state.provider is not None:
-        return Relation(fields)
-    return Relation(fields, columns.METADATA_NAMES & {field.name for field in fields})
 
 
 def _system(name: TableName, relation: Relation, rows: pa.Table) -> PinnedTable:

@@ -6,9 +6,9 @@ from seamline.gateway.commands.rows import NOTES
 from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.query.statements import State, Statement
 from seamline.sql import statements
-from seamline.sql.statements import CreateTableAs, Insert
+from seamline.sql.statements import ChangeRows, CreateTableAs, Insert
 
-_WRITING = (Insert, CreateTableAs)
+_WRITING = (Insert, CreateTableAs, ChangeRows)
 
 
 def update_type(statement: Statement) -> str | None:

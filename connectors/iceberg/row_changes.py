@@ -1,0 +1,403 @@
+"""Commits changed rows of a plain table: rows added and rows deleted, in one snapshot.
+
+A row is deleted by its position, in a delete file or a deletion vector; a data file of which no row
+is left is removed instead. The snapshot lands only if the head of `main` is still the one whose
+rows were read, so what a statement read is what it changed. PyIceberg writes neither position
+deletes nor format version 3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    ManifestContent,
+    ManifestEntry,
+    ManifestFile,
+)
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import (
+    Operation,
+    Snapshot,
+    SnapshotSummaryCollector,
+    Summary,
+    update_snapshot_summaries,
+)
+from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID
+
+from seamline.connectors.iceberg import commits, manifests, writing
+from seamline.connectors.iceberg.boundary_commits import moved_ref
+from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.errors import commit_errors, manifest_errors
+from seamline.connectors.iceberg.partitions import schema_for
+from seamline.connectors.iceberg.position_deletes import DeletedRows, plan_deletes, write_deletes
+from seamline.connectors.iceberg.pruning import Pruner
+from seamline.connectors.iceberg.pyiceberg_internals import live_entries
+from seamline.connectors.iceberg.row_ids import REFERENCED_FILE, inherit_row_ids
+from seamline.connectors.iceberg.scan import FileTask
+from seamline.errors import (
+    COMMIT_CONFLICT,
+    INVALID_TABLE_DEFINITION,
+    NOT_SUPPORTED,
+    SeamlineError,
+)
+from seamline.seam.files import ScanRequest
+
+_VECTORS = 3
+"""The format version from which on deletes are deletion vectors."""
+_DATA_PATH = "write.data.path"
+
+
+def require_row_changes(table: IcebergTable) -> None:
+    """Requires a table of which rows can be deleted here.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED, PROPERTY_NOT_ALLOWED.
+    """
+    table.require_own_writer()
+    if table.state.format_version < 2:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"table {table.state.display_name} has format version 1, which has no deleted rows",
+            hint="Upgrade it to format version 2, which every engine reads.",
+        )
+
+
+def commit_changes(
+    table: IcebergTable,
+    rows: Iterable[pa.RecordBatch],
+    deleted: Callable[[], Mapping[str, np.ndarray]],
+) -> None:
+    """Adds and deletes rows of a table as it was loaded, in one commit.
+
+    Args:
+        table: The table.
+        rows: The rows to add, with the table's columns in order.
+        deleted: Returns the positions of the rows to delete, by the paths of their files; called
+            once all rows have been taken.
+
+    Raises:
+        SeamlineError: COMMIT_CONFLICT if the head of `main` is another snapshot by now,
+            STORAGE_UNAVAILABLE, …; whatever the rows raise.
+    """
+    table.require_own_manifests(table.state.current_snapshot_id)
+    with _landing(table) as change:
+        change.write(rows)
+        change.delete(deleted())
+        change.commit()
+
+
+def commit_append(load: Callable[[], IcebergTable], rows: Iterable[pa.RecordBatch]) -> None:
+    """Adds rows to a table in one commit, on top of whatever other commits get in first.
+
+    Args:
+        load: Loads the table.
+        rows: The rows, with the table's columns in order.
+
+    Raises:
+        SeamlineError: as `commit_changes`.
+    """
+    table = load()
+    table.require_own_writer()
+    with commit_errors(table.state.display_name):
+        files = list(writing.write_files(table.iceberg, rows))
+    layout = _layout(table)
+
+    def commit() -> None:
+        now = load()
+        if _layout(now) != layout:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"the columns or partitions of {now.state.display_name} have changed meanwhile",
+                hint="Run the statement again.",
+            )
+        now.require_own_manifests(now.state.current_snapshot_id)
+        with _landing(now) as change:
+            change.add(files)
+            change.commit()
+
+    commits.insist(commit)
+
+
+def _layout(table: IcebergTable) -> tuple[object, ...]:
+    metadata = table.iceberg.metadata
+    return metadata.table_uuid, metadata.current_schema_id, metadata.default_spec_id
+
+
+def commit_truncate(table: IcebergTable) -> None:
+    """Removes all rows of a table as it was loaded, in one commit.
+
+    Raises:
+        SeamlineError: as `commit_changes`.
+    """
+    with _landing(table) as change:
+        change.drop(task.file for task in change.tasks)
+        change.commit()
+
+
+@contextlib.contextmanager
+def _landing(table: IcebergTable) -> Iterator[_Change]:
+    """Yields a change, and removes its files if it certainly does not land."""
+    change = _Change(table)
+    try:
+        with commit_errors(table.state.display_name):
+            yield change
+    except BaseException as error:
+        is_refused = isinstance(error, SeamlineError) and error.code is COMMIT_CONFLICT
+        if is_refused or not change.may_have_landed:
+            change.remove_files()
+        raise
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Rewritten:
+    """A manifest of which some entries are removed.
+
+    Attributes:
+        manifest: The manifest.
+        kept: The entries that stay.
+        removed: The entries that are removed.
+    """
+
+    manifest: ManifestFile
+    kept: tuple[ManifestEntry, ...]
+    removed: tuple[ManifestEntry, ...]
+
+
+class _Change:
+    """One snapshot in the making.
+
+    Args:
+        table: The table as it was loaded.
+    """
+
+    def __init__(self, table: IcebergTable) -> None:
+        self._table = table
+        self._metadata: TableMetadata = table.iceberg.metadata
+        self._io: FileIO = table.iceberg.io
+        self._base = self._metadata.current_snapshot()
+        self._snapshot_id = self._metadata.new_snapshot_id()
+        self._version = self._metadata.format_version
+        self._added: list[DataFile] = []
+        self._deletes: list[DataFile] = []
+        self._dropped: set[str] = set()
+        self._replaced: set[str] = set()
+        self._written: list[str] = []
+        self.may_have_landed = False
+
+    @property
+    def tasks(self) -> list[FileTask]:
+        """The files of the table, and their deletes."""
+        if self._base is None:
+            return []
+        everything = Pruner(self._metadata, self._io, AlwaysTrue())
+        return self._table.tasks(self._base.snapshot_id, everything)
+
+    def write(self, rows: Iterable[pa.RecordBatch]) -> None:
+        """Adds rows, in new data files."""
+        for file in writing.write_files(self._table.iceberg, rows):
+            self._added.append(file)
+            self._written.append(file.file_path)
+
+    def add(self, files: Iterable[DataFile]) -> None:
+        """Adds data files that are there already."""
+        self._added += files
+
+    def drop(self, files: Iterable[DataFile]) -> None:
+        """Removes data files."""
+        self._dropped.update(file.file_path for file in files)
+
+    def delete(self, deleted: Mapping[str, np.ndarray]) -> None:
+        """Deletes rows by their positions in the files of the table."""
+        tasks = {t.file.file_path: t for t in self.tasks if t.file.file_path in deleted}
+        if len(tasks) != len(deleted):
+            raise AssertionError("rows are deleted from files that the table does not have")
+        before = self._deleted_before([path for path, task in tasks.items() if task.deletes])
+        rows = []
+        for path, task in tasks.items():
+            gone = np.union1d(deleted[path], before.get(path, _NONE))
+            if len(gone) == task.file.record_count:
+                self._dropped.add(path)
+            elif self._version >= _VECTORS:  # a file has at most one vector, of all its deletes
+                self._replaced.add(path)
+                rows.append(DeletedRows(task.file, gone))
+            else:
+                rows.append(DeletedRows(task.file, np.unique(deleted[path])))
+        planned = plan_deletes(rows, has_vectors=self._version >= _VECTORS, folder=self._folder())
+        self._written += [one.path for one in planned]
+        self._deletes = write_deletes(self._io, planned)
+
+    def commit(self) -> None:
+        """Commits the snapshot; nothing is committed if nothing changes."""
+        if not (self._added or self._deletes or self._dropped):
+            return
+        removed: list[DataFile] = []
+        kept: list[ManifestFile] = []
+        made: list[ManifestFile] = []
+        for manifest in self._table.manifests(self._base.snapshot_id) if self._base else ():
+            found = self._rewritten(manifest)
+            if found is None:
+                kept.append(manifest)
+            else:
+                removed += [entry.data_file for entry in found.removed]
+                made.append(self._rewrite(found))
+        made += self._manifests_of([*self._added, *self._deletes])
+        listed = manifests.new_list(
+            kept,
+            made,
+            snapshot_id=self._snapshot_id,
+            parent_id=self._base.snapshot_id if self._base else None,
+            sequence_number=self._metadata.next_sequence_number(),
+            version=self._version,
+            next_row_id=getattr(self._metadata, "next_row_id", None) or 0,
+        )
+        self._land(listed, self._summary(removed))
+
+    def _land(self, listed: manifests.ManifestList, summary: Summary) -> None:
+        """Writes the list of the snapshot, and moves `main` to it."""
+        metadata = self._metadata
+        path = self._new_metadata(f"snap-{self._snapshot_id}-0-{uuid.uuid4()}.avro")
+        manifests.write_list(self._io, path, listed)
+        row_ids = {}
+        if self._version >= _VECTORS:
+            row_ids = {"first_row_id": listed.first_row_id, "added_rows": listed.added_rows}
+        snapshot = Snapshot(
+            snapshot_id=self._snapshot_id,
+            parent_snapshot_id=listed.parent_id,
+            sequence_number=listed.sequence_number,
+            timestamp_ms=max(int(time.time() * 1000), metadata.last_updated_ms),
+            manifest_list=path,
+            summary=summary,
+            schema_id=metadata.current_schema_id,
+            **row_ids,
+        )
+        self.may_have_landed = True
+        self._table.iceberg.catalog.commit_table(
+            self._table.iceberg,
+            (
+                AssertTableUUID(uuid=metadata.table_uuid),
+                AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=listed.parent_id),
+            ),
+            (
+                AddSnapshotUpdate(snapshot=snapshot),
+                moved_ref(metadata, MAIN_BRANCH, SnapshotRefType.BRANCH, self._snapshot_id),
+            ),
+        )
+
+    def remove_files(self) -> None:
+        """Removes what was written for a snapshot that did not land, as far as that is possible."""
+        for path in self._written:
+            with contextlib.suppress(OSError):
+                self._io.delete(path)
+
+    # --- Parts of the snapshot ---------------------------------------------------------------
+
+    def _deleted_before(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
+        """Returns the positions that the table's own deletes mark in some of its files."""
+        if not paths or self._base is None:
+            return {}
+        request = ScanRequest(self._table.state.current_schema_id, ())
+        plan = self._table.plan(self._base.snapshot_id, request)
+        wanted = frozenset(paths)
+        files = tuple(file for file in plan.files if file.path in wanted)
+        plan = self._table.inspect(dataclasses.replace(plan, files=files))
+        found = self._table.deleted_rows(plan)
+        if found is None:
+            return {}
+        names = found.column("path").to_numpy()
+        positions = found.column("position").to_numpy()
+        return {path: np.unique(positions[names == path]) for path in paths}
+
+    def _rewritten(self, manifest: ManifestFile) -> _Rewritten | None:
+        """Returns which entries of a manifest are removed; None if none is."""
+        is_data = manifest.content == ManifestContent.DATA
+        if not (self._dropped if is_data else self._replaced):
+            return None
+        with manifest_errors("manifest", manifest.manifest_path):
+            entries = live_entries(self._io, manifest)
+        if is_data:
+            inherit_row_ids(entries, manifest)
+        removed = tuple(entry for entry in entries if self._is_removed(entry.data_file))
+        if not removed:
+            return None
+        kept = tuple(entry for entry in entries if not self._is_removed(entry.data_file))
+        return _Rewritten(manifest, kept, removed)
+
+    def _is_removed(self, file: DataFile) -> bool:
+        if file.content == DataFileContent.DATA:
+            return file.file_path in self._dropped
+        return self._version >= _VECTORS and file[REFERENCED_FILE] in self._replaced
+
+    def _rewrite(self, found: _Rewritten) -> ManifestFile:
+        spec = self._metadata.specs()[found.manifest.partition_spec_id]
+        return manifests.write_rest(
+            self._io,
+            self._new_manifest(),
+            found.kept,
+            found.removed,
+            self._snapshot_id,
+            spec,
+            schema_for(self._metadata, spec),
+            self._version,
+        )
+
+    def _manifests_of(self, files: Sequence[DataFile]) -> Iterator[ManifestFile]:
+        """Yields manifests of new files: one for each content and partition spec."""
+        kinds = sorted({(file.spec_id, file.content == DataFileContent.DATA) for file in files})
+        for spec_id, is_data in kinds:
+            spec = self._metadata.specs()[spec_id]
+            yield manifests.write_manifest(
+                self._io,
+                self._new_manifest(),
+                [
+                    file
+                    for file in files
+                    if (file.spec_id, file.content == DataFileContent.DATA) == (spec_id, is_data)
+                ],
+                spec,
+                schema_for(self._metadata, spec),
+                self._version,
+            )
+
+    def _summary(self, removed: Sequence[DataFile]) -> Summary:
+        counted = SnapshotSummaryCollector()
+        specs, schema = self._metadata.specs(), self._metadata.schema()
+        for file in (*self._added, *self._deletes):
+            counted.add_file(file, schema, specs[file.spec_id])
+        for file in removed:
+            counted.remove_file(file, schema, specs[file.spec_id])
+        is_taking = bool(self._deletes or self._dropped)
+        operation = Operation.APPEND if not is_taking else Operation.DELETE
+        if is_taking and self._added:
+            operation = Operation.OVERWRITE
+        before = self._base.summary if self._base is not None else None
+        return update_snapshot_summaries(
+            Summary(operation, **counted.build()),
+            before.additional_properties if before is not None else None,
+        )
+
+    def _folder(self) -> str:
+        location = self._metadata.location.rstrip("/")
+        return self._metadata.properties.get(_DATA_PATH, f"{location}/data").rstrip("/")
+
+    def _new_manifest(self) -> str:
+        return self._new_metadata(f"{uuid.uuid4()}-m0.avro")
+
+    def _new_metadata(self, name: str) -> str:
+        path = self._table.iceberg.location_provider().new_metadata_location(name)
+        self._written.append(path)
+        return path
+
+
+_NONE = np.empty(0, np.int64)

@@ -1,0 +1,227 @@
+"""DELETE, UPDATE, MERGE and TRUNCATE TABLE of plain tables, each one snapshot.
+
+The rows that change are those of a query, by file and position; see `sql.row_changes`. Rows of a
+unified table are never changed: they repeat the records of its topic.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamline.connectors.iceberg import commits, row_changes
+from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.errors import (
+    COLUMN_NOT_FOUND,
+    MERGE_TARGET_ROW_MULTIPLE_MATCHES,
+    STATEMENT_NOT_ALLOWED,
+    TYPE_MISMATCH,
+    SeamlineError,
+)
+from seamline.gateway.access.rules import Privilege
+from seamline.gateway.commands import alterations, writes
+from seamline.gateway.commands.writes import Target
+from seamline.gateway.connections import Connections
+from seamline.gateway.query import names
+from seamline.gateway.query.names import Session, TableName
+from seamline.seam.binding import TopicBinding
+from seamline.sql import columns
+from seamline.sql.near import did_you_mean
+from seamline.sql.statements import ChangeRows, RowCase, Truncate
+from seamline.sql.types import INTEGER, Field
+
+_CASE = Field("case", INTEGER)
+_PLACES = len(columns.FILE_FIELDS)
+_FIXED = _PLACES + 1
+"""How many columns come before the values: the place of a row, and the number of its case."""
+_PRIVILEGES = {
+    "DELETE": (Privilege.DELETE,),
+    "UPDATE": (Privilege.UPDATE,),
+    "INSERT": (Privilege.INSERT,),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Case:
+    """A case of a statement: what it gives new values, and where they are in the query's rows."""
+
+    action: str
+    fields: tuple[Field, ...]
+    first: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Changed:
+    """A table whose rows are to be changed.
+
+    Attributes:
+        target: What the rows of the query give: `target.given` are all of its columns.
+        cases: What becomes of the rows, by the numbers of their cases, from 1.
+        kept: Where the columns of the table are in the query's rows, as they were.
+    """
+
+    target: Target
+    cases: tuple[_Case, ...]
+    kept: int
+
+
+def changed(connections: Connections, statement: ChangeRows, session: Session) -> Changed:
+    """Returns the table whose rows are to be changed, and how.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND, COLUMN_NOT_FOUND, STATEMENT_NOT_ALLOWED, NOT_SUPPORTED,
+            PERMISSION_DENIED, …
+    """
+    actions = dict.fromkeys(case.action for case in statement.cases)
+    name, table = _plain(connections, statement.name, session, statement.what, tuple(actions))
+    row_changes.require_row_changes(table)
+    fields = table.state.schema.columns
+    given: list[Field] = [*columns.FILE_FIELDS, _CASE]
+    cases = []
+    for case in statement.cases:
+        found = _Case(case.action, _columns(name, fields, case), len(given))
+        cases.append(found)
+        given += found.fields
+    kept = len(given)
+    given += fields if statement.keeps_columns else ()
+    return Changed(Target(name, table, None, fields, tuple(given)), tuple(cases), kept)
+
+
+def truncate(connections: Connections, statement: Truncate, session: Session) -> None:
+    """Runs TRUNCATE TABLE.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND, STATEMENT_NOT_ALLOWED, NOT_SUPPORTED, PERMISSION_DENIED,
+            COMMIT_CONFLICT, …
+    """
+    name, table = _plain(connections, statement.name, session, "TRUNCATE", ("DELETE",))
+    row_changes.require_row_changes(table)
+    commits.insist(lambda: row_changes.commit_truncate(alterations.load(connections, name)))
+
+
+def _plain(
+    connections: Connections,
+    written: tuple[str, ...],
+    session: Session,
+    what: str,
+    actions: Sequence[str],
+) -> tuple[TableName, IcebergTable]:
+    """Loads a plain table whose rows may be changed."""
+    name = names.resolve(written, session, connections)
+    if not name.is_own_table:
+        raise SeamlineError(STATEMENT_NOT_ALLOWED, f"rows of {name.display} cannot be changed")
+    for action in actions:
+        for privilege in _PRIVILEGES[action]:
+            connections.rights.require(privilege, name)
+    connections.rights.require_all_seen(name, "and so may not change its rows")
+    table = alterations.load(connections, name)
+    if TopicBinding.from_properties(table.state.properties) is not None:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            f"{what} is not allowed: {name.display} repeats its topic, whose records are added and "
+            "never changed",
+            hint="INSERT INTO adds rows; what a reader should see of them is for a view to say.",
+        )
+    return name, table
+
+
+def _columns(name: TableName, fields: Sequence[Field], case: RowCase) -> tuple[Field, ...]:
+    """Returns the columns that a case gives values."""
+    known = {field.name.lower(): field for field in fields}
+    if case.action == "INSERT" and not case.columns:
+        if case.values != len(fields):
+            raise SeamlineError(
+                TYPE_MISMATCH,
+                f"{name.display} has {len(fields)} columns, but INSERT has {case.values} values",
+                hint=f"Columns: {', '.join(field.name for field in fields)}.",
+            )
+        return tuple(fields)
+    found: list[Field] = []
+    for column in case.columns:
+        field = known.get(column.lower())
+        if field is None:
+            raise SeamlineError(
+                COLUMN_NOT_FOUND,
+                f"table {name.display} has no column {column}",
+                hint=did_you_mean(column, known),
+            )
+        if field in found:
+            raise SeamlineError(COLUMN_NOT_FOUND, f"column {column} appears twice", hint="")
+        found.append(field)
+    return tuple(found)
+
+
+def apply(changed: Changed, table: IcebergTable, batches: Iterable[pa.RecordBatch]) -> int:
+    """Commits what a query's rows say; returns how many rows are changed, added or deleted.
+
+    Args:
+        changed: The table and the cases.
+        table: The table as the query has read it.
+        batches: The rows of the query.
+
+    Raises:
+        SeamlineError: MERGE_TARGET_ROW_MULTIPLE_MATCHES; COMMIT_CONFLICT if the table has changed
+            since; whatever the rows raise.
+    """
+    rows = _Rows(changed, batches)
+    row_changes.commit_changes(table, rows.added(), rows.deleted)
+    return rows.count
+
+
+class _Rows:
+    """Sorts the rows of a query into those to be added, and the places of those to be deleted."""
+
+    def __init__(self, changed: Changed, batches: Iterable[pa.RecordBatch]) -> None:
+        self._changed = changed
+        self._batches = batches
+        self._places: dict[str, list[np.ndarray]] = collections.defaultdict(list)
+        self.count = 0
+
+    def added(self) -> Iterator[pa.RecordBatch]:
+        """Yields the rows to be added, with all columns of the table."""
+        for batch in self._batches:
+            self.count += batch.num_rows
+            self._note(batch)
+            for number, case in enumerate(self._changed.cases, 1):
+                if case.action == "DELETE":
+                    continue
+                taken = batch.filter(pc.equal(batch.column(_PLACES), number))
+                if taken.num_rows:
+                    yield self._new(taken, case)
+
+    def deleted(self) -> dict[str, np.ndarray]:
+        """Returns the positions of the rows to be deleted, by the paths of their files.
+
+        Raises:
+            SeamlineError: MERGE_TARGET_ROW_MULTIPLE_MATCHES.
+        """
+        found = {path: np.concatenate(parts) for path, parts in self._places.items()}
+        for positions in found.values():
+            if len(np.unique(positions)) != len(positions):
+                raise SeamlineError(
+                    MERGE_TARGET_ROW_MULTIPLE_MATCHES,
+                    f"a row of {self._changed.target.name.display} matches several source rows",
+                )
+        return found
+
+    def _note(self, batch: pa.RecordBatch) -> None:
+        """Notes the places of rows that are there already."""
+        there = batch.filter(pc.is_valid(batch.column(1)))
+        paths = pc.dictionary_encode(there.column(0))
+        numbers, positions = paths.indices.to_numpy(), there.column(1).to_numpy()
+        for number, path in enumerate(paths.dictionary.to_pylist()):
+            self._places[path].append(positions[numbers == number])
+
+    def _new(self, batch: pa.RecordBatch, case: _Case) -> pa.RecordBatch:
+        """Returns the new values of rows, and with UPDATE those that they keep."""
+        target = self._changed.target
+        places = {f.name: case.first + place for place, f in enumerate(case.fields)}
+        if case.action == "UPDATE":
+            before = {f.name: self._changed.kept + place for place, f in enumerate(target.fields)}
+            places = {**before, **places}
+        return writes.whole(batch, target, places)
