@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
@@ -60,11 +62,18 @@ from seamline.connectors.iceberg.metadata_properties import (
 from seamline.connectors.iceberg.places import TablePlaces
 from seamline.connectors.iceberg.views import PROPERTY as VIEW_PROPERTY
 from seamline.errors import (
+    CATALOG_ACCESS_DENIED,
     CATALOG_READ_ONLY,
+    CATALOG_UNAVAILABLE,
+    COMMIT_CONFLICT,
     INVALID_REQUEST,
+    NOT_SUPPORTED,
     SCHEMA_EXISTS,
     SCHEMA_NOT_EMPTY,
     SCHEMA_NOT_FOUND,
+    TABLE_EXISTS,
+    TABLE_NOT_FOUND,
+    VIEW_NOT_FOUND,
     SeamlineError,
 )
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
@@ -76,6 +85,30 @@ _REQUIREMENTS: TypeAdapter[tuple[TableRequirement, ...]] = TypeAdapter(tuple[Tab
 _SCHEMA: TypeAdapter[Schema] = TypeAdapter(Schema)
 _SPEC: TypeAdapter[PartitionSpec] = TypeAdapter(PartitionSpec)
 _ORDER: TypeAdapter[SortOrder] = TypeAdapter(SortOrder)
+
+_AS_WRITTEN: Any = {"mode": "json", "by_alias": True, "exclude_none": True}
+TOGETHER = "POST /v1/{prefix}/transactions/commit"
+"""The endpoint of a REST catalog that commits to several tables."""
+CREATE_VIEW = "POST /v1/{prefix}/namespaces/{namespace}/views"
+"""The endpoint of a REST catalog that creates views."""
+_TOGETHER_PATH = ("transactions", "commit")
+_CODES = {
+    "NoSuchViewException": VIEW_NOT_FOUND,
+    "NoSuchNamespaceException": SCHEMA_NOT_FOUND,
+    "NoSuchTableException": TABLE_NOT_FOUND,
+    "AlreadyExistsException": TABLE_EXISTS,
+    "CommitFailedException": COMMIT_CONFLICT,
+}
+_STATUSES = {
+    400: INVALID_REQUEST,
+    401: CATALOG_ACCESS_DENIED,
+    403: CATALOG_ACCESS_DENIED,
+    404: VIEW_NOT_FOUND,
+    406: NOT_SUPPORTED,
+    409: COMMIT_CONFLICT,
+    422: INVALID_REQUEST,
+}
+"""What a REST catalog's answer means if its type says nothing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,6 +173,15 @@ class TableCommit:
             _parsed(_REQUIREMENTS, list(requirements), "requirements"),
             _parsed(_UPDATES, list(updates), "updates"),
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the commit as the specification writes it."""
+        *namespace, name = self.identifier
+        return {
+            "identifier": {"namespace": namespace, "name": name},
+            "requirements": _REQUIREMENTS.dump_python(self.requirements, **_AS_WRITTEN),
+            "updates": _UPDATES.dump_python(self.updates, **_AS_WRITTEN),
+        }
 
     @property
     def creates(self) -> bool:
@@ -364,6 +406,80 @@ class CatalogChanges:
             except TableAlreadyExistsError as error:  # made meanwhile
                 raise CommitFailedException(str(error)) from error
         return Changed(metadata, location)
+
+    @property
+    def commits_together(self) -> bool:
+        """Whether the catalog can commit to several tables, all or none."""
+        catalog = self._catalog.pyiceberg
+        return isinstance(catalog, SqlCatalog) or pyiceberg_internals.announces(catalog, TOGETHER)
+
+    def commit_all(self, commits: Sequence[TableCommit]) -> None:
+        """Commits to several tables, all or none.
+
+        Args:
+            commits: The commits, each of which has been `checked`.
+
+        Raises:
+            SeamlineError: as `commit`; NOT_SUPPORTED where the catalog cannot.
+        """
+        catalog = self._catalog.pyiceberg
+        names = [self._name(commit.identifier) for commit in commits]
+        if len(set(names)) < len(names):
+            raise SeamlineError(INVALID_REQUEST, "the commit names a table twice")
+        if not self.commits_together:
+            message = f"catalog {self._catalog.name} commits to one table at a time"
+            raise SeamlineError(NOT_SUPPORTED, message)
+        with commit_errors(", ".join(names)), _as_invalid():
+            try:
+                if isinstance(catalog, SqlCatalog):
+                    pyiceberg_internals.committed_together(
+                        catalog, [(c.identifier, c.requirements, c.updates) for c in commits]
+                    )
+                else:
+                    changes = [commit.to_json() for commit in commits]
+                    self._forward("POST", _TOGETHER_PATH, {"table-changes": changes})
+            except IntegrityError as error:  # made meanwhile
+                raise CommitFailedException("a table already exists") from error
+
+    # --- Views -----------------------------------------------------------------------------------
+
+    @property
+    def changes_views(self) -> bool:
+        """Whether the catalog can also change its views."""
+        return self._catalog.has_views and pyiceberg_internals.announces(
+            self._catalog.pyiceberg, CREATE_VIEW
+        )
+
+    def change_view(self, method: str, path: Sequence[str], body: Any = None) -> bytes:
+        """Hands a change of a view on to the catalog, and returns the catalog's answer.
+
+        Args:
+            method: The HTTP method.
+            path: The path below the catalog's prefix, in parts; namespaces are tuples.
+            body: The client's JSON.
+
+        Raises:
+            SeamlineError: NOT_SUPPORTED where the catalog has no views; VIEW_NOT_FOUND,
+                SCHEMA_NOT_FOUND, TABLE_EXISTS, COMMIT_CONFLICT, INVALID_REQUEST,
+                CATALOG_ACCESS_DENIED, CATALOG_UNAVAILABLE.
+        """
+        if not self.changes_views:
+            message = f"catalog {self._catalog.name} has no views that are changed here"
+            raise SeamlineError(NOT_SUPPORTED, message, hint="Use CREATE VIEW.")
+        with catalog_errors(self._catalog.name):
+            return self._forward(method, path, body)
+
+    def _forward(self, method: str, path: Sequence[str], body: Any) -> bytes:
+        status, answer = pyiceberg_internals.forwarded(self._catalog.pyiceberg, method, path, body)
+        if status < 300:
+            return answer
+        try:
+            error = json.loads(answer)["error"]
+            kind, message = str(error["type"]), str(error["message"])
+        except (ValueError, LookupError, TypeError):
+            kind, message = "", f"HTTP {status}"
+        code = _CODES.get(kind) or _STATUSES.get(status, CATALOG_UNAVAILABLE)
+        raise SeamlineError(code, f"catalog {self._catalog.name}: {message}")
 
     # --- Checks ----------------------------------------------------------------------------------
 

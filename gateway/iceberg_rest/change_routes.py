@@ -12,8 +12,17 @@ from typing import Any
 
 import flask
 from pydantic import Field
+from pyiceberg.table import Table as PyTable
 
-from seamline.connectors.iceberg.changes import CatalogChanges, Changed, NewTable, TableCommit
+from seamline.connectors.iceberg.catalog import IcebergCatalog
+from seamline.connectors.iceberg.changes import (
+    CREATE_VIEW,
+    TOGETHER,
+    CatalogChanges,
+    Changed,
+    NewTable,
+    TableCommit,
+)
 from seamline.connectors.iceberg.pyiceberg_internals import metadata_text
 from seamline.errors import (
     INVALID_REQUEST,
@@ -34,6 +43,7 @@ from seamline.gateway.iceberg_rest.requests import (
     catalog_of,
     missing,
     namespace_path,
+    require_whole,
     table_name,
 )
 from seamline.gateway.query.names import INFORMATION_SCHEMA, TableName
@@ -48,6 +58,12 @@ ENDPOINTS = (
     f"POST {_NAMESPACE}/register",
     f"DELETE {_TABLE}",
     "POST /v1/{prefix}/tables/rename",
+)
+VIEW_ENDPOINTS = (
+    CREATE_VIEW,
+    f"POST {_NAMESPACE}/views/{{view}}",
+    f"DELETE {_NAMESPACE}/views/{{view}}",
+    "POST /v1/{prefix}/views/rename",
 )
 _PATH = "/<prefix>/namespaces/<namespace>"
 
@@ -97,6 +113,16 @@ class CommitBody(SpecBody):
     updates: list[dict[str, Any]] = Field(default_factory=list)
 
 
+class TogetherBody(SpecBody):
+    """Commits to several tables."""
+
+    table_changes: list[dict[str, Any]] = Field(alias="table-changes")
+
+
+class AnyBody(SpecBody, extra="allow"):
+    """What the catalog behind is sent as it came."""
+
+
 class RenameBody(SpecBody):
     """Another name for a table."""
 
@@ -115,6 +141,13 @@ _DONE = {204: Answer("It was done")}
 _LOADED = {200: json_of(answers.LoadedTable, "The table")}
 
 
+def endpoints(catalog: IcebergCatalog) -> tuple[str, ...]:
+    """Returns the routes with which a catalog can be changed."""
+    changes = CatalogChanges(catalog)
+    together = (TOGETHER,) if changes.commits_together else ()
+    return (*ENDPOINTS, *together, *(VIEW_ENDPOINTS if changes.changes_views else ()))
+
+
 def add_routes(routes: flask.Blueprint, rest: IcebergRest, load: Load, *, planned: bool) -> None:
     """Adds the routes.
 
@@ -128,6 +161,7 @@ def add_routes(routes: flask.Blueprint, rest: IcebergRest, load: Load, *, planne
     _add_new_tables(routes, rest, load, planned=planned)
     _add_tables(routes, rest)
     _add_commits(routes, rest)
+    _add_views(routes, rest)
 
 
 def _changes(rest: IcebergRest, prefix: str) -> CatalogChanges:
@@ -232,20 +266,88 @@ def _add_commits(routes: flask.Blueprint, rest: IcebergRest) -> None:
     def commit(prefix: str, namespace: str, table: str, body: CommitBody) -> flask.Response:
         path = (*namespace_path(namespace), table)
         wanted = TableCommit.of(path, body.requirements, body.updates)
-        with missing(TABLE_NOT_FOUND):
-            if wanted.creates:
-                name = _new_table(prefix, path)
-            else:
-                name = table_name(prefix, namespace, table)
-                flask.g.caller.rights.require_alterable(name)
-            changes = _changes(rest, prefix)
-            found = changes.checked(wanted)
-        rest.catalog.forget(name, flask.g.caller)  # what a client asks for next is what is there
+        changes = _changes(rest, prefix)
+        found = _checked(changes, rest, prefix, wanted)
         with landing():
             made = changes.commit(found, wanted)
         text = metadata_text(made.metadata)
         answer = b'{"metadata-location":%b,"metadata":%b}' % (_quoted(made.location), text)
         return flask.Response(answer, mimetype="application/json")
+
+    @routes.post("/<prefix>/transactions/commit")
+    @operation("Commits to several tables", _DONE, ANY)
+    def commit_together(prefix: str, body: TogetherBody) -> flask.Response:
+        changes = _changes(rest, prefix)
+        wanted = [
+            TableCommit.of(
+                _path(change.get("identifier") or {}),
+                change.get("requirements") or [],
+                change.get("updates") or [],
+            )
+            for change in body.table_changes
+        ]
+        for commit in wanted:
+            _checked(changes, rest, prefix, commit)
+        with landing():
+            changes.commit_all(wanted)
+        return empty(204)
+
+
+def _checked(
+    changes: CatalogChanges, rest: IcebergRest, prefix: str, commit: TableCommit
+) -> PyTable | None:
+    """Returns the table of a commit that may be made; None if it would create the table."""
+    path = commit.identifier
+    name = _new_table(prefix, path) if commit.creates else TableName(prefix, "", path)
+    with missing(TABLE_NOT_FOUND):
+        if not commit.creates:
+            require_whole(name)
+            flask.g.caller.rights.require_alterable(name)
+        found = changes.checked(commit)
+    rest.catalog.forget(name, flask.g.caller)  # what a client asks for next is what is there
+    return found
+
+
+def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
+    """Adds routes for views, which the catalog behind is handed as they are."""
+
+    def change(prefix: str, name: tuple[str, ...], *path: str, body: AnyBody | None) -> bytes:
+        view = TableName(prefix, "", name)
+        flask.g.table = view.display
+        _require_new_in(prefix, name[:-1])
+        flask.g.caller.rights.require_new(view)
+        with landing():
+            sent = None if body is None else body.model_dump()
+            return _changes(rest, prefix).change_view(flask.request.method, path, sent)
+
+    @routes.post(f"{_PATH}/views")
+    @operation("Creates a view", {200: json_of(answers.LoadedView, "It")}, ANY)
+    def create_view(prefix: str, namespace: str, body: AnyBody) -> flask.Response:
+        name = (*namespace_path(namespace), str(body.model_dump().get("name") or ""))
+        found = change(prefix, name, "namespaces", namespace, "views", body=body)
+        return _of_view(found)
+
+    @routes.post(f"{_PATH}/views/<view>")
+    @operation("Changes a view", {200: json_of(answers.LoadedView, "It")}, ANY)
+    def change_view(prefix: str, namespace: str, view: str, body: AnyBody) -> flask.Response:
+        name = (*namespace_path(namespace), view)
+        return _of_view(change(prefix, name, "namespaces", namespace, "views", view, body=body))
+
+    @routes.delete(f"{_PATH}/views/<view>")
+    @operation("Drops a view", _DONE, ANY)
+    def drop_view(prefix: str, namespace: str, view: str) -> flask.Response:
+        name = (*namespace_path(namespace), view)
+        change(prefix, name, "namespaces", namespace, "views", view, body=None)
+        return empty(204)
+
+    @routes.post("/<prefix>/views/rename")
+    @operation("Renames a view", _DONE, ANY)
+    def rename_view(prefix: str, body: AnyBody) -> flask.Response:
+        sent = body.model_dump()
+        for named in ("source", "destination"):
+            _new_table(prefix, _path(sent.get(named) or {}))
+        change(prefix, _path(sent["source"]), "views", "rename", body=body)
+        return empty(204)
 
 
 # --- Answers -------------------------------------------------------------------------------------
@@ -273,6 +375,12 @@ def _staged(
         flask.json.dumps(rest_of).encode()[1:],
     )
     return flask.Response(text, mimetype="application/json")
+
+
+def _of_view(text: bytes) -> flask.Response:
+    """Returns the catalog's answer without its `config`, which is the gateway's own."""
+    found = flask.json.loads(text)
+    return flask.jsonify({name: found[name] for name in ("metadata-location", "metadata")})
 
 
 def _quoted(text: str | None) -> bytes:

@@ -36,12 +36,21 @@ def table_name(prefix: str, namespace: str, table: str) -> TableName:
             CATALOG_NOT_FOUND, TABLE_NOT_FOUND, PERMISSION_DENIED.
     """
     name = TableName(prefix, "", (*namespace_path(namespace), table))
+    require_whole(name)
+    return name
+
+
+def require_whole(name: TableName) -> None:
+    """Requires that the caller may see all of a table, and that its session is that table's.
+
+    Raises:
+        SeamlineError: as `table_name`.
+    """
     flask.g.table = name.display
     session = flask.g.caller.session
     if session is not None and session.table != name.full:
         raise SeamlineError(UNAUTHENTICATED, f"the session is not one of table {name.display}")
     flask.g.caller.rights.require_whole(name)
-    return name
 
 
 class DelegationHeaders(Headers):

@@ -289,7 +289,7 @@ def _config(rest: IcebergRest, name: str, *, planned: bool) -> dict[str, Any]:
     catalog = catalog_of(rest, name)
     endpoints = [
         *ENDPOINTS,
-        *(change_routes.ENDPOINTS if rest.config.iceberg.writes else ()),
+        *(change_routes.endpoints(catalog) if rest.config.iceberg.writes else ()),
         *(VIEW_ENDPOINTS if catalog.has_views else ()),
         *(PLAN_ENDPOINTS if planned else ()),
     ]

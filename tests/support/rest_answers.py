@@ -373,6 +373,10 @@ _ANSWERS: Mapping[tuple[str, str], tuple[int, Any]] = {
     ("DELETE", _TABLE): (204, None),
     ("POST", "/[^/]+/tables/rename"): (204, None),
     ("POST", "/[^/]+/transactions/commit"): (204, None),
+    ("POST", rf"{_NAMESPACE}/views"): (200, dict[str, Any]),
+    ("POST", rf"{_NAMESPACE}/views/[^/]+"): (200, dict[str, Any]),
+    ("DELETE", rf"{_NAMESPACE}/views/[^/]+"): (204, None),
+    ("POST", "/[^/]+/views/rename"): (204, None),
 }
 _NO_CONTENT = (204, 304)
 

@@ -262,6 +262,61 @@ def test_what_two_clients_add_has_ids_of_its_own(world: World, name: str) -> Non
     assert [field.name for field in found.schema().fields] == ["id", "b"]
 
 
+def _together(**changes: tuple[list[Any], list[Any]]) -> dict[str, Any]:
+    """A commit of requirements and updates to tables of `sales`."""
+    return {
+        "table-changes": [
+            {
+                "identifier": {"namespace": ["sales"], "name": name},
+                "requirements": requirements,
+                "updates": updates,
+            }
+            for name, (requirements, updates) in changes.items()
+        ]
+    }
+
+
+def test_several_tables_change_together_or_not_at_all(world: World, name: str) -> None:
+    short = name.partition(".")[2]
+    first, second, new = (f"{short}_{number}" for number in (1, 2, 3))
+    for known in (first, second):
+        world.client.create_table(f"sales.{known}", ROWS.schema)
+    path = f"{ROOT}/transactions/commit"
+    updates = [{"action": "set-properties", "updates": {"n": "1"}}]
+    stale = [{"type": "assert-current-schema-id", "current-schema-id": 7}]
+    created: list[Any] = [
+        {"action": "assign-uuid", "uuid": str(uuid.uuid4())},
+        {"action": "upgrade-format-version", "format-version": 2},
+        {"action": "add-schema", "schema": SCHEMA},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-location", "location": f"file://{world.folder}/warehouse/sales/{new}"},
+    ]
+    create: tuple[list[Any], list[Any]] = ([{"type": "assert-create"}], created)
+    wanted = _together(**{first: ([], updates), new: create, second: (stale, updates)})
+    assert world.error("POST", path, wanted)[::2] == (409, "COMMIT_CONFLICT")
+    assert world.own.load_table(f"sales.{first}").properties == {}
+    assert not world.own.table_exists(f"sales.{new}")
+    wanted = _together(**{first: ([], updates), new: create, second: ([], updates)})
+    assert world.request("POST", path, json=wanted).status_code == 204
+    assert [world.own.load_table(f"sales.{t}").properties for t in (first, second)] == [
+        {"n": "1"}
+    ] * 2
+    assert world.own.load_table(f"sales.{new}").schema().fields[0].name == "id"
+    twice = _together(**{first: ([], updates)})
+    twice["table-changes"] *= 2
+    assert world.error("POST", path, twice)[::2] == (400, "INVALID_REQUEST")
+    world.bound(f"{name}_bound")
+    other = [{"action": "set-properties", "updates": {"n": "2"}}]
+    wanted = _together(**{second: ([], other), f"{short}_bound": ([], other)})
+    assert world.error("POST", path, wanted) == READ_ONLY
+    assert world.own.load_table(f"sales.{second}").properties == {"n": "1"}
+    assert world.own.load_table(f"{name}_bound").properties == {"seamline.topic": "t"}
+
+
 def test_defaults_of_columns_are_kept(world: World, name: str) -> None:
     own = {"id": 5, "name": "n", "type": "int", "required": True}
     field = {**own, "initial-default": 7, "write-default": 8}
@@ -294,6 +349,8 @@ def test_a_table_with_a_topic_is_left_alone(world: World, name: str) -> None:
         ("DELETE", f"{table}?purgeRequested=true", None),
         ("POST", f"{ROOT}/tables/rename", renamed),
     ]
+    views = f"{ROOT}/namespaces/sales/views"
+    assert world.error("POST", views, {"name": "v"})[::2] == (406, "NOT_SUPPORTED")
     for method, path, body in asked:
         assert world.error(method, path, body) == READ_ONLY
     assert world.own.load_table(name).metadata_location == before
