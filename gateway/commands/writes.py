@@ -320,8 +320,11 @@ def _may_store(source: Type, target: Type) -> bool:
 def _may_fit(source: Type, target: Type) -> bool:
     """Whether both types are exact numbers, and only a value that is too large does not fit.
 
-    Such a value fails when it is met; no digit is ever lost.
+    Such a value fails when it is met; no digit is ever lost. A double becomes the nearest real, as
+    clients have no other way to write one.
     """
+    if source == types.DOUBLE:
+        return target == types.REAL
     number = coercion.as_decimal(source)
     if number is None:
         return False
