@@ -19,6 +19,7 @@ from seamline.sql.types import Field, Row
 
 FLINK_JOB = "flink.job-id"
 FLINK_UPSERTS = "write.upsert.enabled"
+ENGINE = "engine-name"
 REDPANDA_COMMIT = "redpanda.commit-metadata"
 AUTOMQ_COMMIT = "automq.commit.id"
 
@@ -149,6 +150,9 @@ def _found(state: TableState) -> Iterator[Writer]:
         }
         if all(_has(fields, path.split(".")) for path in parts):
             yield writer
+    # its dynamic sink makes tables with a commit that has no mark of its own
+    if any(s.summary.get(ENGINE) == "flink" for s in state.ancestors(state.current_snapshot_id)):
+        yield FLINK
 
 
 def marked_by(snapshot: Snapshot) -> Writer | None:

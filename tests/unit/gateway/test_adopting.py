@@ -585,6 +585,15 @@ def test_a_table_of_flink_is_adopted_by_its_name(shop: Shop, gateway: Gateway) -
     assert gateway.rows(SQL) == shop.rows
 
 
+def test_flink_is_recognised_by_the_commit_with_which_its_dynamic_sink_makes_a_table(
+    shop: Shop,
+) -> None:
+    shop.create(FLAT)
+    shop.produce(4)
+    shop.copy({0: 0, 1: 0}, {"engine-name": "flink"})
+    assert shop.examine(columns=POSITIONS).writer.name == "Flink"
+
+
 def test_columns_that_hold_something_else_are_refused(shop: Shop) -> None:
     shop.create(FLAT)
     shop.produce(20)
