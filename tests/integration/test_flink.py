@@ -7,10 +7,12 @@ upsert keep the newest record of each key, for keys of every type; both engines 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import functools
 import json
+import pathlib
 import random
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +31,7 @@ from support.waiting import wait_until
 from seamline.errors import SeamlineError
 from seamline.gateway.commands import adopting, auditing
 from seamline.gateway.commands.adopting import Adoption
+from seamline.gateway.config.model import IcebergConfig
 from seamline.gateway.query.deadline import no_deadline
 from seamline.seam.boundary import boundary_of
 
@@ -355,6 +358,16 @@ class Newest:
             )
 
 
+def changes_of(stack: Stack, topic: str) -> str:
+    """The statement that makes a topic of `Newest` a table of a session."""
+    return (
+        "CREATE TEMPORARY TABLE changes (id INT, v STRING, n INT, PRIMARY KEY (id) NOT ENFORCED)"
+        f" WITH ('connector' = 'upsert-kafka', 'topic' = '{topic}', 'key.format' = 'json',"
+        f" 'properties.bootstrap.servers' = '{stack.bootstrap_servers}',"
+        " 'value.format' = 'json')"
+    )
+
+
 def by_iceberg(
     stack: Stack, name: str, key: IcebergType, version: int, spec: PartitionSpec
 ) -> None:
@@ -379,12 +392,7 @@ def test_the_newest_record_of_each_key_is_read_for_every_type_of_key(
     newest = Newest(stack, name)
     settings = {"execution.checkpointing.interval": "2s"}
     tables = session(stack, flink, parallelism=1, settings=settings)
-    tables.executeSql(
-        f"CREATE TEMPORARY TABLE topic (id INT, v STRING, n INT, PRIMARY KEY (id) NOT ENFORCED)"
-        f" WITH ('connector' = 'upsert-kafka', 'topic' = '{name}', 'key.format' = 'json',"
-        f" 'properties.bootstrap.servers' = '{stack.bootstrap_servers}',"
-        " 'value.format' = 'json')"
-    )
+    tables.executeSql(changes_of(stack, name))
     jobs = tables.createStatementSet()
     options = f"'format-version' = '{version}', 'write.upsert.enabled' = 'true'"
     wanted: dict[str, Any] = {}
@@ -393,20 +401,20 @@ def test_the_newest_record_of_each_key_is_read_for_every_type_of_key(
             f"CREATE TABLE {name}_{key} (k {type_} NOT NULL, v STRING, n BIGINT,"
             f" PRIMARY KEY (k) NOT ENFORCED) WITH ({options})"
         )
-        jobs.addInsertSql(f"INSERT INTO {name}_{key} SELECT {made}, v, n FROM topic")
+        jobs.addInsertSql(f"INSERT INTO {name}_{key} SELECT {made}, v, n FROM changes")
         wanted[key] = value
     tables.executeSql(
         f"CREATE TABLE {name}_identity (k INT NOT NULL, v STRING, n BIGINT,"
         f" PRIMARY KEY (k) NOT ENFORCED) PARTITIONED BY (k) WITH ({options})"
     )
-    jobs.addInsertSql(f"INSERT INTO {name}_identity SELECT id, v, n FROM topic")
+    jobs.addInsertSql(f"INSERT INTO {name}_identity SELECT id, v, n FROM changes")
     wanted["identity"] = lambda i: i
     spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "k_bucket"))
     by_iceberg(stack, f"{name}_bucket", LongType(), version, spec)
-    jobs.addInsertSql(f"INSERT INTO {name}_bucket SELECT CAST(id AS BIGINT), v, n FROM topic")
+    jobs.addInsertSql(f"INSERT INTO {name}_bucket SELECT CAST(id AS BIGINT), v, n FROM changes")
     wanted["bucket"] = lambda i: i
     by_iceberg(stack, f"{name}_uuid", UUIDType(), version, PartitionSpec())
-    jobs.addInsertSql(f"INSERT INTO {name}_uuid SELECT {UUID}, v, n FROM topic")
+    jobs.addInsertSql(f"INSERT INTO {name}_uuid SELECT {UUID}, v, n FROM changes")
     wanted["uuid"] = lambda i: uuid.UUID(bytes=f"{i:016}".encode())
     job = jobs.execute()
 
@@ -439,7 +447,15 @@ def test_the_newest_record_of_each_key_is_read_for_every_type_of_key(
                     rows(key, engine)
 
 
-# --- Reading -------------------------------------------------------------------------------------
+# --- The gateway's catalog -----------------------------------------------------------------------
+
+
+def rest_catalog(gateway: Gateway) -> str:
+    """The statement that makes the catalog of a gateway known."""
+    return (
+        "CREATE CATALOG live WITH ('type' = 'iceberg', 'catalog-type' = 'rest',"
+        f" 'uri' = '{gateway.url}/iceberg', 'cache-enabled' = 'false')"
+    )
 
 
 def collected(tables: Any, sql: str) -> Sequence[str]:
@@ -462,13 +478,59 @@ def test_flink_reads_live_tables_from_the_gateway(
     stack.produce(name, map(record, range(50)))
     stack.tier(name)
     tables = flink.session(parallelism=1, streaming=False)
-    tables.executeSql(
-        "CREATE CATALOG live WITH ('type' = 'iceberg', 'catalog-type' = 'rest',"
-        f" 'uri' = '{gateway.url}/iceberg', 'cache-enabled' = 'false')"
-    )
+    tables.executeSql(rest_catalog(gateway))
     for end in (70, 90):
         stack.produce(name, map(record, range(end - 20, end)))
         sql = f"SELECT count(*), sum(amount), max(id) FROM live.`default`.{name}"
         assert collected(tables, sql) == [f"+I[{end}, {end * (end - 1) / 4}, {end - 1}]"]
     sql = f"SELECT id, tags FROM live.`default`.{name} WHERE id IN (1, 89)"
     assert sorted(collected(tables, sql)) == ["+I[1, [a, 1]]", "+I[89, [a, 89]]"]
+
+
+def test_flink_fills_tables_through_the_gateway(
+    stack: Stack, gateway: Gateway, flink: Flink, name: str, tmp_path: pathlib.Path
+) -> None:
+    """And follows one of them as a stream, there too."""
+    sent = Sent(stack, name)
+    newest = Newest(stack, f"{name}_changes")
+    own = {"iceberg": IcebergConfig(writes=True), "state_directory": str(tmp_path)}
+    with contextlib.closing(Gateway(stack.config.model_copy(update=own))) as writable:
+        tables = flink.session()
+        tables.executeSql(rest_catalog(writable))
+        tables.executeSql("CREATE DATABASE IF NOT EXISTS live.`default`")
+        tables.useCatalog("live")
+        tables.useDatabase("default")
+        tables.executeSql(source(stack, "topic", name, f"{FIELDS}, {PLACES}", **COMMITTED))
+        tables.executeSql(changes_of(stack, f"{name}_changes"))
+        tables.executeSql(f"CREATE TABLE {name} ({FIELDS}, {STORED})")
+        jobs = tables.createStatementSet()
+        jobs.addInsertSql(f"INSERT INTO {name} SELECT * FROM topic")
+        for version in (2, 3):
+            tables.executeSql(
+                f"CREATE TABLE {name}_{version} (k INT, v STRING, n BIGINT,"
+                f" PRIMARY KEY (k) NOT ENFORCED) WITH ('format-version' = '{version}',"
+                " 'write.upsert.enabled' = 'true')"
+            )
+            jobs.addInsertSql(f"INSERT INTO {name}_{version} SELECT id, v, n FROM changes")
+        job = jobs.execute()
+
+        def has_all() -> bool:
+            wanted = sorted((i, *row) for i, row in newest.rows.items())
+            return rows_of(stack, name) == len(sent.committed) and all(
+                stack.load(f"{name}_{version}").state.current_snapshot_id is not None
+                and sorted(gateway.rows(f"SELECT k, v, n FROM {name}_{version}")) == wanted
+                for version in (2, 3)
+            )
+
+        for _ in range(3):
+            sent.send(3)
+            newest.change(20)
+            wait_until(has_all, seconds=120)
+        cancel(job)
+        followed = tables.executeSql(
+            f"SELECT id FROM {name} /*+ OPTIONS('streaming' = 'true',"
+            " 'monitor-interval' = '500ms', 'starting-strategy' = 'TABLE_SCAN_THEN_INCREMENTAL') */"
+        ).collect()
+        found = sorted(followed.next().getField(0) for _ in sent.committed)
+        assert found == sorted(sent.committed.values())
+        followed.close()
