@@ -15,6 +15,7 @@ from seamline.errors import (
     NOT_SUPPORTED,
     STATEMENT_NOT_ALLOWED,
     SYNTAX_ERROR,
+    Location,
     SeamlineError,
 )
 from seamline.sql import time_zones
@@ -23,12 +24,14 @@ from seamline.sql.queries import QUERY_STARTS, expressions_of, query_of
 from seamline.sql.statements import (
     AddColumn,
     AlterTable,
+    ColumnDefinition,
     Comment,
     CreateSchema,
     CreateView,
     Deallocate,
     DescribePrepared,
     DropColumn,
+    DropNotNull,
     DropSchema,
     DropTable,
     DropView,
@@ -39,11 +42,14 @@ from seamline.sql.statements import (
     Prepare,
     Query,
     RenameColumn,
+    RenameTable,
+    SetColumnType,
     SetProperties,
     SetSession,
     SetTimeZone,
     Show,
     Statement,
+    TableChange,
     Transaction,
     Use,
 )
@@ -364,7 +370,7 @@ def _alter_table(words: Words) -> AlterTable:
     if_exists = words.take("IF", "EXISTS")
     place, name = words.place(), words.name()
     if words.take("ADD", "COLUMN"):
-        change: AddColumn | DropColumn | RenameColumn | SetProperties = _add_column(words)
+        change: TableChange = _add_column(words)
     elif words.take("DROP", "COLUMN"):
         missing = words.take("IF", "EXISTS")
         change = DropColumn(words.identifier(), missing)
@@ -373,6 +379,10 @@ def _alter_table(words: Words) -> AlterTable:
         column = words.identifier()
         words.require("TO")
         change = RenameColumn(column, words.identifier(), missing)
+    elif words.take("RENAME", "TO"):
+        change = RenameTable(words.name())
+    elif words.take("ALTER", "COLUMN"):
+        change = _alter_column(words)
     elif words.take("SET", "PROPERTIES"):
         change = _set_properties(words)
     else:
@@ -381,25 +391,31 @@ def _alter_table(words: Words) -> AlterTable:
 
 
 def _not_altered(words: Words) -> SeamlineError:
-    if words.peek() == "RENAME":
-        return SeamlineError(
-            NOT_SUPPORTED,
-            "a table cannot be renamed",
-            location=words.place(),
-            hint="Its files stay where they are, so a new table of the old name would share their "
-            "folder; make a view of the new name instead.",
-        )
     return SeamlineError(
         NOT_SUPPORTED,
         f"ALTER TABLE … {words.peek()} is not supported",
         location=words.place(),
-        hint="ADD COLUMN, DROP COLUMN, RENAME COLUMN and SET PROPERTIES are.",
+        hint="ADD, DROP, RENAME and ALTER COLUMN, RENAME TO and SET PROPERTIES are.",
     )
 
 
 def _add_column(words: Words) -> AddColumn:
     missing = words.take("IF", "NOT", "EXISTS")
-    place, text = words.place(), words.text()
+    return AddColumn(_definition(words, words.place(), words.text()), missing)
+
+
+def _alter_column(words: Words) -> SetColumnType | DropNotNull:
+    column = words.identifier()
+    if words.take("DROP", "NOT", "NULL"):
+        return DropNotNull(column)
+    for word in ("SET", "DATA", "TYPE"):
+        words.require(word)
+    found = _definition(words, words.place(), f"x {words.text()}" if words.text() else "")
+    return SetColumnType(column, found.type)
+
+
+def _definition(words: Words, place: Location | None, text: str) -> ColumnDefinition:
+    """Parses the rest of a statement, which defines one column."""
     if not text:
         raise words.missing("a column")
     words.rest()
@@ -410,12 +426,9 @@ def _add_column(words: Words) -> AddColumn:
         raise
     if len(columns) != 1:
         raise SeamlineError(
-            SYNTAX_ERROR,
-            "ADD COLUMN adds one column at a time",
-            location=place,
-            hint="One at a time.",
+            SYNTAX_ERROR, "there is more than one column", location=place, hint="One at a time."
         )
-    return AddColumn(columns[0], missing)
+    return columns[0]
 
 
 def _set_properties(words: Words) -> SetProperties:

@@ -259,10 +259,43 @@ class RenameColumn:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class SetColumnType:
+    """ALTER COLUMN name SET DATA TYPE type."""
+
+    column: str
+    type: exp.DataType
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DropNotNull:
+    """ALTER COLUMN name DROP NOT NULL."""
+
+    column: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RenameTable:
+    """RENAME TO name; as many parts as were written."""
+
+    to: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class SetProperties:
     """SET PROPERTIES, as pairs of name and value."""
 
     properties: tuple[tuple[str, str], ...]
+
+
+TableChange: TypeAlias = (
+    AddColumn
+    | DropColumn
+    | RenameColumn
+    | SetColumnType
+    | DropNotNull
+    | RenameTable
+    | SetProperties
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -270,7 +303,7 @@ class AlterTable:
     """ALTER TABLE [IF EXISTS] name, with the requested change."""
 
     name: tuple[str, ...]
-    change: AddColumn | DropColumn | RenameColumn | SetProperties
+    change: TableChange
     if_exists: bool = False
     location: Location | None = dataclasses.field(default=None, compare=False)
 
@@ -442,6 +475,7 @@ _KEYWORDS: Mapping[type, str] = {
     CreateView: "CREATE VIEW",
     Deallocate: "DEALLOCATE",
     DropColumn: "DROP COLUMN",
+    DropNotNull: "DROP NOT NULL",
     DropSchema: "DROP SCHEMA",
     DropTable: "DROP TABLE",
     DropView: "DROP VIEW",
@@ -449,6 +483,8 @@ _KEYWORDS: Mapping[type, str] = {
     KillStatement: "CALL",
     Prepare: "PREPARE",
     RenameColumn: "RENAME COLUMN",
+    RenameTable: "RENAME TABLE",
+    SetColumnType: "SET COLUMN TYPE",
     SetProperties: "SET PROPERTIES",
     SetSession: "SET SESSION",
     SetTimeZone: "SET TIME ZONE",

@@ -450,6 +450,16 @@ class IcebergCatalog:
             else:
                 self.pyiceberg.drop_table(identifier)
 
+    def rename(self, identifier: tuple[str, ...], to: tuple[str, ...]) -> None:
+        """Gives a table another name, in the same catalog.
+
+        Raises:
+            SeamlineError: TABLE_NOT_FOUND, TABLE_EXISTS, SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
+        """
+        with catalog_errors(self.name, identifier):
+            self.require_namespace(to[:-1])
+            self.pyiceberg.rename_table(identifier, to)
+
     def namespaces(self) -> list[tuple[str, ...]]:
         """See `Catalog.namespaces`.
 

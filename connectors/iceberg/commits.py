@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pyiceberg.exceptions import BadRequestError, ValidationError
 from pyiceberg.table import TableProperties, Transaction
@@ -24,6 +24,7 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
     TableRequirement,
     TableUpdate,
+    UpgradeFormatVersionUpdate,
 )
 from pyiceberg.table.update.schema import UpdateSchema
 
@@ -337,6 +338,19 @@ def evolve(table: IcebergTable, changes: Sequence[Change]) -> None:
             raise
         name = table.state.display_name
         raise SeamlineError(SCHEMA_INCOMPATIBLE, f"table {name}: {error.message}") from error
+
+
+def upgrade(table: IcebergTable, version: Literal[1, 2]) -> None:
+    """Gives a table a higher format version.
+
+    Raises:
+        SeamlineError: COMMIT_CONFLICT.
+    """
+    _commit(
+        table,
+        (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),),
+        (UpgradeFormatVersionUpdate(format_version=version),),
+    )
 
 
 def move_head(table: IcebergTable, snapshot_id: int, to: int) -> None:

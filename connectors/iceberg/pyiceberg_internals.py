@@ -337,6 +337,18 @@ def stage(
     transaction._apply(updates(transaction._table), requirements)
 
 
+def new_location(catalog: PyCatalog, identifier: tuple[str, ...]) -> str | None:
+    """Returns a place for a new table that no other table has; None if its catalog chooses one.
+
+    A table that was renamed stays where it is, so the place of a name may be taken.
+    """
+    if not isinstance(catalog, MetastoreCatalog):
+        return None
+    namespace = PyCatalog.namespace_to_string(identifier[:-1])
+    default = catalog._resolve_table_location(None, namespace, identifier[-1])
+    return f"{default}-{uuid.uuid4().hex}"
+
+
 def write_files(
     metadata: TableMetadata, rows: pa.Table | pa.RecordBatchReader, io: FileIO
 ) -> Iterator[DataFile]:

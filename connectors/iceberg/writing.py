@@ -55,7 +55,12 @@ def create(
     with catalog_errors(catalog.name, identifier), storage_errors(f"warehouse of {catalog.name}"):
         catalog.require_namespace(identifier[:-1])
         transaction = catalog.pyiceberg.create_table_transaction(
-            identifier, schema, partition_spec=spec, sort_order=order, properties=dict(properties)
+            identifier,
+            schema,
+            location=pyiceberg_internals.new_location(catalog.pyiceberg, identifier),
+            partition_spec=spec,
+            sort_order=order,
+            properties=dict(properties),
         )
         _append(transaction, batches)
         transaction.commit_transaction()

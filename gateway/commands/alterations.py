@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pyiceberg.types import PrimitiveType
+
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.types import to_schema
@@ -15,7 +17,6 @@ from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.errors import (
     COLUMN_NOT_FOUND,
     INVALID_TABLE_DEFINITION,
-    NOT_A_UNIFIED_TABLE,
     NOT_SUPPORTED,
     SCHEMA_NOT_FOUND,
     STATEMENT_NOT_ALLOWED,
@@ -35,24 +36,34 @@ from seamline.sql.near import did_you_mean
 from seamline.sql.statements import (
     AddColumn,
     AlterTable,
+    ColumnDefinition,
     Comment,
     DropColumn,
+    DropNotNull,
     RenameColumn,
+    RenameTable,
+    SetColumnType,
     SetProperties,
+    update_type,
 )
 from seamline.sql.types import Field
 
 _PROPERTIES = {"on_error": POLICIES, "evolution": EVOLUTIONS}
 """The properties of a unified table that may be changed, and the values that each may have."""
+_INSTEAD = {
+    SetColumnType: "With evolution = 'auto', columns follow the schemas of the records.",
+    DropNotNull: "Whether a record may lack a value is settled when the table is made.",
+    RenameTable: "Tokens and pipelines know it by its name; make a view of the new name instead.",
+}
 _PARTITIONS = "key_partitions"
 """Setting it renews the word of an upsert table's owner that each key is in one partition."""
 
 
 def alter(connections: Connections, statement: AlterTable, session: Session) -> Rows:
-    """Runs ALTER TABLE on a unified table.
+    """Runs ALTER TABLE.
 
     Raises:
-        SeamlineError: NOT_A_UNIFIED_TABLE, INVALID_TABLE_DEFINITION, COLUMN_NOT_FOUND,
+        SeamlineError: NOT_SUPPORTED, INVALID_TABLE_DEFINITION, COLUMN_NOT_FOUND,
             COMMIT_CONFLICT, …
     """
     name = _own(connections, statement.name, session)
@@ -60,12 +71,6 @@ def alter(connections: Connections, statement: AlterTable, session: Session) -> 
     def work() -> None:
         table = load(connections, name)
         binding = TopicBinding.from_properties(table.state.properties)
-        if binding is None:
-            raise SeamlineError(
-                NOT_A_UNIFIED_TABLE,
-                f"table {name.display} has no topic, so it cannot be altered here",
-                hint="A plain Iceberg table is altered with the tool that made it.",
-            )
         if table.state.provider is not None:
             raise SeamlineError(
                 NOT_SUPPORTED,
@@ -79,7 +84,25 @@ def alter(connections: Connections, statement: AlterTable, session: Session) -> 
                 _drop(table, binding, statement.change)
             case RenameColumn():
                 _rename(table, binding, statement.change)
+            case SetColumnType() | DropNotNull() | RenameTable() if binding is not None:
+                raise SeamlineError(
+                    NOT_SUPPORTED,
+                    f"{update_type(statement)} is not supported for a table over a topic",
+                    hint=_INSTEAD[type(statement.change)],
+                )
+            case SetColumnType():
+                _widen(table, statement.change)
+            case DropNotNull():
+                column = _column(table, statement.change.column)
+                commits.change_schema(
+                    table, lambda update: update.make_column_optional((column.name,))
+                )
+            case RenameTable():
+                _move(connections, table, statement.change, session)
+            case SetProperties() if binding is None:
+                _upgrade(table, statement.change)
             case SetProperties():
+                assert binding is not None
                 _set(table, binding, statement.change)
 
     try:
@@ -140,7 +163,7 @@ def _own(connections: Connections, parts: tuple[str, ...], session: Session) -> 
 # --- Columns -------------------------------------------------------------------------------------
 
 
-def _add(table: IcebergTable, binding: TopicBinding, change: AddColumn) -> None:
+def _add(table: IcebergTable, binding: TopicBinding | None, change: AddColumn) -> None:
     column = change.column
     if change.if_not_exists and _found(table, column.name) is not None:
         return
@@ -158,7 +181,7 @@ def _add(table: IcebergTable, binding: TopicBinding, change: AddColumn) -> None:
     )
 
 
-def _drop(table: IcebergTable, binding: TopicBinding, change: DropColumn) -> None:
+def _drop(table: IcebergTable, binding: TopicBinding | None, change: DropColumn) -> None:
     if change.if_exists and _found(table, change.column) is None:
         return
     column = _column(table, change.column)
@@ -167,7 +190,7 @@ def _drop(table: IcebergTable, binding: TopicBinding, change: DropColumn) -> Non
     commits.change_schema(table, lambda update: update.delete_column((column.name,)))
 
 
-def _rename(table: IcebergTable, binding: TopicBinding, change: RenameColumn) -> None:
+def _rename(table: IcebergTable, binding: TopicBinding | None, change: RenameColumn) -> None:
     if change.if_exists and _found(table, change.column) is None:
         return
     column = _column(table, change.column)
@@ -179,6 +202,55 @@ def _rename(table: IcebergTable, binding: TopicBinding, change: RenameColumn) ->
         lambda own: tuple(renamed if f.name == column.name else f for f in own),
     )
     commits.change_schema(table, lambda update: update.rename_column((column.name,), change.to))
+
+
+def _widen(table: IcebergTable, change: SetColumnType) -> None:
+    column = _column(table, change.column)
+    (field,) = tables.fields_of([ColumnDefinition(column.name, change.type)])
+    type_ = to_schema((field,)).fields[0].field_type
+    if not isinstance(type_, PrimitiveType):
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION, f"column {column.name} cannot become {field.type}", hint=""
+        )
+    commits.change_schema(
+        table, lambda update: update.update_column((column.name,), field_type=type_)
+    )
+
+
+def _move(
+    connections: Connections, table: IcebergTable, change: RenameTable, session: Session
+) -> None:
+    """Gives a table another name; its files stay where they are."""
+    catalog = table.state.name[0]
+    to = names.resolve(change.to, session, connections, is_new=True)
+    if not to.is_own_table or to.catalog != catalog:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            f"{table.state.display_name} cannot become {to.display}",
+            hint="A table keeps its catalog.",
+        )
+    connections.rights.require_new(to)
+    tables.require_free(connections, to)
+    connections.catalog(catalog).rename(table.state.name[1:], to.path)
+
+
+def _upgrade(table: IcebergTable, change: SetProperties) -> None:
+    """Sets the one property of a plain table that can be set: its format version."""
+    for name, value in change.properties:
+        if name != "format_version":
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"the property {name} of a plain table cannot be changed",
+                hint="format_version can.",
+            )
+        if str(value) != "2" or table.state.format_version > 2:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"{table.state.display_name} has format version {table.state.format_version}, and "
+                f"cannot get {value}",
+                hint="Version 1 can become 2.",
+            )
+        commits.upgrade(table, 2)
 
 
 def _set(table: IcebergTable, binding: TopicBinding, change: SetProperties) -> None:
@@ -233,7 +305,12 @@ def _column(table: IcebergTable, name: str) -> Field:
 
 
 def _require_free(
-    table: IcebergTable, binding: TopicBinding, column: Field, what: str, *, by_layout: bool = True
+    table: IcebergTable,
+    binding: TopicBinding | None,
+    column: Field,
+    what: str,
+    *,
+    by_layout: bool = True,
 ) -> None:
     """Refuses to change a column that something else depends on."""
     metadata = table.iceberg.metadata
@@ -241,16 +318,8 @@ def _require_free(
         f.source_id: "partitioned" for spec in metadata.partition_specs for f in spec.fields
     }
     laid_out |= {f.source_id: "sorted" for order in metadata.sort_orders for f in order.fields}
-    reason = None
-    if column.name in columns.METADATA_NAMES:
-        reason = "it says where a record is in the topic"
-    elif binding.key is not None and binding.key.lower() == column.name.lower():
-        reason = "the record key repeats it"
-    elif binding.encoding.names(column.name):
-        reason = "columns_from says where it comes from"
-    elif column.name in binding.primary_key:
-        reason = "it is of the primary key"
-    elif by_layout and column.field_id in laid_out:
+    reason = None if binding is None else _needed_for_records(binding, column)
+    if reason is None and by_layout and column.field_id in laid_out:
         reason = f"the table is {laid_out[column.field_id]} by it"
     if reason is not None:
         raise SeamlineError(
@@ -258,12 +327,28 @@ def _require_free(
         )
 
 
+def _needed_for_records(binding: TopicBinding, column: Field) -> str | None:
+    """Returns why records need a column under its name; None if they do not."""
+    if column.name in columns.METADATA_NAMES:
+        return "it says where a record is in the topic"
+    if binding.key is not None and binding.key.lower() == column.name.lower():
+        return "the record key repeats it"
+    if binding.encoding.names(column.name):
+        return "columns_from says where it comes from"
+    if column.name in binding.primary_key:
+        return "it is of the primary key"
+    return None
+
+
 def _check(
     table: IcebergTable,
-    binding: TopicBinding,
+    binding: TopicBinding | None,
     changed: Callable[[tuple[Field, ...]], tuple[Field, ...]],
 ) -> None:
-    """Requires that the changed columns are valid for a unified table and its record format."""
+    """Requires that the changed columns are valid, with a topic also for its record format."""
+    if binding is None:
+        tables.check_columns(changed(table.state.schema.columns))
+        return
     own = tuple(f for f in table.state.schema.columns if f.name not in columns.METADATA_NAMES)
     fields = changed(own)
     tables.check_columns(fields)

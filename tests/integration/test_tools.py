@@ -99,7 +99,10 @@ def test_jupysql_and_what_superset_asks(gateway: Gateway, table: str) -> None:
 def test_dbt_builds_twice(
     gateway: Gateway, stack: Stack, table: str, tmp_path: pathlib.Path
 ) -> None:
-    """Seeds, views, tables, increments and tests of data; the second time over more rows."""
+    """Seeds, views, tables, increments of every strategy, snapshots and tests of data.
+
+    The second time there are more rows, and a model has another column.
+    """
     project = tmp_path / "shop"
     shutil.copytree(TOOLS / "dbt", project)
 
@@ -117,7 +120,7 @@ def test_dbt_builds_twice(
         )
         assert done.returncode == 0, done.stdout + done.stderr
         assert "ERROR=0" in done.stdout
-        assert "PASS=9" in done.stdout
+        assert "PASS=12" in done.stdout
 
     build()
     totals = "SELECT name, bids, total FROM lake.dbt_shop.totals ORDER BY name"
@@ -126,6 +129,15 @@ def test_dbt_builds_twice(
     build()
     assert gateway.rows(totals) == [("shop", 2, 1.5), ("web", 3, 10.0)]
     assert gateway.rows("SELECT count(*), max(id) FROM lake.dbt_shop.seen") == [(5, 5)]
+    assert gateway.rows("SELECT * FROM lake.dbt_shop.merged ORDER BY name") == [
+        ("shop", 2, 1.0),
+        ("web", 3, 4.0),
+    ]
+    replaced = gateway.rows("SELECT id, price, name FROM lake.dbt_shop.replaced ORDER BY id")
+    assert [row[0] for row in replaced] == [1, 2, 3, 4, 5]
+    assert replaced[-1] == (5, 4.0, "web")
+    history = "SELECT name, bids, dbt_valid_to IS NULL FROM lake.dbt_shop.history ORDER BY 1, 2"
+    assert gateway.rows(history) == [("shop", 2, True), ("web", 2, False), ("web", 3, True)]
     comments = "SELECT comment FROM lake.information_schema.columns WHERE table_name = 'named_bids'"
     assert len(gateway.rows(comments)) == 3
 

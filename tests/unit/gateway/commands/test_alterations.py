@@ -117,7 +117,9 @@ def test_columns_are_made_with_comments(world: World) -> None:
         ("ALTER TABLE t DROP COLUMN _kafka_offset", "INVALID_TABLE_DEFINITION", "in the topic"),
         ("ALTER TABLE t DROP COLUMN nam", "COLUMN_NOT_FOUND", "nam"),
         ("ALTER TABLE t RENAME COLUMN name TO size", "INVALID_TABLE_DEFINITION", "twice"),
-        ("ALTER TABLE t RENAME TO u", "NOT_SUPPORTED", "renamed"),
+        ("ALTER TABLE t RENAME TO u", "NOT_SUPPORTED", "over a topic"),
+        ("ALTER TABLE t ALTER COLUMN size SET DATA TYPE bigint", "NOT_SUPPORTED", "over a topic"),
+        ("ALTER TABLE t ALTER COLUMN id DROP NOT NULL", "NOT_SUPPORTED", "over a topic"),
         ("ALTER TABLE t SET PROPERTIES topic = 'x'", "ADOPTION_REFUSED", "topic"),
         ("ALTER TABLE t SET PROPERTIES on_error = 'x'", "INVALID_TABLE_DEFINITION", "x"),
         ("ALTER TABLE nope DROP COLUMN id", "TABLE_NOT_FOUND", "nope"),
@@ -143,3 +145,83 @@ def test_what_would_disagree_with_the_topic_is_refused(
 def test_a_missing_table_is_no_error_where_that_is_said(world: World) -> None:
     assert world.run("ALTER TABLE IF EXISTS nope DROP COLUMN id") == "done"
     assert world.run("ALTER TABLE nope DROP COLUMN id") == "TABLE_NOT_FOUND"
+
+
+# --- Plain tables --------------------------------------------------------------------------------
+
+PLAIN = (
+    "CREATE TABLE p (id integer NOT NULL, x real, name varchar, size decimal(5, 2), part varchar)"
+    " WITH (partitioning = ARRAY['part'])"
+)
+
+
+def shown(world: World, table: str) -> list[tuple[str, str, str]]:
+    return [row[:3] for row in world.rows(f"DESCRIBE {table}")]
+
+
+def test_columns_of_a_plain_table_change(world: World) -> None:
+    for sql in (
+        PLAIN,
+        "ALTER TABLE p ADD COLUMN more row(a bigint)",
+        "ALTER TABLE p ADD COLUMN IF NOT EXISTS MORE bigint",
+        "ALTER TABLE p RENAME COLUMN name TO called",
+        "ALTER TABLE p RENAME COLUMN part TO day",
+        "ALTER TABLE p ALTER COLUMN id SET DATA TYPE bigint",
+        "ALTER TABLE p ALTER COLUMN size SET DATA TYPE decimal(9, 2)",
+        "ALTER TABLE p ALTER COLUMN x SET DATA TYPE double",
+        "ALTER TABLE p ALTER COLUMN id DROP NOT NULL",
+        "ALTER TABLE p DROP COLUMN x",
+    ):
+        assert world.run(sql) == "done", sql
+    assert shown(world, "p") == [
+        ("id", "bigint", "YES"),
+        ("called", "varchar", "YES"),
+        ("size", "decimal(9,2)", "YES"),
+        ("day", "varchar", "YES"),
+        ("more", "row(a bigint)", "YES"),
+    ]
+
+
+def test_a_plain_table_gets_another_name_and_its_old_one_is_free(world: World) -> None:
+    world.run(PLAIN)
+    assert world.run("ALTER TABLE p RENAME TO other.q") == "done"
+    assert world.run("DESCRIBE p") == "TABLE_NOT_FOUND"
+    assert len(shown(world, "other.q")) == 5
+    assert world.run(PLAIN) == "done"
+    places = {
+        world.catalog("lake").load(name).iceberg.metadata.location
+        for name in (("other", "q"), ("default", "p"))
+    }
+    assert len(places) == 2
+    assert world.run("ALTER TABLE IF EXISTS nope RENAME TO r") == "done"
+
+
+def test_version_1_becomes_2(world: World) -> None:
+    world.run("CREATE TABLE old (id bigint) WITH (format_version = 1)")
+    assert world.run("ALTER TABLE old SET PROPERTIES format_version = 2") == "done"
+    assert world.catalog("lake").load(("default", "old")).state.format_version == 2
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "reason"),
+    [
+        ("ALTER TABLE p ALTER COLUMN id SET DATA TYPE varchar", "INVALID_TABLE_DEFINITION", "id"),
+        ("ALTER TABLE p ALTER COLUMN id SET DATA TYPE row(a bigint)",
+         "INVALID_TABLE_DEFINITION", "id"),
+        ("ALTER TABLE p ALTER COLUMN nope DROP NOT NULL", "COLUMN_NOT_FOUND", "nope"),
+        ("ALTER TABLE p ALTER COLUMN id TYPE bigint", "SYNTAX_ERROR", "TYPE"),
+        ("ALTER TABLE p DROP COLUMN part", "INVALID_TABLE_DEFINITION", "partitioned"),
+        ("ALTER TABLE p ADD COLUMN ID bigint", "INVALID_TABLE_DEFINITION", "twice"),
+        ("ALTER TABLE p RENAME TO t", "TABLE_EXISTS", "t"),
+        ("ALTER TABLE p RENAME TO nope.default.q", "CATALOG_NOT_FOUND", "nope"),
+        ("ALTER TABLE p SET PROPERTIES format_version = 1", "INVALID_TABLE_DEFINITION", "1"),
+        ("ALTER TABLE p SET PROPERTIES on_error = 'skip'", "INVALID_TABLE_DEFINITION", "on_error"),
+    ],
+)  # fmt: skip
+def test_what_a_plain_table_cannot_become(world: World, sql: str, code: str, reason: str) -> None:
+    world.run(PLAIN)
+    with pytest.raises(SeamlineError) as caught:
+        world.rows(sql)
+    assert caught.value.code.name == code, caught.value
+    assert reason in caught.value.message
+    assert caught.value.location is not None
