@@ -251,3 +251,14 @@ scalar(
     f"(CASE WHEN {{0}} % 1000 <> 0 THEN raise_error{_TOO_FINE}"
     " ELSE timestamp_micros({0} div 1000) END)",
 )
+_TOO_FAR = "('NUMERIC_OVERFLOW: nanoseconds are counted from 1677 to 2262')"
+scalar(
+    "from_unixtime_nanos",
+    "D -> timestamp with time zone",
+    f"(CASE WHEN abs({{0}}) >= {2**63 - 1} THEN error{_TOO_FAR}"
+    f" WHEN CAST(round({{0}}) AS BIGINT) % 1000 <> 0 THEN error{_TOO_FINE}"
+    " ELSE make_timestamptz(CAST(round({0}) AS BIGINT) // 1000) END)",
+    f"(CASE WHEN abs({{0}}) >= {2**63 - 1} THEN raise_error{_TOO_FAR}"
+    f" WHEN CAST(round({{0}}) AS BIGINT) % 1000 <> 0 THEN raise_error{_TOO_FINE}"
+    " ELSE timestamp_micros(CAST(round({0}) AS BIGINT) div 1000) END)",
+)
