@@ -28,7 +28,7 @@ catalogs:
 - {group: readers, catalog: lake, allow: read-only}
 - {catalog: lake|default, allow: all}
 tables:
-- {user: boss, privileges: [SELECT, INSERT, OWNERSHIP]}
+- {user: boss, privileges: [SELECT, INSERT, DELETE, UPDATE, OWNERSHIP]}
 - {table: secret.*, privileges: []}
 - {schema: 'hr|a\.b', privileges: []}
 - user: ann
@@ -40,10 +40,15 @@ tables:
   - {name: note, allow: false}
 - user: ann
   table: mine_in_part
-  privileges: [SELECT, INSERT, OWNERSHIP]
+  privileges: [SELECT, INSERT, DELETE, UPDATE, OWNERSHIP]
   columns: [{name: note, allow: false}, {name: card, mask: "'*'"}]
 - {user: ann, table: mine.*, privileges: [SELECT, INSERT, OWNERSHIP]}
 - {user: own, table: plain, privileges: [SELECT], filter: region = current_user}
+- {user: own, table: loose_rows, privileges: [DELETE, SELECT]}
+- {user: own, table: loose_values, privileges: [UPDATE, SELECT]}
+- {user: own, table: loose_more, privileges: [INSERT, SELECT]}
+- {user: own, table: loose_unseen, privileges: [DELETE, UPDATE, INSERT]}
+- {user: own, table: loose_in_part, privileges: [DELETE, UPDATE, INSERT, SELECT], filter: id > 1}
 - {group: readers, catalog: lake, privileges: [SELECT, OWNERSHIP, INSERT]}
 functions:
 - {user: boss|own, privileges: [GRANT_EXECUTE]}
@@ -124,9 +129,28 @@ CHANGES = (
     "ALTER TABLE {t} RENAME COLUMN note TO y",
     "ALTER TABLE {t} SET PROPERTIES on_error = 'skip'",
     "ALTER TABLE {t} SET PROPERTIES topic = 'orders'",
+    "ALTER TABLE {t} ALTER COLUMN id SET DATA TYPE bigint",
+    "ALTER TABLE {t} ALTER COLUMN id DROP NOT NULL",
+    "ALTER TABLE {t} RENAME TO moved",
     "COMMENT ON TABLE {t} IS 'x'",
     "COMMENT ON COLUMN {t}.id IS 'x'",
 )
+ROW_CHANGES = {
+    "DELETE FROM {t} WHERE id = 1": {"DELETE"},
+    "TRUNCATE TABLE {t}": {"TRUNCATE"},
+    "UPDATE {t} SET id = 1 WHERE id = 1": {"UPDATE"},
+    "MERGE INTO {t} AS t USING (VALUES 1) AS s(x) ON t.id = s.x WHEN MATCHED THEN DELETE": {
+        "DELETE"
+    },
+    "MERGE INTO {t} AS t USING (VALUES 1) AS s(x) ON t.id = s.x"
+    " WHEN MATCHED THEN UPDATE SET id = 1 WHEN NOT MATCHED THEN INSERT (id) VALUES (s.x)": {
+        "UPDATE",
+        "INSERT",
+    },
+    "MERGE INTO {t} AS t USING (VALUES 1) AS s(x) ON t.id = s.x"
+    " WHEN NOT MATCHED THEN INSERT (id) VALUES (s.x)": {"INSERT"},
+}
+"""Statements that change rows, and what may be done by whoever may run them."""
 SEEN = ("DESCRIBE {t}", "SHOW CREATE TABLE {t}", "SHOW COLUMNS FROM {t}")
 
 
@@ -136,7 +160,8 @@ SEEN = ("DESCRIBE {t}", "SHOW CREATE TABLE {t}", "SHOW COLUMNS FROM {t}")
     "table", ["secret", "lake.default.SECRET", "secrets", "default.default.secret"]
 )
 def test_what_one_may_not_see_is_not_there(world: World, who: str, table: str) -> None:
-    for sql in (*READS, *SEEN, "INSERT INTO {t} (id) VALUES (1)", *CHANGES, "SHOW STATS FOR {t}"):
+    insert = "INSERT INTO {t} (id) VALUES (1)"
+    for sql in (*READS, *SEEN, insert, *CHANGES, *ROW_CHANGES, "SHOW STATS FOR {t}"):
         if "$" in sql and "." in table:
             continue
         ended = world.do(who, sql.format(t=table))
@@ -303,6 +328,30 @@ def test_inserts_need_insert(world: World) -> None:
     assert world.do("own", "INSERT INTO plain (id) VALUES (1)") == "PERMISSION_DENIED"
     assert world.do("rea", "INSERT INTO plain (id) VALUES (1)") == "PERMISSION_DENIED"
     assert world.rows("boss", "SELECT count(*) FROM plain") == [(len(ROWS),)]
+
+
+LOOSE = {
+    "loose_rows": {"DELETE", "TRUNCATE"},
+    "loose_values": {"UPDATE"},
+    "loose_more": {"INSERT"},
+    "loose_unseen": {"TRUNCATE"},
+    "loose_in_part": set[str](),
+}
+"""What may be done to rows; to truncate, one need not read, but there must be no rows to hide."""
+
+
+@pytest.mark.parametrize("table", LOOSE)
+def test_changing_rows_needs_its_privileges_and_all_to_be_seen(world: World, table: str) -> None:
+    for sql, needed in ROW_CHANGES.items():
+        world.do("boss", f"CREATE TABLE {table} AS SELECT 1 AS id UNION ALL SELECT 2")
+        ended = world.do("own", sql.format(t=table))
+        left = world.rows("boss", f"SELECT id FROM {table} ORDER BY id")
+        if needed <= LOOSE[table]:
+            assert ended == "done", (sql, ended)
+        else:
+            assert ended == "PERMISSION_DENIED", (sql, ended)
+            assert left == [(1,), (2,)]
+        assert world.do("boss", f"DROP TABLE {table}") == "done"
 
 
 @pytest.mark.parametrize(
