@@ -268,7 +268,11 @@ class CatalogChanges:
         properties = {TableProperties.FORMAT_VERSION: "2", **wanted.properties}
         catalog = self._catalog.pyiceberg
         self._require_namespace(wanted.identifier[:-1])
-        location = pyiceberg_internals.location_of_new(catalog, wanted.identifier, wanted.location)
+        location = (
+            wanted.location.rstrip("/")
+            if wanted.location
+            else pyiceberg_internals.new_location(catalog, wanted.identifier)
+        )
         if location is not None:
             self._require_allowed(name, location, properties)
         self._require_not_ours(properties)

@@ -432,16 +432,6 @@ _LOST = "Table has been updated by another process"
 """How PyIceberg's SQL catalog begins to say that another commit came in between."""
 
 
-def location_of_new(
-    catalog: PyCatalog, identifier: tuple[str, ...], wanted: str | None
-) -> str | None:
-    """Returns where a new table is to lie; None if the catalog has yet to say."""
-    if isinstance(catalog, MetastoreCatalog):
-        namespace = PyCatalog.namespace_to_string(identifier[:-1])
-        return catalog._resolve_table_location(wanted, namespace, identifier[-1])
-    return wanted
-
-
 def metadata_text(metadata: TableMetadata) -> bytes:
     """Returns metadata as the JSON that other engines are given."""
     properties = readable_by_others(metadata.properties)

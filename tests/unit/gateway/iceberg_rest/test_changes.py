@@ -8,6 +8,7 @@ every answer is checked against the specification's models.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import json
 import pathlib
@@ -188,6 +189,12 @@ def test_names_change_and_go(world: World, name: str) -> None:
     assert not pathlib.Path(kept.removeprefix("file://")).exists()
 
 
+def test_a_table_that_was_renamed_keeps_its_place_to_itself(world: World, name: str) -> None:
+    first = world.client.create_table(name, ROWS.schema)
+    world.client.rename_table(name, f"{name}_2")
+    assert world.client.create_table(name, ROWS.schema).location() != first.location()
+
+
 def test_namespaces(world: World) -> None:
     client = world.client
     client.create_namespace("made", {"owner": "ann"})
@@ -229,6 +236,22 @@ def test_commits_of_two_clients(world: World, name: str) -> None:
     uuid_body = {"requirements": [{"type": "assert-table-uuid", "uuid": str(uuid.uuid4())}]}
     conflict = (409, "CommitFailedException", "COMMIT_CONFLICT")
     assert world.error("POST", path, {**uuid_body, "updates": []}) == conflict
+
+
+def test_no_commit_is_lost_among_several_clients(world: World, name: str) -> None:
+    world.client.create_table(name, ROWS.schema)
+
+    def append(_: int) -> int:
+        client = RestCatalog("live", uri=f"{world.gateway.url}/iceberg-plan")
+        try:
+            client.load_table(name).append(ROWS)
+        except CommitFailedException:
+            return 0
+        return 10
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        landed = sum(pool.map(append, range(6)))
+    assert world.own.load_table(name).scan().count() == landed > 0
 
 
 def test_what_two_clients_add_has_ids_of_its_own(world: World, name: str) -> None:
