@@ -10,9 +10,10 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -31,6 +32,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertCreate,
+    AssignUUIDUpdate,
     RemovePropertiesUpdate,
     SetLocationUpdate,
     SetPartitionStatisticsUpdate,
@@ -38,6 +40,7 @@ from pyiceberg.table.update import (
     SetStatisticsUpdate,
     TableRequirement,
     TableUpdate,
+    ValidatableTableRequirement,
 )
 from sqlalchemy.exc import IntegrityError
 
@@ -189,6 +192,21 @@ class TableCommit:
         return any(isinstance(r, AssertCreate) for r in self.requirements)
 
 
+class AssertPlain(ValidatableTableRequirement):
+    """The table must not have a topic."""
+
+    type: Literal["assert-plain"] = "assert-plain"
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        """Validates the requirement against the table as it is now.
+
+        Raises:
+            CommitFailedException: when the table has a topic.
+        """
+        if base_metadata is not None and f"{PROPERTY_PREFIX}topic" in base_metadata.properties:
+            raise CommitFailedException("the table was bound to a topic meanwhile")
+
+
 class CatalogChanges:
     """Changes one catalog. Safe to share between threads.
 
@@ -209,6 +227,7 @@ class CatalogChanges:
                 CATALOG_READ_ONLY, CATALOG_UNAVAILABLE.
         """
         self._require_not_ours(properties)
+        self._require_allowed_below(namespace, properties)
         pyiceberg = self._catalog.pyiceberg
         with namespace_errors(self._catalog.name, namespace):
             try:
@@ -242,6 +261,7 @@ class CatalogChanges:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_READ_ONLY, CATALOG_UNAVAILABLE.
         """
         self._require_not_ours((*removals, *updates))
+        self._require_allowed_below(namespace, updates)
         with namespace_errors(self._catalog.name, namespace):
             found = self._catalog.pyiceberg.update_namespace_properties(
                 namespace, removals=set(removals), updates=dict(updates)
@@ -268,6 +288,7 @@ class CatalogChanges:
         properties = {TableProperties.FORMAT_VERSION: "2", **wanted.properties}
         catalog = self._catalog.pyiceberg
         self._require_namespace(wanted.identifier[:-1])
+        self._require_free(wanted.identifier)
         location = (
             wanted.location.rstrip("/")
             if wanted.location
@@ -306,6 +327,7 @@ class CatalogChanges:
         """
         name, catalog = self._name(identifier), self._catalog.pyiceberg
         self._require_namespace(identifier[:-1])
+        self._require_free(identifier)
         catalog.guard.places.require(location)
         with metadata_errors(self._catalog.name, identifier):
             io = pyiceberg_internals.file_io(catalog, location)
@@ -328,6 +350,7 @@ class CatalogChanges:
         self._name(destination)
         self.plain(source)
         self._require_namespace(destination[:-1])
+        self._require_free(destination)
         with catalog_errors(self._catalog.name, destination):
             self._catalog.pyiceberg.rename_table(source, destination)
 
@@ -367,9 +390,13 @@ class CatalogChanges:
             SeamlineError: as `plain`; LOCATION_NOT_ALLOWED, PROPERTY_NOT_ALLOWED.
         """
         name = self._name(commit.identifier)
+        if commit.creates:
+            self._require_namespace(commit.identifier[:-1])
+            self._require_free(commit.identifier)
         known = None if commit.creates else self.plain(commit.identifier)
         properties: dict[str, str] = {}
         location = None if known is None else known.state.location
+        own_id = None if known is None else known.iceberg.metadata.table_uuid
         for update in commit.updates:
             if isinstance(update, SetPropertiesUpdate):
                 properties |= update.updates
@@ -377,6 +404,8 @@ class CatalogChanges:
                 self._require_not_ours(update.removals)
             elif isinstance(update, SetLocationUpdate):
                 location = update.location
+            elif isinstance(update, AssignUUIDUpdate) and own_id not in (None, update.uuid):
+                raise SeamlineError(INVALID_REQUEST, f"table {name} keeps its uuid")
         self._require_not_ours(properties)
         if location is None:
             raise SeamlineError(INVALID_REQUEST, f"the commit creates {name} without a location")
@@ -404,12 +433,17 @@ class CatalogChanges:
                     self._catalog.pyiceberg,
                     commit.identifier,
                     table,
-                    commit.requirements,
+                    self._required(commit),
                     commit.updates,
                 )
             except TableAlreadyExistsError as error:  # made meanwhile
                 raise CommitFailedException(str(error)) from error
         return Changed(metadata, location)
+
+    def _required(self, commit: TableCommit) -> tuple[Any, ...]:
+        """Returns what a commit requires, so that nobody binds the table to a topic meanwhile."""
+        is_elsewhere = isinstance(self._catalog.pyiceberg, RestCatalog)
+        return commit.requirements if is_elsewhere else (*commit.requirements, AssertPlain())
 
     @property
     def commits_together(self) -> bool:
@@ -437,7 +471,7 @@ class CatalogChanges:
             try:
                 if isinstance(catalog, SqlCatalog):
                     pyiceberg_internals.committed_together(
-                        catalog, [(c.identifier, c.requirements, c.updates) for c in commits]
+                        catalog, [(c.identifier, self._required(c), c.updates) for c in commits]
                     )
                 else:
                     changes = [commit.to_json() for commit in commits]
@@ -509,6 +543,20 @@ class CatalogChanges:
         require_no_code(name, properties, JAVA_CODE, PYTHON_CODE)
         require_own_places(places, properties)
         return places
+
+    def _require_allowed_below(self, namespace: Identifier, properties: Mapping[str, str]) -> None:
+        """Requires that new tables of a namespace may lie where its properties say."""
+        location = properties.get("location")
+        if location is not None:
+            name = ".".join((self._catalog.name, *namespace, "new"))
+            self._catalog.pyiceberg.guard.places.of_table(name, f"{location.rstrip('/')}/new")
+
+    def _require_free(self, identifier: Identifier) -> None:
+        """Requires that no view of ours has the name of a new table."""
+        if not self._catalog.has_views and identifier in self._catalog.view_store.names(
+            identifier[:-1]
+        ):
+            raise SeamlineError(TABLE_EXISTS, f"{'.'.join(identifier)} is a view")
 
     @staticmethod
     def _require_not_ours(properties: Iterable[str]) -> None:

@@ -38,6 +38,7 @@ from support.gateway import Gateway
 from support.rest_answers import Watch
 from werkzeug.test import TestResponse
 
+from seamline.connectors.iceberg.changes import CatalogChanges, TableCommit
 from seamline.errors import INVALID_CONFIG, SeamlineError
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "text": [f"t{i % 3}" for i in range(10)]})
@@ -429,6 +430,51 @@ def test_no_table_lies_or_has_files_elsewhere(world: World, name: str, place: st
     assert not world.own.table_exists("sales.new")
 
 
+def test_no_namespace_sends_new_tables_elsewhere(world: World) -> None:
+    properties = {"location": "file:///etc"}
+    body = {"namespace": ["astray"], "properties": properties}
+    assert world.error("POST", f"{ROOT}/namespaces", body) == ELSEWHERE
+    path = f"{ROOT}/namespaces/sales/properties"
+    assert world.error("POST", path, {"updates": properties}) == ELSEWHERE
+    inside = {"updates": {"location": f"file://{world.folder}/warehouse/shop"}}
+    assert world.request("POST", path, json=inside).status_code == 200
+    made = world.client.create_table("sales.astray", ROWS.schema)
+    assert made.location().startswith(inside["updates"]["location"])
+    world.client.update_namespace_properties("sales", {"location"})
+
+
+def test_a_view_of_ours_keeps_its_name(world: World) -> None:
+    world.gateway.rows("CREATE VIEW lake.sales.shown AS SELECT 1 AS one")
+    taken = (409, "AlreadyExistsException", "TABLE_EXISTS")
+    body = {"name": "shown", "schema": SCHEMA}
+    for staged in (False, True):
+        path = f"{ROOT}/namespaces/sales/tables"
+        assert world.error("POST", path, {**body, "stage-create": staged}) == taken
+    world.client.create_table("sales.hidden", ROWS.schema)
+    with pytest.raises(TableAlreadyExistsError):
+        world.client.rename_table("sales.hidden", "sales.shown")
+    assert world.gateway.rows("SELECT one FROM lake.sales.shown") == [(1,)]
+
+
+def test_a_table_that_gets_a_topic_meanwhile_is_left_alone(
+    world: World, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.client.create_table(name, ROWS.schema)
+    checked = CatalogChanges.checked
+
+    def bind(self: CatalogChanges, commit: TableCommit) -> Any:
+        found = checked(self, commit)
+        topic = {"seamline.topic": "t"}
+        world.own.load_table(name).transaction().set_properties(topic).commit_transaction()
+        return found
+
+    monkeypatch.setattr(CatalogChanges, "checked", bind)
+    path = f"{ROOT}/namespaces/sales/tables/{name.partition('.')[2]}"
+    body = {"updates": [{"action": "set-properties", "updates": {"a": "b"}}]}
+    assert world.error("POST", path, body)[::2] == (409, "COMMIT_CONFLICT")
+    assert world.own.load_table(name).properties == {"seamline.topic": "t"}
+
+
 def test_no_table_chooses_code(world: World, name: str) -> None:
     world.client.create_table(name, ROWS.schema)
     path = f"{ROOT}/namespaces/sales/tables/{name.partition('.')[2]}"
@@ -444,6 +490,7 @@ def test_no_table_chooses_code(world: World, name: str) -> None:
         {"updates": [{"action": "grow-wings"}]},
         {"updates": [{"action": "add-schema", "schema": {"type": "struct", "fields": [{}]}}]},
         {"updates": [{"action": "set-current-schema", "schema-id": 99}]},
+        {"updates": [{"action": "assign-uuid", "uuid": str(uuid.UUID(int=7))}]},
         {"updates": [{"action": "remove-snapshots", "snapshot-ids": [7]}]},
         {"requirements": [{"type": "assert-luck"}], "updates": []},
         {"updates": {}},
