@@ -23,12 +23,13 @@ from seamline.errors import (
     TABLE_NOT_FOUND,
     SeamlineError,
 )
-from seamline.gateway.commands import evolution, tables, upserts
+from seamline.gateway.commands import evolution, tables, upserts, views
 from seamline.gateway.commands.rows import Rows, done
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.names import Session, TableName
+from seamline.gateway.query.views import find as find_view
 from seamline.seam.binding import EVOLUTIONS, POLICIES, PROPERTY_PREFIX, TopicBinding
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns
@@ -126,6 +127,8 @@ def comment(connections: Connections, statement: Comment, session: Session) -> R
             COLUMN_NOT_FOUND, "the column's table is missing", hint="COMMENT ON COLUMN t.c IS '…'"
         )
     name = _own(connections, parts, session)
+    if is_column and find_view(connections, name) is not None:
+        return views.comment_on_column(connections, statement.name, session, statement.text)
 
     def work() -> None:
         table = load(connections, name)

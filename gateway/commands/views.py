@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from seamline.connectors.iceberg.types import storable
 from seamline.connectors.protocols import View
 from seamline.errors import (
+    COLUMN_NOT_FOUND,
     INVALID_VIEW,
     STATEMENT_NOT_ALLOWED,
     TABLE_EXISTS,
@@ -108,6 +109,35 @@ def comment(
     name, view = require(connections, parts, session)
     connections.rights.require(Privilege.OWNERSHIP, name)
     changed = dataclasses.replace(view, comment=text)
+    connections.catalog(name.catalog).view_store.put(name.path, changed)
+    return done()
+
+
+def comment_on_column(
+    connections: Connections, parts: tuple[str, ...], session: Session, text: str | None
+) -> Rows:
+    """Runs COMMENT ON COLUMN for a column of a view.
+
+    Raises:
+        SeamlineError: VIEW_NOT_FOUND, COLUMN_NOT_FOUND, INVALID_VIEW, CATALOG_UNAVAILABLE.
+    """
+    name, view = require(connections, parts[:-1], session)
+    connections.rights.require(Privilege.OWNERSHIP, name)
+    known = {column.name.lower(): column for column in view.columns}
+    meant = known.get(parts[-1].lower())
+    if meant is None:
+        raise SeamlineError(
+            COLUMN_NOT_FOUND,
+            f"view {name.display} has no column {parts[-1]}",
+            hint=did_you_mean(parts[-1], known),
+        )
+    changed = dataclasses.replace(
+        view,
+        columns=tuple(
+            dataclasses.replace(column, comment=text) if column is meant else column
+            for column in view.columns
+        ),
+    )
     connections.catalog(name.catalog).view_store.put(name.path, changed)
     return done()
 

@@ -288,7 +288,7 @@ def test_changes_need_ownership(world: World, table: str) -> None:
     for reader in (who, "rea"):
         for sql in CHANGES:
             assert world.do(reader, sql.format(t=table)) == "PERMISSION_DENIED", (reader, sql)
-    for sql in ("DROP VIEW eu", "COMMENT ON VIEW eu IS 'x'"):
+    for sql in ("DROP VIEW eu", "COMMENT ON VIEW eu IS 'x'", "COMMENT ON COLUMN eu.id IS 'x'"):
         assert world.do("rea", sql) == "PERMISSION_DENIED"
 
 

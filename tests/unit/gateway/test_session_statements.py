@@ -435,6 +435,26 @@ def test_comments_of_columns_are_shown(connection: seamline.Connection) -> None:
     rows(connection, "DROP TABLE said")
 
 
+def test_columns_of_views_have_comments_too(connection: seamline.Connection) -> None:
+    """As dbt writes them, whatever a model is made as; a new query begins without."""
+    rows(connection, "CREATE VIEW spoken COMMENT 'all' AS SELECT 1 AS a, 'x' AS B")
+    rows(connection, "COMMENT ON COLUMN spoken.b IS 'the second'")
+    listed = (
+        "SELECT comment FROM information_schema.columns WHERE table_name = 'spoken'"
+        " ORDER BY ordinal_position"
+    )
+    assert rows(connection, listed) == [(None,), ("the second",)]
+    assert [row[4] for row in rows(connection, "DESCRIBE spoken")] == [None, "the second"]
+    assert rows(connection, "SELECT * FROM spoken") == [(1, "x")]
+    ((shown,),) = rows(connection, "SHOW CREATE VIEW spoken")
+    assert "COMMENT 'all'" in str(shown)
+    found = refused(connection, "COMMENT ON COLUMN spoken.c IS 'x'")
+    assert found.message == "view lake.default.spoken has no column c"
+    rows(connection, "COMMENT ON COLUMN spoken.B IS NULL")
+    assert rows(connection, listed) == [(None,), (None,)]
+    rows(connection, "DROP VIEW spoken")
+
+
 @pytest.mark.parametrize(
     "table",
     [
