@@ -256,6 +256,7 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
             *comparison.differences(compared.pairs, of_log, not_in=True),
         ),
         (
+            *filter(None, [writer.note]),
             *_notes(as_adopted.state, binding, boundary, bounds),
             *comparison.differences(compared.pairs, of_log, not_in=False),
         ),

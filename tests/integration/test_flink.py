@@ -245,6 +245,60 @@ def test_what_a_job_appends_is_read_exactly_while_it_is_killed_and_altered(
         flink.close()
 
 
+def test_tables_are_read_exactly_while_flink_maintains_them(
+    stack: Stack, gateway: Gateway, flink: Flink, name: str
+) -> None:
+    sent, newest = Sent(stack, name), Newest(stack, f"{name}_newest")
+    settings = {"execution.checkpointing.interval": "2s"}
+    tables = session(stack, flink, parallelism=1, settings=settings)
+    tables.executeSql(source(stack, "topic", name, f"{FIELDS}, {PLACES}", **COMMITTED))
+    tables.executeSql(changes_of(stack, newest.topic))
+    tables.executeSql(f"CREATE TABLE {name} ({FIELDS}, {STORED})")
+    tables.executeSql(
+        f"CREATE TABLE {newest.topic} (id INT, v STRING, n BIGINT, PRIMARY KEY (id) NOT ENFORCED)"
+        " WITH ('format-version' = '3', 'write.upsert.enabled' = 'true')"
+    )
+    jobs = tables.createStatementSet()
+    jobs.addInsertSql(f"INSERT INTO {name} SELECT * FROM topic")
+    jobs.addInsertSql(f"INSERT INTO {newest.topic} SELECT id, v, n FROM changes")
+    running = [jobs.execute().getJobClient().get()]
+    sent.send(3)
+    newest.change(20)
+    both = (name, newest.topic)
+    wait_until(lambda: all(rows_of(stack, table) for table in both), seconds=120)
+    adopt(stack, name, columns=COLUMNS)
+    # an upsert of Flink looks back to the first snapshot, if its job began with an empty table
+    running += [
+        flink.maintenance(stack.directory, f"default.{table}", expire=table == name)
+        for table in both
+    ]
+    seen: dict[str, dict[int, str]] = {table: {} for table in both}
+
+    def has_maintained() -> bool:
+        """Whether files of both tables were rewritten, and snapshots of one have expired."""
+        sent.send(1)
+        newest.change(5)
+        check(gateway, sent)
+        done = []
+        for table, operations in seen.items():
+            snapshots = stack.load(table).state.snapshots
+            operations |= {at: snapshot.operation for at, snapshot in snapshots.items()}
+            expired = operations.keys() - snapshots.keys()
+            done.append("replace" in operations.values() and (table != name or expired))
+        return all(done)
+
+    wait_until(has_maintained, seconds=120)
+    wanted = sorted((key, *row) for key, row in newest.rows.items())
+    sql = f"SELECT id, v, n FROM {newest.topic}"
+    wait_until(lambda: sorted(gateway.rows(sql, "duckdb"), key=repr) == sorted(wanted, key=repr))
+    for job in running:
+        job.cancel().get()
+    for engine in ("duckdb", "spark"):
+        check(gateway, sent, engine)
+        assert sorted(gateway.rows(sql, engine), key=repr) == sorted(wanted, key=repr)
+    assert not audited(stack, name)
+
+
 def test_what_a_job_does_not_say_is_refused_by_name(
     stack: Stack, gateway: Gateway, flink: Flink, name: str
 ) -> None:
@@ -331,7 +385,8 @@ class Newest:
 
     def __init__(self, stack: Stack, topic: str) -> None:
         self.rows: dict[int, tuple[str | None, int]] = {}
-        self._stack, self._topic, self._dice = stack, topic, random.Random(topic)
+        self.topic = topic
+        self._stack, self._dice = stack, random.Random(topic)
         stack.create_topic(topic, 2, {"cleanup.policy": "compact"})
 
     def change(self, count: int) -> None:
@@ -351,7 +406,7 @@ class Newest:
         for part in (0, 1):
             own = [(k, v) for k, v in zip(keys, values, strict=True) if k % 2 == part]
             self._stack.produce(
-                self._topic,
+                self.topic,
                 [v for _, v in own],
                 partition=part,
                 keys=[json.dumps({"id": k}) for k, _ in own],

@@ -37,6 +37,21 @@ _OPTIONS = (
 )
 
 
+_LOCAL = {
+    "jobmanager.bind-host": "127.0.0.1",
+    "taskmanager.bind-host": "127.0.0.1",
+    "taskmanager.host": "127.0.0.1",
+    "rest.bind-address": "127.0.0.1",
+    "rest.address": "127.0.0.1",
+    "rest.bind-port": "0",
+    "taskmanager.numberOfTaskSlots": "16",
+    "taskmanager.memory.managed.size": "128m",
+    "taskmanager.memory.network.min": "64m",
+    "taskmanager.memory.network.max": "64m",
+}
+_CATALOG = "org.apache.iceberg.jdbc.JdbcCatalog"
+
+
 def _classpath() -> str:
     description = ivy.module_description("flink", _COORDINATES, transitive=True)
     jars = fetched(f"flink-{digest(description)}", description)
@@ -96,32 +111,65 @@ class Flink:
             settings: Further settings of Flink.
         """
         known = {
-            "jobmanager.bind-host": "127.0.0.1",
-            "taskmanager.bind-host": "127.0.0.1",
-            "taskmanager.host": "127.0.0.1",
-            "rest.bind-address": "127.0.0.1",
-            "rest.address": "127.0.0.1",
-            "rest.bind-port": "0",
+            **_LOCAL,
             "execution.runtime-mode": "STREAMING" if streaming else "BATCH",
             "parallelism.default": str(parallelism),
-            "taskmanager.numberOfTaskSlots": "16",
-            "taskmanager.memory.managed.size": "128m",
-            "taskmanager.memory.network.min": "64m",
-            "taskmanager.memory.network.max": "64m",
             "execution.checkpointing.dir": (self.directory / "checkpoints").as_uri(),
             "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
             "table.exec.uid.generation": "ALWAYS",
             **({"execution.checkpointing.interval": "500ms"} if streaming else {}),
             **(settings or {}),
         }
-        java = self.jvm.java.util.HashMap()
-        for name, value in known.items():
-            java.put(name, value)
-        configuration = self.jvm.org.apache.flink.configuration.Configuration.fromMap(java)
-        api = self.jvm.org.apache.flink.streaming.api.environment.StreamExecutionEnvironment
-        environment = api.createLocalEnvironment(configuration)
         tables = self.jvm.org.apache.flink.table.api.bridge.java.StreamTableEnvironment
-        return tables.create(environment)
+        return tables.create(self._environment(known))
+
+    def _environment(self, settings: Mapping[str, str]) -> Any:
+        configuration = self.jvm.org.apache.flink.configuration.Configuration
+        api = self.jvm.org.apache.flink.streaming.api.environment.StreamExecutionEnvironment
+        return api.createLocalEnvironment(configuration.fromMap(self._map(settings)))
+
+    def _map(self, entries: Mapping[str, str]) -> Any:
+        found = self.jvm.java.util.HashMap()
+        for name, value in entries.items():
+            found.put(name, value)
+        return found
+
+    def maintenance(self, stack: pathlib.Path, table: str, *, expire: bool) -> Any:
+        """A job that rewrites the files of a table again and again.
+
+        Args:
+            stack: The directory of the local stack whose catalog has the table.
+            table: Its schema and name, with a dot.
+            expire: Whether it expires the table's snapshots, too.
+        """
+        flink, duration = self.jvm.org.apache.iceberg.flink, self.jvm.java.time.Duration
+        loader = flink.CatalogLoader.custom(
+            "lake",
+            self._map(_catalog(stack)),
+            self.jvm.org.apache.hadoop.conf.Configuration(),
+            _CATALOG,
+        )
+        identifier = self.jvm.org.apache.iceberg.catalog.TableIdentifier.parse(table)
+        api = flink.maintenance.api
+        locks = {"jdbc.user": "", "jdbc.password": "", "init-lock-tables": "true"}
+        lock = api.JdbcLockFactory(
+            f"jdbc:sqlite:{self.directory}/{table}.db",
+            table,
+            self._map({**locks, "flink-maintenance.lock.jdbc.init-lock-tables": "true"}),
+        )
+        environment = self._environment(
+            {**_LOCAL, "parallelism.default": "1", "execution.checkpointing.interval": "500ms"}
+        )
+        tasks = api.TableMaintenance.forTable(
+            environment, flink.TableLoader.fromCatalog(loader, identifier), lock
+        )
+        tasks.rateLimit(duration.ofMillis(500)).lockCheckDelay(duration.ofMillis(500))
+        tasks.add(api.RewriteDataFiles.builder().scheduleOnCommitCount(3).rewriteAll(True))
+        if expire:
+            expiry = api.ExpireSnapshots.builder().scheduleOnCommitCount(5).retainLast(3)
+            tasks.add(expiry.maxSnapshotAge(duration.ofSeconds(10)))
+        tasks.append()
+        return environment.executeAsync(table)
 
     def checkpoint(self) -> str | None:
         """The newest complete checkpoint."""
@@ -130,9 +178,21 @@ class Flink:
         return newest.parent.as_uri() if newest is not None else None
 
 
+def _catalog(directory: pathlib.Path) -> dict[str, str]:
+    return {
+        "jdbc.schema-version": "V1",
+        "uri": f"jdbc:sqlite:{directory}/catalog.db?busy_timeout=30000",
+        "warehouse": f"file://{directory}/warehouse",
+    }
+
+
 def catalog(directory: pathlib.Path) -> str:
     """The statement that makes the catalog of a local stack known."""
-    return f"""CREATE CATALOG lake WITH ('type' = 'iceberg',
-        'catalog-impl' = 'org.apache.iceberg.jdbc.JdbcCatalog', 'jdbc.schema-version' = 'V1',
-        'uri' = 'jdbc:sqlite:{directory}/catalog.db?busy_timeout=30000',
-        'warehouse' = 'file://{directory}/warehouse', 'cache-enabled' = 'false')"""
+    told = {
+        "type": "iceberg",
+        "catalog-impl": _CATALOG,
+        "cache-enabled": "false",
+        **_catalog(directory),
+    }
+    options = ", ".join(f"'{name}' = '{value}'" for name, value in told.items())
+    return f"CREATE CATALOG lake WITH ({options})"

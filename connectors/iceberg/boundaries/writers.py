@@ -38,6 +38,7 @@ class Writer:
         unknown: Columns with values that the log does not give its readers; null while a row is
             hot.
         may_double: Whether it may copy a record twice.
+        note: What its owner has to see to, as the table does not show it.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Writer:
     needs_values: bool = False
     unknown: frozenset[str] = frozenset()
     may_double: bool = False
+    note: str = ""
 
     def sources(self, fields: tuple[Field, ...]) -> tuple[str, ...]:
         """Returns the entries of `columns_from` for those of its columns that a table has."""
@@ -126,7 +128,14 @@ AIVEN = Writer(
     struct="kafka",
     may_double=True,
 )
-FLINK = Writer("Flink", Columns.name, FLINK_JOB, needs_values=True)
+FLINK = Writer(
+    "Flink",
+    Columns.name,
+    FLINK_JOB,
+    needs_values=True,
+    note="the checkpoints of its job must be exactly-once and aligned: others commit records "
+    "before earlier ones of their partition",
+)
 UNKNOWN = Writer("a writer that leaves no mark", Columns.name)
 
 BY_MARK = (KAFKA_CONNECT, FLUSS, SPARK_STREAMING, REDPANDA, AUTOMQ, FLINK)

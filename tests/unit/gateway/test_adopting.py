@@ -582,6 +582,8 @@ def test_a_table_of_flink_is_adopted_by_its_name(shop: Shop, gateway: Gateway) -
     shop.copy({0: 6, 1: 7}, {"flink.job-id": "f-1"})
     found = shop.adopt(provider="Flink", columns=POSITIONS)
     assert (found.writer.name, found.boundary.provider) == ("Flink", "columns")
+    (note,) = found.notes
+    assert "exactly-once and aligned" in note
     assert gateway.rows(SQL) == shop.rows
 
 
