@@ -15,13 +15,7 @@ class DuckDBTables:
     """DuckDB with the catalog attached."""
 
     def __init__(self, settings: Settings) -> None:
-        self._connection = duckdb.connect()
-        for name in ("avro", "httpfs", "iceberg"):
-            self._connection.execute(f"LOAD '{_extension(name)}'")
-        self._connection.execute(
-            "ATTACH 'lake' AS live "
-            f"(TYPE iceberg, ENDPOINT '{settings.url}/iceberg', AUTHORIZATION_TYPE 'none')"
-        )
+        self._connection = attached(settings.url)
 
     def count(self, catalog: str, table: str) -> int:
         found = self._connection.execute(f'SELECT count(*) FROM {catalog}.default."{table}"')
@@ -30,6 +24,17 @@ class DuckDBTables:
     def rows(self, catalog: str, table: str) -> pa.Table:
         found = self._connection.execute(f'SELECT * FROM {catalog}.default."{table}"')
         return found.to_arrow_table()
+
+
+def attached(url: str) -> duckdb.DuckDBPyConnection:
+    """A connection to the catalog of the gateway at an address, as `live`."""
+    connection = duckdb.connect()
+    for name in ("avro", "httpfs", "iceberg"):
+        connection.execute(f"LOAD '{_extension(name)}'")
+    connection.execute(
+        f"ATTACH 'lake' AS live (TYPE iceberg, ENDPOINT '{url}/iceberg', AUTHORIZATION_TYPE 'none')"
+    )
+    return connection
 
 
 def _extension(name: str) -> pathlib.Path:
