@@ -37,18 +37,19 @@ def decimal_of(type_: Type) -> Decimal:
 
 
 def sum_type(arguments: Sequence[Type]) -> Type:
-    """Returns the type of `a + b` and `a - b`."""
+    """Returns the type of `a + b` and `a - b`: digits before the point come first."""
     one, other = map(decimal_of, arguments)
     scale = max(one.scale, other.scale)
     whole = max(one.precision - one.scale, other.precision - other.scale)
-    return Decimal(min(MAX_DECIMAL_PRECISION, whole + scale + 1), scale)
+    precision = min(MAX_DECIMAL_PRECISION, whole + scale + 1)
+    return Decimal(precision, min(scale, precision - whole))
 
 
 def product_type(arguments: Sequence[Type]) -> Type:
-    """Returns the type of `a * b`.
+    """Returns the type of `a * b`; where digits do not fit, six after the point stay if they can.
 
     Raises:
-        SeamlineError: NOT_SUPPORTED when it has too many digits after the point.
+        SeamlineError: NOT_SUPPORTED when the product has too many digits after the point.
     """
     one, other = map(decimal_of, arguments)
     scale = one.scale + other.scale
@@ -58,7 +59,10 @@ def product_type(arguments: Sequence[Type]) -> Type:
             f"the product of {one} and {other} has more than 38 digits after the point",
             hint="CAST one side to fewer digits.",
         )
-    return Decimal(min(MAX_DECIMAL_PRECISION, one.precision + other.precision), scale)
+    precision = one.precision + other.precision
+    whole = precision - scale
+    kept = max(_FRACTION_MIN, MAX_DECIMAL_PRECISION - whole)
+    return Decimal(min(MAX_DECIMAL_PRECISION, precision), min(scale, kept))
 
 
 def quotient_type(arguments: Sequence[Type]) -> Type:
@@ -113,7 +117,8 @@ def rounded_type(arguments: Sequence[Type]) -> Type:
 def arithmetic(operator: str, engine: str) -> Template:
     """Returns the template of `+`, `-` or `*`.
 
-    Sums are computed in the result's type, so that both engines agree on them.
+    Sums are computed in the result's type, so that both engines agree on them; in one with more
+    digits after the point where the result has fewer than the arguments.
     """
     name = types.to_duckdb if engine == DUCKDB else types.to_spark
 
@@ -121,7 +126,9 @@ def arithmetic(operator: str, engine: str) -> Template:
         type_ = name(returns)
         one, other = args
         if operator != "*":
-            one, other = (f"CAST({arg} AS {type_})" for arg in args)
+            scale = max(decimal_of(argument).scale for argument in arguments)
+            inner = name(Decimal(decimal_of(returns).precision, scale))
+            one, other = (f"CAST({arg} AS {inner})" for arg in args)
         elif engine == DUCKDB and decimal_of(returns).precision > _LONG:
             first = decimal_of(arguments[0])
             one = f"CAST({one} AS {_wide(first.precision, first.scale)})"

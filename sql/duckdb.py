@@ -1,7 +1,8 @@
 """Rewrites a bound tree into a form that DuckDB can evaluate.
 
-Inside a lambda, DuckDB cannot resolve columns of outer queries, and many of our templates put an
-argument into a lambda. Such a subquery gets those columns as a source of its own.
+Inside a lambda, before `IN (SELECT …)` and beside UNNEST, DuckDB cannot resolve columns of outer
+queries, and many of our templates put an argument into a lambda. Such a subquery gets those columns
+as a source of its own.
 
 DuckDB evaluates a correlated subquery as a join with the rows around it. Where aggregates in the
 subquery find no rows, the values beside them become null. So the outer join of LEFT JOIN LATERAL
@@ -22,7 +23,7 @@ from seamline.sql.calls import Call
 
 
 def bring_columns_near(tree: exp.Expr, has_lambda: Callable[[Call], bool]) -> None:
-    """Copies columns of outer queries into the query itself where a lambda reads them.
+    """Copies columns of outer queries into the query itself where DuckDB finds them nowhere else.
 
     Args:
         tree: A bound tree, changed in place.
@@ -35,7 +36,10 @@ def bring_columns_near(tree: exp.Expr, has_lambda: Callable[[Call], bool]) -> No
         if select is None or select.parent is None or not column.table:
             continue
         _, own = selects.setdefault(id(select), (select, _names_of(_sources_of(select))))
-        if column.table not in own and any(map(has_lambda, _calls_around(column, select))):
+        if column.table in own:
+            continue
+        is_inside = any(map(has_lambda, _calls_around(column, select)))
+        if is_inside or _is_looked_for(column, select) or _is_beside_unnest(column, select):
             further.setdefault(id(select), []).append(column)
     for number, (place, columns) in enumerate(further.items()):
         _bring_near(selects[place][0], columns, f"_near{number}")
@@ -133,6 +137,31 @@ def _calls_around(column: exp.Expr, select: exp.Select) -> list[Call]:
             found.append(node)
         node = node.parent
     return found
+
+
+def _is_looked_for(column: exp.Expr, select: exp.Select) -> bool:
+    """Whether a column is, or is part of, what stands before IN and a query."""
+    node = column
+    while node is not select and node.parent is not None:
+        if (
+            isinstance(node.parent, exp.In)
+            and node.parent.args.get("query")
+            and node.arg_key == "this"
+        ):
+            return True
+        node = node.parent
+    return False
+
+
+def _is_beside_unnest(column: exp.Expr, select: exp.Select) -> bool:
+    """Whether a column is in no source of the query, one of which unnests an array."""
+    node = column
+    while node.parent is not None and node.parent is not select:
+        node = node.parent
+    if isinstance(node, exp.From | exp.Join):
+        return False
+    calls = (call for source in _sources_of(select) for call in source.find_all(Call))
+    return any(call.spec.overload.name == "$unnest" for call in calls)
 
 
 def _add_in_front(select: exp.Select, source: exp.Subquery) -> None:

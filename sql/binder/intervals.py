@@ -143,8 +143,8 @@ def _value_of(node: exp.Interval) -> int:
 def _months(text: str, first: str, last: str) -> int | None:
     if first == last and re.fullmatch(_WHOLE, text):
         return int(text) * _MONTHS[first]
-    match = re.fullmatch(r"(\d+)-(\d+)", text) if (first, last) == ("year", "month") else None
-    return int(match[1]) * 12 + int(match[2]) if match else None
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text) if (first, last) == ("year", "month") else None
+    return int(match[1]) * 12 + int(match[2] or 0) if match else None
 
 
 def _milliseconds(text: str, first: str, last: str) -> int | None:
@@ -157,17 +157,15 @@ def _milliseconds(text: str, first: str, last: str) -> int | None:
     if not units:
         return None
     pattern = ""
-    for place, unit in enumerate(units):
+    for place, unit in reversed(list(enumerate(units))):  # the last units may be left out
         digits = _SECONDS if unit == "second" else _WHOLE
-        pattern += f"{_BEFORE[unit] if place else ''}({digits})"
+        pattern = f"(?:{_BEFORE[unit]}({digits}){pattern})?" if place else f"({digits}){pattern}"
     match = re.fullmatch(pattern, text)
     if match is None:
         return None
     total = 0
-    for unit, digits in zip(units, match.groups(), strict=True):
+    for unit, digits in zip(units, match.groups("0"), strict=True):
         whole, _, fraction = digits.partition(".")
-        if fraction[3:].strip("0"):
-            return None
         total += int(whole) * _MILLISECONDS[unit] + int(fraction[:3].ljust(3, "0") or 0)
     return total
 
@@ -177,7 +175,7 @@ def _not_an_interval(node: exp.Interval) -> SeamlineError:
         INVALID_LITERAL,
         f"{node.sql('trino')} is not an interval",
         hint="INTERVAL '2' DAY, INTERVAL '1 2:03:04.567' DAY TO SECOND, INTERVAL '1-6' YEAR TO"
-        " MONTH; seconds have at most 3 digits.",
+        " MONTH.",
     )
 
 

@@ -95,9 +95,10 @@ scalar(
 scalar(
     "array_join",
     "array(varchar), varchar, varchar -> varchar",
-    "substr(list_reduce(list_transform(list_filter(list_transform({0}, lambda x: coalesce(x, {2})),"
-    " lambda x: x IS NOT NULL), lambda x: {1} || x), lambda x, y: x || y, ''), length({1}) + 1)",
-    "array_join({0}, {1}, {2})",
+    "(CASE WHEN {2} IS NOT NULL THEN substr(list_reduce(list_transform(list_transform({0},"
+    " lambda x: coalesce(x, {2})), lambda x: {1} || x), lambda x, y: x || y, ''), length({1}) + 1)"
+    " END)",
+    "(CASE WHEN {2} IS NOT NULL THEN array_join({0}, {1}, {2}) END)",
 )
 scalar("array_first", "array(E) -> E", "{0}[1]", "try_element_at({0}, 1)")
 scalar("array_last", "array(E) -> E", "{0}[-1]", "try_element_at({0}, -1)")
@@ -117,11 +118,13 @@ scalar(
     *_unless(
         "{1} = 0 OR {2} < 0",
         "slice() counts from 1, and takes no negative length",
-        "(CASE WHEN {1} > 0 THEN {0}[{1}:{1} + least({2}, len({0})) - 1]"
+        "(CASE WHEN {2} IS NULL THEN NULL"
+        " WHEN {1} > 0 THEN {0}[{1}:{1} + least({2}, len({0})) - 1]"
         " WHEN {1} < -len({0}) THEN {0}[1:0]"
         " ELSE {0}[len({0}) + {1} + 1:len({0}) + {1} + least({2}, len({0}))] END)",
-        "slice({0}, CAST(greatest(least({1}, 2147483647), -2147483647) AS INT),"
-        " CAST(least({2}, size({0})) AS INT))",
+        "(CASE WHEN {1} IS NOT NULL AND {2} IS NOT NULL"
+        " THEN slice({0}, CAST(greatest(least({1}, 2147483647), -2147483647) AS INT),"
+        " CAST(least({2}, size({0})) AS INT)) END)",
     ),
 )
 scalar(

@@ -38,8 +38,14 @@ scalar(
     "concat", "varchar... -> varchar", lambda a, _, __: "(" + " || ".join(a) + ")", "concat({args})"
 )
 scalar("$trim", "varchar, varchar -> varchar", "trim({0}, {1})", "trim(BOTH {1} FROM {0})")
-scalar("$ltrim", "varchar, varchar -> varchar", "ltrim({0}, {1})", "trim(LEADING {1} FROM {0})")
-scalar("$rtrim", "varchar, varchar -> varchar", "rtrim({0}, {1})", "trim(TRAILING {1} FROM {0})")
+for _mark in ("$", ""):
+    for _name, _side in (("ltrim", "LEADING"), ("rtrim", "TRAILING")):
+        scalar(
+            f"{_mark}{_name}",
+            "varchar, varchar -> varchar",
+            f"{_name}({{0}}, {{1}})",
+            f"trim({_side} {{1}} FROM {{0}})",
+        )
 for _name, _side in (("trim", "BOTH"), ("ltrim", "LEADING"), ("rtrim", "TRAILING")):
     scalar(
         _name,

@@ -27,13 +27,16 @@ def _require(condition: bool, message: str) -> None:
 def combinations(values: Sequence[Any], size: int) -> list[list[Any]]:
     """Returns all ways to take `size` elements, in their original order.
 
+    Those without the last elements come first.
+
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
     _require(0 <= size <= _TAKEN_MAX, f"combinations() takes 0 to {_TAKEN_MAX} elements")
     count = math.comb(len(values), size)
     _require(count <= _COMBINATIONS_MAX, f"combinations() makes up to {_COMBINATIONS_MAX} arrays")
-    return [list(taken) for taken in itertools.combinations(values, size)]
+    taken = sorted(itertools.combinations(range(len(values)), size), key=lambda at: at[::-1])
+    return [[values[place] for place in places] for places in taken]
 
 
 def histogram(values: Sequence[Any]) -> list[tuple[Any, int]]:

@@ -45,7 +45,7 @@ def human_readable_seconds(seconds: float) -> str:
     """
     if not math.isfinite(seconds):
         raise SeamlineError(INVALID_ARGUMENT, f"{seconds} is not a number of seconds", hint="")
-    left = abs(math.floor(seconds + 0.5))
+    left = math.floor(abs(seconds) + 0.5)
     parts = []
     for name, length in _UNITS:
         count, left = divmod(left, length)

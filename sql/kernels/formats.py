@@ -5,14 +5,17 @@ from __future__ import annotations
 import datetime
 import decimal
 import re
+import zoneinfo
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
+from seamline.sql import time_zones
 from seamline.sql.kernels import floating
 from seamline.sql.kernels.kernel import Use
+from seamline.sql.types import Timestamp, Type
 
 _SPECIFIER = re.compile(
     r"%(?:(?P<place>\d+)\$|(?P<again><))?(?P<flags>[-#+ 0,(]*)(?P<width>\d+)?(?:\.(?P<digits>\d+))?"
@@ -21,11 +24,25 @@ _SPECIFIER = re.compile(
 WIDTH_MAX = 10_000
 
 
-def compute(_: Use, arguments: Sequence[pa.Array]) -> pa.Array:
+def compute(use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
     """Kernel that formats each row: null if the pattern is null; a null value is written."""
     rows = zip(*(argument.to_pylist() for argument in arguments), strict=True)
-    found = [None if pattern is None else formatted(pattern, values) for pattern, *values in rows]
+    kinds = use.parameters[1:]
+    found = [
+        None if pattern is None else formatted(pattern, list(map(_in_its_zone, values, kinds)))
+        for pattern, *values in rows
+    ]
     return pa.array(found, pa.string())
+
+
+def _in_its_zone(value: Any, type_: Type) -> Any:
+    """Returns an instant as a local time in the zone of its type."""
+    if value is None or not isinstance(type_, Timestamp) or not type_.zoned:
+        return value
+    minutes = time_zones.offset_of(type_.zone)
+    if minutes is None or type_.zone == time_zones.UTC:
+        return value.astimezone(zoneinfo.ZoneInfo(type_.zone))
+    return value.astimezone(datetime.timezone(datetime.timedelta(minutes=minutes)))
 
 
 def formatted(pattern: str, values: Sequence[Any]) -> str:
@@ -110,13 +127,24 @@ def _text(value: Any) -> str:
         case float():
             return floating.plain(value)
         case datetime.datetime():
-            text = value.isoformat("T", "auto" if value.second or value.microsecond else "minutes")
-            return text.replace("+00:00", "Z")
+            return _moment(value)
         case bytes():
             return value.hex()
         case list():
             return f"[{', '.join('null' if v is None else _text(v) for v in value)}]"
     return str(value)
+
+
+def _moment(value: datetime.datetime) -> str:
+    """Returns a local time, or an instant with the name of its zone, with digits in threes."""
+    digits = "milliseconds" if value.microsecond % 1000 == 0 else "microseconds"
+    has_seconds = "seconds" if value.second else "minutes"
+    local = value.replace(tzinfo=None).isoformat("T", digits if value.microsecond else has_seconds)
+    if value.tzinfo is None:
+        return local
+    offset = value.isoformat()[-6:].replace("+00:00", "Z")
+    name = getattr(value.tzinfo, "key", "")
+    return f"{local}{offset}[{name}]" if name else f"{local}{offset}"
 
 
 def _whole(match: re.Match[str], value: int) -> str:

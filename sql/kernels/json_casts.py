@@ -122,7 +122,7 @@ def _converted(text: str, target: Type, *, safe: bool) -> Any:
 
 def _value_of(value: Json, target: Type) -> Any:
     if target == types.JSON:
-        return json_texts.write(value)
+        return json_texts.write(json_texts.doubled(value))
     if value is None:
         return None
     match target, value:

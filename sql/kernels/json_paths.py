@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
-from seamline.sql.kernels import json_texts
+from seamline.sql.kernels import floating, json_texts
 from seamline.sql.kernels.json_texts import Json, Number
 
 _STEP = re.compile(
@@ -65,7 +65,7 @@ def _found(text: str, path: str) -> Json:
 def extract(text: str, path: str) -> str | None:
     """json_extract: the value at the path as JSON; null if missing, or if the text is not JSON."""
     value = _found(text, path)
-    return None if value is _MISSING else json_texts.write(value)
+    return None if value is _MISSING else json_texts.write(json_texts.doubled(value))
 
 
 def extract_scalar(text: str, path: str) -> str | None:
@@ -269,7 +269,10 @@ def value(text: str, path: str, on_empty: str, on_error: str) -> list[str | None
         return _instead(on_empty, None, f"the JSON path {path!r} finds nothing")
     if not isinstance(found, list) or len(found) > 1 or isinstance(found[0], dict | list):
         return _instead(on_error, [], f"the JSON path {path!r} finds no single scalar")
-    return [_scalar_text(found[0])]
+    scalar = found[0]
+    if isinstance(scalar, Number) and not json_texts.is_whole(scalar):
+        return [floating.cast_double(float(scalar))]
+    return [_scalar_text(scalar)]
 
 
 def _instead(
@@ -285,6 +288,8 @@ def query(
 ) -> str | None:
     """JSON_QUERY: the object or array that the path finds, as text."""
     found = _values(text, path)
+    if isinstance(found, list):
+        found = [json_texts.doubled(value) for value in found]
     if isinstance(found, list) and not found:
         return _query_instead(on_empty, f"the JSON path {path!r} finds nothing")
     if isinstance(found, list):

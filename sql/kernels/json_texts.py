@@ -6,8 +6,9 @@ whitespace, whose objects have their keys in order.
 
 from __future__ import annotations
 
+import decimal
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
@@ -64,20 +65,30 @@ def whole(text: str) -> str:
 
 
 def canonical(value: Json) -> str:
-    """Returns the canonical text of a value, as in type json."""
-    return write(_normal(value), ordered=True)
+    """Returns the canonical text of a value, as in type json: numbers keep their digits."""
+    return write(_each_number(value, _exact), ordered=True)
 
 
-def _normal(value: Json) -> Json:
+def doubled(value: Json) -> Json:
+    """Returns what is taken out of a value: its numbers that are not whole are doubles."""
+    return _each_number(value, lambda number: Number(floating.plain(float(number))))
+
+
+def _exact(number: Number) -> Number:
+    exact = decimal.Decimal(number)
+    return Number(abs(exact) if exact == 0 else exact)
+
+
+def _each_number(value: Json, change: Callable[[Number], Number]) -> Json:
     match value:
         case Number():
             if is_whole(value):
                 return Number("0") if value == "-0" else value
-            return Number(floating.plain(float(value)))
+            return change(value)
         case list():
-            return [_normal(item) for item in value]
+            return [_each_number(item, change) for item in value]
         case dict():
-            return {key: _normal(item) for key, item in value.items()}
+            return {key: _each_number(item, change) for key, item in value.items()}
     return value
 
 

@@ -63,9 +63,15 @@ DISTANCE_MAX = 1_000_000
 
 
 def luhn_check(text: str) -> bool:
-    """Whether a text is digits that end with the check digit of Luhn's algorithm."""
-    if not text.isascii() or not text.isdigit():
+    """Whether a text of digits ends with the check digit of Luhn's algorithm.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT for anything but digits.
+    """
+    if not text:
         return False
+    if not (text.isascii() and text.isdigit()):
+        raise invalid(f"{text[:100]!r} has more in it than digits")
     digits = [int(digit) for digit in reversed(text)]
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[1::2]]
     return (sum(digits[::2]) + sum(doubled)) % 10 == 0
