@@ -7,7 +7,8 @@ files that they have written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import flask
@@ -267,8 +268,8 @@ def _add_commits(routes: flask.Blueprint, rest: IcebergRest) -> None:
         path = (*namespace_path(namespace), table)
         wanted = TableCommit.of(path, body.requirements, body.updates)
         changes = _changes(rest, prefix)
-        found = _checked(changes, rest, prefix, wanted)
-        with landing():
+        found = _checked(changes, prefix, wanted)
+        with landing(), _forgetting(rest, prefix, wanted):
             made = changes.commit(found, wanted)
         text = metadata_text(made.metadata)
         answer = b'{"metadata-location":%b,"metadata":%b}' % (_quoted(made.location), text)
@@ -287,15 +288,23 @@ def _add_commits(routes: flask.Blueprint, rest: IcebergRest) -> None:
             for change in body.table_changes
         ]
         for commit in wanted:
-            _checked(changes, rest, prefix, commit)
-        with landing():
+            _checked(changes, prefix, commit)
+        with landing(), _forgetting(rest, prefix, *wanted):
             changes.commit_all(wanted)
         return empty(204)
 
 
-def _checked(
-    changes: CatalogChanges, rest: IcebergRest, prefix: str, commit: TableCommit
-) -> PyTable | None:
+@contextlib.contextmanager
+def _forgetting(rest: IcebergRest, prefix: str, *commits: TableCommit) -> Iterator[None]:
+    """Makes what the client asks for after the commits what is there, also if one has failed."""
+    try:
+        yield
+    finally:
+        for commit in commits:
+            rest.catalog.forget(TableName(prefix, "", commit.identifier), flask.g.caller)
+
+
+def _checked(changes: CatalogChanges, prefix: str, commit: TableCommit) -> PyTable | None:
     """Returns the table of a commit that may be made; None if it would create the table."""
     path = commit.identifier
     name = _new_table(prefix, path) if commit.creates else TableName(prefix, "", path)
@@ -303,9 +312,7 @@ def _checked(
         if not commit.creates:
             require_whole(name)
             flask.g.caller.rights.require_alterable(name)
-        found = changes.checked(commit)
-    rest.catalog.forget(name, flask.g.caller)  # what a client asks for next is what is there
-    return found
+        return changes.checked(commit)
 
 
 def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
