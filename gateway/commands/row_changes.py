@@ -1,7 +1,9 @@
-"""DELETE, UPDATE, MERGE and TRUNCATE TABLE of plain tables, each one snapshot.
+"""DELETE, UPDATE, MERGE and TRUNCATE TABLE: of plain tables, and DELETE of upsert tables.
 
-The rows that change are those of a query, by file and position; see `sql.row_changes`. Rows of a
-unified table are never changed: they repeat the records of its topic.
+The rows that change are those of a query; see `sql.row_changes`. In a plain table they are known by
+file and position, and change in one snapshot. Of an upsert table, a record without a value deletes
+each. No other rows of unified tables are changed: they repeat the records of a topic, which may
+have more fields than the table has columns.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from sqlglot import exp
 
 from seamline.connectors.iceberg import commits, row_changes
 from seamline.connectors.iceberg.catalog import IcebergTable
@@ -70,15 +73,20 @@ class Changed:
     kept: int
 
 
-def changed(connections: Connections, statement: ChangeRows, session: Session) -> Changed:
-    """Returns the table whose rows are to be changed, and how.
+def changed(connections: Connections, statement: ChangeRows, session: Session) -> Changed | Target:
+    """Returns the table whose rows are to be changed, and how; an upsert table as it is.
 
     Raises:
         SeamlineError: TABLE_NOT_FOUND, COLUMN_NOT_FOUND, STATEMENT_NOT_ALLOWED, NOT_SUPPORTED,
             PERMISSION_DENIED, …
     """
     actions = dict.fromkeys(case.action for case in statement.cases)
-    name, table = _plain(connections, statement.name, session, statement.what, tuple(actions))
+    name, table = _table(connections, statement.name, session, tuple(actions))
+    binding = TopicBinding.from_properties(table.state.properties)
+    if binding is not None and binding.is_upsert and statement.what == "DELETE":
+        fields = writes.written_columns(table, binding)
+        return Target(name, table, binding, fields, fields)
+    _require_plain(binding, name, statement.what)
     row_changes.require_row_changes(table)
     fields = table.state.schema.columns
     given: list[Field] = [*columns.FILE_FIELDS, _CASE]
@@ -99,19 +107,19 @@ def truncate(connections: Connections, statement: Truncate, session: Session) ->
         SeamlineError: TABLE_NOT_FOUND, STATEMENT_NOT_ALLOWED, NOT_SUPPORTED, PERMISSION_DENIED,
             COMMIT_CONFLICT, …
     """
-    name, table = _plain(connections, statement.name, session, "TRUNCATE", ("DELETE",))
+    name, table = _table(connections, statement.name, session, ("DELETE",))
+    _require_plain(TopicBinding.from_properties(table.state.properties), name, "TRUNCATE")
     row_changes.require_row_changes(table)
     commits.insist(lambda: row_changes.commit_truncate(alterations.load(connections, name)))
 
 
-def _plain(
+def _table(
     connections: Connections,
     written: tuple[str, ...],
     session: Session,
-    what: str,
     actions: Sequence[str],
 ) -> tuple[TableName, IcebergTable]:
-    """Loads a plain table whose rows may be changed."""
+    """Loads a table whose rows the user may change."""
     name = names.resolve(written, session, connections)
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"rows of {name.display} cannot be changed")
@@ -119,15 +127,35 @@ def _plain(
         for privilege in _PRIVILEGES[action]:
             connections.rights.require(privilege, name)
     connections.rights.require_all_seen(name, "and so may not change its rows")
-    table = alterations.load(connections, name)
-    if TopicBinding.from_properties(table.state.properties) is not None:
-        raise SeamlineError(
-            STATEMENT_NOT_ALLOWED,
-            f"{what} is not allowed: {name.display} repeats its topic, whose records are added and "
-            "never changed",
-            hint="INSERT INTO adds rows; what a reader should see of them is for a view to say.",
+    return name, alterations.load(connections, name)
+
+
+def _require_plain(binding: TopicBinding | None, name: TableName, what: str) -> None:
+    if binding is None:
+        return
+    raise SeamlineError(
+        STATEMENT_NOT_ALLOWED,
+        f"{what} is not allowed: {name.display} repeats its topic, whose records are added and "
+        "never changed",
+        hint="INSERT INTO replaces the rows of its keys, as a whole, and DELETE removes rows."
+        if binding.is_upsert
+        else "INSERT INTO adds rows; what a reader should see of them is for a view to say.",
+    )
+
+
+def whole_rows(target: Target, query: exp.Expr) -> exp.Expr:
+    """Returns the query of a DELETE with the columns that records are made of."""
+    tree = query.copy()
+    place = tree.expressions[0]
+    assert isinstance(place, exp.Column)
+    chosen = [
+        exp.Column(
+            this=exp.to_identifier(field.name, quoted=True), table=place.args["table"].copy()
         )
-    return name, table
+        for field in target.given
+    ]
+    tree.set("expressions", chosen)
+    return tree
 
 
 def _columns(name: TableName, fields: Sequence[Field], case: RowCase) -> tuple[Field, ...]:

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from seamline.connectors.iceberg.types import storable, to_schema
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.kafka.formats.writing import RecordWriter, is_written
 from seamline.connectors.kafka.writing import write
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols import Deadline, NewRecord
 from seamline.errors import (
     COLUMN_NOT_FOUND,
     INVALID_TABLE_DEFINITION,
@@ -209,11 +209,7 @@ def target(connections: Connections, statement: Insert, session: Session) -> Tar
     binding = TopicBinding.from_properties(table.state.properties)
     fields = table.state.schema.columns
     if binding is not None:
-        if binding.is_upsert:
-            upserts.check_writable(binding)
-        encoding = binding.encoding
-        own = (f for f in fields if f.name not in columns.METADATA_NAMES)
-        fields = tuple(field for field in own if is_written(field, encoding))
+        fields = written_columns(table, binding)
     seen = connections.rights.table(name).columns(fields)
     known = {field.name.lower(): field for field in seen}
     given: list[Field] = []
@@ -230,6 +226,18 @@ def target(connections: Connections, statement: Insert, session: Session) -> Tar
         given.append(field)
     hidden = tuple(field for field in fields if field not in seen)
     return Target(name, table, binding, fields, tuple(given) or seen, hidden)
+
+
+def written_columns(table: IcebergTable, binding: TopicBinding) -> tuple[Field, ...]:
+    """Returns the columns of a unified table that the records of producers hold.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED for upsert tables whose records cannot be written here.
+    """
+    if binding.is_upsert:
+        upserts.check_writable(binding)
+    own = (f for f in table.state.schema.columns if f.name not in columns.METADATA_NAMES)
+    return tuple(field for field in own if is_written(field, binding.encoding))
 
 
 def check_types(target: Target, output: Sequence[Output]) -> None:
@@ -373,20 +381,54 @@ def _inserted(
     batches: Iterator[pa.RecordBatch],
     deadline: Deadline,
 ) -> Written:
+    if target.binding is not None:
+        return _produced(
+            connections, target, _whole(batches, target), RecordWriter.records, deadline
+        )
     counted = _Counted(_whole(batches, target))
-    if target.binding is None:
-        if target.table.state.format_version <= PYICEBERG_WRITES:
-            writing.append(target.table, counted)
-        else:
-            row_changes.commit_append(lambda: alterations.load(connections, target.name), counted)
-        return Written(counted.rows)
-    binding = target.binding
+    if target.table.state.format_version <= PYICEBERG_WRITES:
+        writing.append(target.table, counted)
+    else:
+        row_changes.commit_append(lambda: alterations.load(connections, target.name), counted)
+    return Written(counted.rows)
+
+
+def delete_keys(
+    connections: Connections,
+    target: Target,
+    batches: Iterator[pa.RecordBatch],
+    deadline: Deadline,
+) -> Written:
+    """Produces a record that deletes the key of each row of an upsert table.
+
+    Args:
+        connections: Clusters and catalogs.
+        target: The table.
+        batches: The rows, with all columns that are written.
+        deadline: The statement's deadline.
+
+    Raises:
+        SeamlineError: what the batches raise, INVALID_ARGUMENT, KAFKA_UNAVAILABLE, …
+    """
+    return _produced(connections, target, batches, RecordWriter.deletes, deadline)
+
+
+def _produced(
+    connections: Connections,
+    target: Target,
+    batches: Iterator[pa.RecordBatch],
+    records: Callable[[RecordWriter, pa.Table], list[NewRecord]],
+    deadline: Deadline,
+) -> Written:
+    """Produces the records of rows, in one transaction."""
+    binding, counted = target.binding, _Counted(batches)
+    assert binding is not None
     schemas = schemas_of(connections.log(binding.cluster), deadline)
     writer = RecordWriter(binding, target.fields, key_bytes, schemas)
     last = write(
         connections.cluster(binding.cluster),
         binding.topic,
-        (writer.records(pa.Table.from_batches([batch])) for batch in counted),
+        (records(writer, pa.Table.from_batches([batch])) for batch in counted),
         binding.key_partitioner,
         deadline,
     )

@@ -302,6 +302,10 @@ class Answers:
             written = writes.insert(
                 self._connections, target, iter(running.batches), statement.deadline
             )
+        self._wrote(statement, target, written)
+
+    def _wrote(self, statement: Statement, target: writes.Target, written: writes.Written) -> None:
+        """Says what was written; waits for it if the client cannot say that it must be read."""
         if written.write is not None:
             if not statement.request.carries_tokens:
                 writes.wait_until_readable(
@@ -317,7 +321,6 @@ class Answers:
     ) -> None:
         with placed_at(parsed.location):
             changed = row_changes.changed(self._connections, parsed, session)
-        statement.writes = changed.target.name.display
         request = dataclasses.replace(
             self._request(statement, parsed.query, session, values),
             row_limit=None,
@@ -329,6 +332,10 @@ class Answers:
                 f"{parsed.what} changes rows as they are now, not as a token has seen them",
                 hint="Leave out the token.",
             )
+        if isinstance(changed, writes.Target):
+            self._delete_keys(statement, changed, request)
+            return
+        statement.writes = changed.target.name.display
         if writes.may_need_casts(changed.target):
             output = self._queries.plan(request, statement.deadline).plan.logical.query.output
             tree = writes.cast_to_columns(changed.target, request.tree, output)
@@ -342,6 +349,17 @@ class Answers:
                 return row_changes.apply(changed, _read_table(running, changed), running.batches)
 
         self._write_rows(statement, _count(commits.insist(change)))
+
+    def _delete_keys(
+        self, statement: Statement, target: writes.Target, request: QueryRequest
+    ) -> None:
+        statement.writes = target.name.display
+        tree = row_changes.whole_rows(target, request.tree)
+        with self._reading(statement, dataclasses.replace(request, tree=tree)) as running:
+            written = writes.delete_keys(
+                self._connections, target, iter(running.batches), statement.deadline
+            )
+        self._wrote(statement, target, written)
 
     @contextlib.contextmanager
     def _reading(self, statement: Statement, request: QueryRequest) -> Iterator[Running]:

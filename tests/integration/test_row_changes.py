@@ -7,12 +7,15 @@ Spark, and Iceberg's Java library reads the delete files and vectors that they l
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 import pytest
 from support.gateway import Gateway
 from support.handmade_shapes import Story
 from support.live import canonical
 from support.stack import Stack
+
+from seamline.errors import SeamlineError
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -67,3 +70,78 @@ def test_tables_of_other_writers(stack: Stack, gateway: Gateway, name: str) -> N
             assert canonical(found) == canonical(rows), (seed, reader)
         checked += 1
     assert checked > 6
+
+
+# --- Upsert tables -------------------------------------------------------------------------------
+
+KEYED: dict[str, tuple[str, dict[str, Any]]] = {
+    "a number in JSON": (
+        "id bigint, v varchar",
+        {"columns_from": ("id = key",), "primary_key": ("id",), "key_format": "json"},
+    ),
+    "a number in 4 bytes": (
+        "id integer, v varchar",
+        {"key": "id", "key_format": "int32", "primary_key": ("id",)},
+    ),
+    "a text": (
+        "id varchar, v varchar",
+        {"key": "id", "key_format": "string", "primary_key": ("id",)},
+    ),
+    "two fields in JSON": (
+        "id bigint, b varchar, v varchar",
+        {
+            "columns_from": ("id = key.id", "b = key.b"),
+            "primary_key": ("id", "b"),
+            "key_format": "json",
+        },
+    ),
+}
+
+
+@pytest.mark.one_in(prove=2)
+@pytest.mark.parametrize("keyed", KEYED)
+def test_deleting_from_an_upsert_table_deletes_keys(
+    stack: Stack, gateway: Gateway, name: str, keyed: str
+) -> None:
+    columns, given = KEYED[keyed]
+    stack.create_topic(name, 3)
+    stack.create_table(
+        name, columns, mode="upsert", key_partitioner="murmur2", format_version=3, **given
+    )
+    middle = ", 'b'" if "b varchar" in columns else ""
+    is_text = columns.startswith("id varchar")
+
+    def values(first: int, count: int) -> str:
+        quote = "'" if is_text else ""
+        rows = (f"({quote}{n}{quote}{middle}, 'v{n % 4}')" for n in range(first, first + count))
+        return ", ".join(rows)
+
+    def ids(engine: str) -> list[int]:
+        return sorted(int(row[0]) for row in gateway.rows(f"SELECT id FROM {name}", engine))
+
+    gateway.rows(f"INSERT INTO {name} VALUES {values(0, 20)}")
+    stack.tier(name)
+    gateway.rows(f"INSERT INTO {name} VALUES {values(15, 15)}")
+    with gateway.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(
+            f"DELETE FROM {name} WHERE v IN ('v1', 'v2') AND id <> ?", [_key(5, is_text)]
+        )
+        assert cursor.rowcount == 14
+        cursor.execute(f"SELECT count(*) FROM {name}")
+        assert cursor.fetchall() == [(16,)], "the connection's own deletes"
+    left = [n for n in range(30) if n % 4 not in (1, 2) or n == 5]
+    assert ids("duckdb") == ids("spark") == left
+    gateway.rows(f"DELETE FROM {name} WHERE v = 'v1'", "spark")
+    stack.tier(name)
+    assert ids("duckdb") == ids("spark") == [n for n in left if n != 5]
+    for text in (
+        f"UPDATE {name} SET v = 'x'",
+        f"TRUNCATE TABLE {name}",
+        f"MERGE INTO {name} AS t USING (VALUES 'v3') AS s(v) ON t.v = s.v WHEN MATCHED THEN DELETE",
+    ):
+        with pytest.raises(SeamlineError, match="STATEMENT_NOT_ALLOWED"):
+            gateway.rows(text)
+
+
+def _key(number: int, is_text: bool) -> Any:
+    return str(number) if is_text else number

@@ -30,6 +30,7 @@ from seamline.seam.binding import TopicBinding
 from seamline.seam.encoding import HEADER, KEY, LOG_PARTS, VALUE, Encoding, Path, Source
 from seamline.seam.records import DecoderSpec
 from seamline.sql import types
+from seamline.sql.columns import DELETED
 from seamline.sql.kernels.floating import not_finite
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
 
@@ -75,9 +76,11 @@ class RecordWriter:
             repeated = binding.key.lower()
             place = next(n for n, f in enumerate(fields) if f.name.lower() == repeated)
             self._key = key.whole(place, fields[place])
-        texts = DecoderSpec.of(binding, fields).texts
+        self._binding = binding
+        of_table = DecoderSpec.of(binding, fields, on_error="fail")
+        self._table_decoder = Decoder(of_table, schemas)
         self._decoder = Decoder(
-            DecoderSpec(binding.topic, str(encoding), "fail", fields, texts=texts), schemas
+            DecoderSpec(binding.topic, str(encoding), "fail", fields, texts=of_table.texts), schemas
         )
         self._empty = b"{}" if binding.format in JSON else b""
         self._headers = [
@@ -101,6 +104,37 @@ class RecordWriter:
         self._require_same(columns, found)
         return found
 
+    def deletes(self, rows: pa.Table) -> list[NewRecord]:
+        """Returns the record that deletes the key of each row of an upsert table.
+
+        Raises:
+            SeamlineError: INVALID_ARGUMENT for a key that would be read back as another one.
+        """
+        assert self._deletes
+        assert self._key is not None
+        columns = [column.to_pylist() for column in rows.columns]
+        try:
+            found = [NewRecord(self._key(row), None, []) for row in zip(*columns, strict=True)]
+        except ValueError as error:
+            raise _not_written(str(error)) from error
+        if self._placed is not None:
+            self._placed.check(columns, found)
+        self._require_deletes(columns, found)
+        return found
+
+    def _require_deletes(self, columns: Sequence[list[Any]], records: Sequence[NewRecord]) -> None:
+        """Requires that each record is read as a delete, and of the key that it is to delete."""
+        read = self._read_back(records, self._table_decoder)
+        names = [field.name for field in self._fields]
+        keys = self._binding.primary_key
+        same = all(read.column(n).to_pylist() == columns[names.index(n)] for n in keys)
+        if not (same and all(read.column(DELETED).to_pylist())):
+            raise SeamlineError(
+                INVALID_ARGUMENT,
+                "a key cannot be deleted: a record without a value would be read as another key",
+                hint="Produce a record without a value to the topic.",
+            )
+
     def _require_values(self, records: Sequence[NewRecord]) -> None:
         """Requires that no row becomes a record that deletes its key."""
         if self._deletes and any(record.value is None for record in records):
@@ -123,14 +157,7 @@ class RecordWriter:
         )
 
     def _require_same(self, columns: Sequence[list[Any]], records: Sequence[NewRecord]) -> None:
-        nothing = [0] * len(records)
-        keys = [record.key for record in records]
-        values = [record.value for record in records]
-        headers = [record.headers for record in records]
-        batch = RawBatch(nothing, nothing, nothing, keys, values, headers)
-        read, bad = self._decoder.decode_all(batch)
-        for reason in bad.values():
-            raise _not_written(reason)
+        read = self._read_back(records, self._decoder)
         for field, array, column in zip(self._fields, read.columns, columns, strict=True):
             found = array.to_pylist()
             if found != column and repr(found) != repr(column):  # NaN equals nothing
@@ -139,6 +166,18 @@ class RecordWriter:
                     f"a value of column {field.name} would be read back as something else",
                     hint="Records hold what their schema says, which is less than the column does.",
                 )
+
+    @staticmethod
+    def _read_back(records: Sequence[NewRecord], decoder: Decoder) -> pa.RecordBatch:
+        """Returns the rows that records are read as."""
+        nothing = [0] * len(records)
+        keys = [record.key for record in records]
+        values = [record.value for record in records]
+        headers = [record.headers for record in records]
+        read, bad = decoder.decode_all(RawBatch(nothing, nothing, nothing, keys, values, headers))
+        for reason in bad.values():
+            raise _not_written(reason)
+        return read
 
 
 # --- Which columns make which part ---------------------------------------------------------------
