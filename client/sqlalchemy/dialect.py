@@ -55,7 +55,7 @@ def _bitwise(function: str) -> Callable[..., str]:
 
 
 class Compiler(compiler.SQLCompiler):
-    """Compiles queries and INSERT."""
+    """Compiles queries, INSERT, DELETE and UPDATE."""
 
     def limit_clause(self, select: Any, **arguments: Any) -> str:
         """Compiles LIMIT and OFFSET, either or both."""
@@ -66,6 +66,30 @@ class Compiler(compiler.SQLCompiler):
     def for_update_clause(self, select: Any, **_: Any) -> str:
         """Returns nothing: a statement reads one state of its tables, and nothing is locked."""
         return ""
+
+    def update_from_clause(self, update_stmt: Any, *_: Any, **__: Any) -> str:
+        """Refuses an UPDATE that names a second table outside a subquery.
+
+        Raises:
+            CompileError: always.
+        """
+        raise exc.CompileError("UPDATE reads other tables in subqueries only, as in Trino")
+
+    def delete_extra_from_clause(self, delete_stmt: Any, *_: Any, **__: Any) -> str:
+        """Refuses a DELETE that names a second table outside a subquery.
+
+        Raises:
+            CompileError: always.
+        """
+        raise exc.CompileError("DELETE reads other tables in subqueries only, as in Trino")
+
+    def returning_clause(self, stmt: Any, *_: Any, **__: Any) -> str:
+        """Refuses RETURNING.
+
+        Raises:
+            CompileError: always.
+        """
+        raise exc.CompileError("there is no RETURNING, as in Trino")
 
     def visit_empty_set_expr(self, element_types: Sequence[Any], **_: Any) -> str:
         """Returns a query without rows, with columns of the compared types."""
@@ -166,8 +190,8 @@ class SeamlineDialect(default.DefaultDialect):
     supports_default_metavalue = False
     supports_empty_insert = False
     supports_multivalues_insert = True
-    supports_sane_rowcount = False
-    supports_sane_multi_rowcount = False
+    supports_sane_rowcount = True
+    supports_sane_multi_rowcount = True
     supports_sequences = False
     use_insertmanyvalues_wo_returning = True
     cte_follows_insert = True

@@ -27,13 +27,14 @@ THERE = frozenset(
     precision_numerics_enotation_large precision_numerics_enotation_small
     precision_numerics_general precision_numerics_many_significant_digits
     precision_numerics_retains_significant_digits regexp_match regexp_replace
-    schema_create_delete schema_reflection schemas standalone_binds supports_bitwise_and
-    supports_bitwise_not supports_bitwise_or supports_bitwise_shift supports_bitwise_xor
+    sane_multi_rowcount sane_rowcount schema_create_delete schema_reflection schemas
+    standalone_binds supports_bitwise_and supports_bitwise_not supports_bitwise_or
+    supports_bitwise_shift supports_bitwise_xor
     supports_is_distinct_from symbol_names_w_double_quote table_ddl_if_exists
     table_value_constructor timestamp_microseconds
     timestamp_microseconds_implicit_bound tuple_in tuple_in_w_empty unbounded_varchar unicode_data
-    unicode_data_no_special_types unicode_ddl uuid_data_type view_column_reflection view_reflection
-    views window_functions window_range window_range_numeric
+    unicode_data_no_special_types unicode_ddl update_where_target_in_subquery uuid_data_type
+    view_column_reflection view_reflection views window_functions window_range window_range_numeric
     """.split()  # noqa: SIM905 - read as a list of words
 )
 """What is there, besides what the suite takes for granted."""
@@ -63,11 +64,12 @@ _GROUPS: Mapping[str, str] = {
         dbapi_lastrowid emulated_lastrowid emulated_lastrowid_even_with_sequences
         expression_server_defaults identity_columns identity_columns_standard
         implements_get_lastrowid sequences server_defaults""",
-    "rows are added and never changed": """
-        autocommit ctes_on_dml ctes_with_update_delete delete_from sane_multi_rowcount sane_rowcount
-        update_from update_where_target_in_subquery""",
+    "WITH begins a query, as in Trino, and no other statement": """
+        ctes_on_dml ctes_with_update_delete""",
+    "DELETE and UPDATE read further tables in subqueries only, as in Trino": """
+        delete_from update_from""",
     "each statement is a transaction of its own": """
-        savepoints skip_autocommit_rollback two_phase_transactions""",
+        autocommit savepoints skip_autocommit_rollback two_phase_transactions""",
     "there are no temporary tables or views": """
         create_temp_table_as has_temp_table temp_table_comment_reflection temp_table_names
         temp_table_reflection temporary_tables temporary_views""",

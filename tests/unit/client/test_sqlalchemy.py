@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import sqlalchemy as sa
-from sqlalchemy import exc
+from sqlalchemy import exc, orm
 from support.gateway import Gateway
 
 import seamline
@@ -138,6 +138,31 @@ def test_operators_that_are_functions() -> None:
         assert compiled(expression) == wanted
 
 
+def test_rows_are_changed_in_one_table() -> None:
+    one, other = (
+        sa.table(name, sa.column("id", sa.Integer), sa.column("x", sa.Text)) for name in "to"
+    )
+    latest = sa.select(sa.func.max(other.c.x)).where(other.c.id == one.c.id).scalar_subquery()
+    for statement, wanted in (
+        (one.delete(), "DELETE FROM t"),
+        (one.delete().where(one.c.id == 1), "DELETE FROM t WHERE t.id = ?"),
+        (
+            one.update().where(one.c.id.in_(sa.select(other.c.id))).values(x=latest),
+            "UPDATE t SET x=(SELECT max(o.x) AS max_1 FROM o WHERE o.id = t.id)"
+            " WHERE t.id IN (SELECT o.id FROM o)",
+        ),
+    ):
+        assert compiled(statement) == wanted
+    for refused, message in (
+        (one.delete().where(one.c.id == other.c.id), "DELETE reads other tables in subqueries"),
+        (one.update().where(one.c.id == other.c.id).values(x="a"), "UPDATE reads other tables"),
+        (one.delete().returning(one.c.id), "there is no RETURNING"),
+        (one.insert().values(id=1).returning(one.c.id), "there is no RETURNING"),
+    ):
+        with pytest.raises(exc.CompileError, match=message):
+            compiled(refused)
+
+
 def test_queries(engine: sa.Engine) -> None:
     values = sa.values(sa.column("x", sa.Integer), name="t").data([(1,), (2,), (3,)])
     x = values.c.x
@@ -215,6 +240,56 @@ def test_tables_are_made_written_reflected_and_read(engine: sa.Engine) -> None:
         connection.exec_driver_sql("DROP VIEW sa_view")
     made.drop(engine)
     assert not sa.inspect(engine).has_table("sa_made")
+
+
+class Base(orm.DeclarativeBase):
+    """The base of what is mapped."""
+
+
+class Auction(Base):
+    """An object that is mapped."""
+
+    __tablename__ = "sa_auctions"
+    id: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, primary_key=True)
+    state: orm.Mapped[str]
+    version = orm.mapped_column(sa.BigInteger)
+    __mapper_args__ = {"version_id_col": version}  # noqa: RUF012 - SQLAlchemy's way
+
+
+@pytest.mark.prove
+def test_objects_are_changed_and_deleted(engine: sa.Engine) -> None:
+    Base.metadata.create_all(engine)
+    with orm.Session(engine) as session, orm.Session(engine) as late:
+        session.add_all(Auction(id=number, state="open") for number in range(1, 5))
+        session.flush()
+        first, second, third = (session.get_one(Auction, number) for number in (1, 2, 3))
+        outdated = late.get_one(Auction, 1)
+        first.state, second.state = "sold", "sold"
+        session.delete(third)
+        session.commit()
+        paid: Any = session.execute(
+            sa.update(Auction).where(Auction.state == "sold").values(state="paid")
+        )
+        assert paid.rowcount == 2
+        assert (first.state, first.version, second.state) == ("paid", 2, "paid")
+        outdated.state = "closed"
+        with pytest.raises(orm.exc.StaleDataError):  # another has changed it since
+            late.flush()
+        found = sa.select(Auction.id, Auction.state).order_by(Auction.id)
+        assert session.execute(found).all() == [(1, "paid"), (2, "paid"), (4, "open")]
+        deleted: Any = session.execute(sa.delete(Auction))
+        assert deleted.rowcount == 3
+    Base.metadata.drop_all(engine)
+
+
+@pytest.mark.prove
+def test_pandas_replaces_and_appends(engine: sa.Engine) -> None:
+    frame = pd.DataFrame({"id": [1, 2], "name": ["a", "b"]})
+    for how, wanted in (("append", 2), ("append", 4), ("replace", 2), ("delete_rows", 2)):
+        frame.to_sql("sa_frame", engine, if_exists=how, index=False)
+        assert len(pd.read_sql("sa_frame", engine)) == wanted
+    with engine.connect() as connection:
+        connection.exec_driver_sql("DROP TABLE sa_frame")
 
 
 @pytest.mark.prove
