@@ -9,6 +9,7 @@ by a parser.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 
 from sqlglot import exp
@@ -170,9 +171,31 @@ def _statement(sql: str, tokens: list[Token]) -> Statement:
                 f"a statement cannot start with {tokens[0].text!r}",
                 location=location_of(tokens[0]),
             )
+    what = _kind_of(tokens)
     raise SeamlineError(
-        STATEMENT_NOT_ALLOWED, f"{first} is not allowed", location=location_of(tokens[0])
+        STATEMENT_NOT_ALLOWED,
+        f"{what} is not allowed",
+        location=location_of(tokens[0]),
+        hint=_INSTEAD.get(what),
     )
+
+
+_KINDS = frozenset(
+    {"OR", "REPLACE", "TEMPORARY", "MATERIALIZED", "TABLE", "VIEW", "SCHEMA", "FUNCTION"}
+    | {"CATALOG", "ROLE", "PATH"}
+)
+"""Words after the first that say what a statement is about."""
+_INSTEAD = {
+    "CREATE OR REPLACE TABLE": "DROP TABLE IF EXISTS and CREATE TABLE make it anew;"
+    " DELETE FROM and INSERT INTO keep it.",
+}
+"""What to write instead of statements that are not there."""
+
+
+def _kind_of(tokens: list[Token]) -> str:
+    """Returns the words that name a statement, such as `CREATE OR REPLACE TABLE`."""
+    words = [token.text.upper() for token in tokens]
+    return " ".join([words[0], *itertools.takewhile(_KINDS.__contains__, words[1:])])
 
 
 def parse_expression(text: str) -> exp.Expr:

@@ -153,6 +153,22 @@ def test_whatever_could_change_something_is_refused(sql: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sql", "what"),
+    [
+        ("CREATE OR REPLACE TABLE t AS SELECT 1", "CREATE OR REPLACE TABLE"),
+        ("create materialized view v as select 1", "CREATE MATERIALIZED VIEW"),
+        ("ALTER VIEW v RENAME TO w", "ALTER VIEW"),
+        ("SET PATH a", "SET PATH"),
+        ("ANALYZE t", "ANALYZE"),
+    ],
+)
+def test_what_is_not_allowed_has_a_name(sql: str, what: str) -> None:
+    found = refused(sql)
+    assert (found.code.name, found.message) == ("STATEMENT_NOT_ALLOWED", f"{what} is not allowed")
+    assert ("DROP TABLE IF EXISTS" in str(found.hint)) == (what == "CREATE OR REPLACE TABLE")
+
+
+@pytest.mark.parametrize(
     ("sql", "code", "place"),
     [
         ("", "SYNTAX_ERROR", Location(1, 1)),
