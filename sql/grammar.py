@@ -19,14 +19,17 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql import time_zones
-from seamline.sql.definitions import parse_columns
+from seamline.sql.definitions import create_table, parse_columns
 from seamline.sql.queries import QUERY_STARTS, expressions_of, query_of
+from seamline.sql.row_changes import STARTS, row_changes
 from seamline.sql.statements import (
     AddColumn,
     AlterTable,
+    ChangeRows,
     ColumnDefinition,
     Comment,
     CreateSchema,
+    CreateTableAs,
     CreateView,
     Deallocate,
     DescribePrepared,
@@ -96,12 +99,36 @@ def _explain(words: Words) -> Explain:
         words.require(")")
     if not words.text():
         raise words.missing("a statement")
-    if words.peek() not in QUERY_STARTS:
-        raise SeamlineError(
-            STATEMENT_NOT_ALLOWED, "only queries can be explained", location=words.place()
-        )
-    query = query_of(words.sql, words.rest())
+    query = _explained(words, analyze=analyze)
     return Explain(query, analyze, options["TYPE"], options["FORMAT"], verbose)
+
+
+def _explained(words: Words, *, analyze: bool) -> Query:
+    """Parses a query, or a statement that writes what a query reads, and returns the query."""
+    place, first = words.place(), words.peek()
+    if first in QUERY_STARTS:
+        return query_of(words.sql, words.rest())
+    statement: Statement | None = None
+    if words.take("INSERT", "INTO"):
+        statement = _insert(words)
+    elif first in STARTS:
+        statement = row_changes(words.sql, words.rest())
+    elif first == "CREATE" and words.peek(1) == "TABLE":
+        statement = create_table(words.sql, words.rest())
+    if not isinstance(statement, Insert | CreateTableAs | ChangeRows):
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            "only queries, and statements that write what a query reads, can be explained",
+            location=place,
+        )
+    if analyze:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "EXPLAIN ANALYZE runs a statement, and so is for queries only",
+            location=place,
+            hint="EXPLAIN shows how its rows are read.",
+        )
+    return statement.query
 
 
 _EXPLAINED = {

@@ -8,6 +8,7 @@ equality deletes, partitions that changed, renamed columns, files without ids.
 
 from __future__ import annotations
 
+import concurrent.futures
 import pathlib
 import random
 from collections.abc import Iterator
@@ -212,3 +213,37 @@ def test_histories(gateway: Gateway, folder: pathlib.Path) -> None:
 def test_many_histories(gateway: Gateway, folder: pathlib.Path) -> None:
     for seed in range(1000, 1040):
         check_history(gateway, folder, seed)
+
+
+# --- At once -------------------------------------------------------------------------------------
+
+
+def test_no_change_is_lost_among_others(gateway: Gateway) -> None:
+    """Each statement changes the rows that it has read, whatever else is committed meanwhile."""
+    gateway.rows(
+        "CREATE TABLE counters AS SELECT n AS id, 0 AS hits FROM UNNEST(sequence(1, 3)) AS r(n)"
+    )
+
+    def work(worker: int) -> int:
+        done = 0
+        for number in range(6):
+            for sql in (
+                "UPDATE counters SET hits = hits + 1 WHERE id <= 3",
+                f"INSERT INTO counters VALUES ({100 * worker + number + 10}, 0)",
+            ):
+                try:
+                    gateway.rows(sql)
+                except SeamlineError as error:
+                    assert error.code.name == "COMMIT_CONFLICT"
+                    continue
+                done += sql.startswith("UPDATE")
+        return done
+
+    with concurrent.futures.ThreadPoolExecutor(3) as threads:
+        done = sum(threads.map(work, range(3)))
+    assert done > 0
+    rows = gateway.rows("SELECT hits FROM counters WHERE id <= 3")
+    assert rows == [(done,)] * 3
+    assert canonical(by_pyiceberg(gateway, "counters")) == canonical(
+        gateway.rows("SELECT * FROM counters")
+    )

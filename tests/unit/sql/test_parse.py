@@ -100,6 +100,23 @@ def test_explain(analyze: bool) -> None:
     assert statement.analyze is analyze
 
 
+@pytest.mark.parametrize(
+    ("sql", "query"),
+    [
+        ("INSERT INTO t (a) SELECT b FROM u", "SELECT b FROM u"),
+        ("CREATE TABLE t AS SELECT b FROM u", "SELECT b FROM u"),
+        ("DELETE FROM t WHERE a = ?", 'SELECT t."$path", t."$pos", 1 FROM t WHERE a = ?'),
+    ],
+)
+def test_explain_of_a_statement_that_writes_is_of_the_query_that_it_reads(
+    sql: str, query: str
+) -> None:
+    statement = parse.parse(f"EXPLAIN (TYPE IO) {sql}")
+    assert isinstance(statement, Explain)
+    assert statement.query.tree.sql("trino") == query
+    assert statement.query.placeholders == sql.count("?")
+
+
 def test_create_table() -> None:
     statement = parse.parse(
         "CREATE TABLE IF NOT EXISTS lake.default.t"
@@ -137,7 +154,11 @@ def test_create_table() -> None:
         "LOAD 'x'",
         "BEGIN",
         "SHOW GRANTS",
-        "EXPLAIN DELETE FROM t",
+        "EXPLAIN DROP TABLE t",
+        "EXPLAIN TRUNCATE TABLE t",
+        "EXPLAIN CREATE TABLE t (a bigint)",
+        "EXPLAIN ANALYZE DELETE FROM t",
+        "EXPLAIN ANALYZE INSERT INTO t VALUES 1",
         "WITH x AS (DELETE FROM t) SELECT 1",
         "WITH x AS (INSERT INTO t VALUES (1) RETURNING *) SELECT * FROM x",
         "SELECT * FROM (DELETE FROM t) AS x",
