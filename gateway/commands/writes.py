@@ -267,15 +267,13 @@ def may_need_casts(target: Target) -> bool:
 
 
 def _is_cast_to(type_: Type) -> bool:
-    return isinstance(type_, Row | Array | Map) or _is_instant(type_)
-
-
-def _is_instant(type_: Type) -> bool:
-    return isinstance(type_, Timestamp) and type_.zoned
+    return isinstance(type_, Row | Array | Map | Timestamp)
 
 
 def _needs_cast(source: Type, target: Type) -> bool:
-    is_other = source not in (target, types.UNKNOWN) and not _is_instant(source)
+    if isinstance(source, Timestamp) and isinstance(target, Timestamp):
+        return source.zoned != target.zoned
+    is_other = source not in (target, types.UNKNOWN)
     return is_other and _is_cast_to(target) and _may_store(source, target)
 
 
@@ -283,7 +281,7 @@ def cast_to_columns(target: Target, tree: exp.Expr, output: Sequence[Output]) ->
     """Returns a query that gives the types of columns, where they may be stored so.
 
     Fields of rows are matched by position, as ROW(…) has no names for them. Local times become
-    instants in the session's time zone.
+    instants in the session's time zone, and instants the local times of their zones.
 
     Args:
         target: What is written to.
@@ -329,10 +327,12 @@ def _may_fit(source: Type, target: Type) -> bool:
     """Whether both types are exact numbers, and only a value that is too large does not fit.
 
     Such a value fails when it is met; no digit is ever lost. A double becomes the nearest real, as
-    clients have no other way to write one.
+    clients have no other way to write one. An instant becomes the local time of its zone.
     """
     if source == types.DOUBLE:
         return target == types.REAL
+    if isinstance(source, Timestamp) and isinstance(target, Timestamp):
+        return source.zoned
     number = coercion.as_decimal(source)
     if number is None:
         return False
@@ -457,6 +457,8 @@ def _stored(values: pa.Array, field: Field, type_: pa.DataType) -> pa.Array:
     Raises:
         SeamlineError: NUMERIC_OVERFLOW.
     """
+    if isinstance(values, pa.Decimal128Array) and field.type in types.FLOATS:
+        values = values.cast(pa.string())  # Arrow's own cast is off by a digit, as for 1.2345
     try:
         return values.cast(type_)
     except pa.ArrowInvalid as error:

@@ -352,6 +352,28 @@ def test_doubles_become_the_nearest_real(connection: seamline.Connection) -> Non
     ]
 
 
+def test_decimals_become_the_nearest_double(connection: seamline.Connection) -> None:
+    rows(connection, "CREATE TABLE nearest (d double, r real, a array(double))")
+    rows(
+        connection,
+        "INSERT INTO nearest VALUES (1.2345, 0.3333, ARRAY[1.2345, NULL]), (NULL, 1, NULL)",
+    )
+    rows(connection, "UPDATE nearest SET d = -0.3333 WHERE d IS NULL")
+    found = "SELECT d, r = REAL '0.3333', a FROM nearest ORDER BY d DESC"
+    assert rows(connection, found) == [(1.2345, True, [1.2345, None]), (-0.3333, False, None)]
+
+
+def test_an_instant_becomes_the_local_time_of_its_zone(connection: seamline.Connection) -> None:
+    rows(connection, "CREATE TABLE local_times (id integer, x timestamp(6))")
+    instant = "TIMESTAMP '2024-07-01 12:00:00.5 Europe/Berlin'"
+    rows(connection, f"INSERT INTO local_times VALUES (1, {instant}), (2, NULL)")
+    rows(connection, f"UPDATE local_times SET x = {instant} AT TIME ZONE 'UTC' WHERE id = 2")
+    assert rows(connection, "SELECT x FROM local_times ORDER BY id") == [
+        (datetime.datetime(2024, 7, 1, 12, 0, 0, 500_000),),
+        (datetime.datetime(2024, 7, 1, 10, 0, 0, 500_000),),
+    ]
+
+
 @pytest.mark.parametrize(
     ("type_", "value", "found"),
     [
