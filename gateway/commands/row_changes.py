@@ -36,9 +36,10 @@ from seamline.seam.binding import TopicBinding
 from seamline.sql import columns
 from seamline.sql.near import did_you_mean
 from seamline.sql.statements import ChangeRows, RowCase, Truncate
-from seamline.sql.types import INTEGER, Field
+from seamline.sql.types import BIGINT, INTEGER, Field
 
 _CASE = Field("case", INTEGER)
+_COUNT = Field("rows", BIGINT)
 _PLACES = len(columns.FILE_FIELDS)
 _FIXED = _PLACES + 1
 """How many columns come before the values: the place of a row, and the number of its case."""
@@ -66,11 +67,13 @@ class Changed:
         target: What the rows of the query give: `target.given` are all of its columns.
         cases: What becomes of the rows, by the numbers of their cases, from 1.
         kept: Where the columns of the table are in the query's rows, as they were.
+        takes_all: Whether all rows are deleted; the query is then one of their number.
     """
 
     target: Target
     cases: tuple[_Case, ...]
     kept: int
+    takes_all: bool = False
 
 
 def changed(connections: Connections, statement: ChangeRows, session: Session) -> Changed | Target:
@@ -89,6 +92,8 @@ def changed(connections: Connections, statement: ChangeRows, session: Session) -
     _require_plain(binding, name, statement.what)
     row_changes.require_row_changes(table)
     fields = table.state.schema.columns
+    if statement.what == "DELETE" and statement.query.tree.args.get("where") is None:
+        return Changed(Target(name, table, None, fields, (_COUNT,)), (), 0, takes_all=True)
     given: list[Field] = [*columns.FILE_FIELDS, _CASE]
     cases = []
     for case in statement.cases:
@@ -141,6 +146,13 @@ def _require_plain(binding: TopicBinding | None, name: TableName, what: str) -> 
         if binding.is_upsert
         else "INSERT INTO adds rows; what a reader should see of them is for a view to say.",
     )
+
+
+def counted(query: exp.Expr) -> exp.Expr:
+    """Returns the query of a DELETE with the number of its rows instead."""
+    tree = query.copy()
+    tree.set("expressions", [exp.Anonymous(this="count", expressions=[exp.Star()])])
+    return tree
 
 
 def whole_rows(target: Target, query: exp.Expr) -> exp.Expr:
@@ -196,6 +208,10 @@ def apply(changed: Changed, table: IcebergTable, batches: Iterable[pa.RecordBatc
         SeamlineError: MERGE_TARGET_ROW_MULTIPLE_MATCHES; COMMIT_CONFLICT if the table has changed
             since; whatever the rows raise.
     """
+    if changed.takes_all:
+        count = sum(sum(batch.column(0).to_pylist()) for batch in batches)
+        row_changes.commit_truncate(table)
+        return count
     rows = _Rows(changed, batches)
     row_changes.commit_changes(table, rows.added(), rows.deleted)
     return rows.count

@@ -336,7 +336,9 @@ class Answers:
             self._delete_keys(statement, changed, request)
             return
         statement.writes = changed.target.name.display
-        if writes.may_need_casts(changed.target):
+        if changed.takes_all:
+            request = dataclasses.replace(request, tree=row_changes.counted(request.tree))
+        elif writes.may_need_casts(changed.target):
             output = self._queries.plan(request, statement.deadline).plan.logical.query.output
             tree = writes.cast_to_columns(changed.target, request.tree, output)
             request = dataclasses.replace(request, tree=tree)
