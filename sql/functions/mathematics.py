@@ -30,7 +30,13 @@ for _type in types.FLOATS:
         "CAST((CASE WHEN isnan({0}) THEN {0} ELSE sign({0}) END) AS {type})",
         "CAST(sign({0}) AS {type})",
     )
-scalar("abs", "D -> D", "CAST(abs({0}) AS {type})")
+scalar(
+    "abs",
+    "D -> D",
+    "CAST(abs({0}) AS {type})",
+    # Spark rounds what it negates to 34 digits
+    "CAST((CASE WHEN {0} < 0 THEN CAST(0 AS {type}) - {0} ELSE {0} END) AS {type})",
+)
 scalar("sign", "D -> decimal(1,0)", "CAST(sign({0}) AS {type})")
 for _type in types.INTEGERS:
     for _name in ("ceil", "ceiling", "floor", "round"):

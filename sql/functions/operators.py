@@ -102,7 +102,9 @@ for _type in types.FLOATS:
         " ELSE double('-Infinity') END) ELSE {0} / {1} END) AS {type})",
     )
     scalar("$negate", f"{_type} -> {_type}", "(-{0})")
-scalar("$negate", "D -> D", "CAST((-{0}) AS {type})")
+scalar(  # Spark rounds what it negates to 34 digits
+    "$negate", "D -> D", "CAST((-{0}) AS {type})", "CAST((CAST(0 AS {type}) - {0}) AS {type})"
+)
 
 scalar("$concat", "varchar, varchar -> varchar", "({0} || {1})", "concat({0}, {1})")
 scalar("$concat", "varbinary, varbinary -> varbinary", "({0} || {1})", "concat({0}, {1})")
