@@ -39,6 +39,9 @@ _MINUTE = "([01]?[0-9]|2[0-3]):[0-5]?[0-9]"
 _SECOND = ":[0-5]?[0-9]([.][0-9]{{1,6}})?"
 _TIME = f"{_MINUTE}({_SECOND})?"
 _TIMESTAMP = f"{_DATE}([ T]{_TIME})?"
+_IGNORED = "(Z|[+-][0-9]{{1,2}}(:?[0-9]{{2}})?|[A-Za-z]+(/[A-Za-z0-9_+-]+)*)"
+_LOCAL = f"{_TIMESTAMP}|{_DATE}([ T]{_TIME})? +{_IGNORED}|{_DATE}[ T]{_TIME}{_IGNORED}"
+"""A local time, and perhaps a zone that a cast to `timestamp` leaves out, as Trino's does."""
 _ZONE = "(Z| UTC|[+-](0[0-9]|1[0-3]):[0-5][0-9]|[+-]14:00)"
 _INSTANT = f"{_TIMESTAMP}|{_DATE}[ T]{_MINUTE}{_SECOND}{_ZONE}"
 _UUID = "[0-9a-fA-F]{{8}}(-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}}"
@@ -485,17 +488,27 @@ def _from_text(target: Type, *, safe: bool, zone: str) -> tuple[Template, Templa
         return _matching(_DATE, target, safe=safe, trims=True)
     if isinstance(target, Timestamp):
         cast = _plain(safe=safe)
-        if target.zoned and zone != time_zones.UTC:
+        if not target.zoned:
+            cast = _without_zone(*cast)
+        elif zone != time_zones.UTC:
             cast = _instant_of_text(*cast, zone)
         if target.precision < 6:
             cast = _fewer_digits(*cast, target.precision)
-        pattern = _INSTANT if target.zoned else _TIMESTAMP
+        pattern = _INSTANT if target.zoned else _LOCAL
         return _matching(pattern, target, safe=safe, convert=cast, trims=True)
     if target == types.UUID:
         return _matching(_UUID, target, safe=safe, convert=("lower({0})", "lower({0})"))
     if target == types.BOOLEAN:
         return _boolean(safe=safe)
     raise SeamlineError(TYPE_MISMATCH, f"varchar cannot be cast to {target}", hint="")
+
+
+def _without_zone(duckdb: str, spark: str) -> tuple[str, str]:
+    """Returns casts of the local time that a text begins with."""
+    return (
+        duckdb.replace("{0}", f"regexp_extract({{0}}, '^{_TIMESTAMP}')"),
+        spark.replace("{0}", f"regexp_extract({{0}}, '^{_TIMESTAMP}', 0)"),
+    )
 
 
 def _instant_of_text(duckdb: str, spark: str, zone: str) -> tuple[str, str]:

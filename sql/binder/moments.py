@@ -28,8 +28,8 @@ _DIGITS_MAX = 6
 def bind_moment(node: exp.Cast) -> Typed | None:
     """Binds DATE '…', TIMESTAMP '…' and TIME '…', with the digits of a second that are written.
 
-    It also binds CAST of such text, with the digits of its type. It returns None where that rounds,
-    and for any other type.
+    It also binds CAST of such text, with the digits of its type. It returns None where that rounds
+    or leaves a zone out, and for any other type.
 
     Raises:
         SeamlineError: INVALID_LITERAL; NOT_SUPPORTED for more digits than are kept.
@@ -69,7 +69,7 @@ def _timestamp(text: str, node: exp.Cast) -> Typed | None:
     moment = datetime.datetime.combine(date, _clock(match))
     is_zoned = node.to.this == exp.DType.TIMESTAMPTZ
     if CAST in node.meta and match["zone"] is not None and not is_zoned:
-        raise ValueError(text)
+        return None
     digits = _precision(node, digits)
     if match["zone"] is None and not is_zoned:
         return moment_literal(moment, Timestamp(digits, zoned=False))
