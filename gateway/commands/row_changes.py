@@ -20,7 +20,6 @@ from sqlglot import exp
 from seamline.connectors.iceberg import commits, row_changes
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.errors import (
-    COLUMN_NOT_FOUND,
     MERGE_TARGET_ROW_MULTIPLE_MATCHES,
     STATEMENT_NOT_ALLOWED,
     TYPE_MISMATCH,
@@ -34,7 +33,6 @@ from seamline.gateway.query import names
 from seamline.gateway.query.names import Session, TableName
 from seamline.seam.binding import TopicBinding
 from seamline.sql import columns
-from seamline.sql.near import did_you_mean
 from seamline.sql.statements import ChangeRows, RowCase, Truncate
 from seamline.sql.types import BIGINT, INTEGER, Field
 
@@ -172,7 +170,6 @@ def whole_rows(target: Target, query: exp.Expr) -> exp.Expr:
 
 def _columns(name: TableName, fields: Sequence[Field], case: RowCase) -> tuple[Field, ...]:
     """Returns the columns that a case gives values."""
-    known = {field.name.lower(): field for field in fields}
     if case.action == "INSERT" and not case.columns:
         if case.values != len(fields):
             raise SeamlineError(
@@ -181,19 +178,7 @@ def _columns(name: TableName, fields: Sequence[Field], case: RowCase) -> tuple[F
                 hint=f"Columns: {', '.join(field.name for field in fields)}.",
             )
         return tuple(fields)
-    found: list[Field] = []
-    for column in case.columns:
-        field = known.get(column.lower())
-        if field is None:
-            raise SeamlineError(
-                COLUMN_NOT_FOUND,
-                f"table {name.display} has no column {column}",
-                hint=did_you_mean(column, known),
-            )
-        if field in found:
-            raise SeamlineError(COLUMN_NOT_FOUND, f"column {column} appears twice", hint="")
-        found.append(field)
-    return tuple(found)
+    return writes.columns_named(name, fields, case.columns)
 
 
 def apply(changed: Changed, table: IcebergTable, batches: Iterable[pa.RecordBatch]) -> int:

@@ -211,9 +211,22 @@ def target(connections: Connections, statement: Insert, session: Session) -> Tar
     if binding is not None:
         fields = written_columns(table, binding)
     seen = connections.rights.table(name).columns(fields)
-    known = {field.name.lower(): field for field in seen}
-    given: list[Field] = []
-    for column in statement.columns:
+    given = columns_named(name, seen, statement.columns) or seen
+    hidden = tuple(field for field in fields if field not in seen)
+    return Target(name, table, binding, fields, given, hidden)
+
+
+def columns_named(
+    name: TableName, fields: Sequence[Field], given: Sequence[str]
+) -> tuple[Field, ...]:
+    """Returns the columns that a statement names, each once.
+
+    Raises:
+        SeamlineError: COLUMN_NOT_FOUND.
+    """
+    known = {field.name.lower(): field for field in fields}
+    found: list[Field] = []
+    for column in given:
         field = known.get(column.lower())
         if field is None:
             raise SeamlineError(
@@ -221,11 +234,10 @@ def target(connections: Connections, statement: Insert, session: Session) -> Tar
                 f"table {name.display} has no column {column} that can be written",
                 hint=did_you_mean(column, known),
             )
-        if field in given:
+        if field in found:
             raise SeamlineError(COLUMN_NOT_FOUND, f"column {column} appears twice", hint="")
-        given.append(field)
-    hidden = tuple(field for field in fields if field not in seen)
-    return Target(name, table, binding, fields, tuple(given) or seen, hidden)
+        found.append(field)
+    return tuple(found)
 
 
 def written_columns(table: IcebergTable, binding: TopicBinding) -> tuple[Field, ...]:
