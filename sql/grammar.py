@@ -46,6 +46,7 @@ from seamline.sql.statements import (
     Query,
     RenameColumn,
     RenameTable,
+    RenameView,
     SetColumnType,
     SetProperties,
     SetSession,
@@ -366,6 +367,13 @@ def _drop_view(words: Words) -> DropView:
     return DropView(location=words.place(), name=words.name(), if_exists=if_exists)
 
 
+def _rename_view(words: Words) -> RenameView:
+    place, name = words.place(), words.name()
+    words.require("RENAME")
+    words.require("TO")
+    return RenameView(name, words.name(), place)
+
+
 # --- Tables --------------------------------------------------------------------------------------
 
 
@@ -520,6 +528,7 @@ _READERS: Mapping[str, Callable[[Words], Statement]] = {
     "CREATE VIEW": _create_view,
     "CREATE OR REPLACE VIEW": _replace_view,
     "DROP VIEW": _drop_view,
+    "ALTER VIEW": _rename_view,
     "INSERT INTO": _insert,
     "COMMENT ON": _comment,
     "ALTER TABLE": _alter_table,

@@ -68,6 +68,7 @@ class CreateTable:
         columns: The columns in order; empty when they are to be inferred.
         properties: The properties of the WITH clause; arrays become tuples.
         if_not_exists: Whether to accept an existing table without an error.
+        replace: Whether it may replace an existing table.
         location: The location of the name.
     """
 
@@ -75,6 +76,7 @@ class CreateTable:
     columns: tuple[ColumnDefinition, ...]
     properties: tuple[tuple[str, Any], ...]
     if_not_exists: bool = False
+    replace: bool = False
     location: Location | None = dataclasses.field(default=None, compare=False)
 
 
@@ -220,6 +222,15 @@ class DropView:
 
     name: tuple[str, ...]
     if_exists: bool = False
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RenameView:
+    """ALTER VIEW name RENAME TO name; as many parts as were written."""
+
+    name: tuple[str, ...]
+    to: tuple[str, ...]
     location: Location | None = dataclasses.field(default=None, compare=False)
 
 
@@ -427,6 +438,7 @@ Statement: TypeAlias = (
     | DescribePrepared
     | CreateView
     | DropView
+    | RenameView
     | Comment
     | AlterTable
     | CreateTableAs
@@ -449,6 +461,7 @@ WRITES = (
     DropTable,
     DropView,
     Insert,
+    RenameView,
     Truncate,
 )
 """The statements that change more than the session."""
@@ -484,6 +497,7 @@ _KEYWORDS: Mapping[type, str] = {
     Prepare: "PREPARE",
     RenameColumn: "RENAME COLUMN",
     RenameTable: "RENAME TABLE",
+    RenameView: "RENAME VIEW",
     SetColumnType: "SET COLUMN TYPE",
     SetProperties: "SET PROPERTIES",
     SetSession: "SET SESSION",

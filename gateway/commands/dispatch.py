@@ -44,6 +44,7 @@ from seamline.sql.statements import (
     DropTable,
     DropView,
     KillStatement,
+    RenameView,
     SetProperties,
     SetSession,
     SetTimeZone,
@@ -134,6 +135,8 @@ class Commands:
                 return schemas.drop(self._connections, statement, session)
             case DropView():
                 return views.drop(self._connections, statement, session)
+            case RenameView():
+                return views.rename(self._connections, statement, session)
             case Comment(what="view"):
                 return views.comment(self._connections, statement.name, session, statement.text)
             case Comment():

@@ -1,4 +1,4 @@
-"""CREATE VIEW, DROP VIEW and SHOW CREATE VIEW."""
+"""CREATE VIEW, ALTER VIEW, DROP VIEW and SHOW CREATE VIEW."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from seamline.gateway.query.names import Session, TableName
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
 from seamline.sql.near import did_you_mean
-from seamline.sql.statements import CreateView, DropView
+from seamline.sql.statements import CreateView, DropView, RenameView
 from seamline.sql.types import Field, Type
 
 
@@ -79,6 +79,30 @@ def drop(connections: Connections, statement: DropView, session: Session) -> Row
         connections.catalog(name.catalog).view_store.drop(found[0])
     elif not statement.if_exists:
         raise _missing(connections, name)
+    return done()
+
+
+def rename(connections: Connections, statement: RenameView, session: Session) -> Rows:
+    """Runs ALTER VIEW … RENAME TO: makes a view of the new name, and drops the old one.
+
+    Raises:
+        SeamlineError: VIEW_NOT_FOUND, TABLE_EXISTS, STATEMENT_NOT_ALLOWED,
+            INVALID_VIEW, CATALOG_UNAVAILABLE, …
+    """
+    name, view = require(connections, statement.name, session)
+    connections.rights.require(Privilege.OWNERSHIP, name)
+    to = _own(connections, statement.to, session, is_new=True)
+    if to.catalog != name.catalog:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            f"view {name.display} cannot become {to.display}",
+            hint="A view keeps its catalog.",
+        )
+    connections.rights.require_new(to)
+    tables.require_free(connections, to)
+    store = connections.catalog(name.catalog).view_store
+    store.put(to.path, view)
+    store.drop(name.path)
     return done()
 
 

@@ -267,7 +267,12 @@ def test_no_suggestion_names_a_view_that_one_may_not_see(world: World) -> None:
     made = "CREATE VIEW mine_views AS SELECT 1 AS id"
     assert world.do("boss", made) == "done"
     assert world.do("boss", "CREATE VIEW secret_mine_view AS SELECT 1 AS id") == "done"
-    for sql in ("DROP VIEW {v}", "SHOW CREATE VIEW {v}", "COMMENT ON VIEW {v} IS 'x'"):
+    for sql in (
+        "DROP VIEW {v}",
+        "SHOW CREATE VIEW {v}",
+        "COMMENT ON VIEW {v} IS 'x'",
+        "ALTER VIEW {v} RENAME TO mine_too",
+    ):
         found = world.said("ann", sql.format(v="mine_view"))
         assert found["code"] == "VIEW_NOT_FOUND"
         assert found["hint"] == "Did you mean mine_views?"
@@ -288,7 +293,12 @@ def test_changes_need_ownership(world: World, table: str) -> None:
     for reader in (who, "rea"):
         for sql in CHANGES:
             assert world.do(reader, sql.format(t=table)) == "PERMISSION_DENIED", (reader, sql)
-    for sql in ("DROP VIEW eu", "COMMENT ON VIEW eu IS 'x'", "COMMENT ON COLUMN eu.id IS 'x'"):
+    for sql in (
+        "DROP VIEW eu",
+        "ALTER VIEW eu RENAME TO mine_eu",
+        "COMMENT ON VIEW eu IS 'x'",
+        "COMMENT ON COLUMN eu.id IS 'x'",
+    ):
         assert world.do("rea", sql) == "PERMISSION_DENIED"
 
 

@@ -157,6 +157,20 @@ def test_views_are_listed_and_described(connection: seamline.Connection) -> None
     ) == [("id",), ("name",)]
 
 
+def test_a_view_gets_another_name(connection: seamline.Connection) -> None:
+    rows(connection, "CREATE VIEW before COMMENT 'why' AS SELECT 1 AS a")
+    rows(connection, "CREATE VIEW taken AS SELECT 2 AS b")
+    assert refused(connection, "ALTER VIEW before RENAME TO taken").code.name == "TABLE_EXISTS"
+    assert refused(connection, "ALTER VIEW nowhere RENAME TO c").code.name == "VIEW_NOT_FOUND"
+    assert refused(connection, "ALTER VIEW before RENAME COLUMN a").code.name == "SYNTAX_ERROR"
+    rows(connection, "ALTER VIEW before RENAME TO afterwards")
+    assert rows(connection, "SELECT * FROM afterwards") == [(1,)]
+    assert "COMMENT 'why'" in rows(connection, "SHOW CREATE VIEW afterwards")[0][0]
+    assert refused(connection, "SELECT * FROM before").code.name == "TABLE_NOT_FOUND"
+    rows(connection, "DROP VIEW afterwards")
+    rows(connection, "DROP VIEW taken")
+
+
 def test_a_dropped_view_is_gone(connection: seamline.Connection) -> None:
     connection.execute("CREATE VIEW shop.gone AS SELECT 1 AS x")
     connection.execute("DROP VIEW shop.gone")

@@ -145,7 +145,7 @@ def test_create_table() -> None:
         "INSERT INTO t DELETE FROM u",
         "CREATE TABLE t AS DROP TABLE u",
         "ALTER TABLE t EXECUTE optimize",
-        "ALTER VIEW v RENAME TO w",
+        "ALTER VIEW v SET AUTHORIZATION w",
         "CREATE MATERIALIZED VIEW v AS SELECT 1",
         "GRANT SELECT ON t TO x",
         "CALL p()",
@@ -178,7 +178,7 @@ def test_whatever_could_change_something_is_refused(sql: str) -> None:
     [
         ("CREATE OR REPLACE TABLE t AS SELECT 1", "CREATE OR REPLACE TABLE"),
         ("create materialized view v as select 1", "CREATE MATERIALIZED VIEW"),
-        ("ALTER VIEW v RENAME TO w", "ALTER VIEW"),
+        ("ALTER SCHEMA s RENAME TO w", "ALTER SCHEMA"),
         ("SET PATH a", "SET PATH"),
         ("ANALYZE t", "ANALYZE"),
     ],
