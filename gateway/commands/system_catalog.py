@@ -1,7 +1,7 @@
 """The catalog `system`, whose tables answer what Trino tools ask a server.
 
     system.jdbc.…       catalogs, schemas, tables, columns and types, as JDBC's DatabaseMetaData
-    system.metadata.…   catalogs, and comments of tables
+    system.metadata.…   catalogs, and comments of tables and views
     system.runtime.…    statements, and the gateway itself
 
 Each shows only what its reader may see. A catalog that cannot be listed has no rows in them; its
@@ -34,7 +34,8 @@ def _comments(asked: Asked) -> Iterator[Row]:
     for listed in listings.everything(asked.sources, listings.all_tables, asked.deadline, only):
         if listed.name is not None:
             said = listed.state.properties.get("comment") if listed.state is not None else None
-            yield listed.source, listed.schema, listed.name.table, said
+            of_view = listed.view.comment if listed.view is not None else None
+            yield listed.source, listed.schema, listed.name.table, said or of_view
 
 
 def _queries(asked: Asked) -> Iterator[Row]:

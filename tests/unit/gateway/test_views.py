@@ -166,6 +166,8 @@ def test_a_view_gets_another_name(connection: seamline.Connection) -> None:
     rows(connection, "ALTER VIEW before RENAME TO afterwards")
     assert rows(connection, "SELECT * FROM afterwards") == [(1,)]
     assert "COMMENT 'why'" in rows(connection, "SHOW CREATE VIEW afterwards")[0][0]
+    comments = "SELECT comment FROM system.metadata.table_comments WHERE table_name = 'afterwards'"
+    assert rows(connection, comments) == [("why",)]
     assert refused(connection, "SELECT * FROM before").code.name == "TABLE_NOT_FOUND"
     rows(connection, "DROP VIEW afterwards")
     rows(connection, "DROP VIEW taken")
