@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -18,6 +19,12 @@ from seamline.sql import places
 from seamline.sql.queries import parse_tree, query_of
 from seamline.sql.statements import ColumnDefinition, CreateTable, CreateTableAs
 from seamline.sql.words import one_statement, tokenize
+
+
+def makes_table(tokens: Sequence[Token]) -> bool:
+    """Whether a statement begins with CREATE [OR REPLACE] TABLE."""
+    words = [token.text.upper() for token in tokens[:4]]
+    return words[:2] == ["CREATE", "TABLE"] or words == ["CREATE", "OR", "REPLACE", "TABLE"]
 
 
 def create_table(sql: str, tokens: list[Token]) -> CreateTable | CreateTableAs:
@@ -64,6 +71,13 @@ def _table(sql: str, tokens: list[Token]) -> CreateTable:
             "only CREATE TABLE name (columns) WITH (…) and CREATE TABLE name AS query are allowed",
             location=places.location_of(tree),
         )
+    if tree.args.get("replace") and tree.args.get("exists"):
+        raise SeamlineError(
+            SYNTAX_ERROR,
+            "a table is either replaced or left as it is",
+            location=places.location_of(tree),
+            hint="Leave out OR REPLACE, or IF NOT EXISTS.",
+        )
     target = tree.this
     definitions: list[exp.Expr] = []
     if isinstance(target, exp.Schema):
@@ -74,6 +88,7 @@ def _table(sql: str, tokens: list[Token]) -> CreateTable:
         columns=tuple(_column(definition) for definition in definitions),
         properties=tuple(_property(p) for p in (properties.expressions if properties else ())),
         if_not_exists=bool(tree.args.get("exists")),
+        replace=bool(tree.args.get("replace")),
         location=places.location_of(target),
     )
 

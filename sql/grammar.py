@@ -19,7 +19,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql import time_zones
-from seamline.sql.definitions import create_table, parse_columns
+from seamline.sql.definitions import create_table, makes_table, parse_columns
 from seamline.sql.queries import QUERY_STARTS, expressions_of, query_of
 from seamline.sql.row_changes import STARTS, row_changes
 from seamline.sql.statements import (
@@ -114,8 +114,8 @@ def _explained(words: Words, *, analyze: bool) -> Query:
         statement = _insert(words)
     elif first in STARTS:
         statement = row_changes(words.sql, words.rest())
-    elif first == "CREATE" and words.peek(1) == "TABLE":
-        statement = create_table(words.sql, words.rest())
+    elif first == "CREATE" and makes_table(tokens := words.rest()):
+        statement = create_table(words.sql, tokens)
     if not isinstance(statement, Insert | CreateTableAs | ChangeRows):
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,

@@ -24,7 +24,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql import grammar
-from seamline.sql.definitions import create_table, parse_columns, table_name
+from seamline.sql.definitions import create_table, makes_table, parse_columns, table_name
 from seamline.sql.dialects import (
     numbered_by_name,
     translate,
@@ -159,7 +159,7 @@ def _statement(sql: str, tokens: list[Token]) -> Statement:
     found = grammar.read(words)
     if found is not None:
         return found
-    if first == "CREATE" and words.peek(1) == "TABLE":
+    if makes_table(tokens):
         return create_table(sql, tokens)
     if first in STARTS:
         return row_changes(sql, tokens)
@@ -176,7 +176,6 @@ def _statement(sql: str, tokens: list[Token]) -> Statement:
         STATEMENT_NOT_ALLOWED,
         f"{what} is not allowed",
         location=location_of(tokens[0]),
-        hint=_INSTEAD.get(what),
     )
 
 
@@ -185,11 +184,6 @@ _KINDS = frozenset(
     | {"CATALOG", "ROLE", "PATH"}
 )
 """Words after the first that say what a statement is about."""
-_INSTEAD = {
-    "CREATE OR REPLACE TABLE": "DROP TABLE IF EXISTS and CREATE TABLE make it anew;"
-    " DELETE FROM and INSERT INTO keep it.",
-}
-"""What to write instead of statements that are not there."""
 
 
 def _kind_of(tokens: list[Token]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,13 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestFile,
 )
+from pyiceberg.partitioning import (
+    PARTITION_FIELD_ID_START,
+    PartitionSpec,
+    assign_fresh_partition_spec_ids,
+)
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import (
@@ -34,7 +42,24 @@ from pyiceberg.table.snapshots import (
     Summary,
     update_snapshot_summaries,
 )
-from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID
+from pyiceberg.table.sorting import SortOrder, assign_fresh_sort_order_ids
+from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AddSortOrderUpdate,
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemovePropertiesUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSortOrderUpdate,
+    SetDefaultSpecUpdate,
+    SetPropertiesUpdate,
+    TableUpdate,
+    update_table_metadata,
+)
 
 from seamline.connectors.iceberg import commits, manifests, writing
 from seamline.connectors.iceberg.boundary_commits import moved_ref
@@ -46,6 +71,7 @@ from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import live_entries
 from seamline.connectors.iceberg.row_ids import REFERENCED_FILE, inherit_row_ids
 from seamline.connectors.iceberg.scan import FileTask
+from seamline.connectors.iceberg.update_ids import LAST_ADDED, renumbered
 from seamline.errors import (
     COMMIT_CONFLICT,
     INVALID_TABLE_DEFINITION,
@@ -111,7 +137,7 @@ def commit_append(load: Callable[[], IcebergTable], rows: Iterable[pa.RecordBatc
     table = load()
     table.require_own_writer()
     with commit_errors(table.state.display_name):
-        files = list(writing.write_files(table.iceberg, rows))
+        files = list(writing.write_files(table.iceberg.metadata, table.iceberg.io, rows))
     layout = _layout(table)
 
     def commit() -> None:
@@ -135,6 +161,74 @@ def _layout(table: IcebergTable) -> tuple[object, ...]:
     return metadata.table_uuid, metadata.current_schema_id, metadata.default_spec_id
 
 
+def commit_replacement(
+    table: IcebergTable,
+    schema: Schema,
+    rows: Iterable[pa.RecordBatch],
+    *,
+    spec: PartitionSpec,
+    order: SortOrder,
+    properties: Mapping[str, str],
+) -> None:
+    """Gives a table other columns, and other rows instead of all that it has, in one commit.
+
+    Its history stays, so its snapshots can still be read, with the columns that they had.
+
+    Args:
+        table: The table as it was loaded.
+        schema: Its new columns, with any ids.
+        rows: Its new rows, with these columns in order.
+        spec: How it is partitioned, by these ids.
+        order: How it is sorted, by these ids.
+        properties: The properties it gets.
+
+    Raises:
+        SeamlineError: as `commit_changes`.
+    """
+    metadata = table.iceberg.metadata
+    updates = renumbered(_redefining(metadata, schema, spec, order, properties), metadata)
+    redefined = update_table_metadata(metadata, updates)
+    table.require_own_manifests(table.state.current_snapshot_id)
+    with _landing(table, redefined, updates) as change:
+        change.write(rows)
+        change.drop(task.file for task in change.tasks)
+        change.commit()
+
+
+def _redefining(
+    metadata: TableMetadata,
+    schema: Schema,
+    spec: PartitionSpec,
+    order: SortOrder,
+    properties: Mapping[str, str],
+) -> Iterator[TableUpdate]:
+    """Yields the updates that define a table anew; none of its columns keeps its id."""
+    ids = itertools.count(metadata.last_column_id + 1)
+    fresh = assign_fresh_schema_ids(schema, lambda: next(ids))
+    yield AddSchemaUpdate(schema_=fresh)
+    yield SetCurrentSchemaUpdate(schema_id=LAST_ADDED)
+    first = (metadata.last_partition_id or PARTITION_FIELD_ID_START - 1) + 1
+    by_name = assign_fresh_partition_spec_ids(spec, schema, fresh)
+    fields = [
+        field.model_copy(update={"field_id": first + place})
+        for place, field in enumerate(by_name.fields)
+    ]
+    yield AddPartitionSpecUpdate(spec=PartitionSpec(*fields))
+    yield SetDefaultSpecUpdate(spec_id=LAST_ADDED)
+    yield AddSortOrderUpdate(
+        sort_order=assign_fresh_sort_order_ids(order, schema, fresh, sort_order_id=1)
+    )
+    yield SetDefaultSortOrderUpdate(sort_order_id=LAST_ADDED)
+    gone = [name for name in _OF_COLUMNS if name in metadata.properties and name not in properties]
+    if gone:
+        yield RemovePropertiesUpdate(removals=gone)
+    yield SetPropertiesUpdate(updates=dict(properties))
+
+
+_OF_COLUMNS = ("comment", TableProperties.DEFAULT_NAME_MAPPING)
+"""Properties that say something of the former columns."""
+
+
 def commit_truncate(table: IcebergTable) -> None:
     """Removes all rows of a table as it was loaded, in one commit.
 
@@ -147,9 +241,13 @@ def commit_truncate(table: IcebergTable) -> None:
 
 
 @contextlib.contextmanager
-def _landing(table: IcebergTable) -> Iterator[_Change]:
+def _landing(
+    table: IcebergTable,
+    redefined: TableMetadata | None = None,
+    updates: Sequence[TableUpdate] = (),
+) -> Iterator[_Change]:
     """Yields a change, and removes its files if it certainly does not land."""
-    change = _Change(table)
+    change = _Change(table, redefined or table.iceberg.metadata, updates)
     try:
         with commit_errors(table.state.display_name):
             yield change
@@ -180,11 +278,16 @@ class _Change:
 
     Args:
         table: The table as it was loaded.
+        metadata: Its metadata, or what other updates of the same commit make of it.
+        updates: These updates.
     """
 
-    def __init__(self, table: IcebergTable) -> None:
+    def __init__(
+        self, table: IcebergTable, metadata: TableMetadata, updates: Sequence[TableUpdate]
+    ) -> None:
         self._table = table
-        self._metadata: TableMetadata = table.iceberg.metadata
+        self._metadata = metadata
+        self._updates = updates
         self._io: FileIO = table.iceberg.io
         self._base = self._metadata.current_snapshot()
         self._snapshot_id = self._metadata.new_snapshot_id()
@@ -201,12 +304,12 @@ class _Change:
         """The files of the table, and their deletes."""
         if self._base is None:
             return []
-        everything = Pruner(self._metadata, self._io, AlwaysTrue())
+        everything = Pruner(self._table.iceberg.metadata, self._io, AlwaysTrue())
         return self._table.tasks(self._base.snapshot_id, everything)
 
     def write(self, rows: Iterable[pa.RecordBatch]) -> None:
         """Adds rows, in new data files."""
-        for file in writing.write_files(self._table.iceberg, rows):
+        for file in writing.write_files(self._metadata, self._io, rows):
             self._added.append(file)
             self._written.append(file.file_path)
 
@@ -239,8 +342,10 @@ class _Change:
         self._deletes = write_deletes(self._io, planned)
 
     def commit(self) -> None:
-        """Commits the snapshot; nothing is committed if nothing changes."""
+        """Commits the snapshot, if there are changes for one, and what comes with it."""
         if not (self._added or self._deletes or self._dropped):
+            if self._updates:
+                self._commit(self._base.snapshot_id if self._base else None, self._updates)
             return
         removed: list[DataFile] = []
         kept: list[ManifestFile] = []
@@ -282,18 +387,20 @@ class _Change:
             schema_id=metadata.current_schema_id,
             **row_ids,
         )
-        self.may_have_landed = True
-        self._table.iceberg.catalog.commit_table(
-            self._table.iceberg,
-            (
-                AssertTableUUID(uuid=metadata.table_uuid),
-                AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=listed.parent_id),
-            ),
-            (
-                AddSnapshotUpdate(snapshot=snapshot),
-                moved_ref(metadata, MAIN_BRANCH, SnapshotRefType.BRANCH, self._snapshot_id),
-            ),
+        moved = moved_ref(metadata, MAIN_BRANCH, SnapshotRefType.BRANCH, self._snapshot_id)
+        added = AddSnapshotUpdate(snapshot=snapshot)
+        self._commit(listed.parent_id, (*self._updates, added, moved))
+
+    def _commit(self, base_id: int | None, updates: Sequence[TableUpdate]) -> None:
+        known = self._table.iceberg.metadata
+        requirements = (
+            AssertTableUUID(uuid=known.table_uuid),
+            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=base_id),
+            AssertCurrentSchemaId(current_schema_id=known.current_schema_id),
+            AssertDefaultSpecId(default_spec_id=known.default_spec_id),
         )
+        self.may_have_landed = True
+        self._table.iceberg.catalog.commit_table(self._table.iceberg, requirements, tuple(updates))
 
     def remove_files(self) -> None:
         """Removes what was written for a snapshot that did not land, as far as that is possible."""
@@ -372,11 +479,12 @@ class _Change:
 
     def _summary(self, removed: Sequence[DataFile]) -> Summary:
         counted = SnapshotSummaryCollector()
-        specs, schema = self._metadata.specs(), self._metadata.schema()
+        specs = self._metadata.specs()
+        schemas = {spec_id: schema_for(self._metadata, spec) for spec_id, spec in specs.items()}
         for file in (*self._added, *self._deletes):
-            counted.add_file(file, schema, specs[file.spec_id])
+            counted.add_file(file, schemas[file.spec_id], specs[file.spec_id])
         for file in removed:
-            counted.remove_file(file, schema, specs[file.spec_id])
+            counted.remove_file(file, schemas[file.spec_id], specs[file.spec_id])
         is_taking = bool(self._deletes or self._dropped)
         operation = Operation.APPEND if not is_taking else Operation.DELETE
         if is_taking and self._added:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import ArrowProjectionVisitor, schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table as PyTable
 from pyiceberg.table import Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
@@ -94,20 +94,23 @@ def _append(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> None
         transaction.append(rows)
 
 
-def write_files(table: PyTable, batches: Iterable[pa.RecordBatch]) -> Iterator[DataFile]:
+def write_files(
+    metadata: TableMetadata, io: FileIO, batches: Iterable[pa.RecordBatch]
+) -> Iterator[DataFile]:
     """Writes rows to new data files of a table, which are still to be committed.
 
     Args:
-        table: The table.
+        metadata: The table's metadata.
+        io: Writes the files.
         batches: The rows, with the table's columns in order.
 
     Raises:
         SeamlineError: NOT_SUPPORTED; whatever the batches raise.
         OSError: when a file cannot be written.
     """
-    rows = _rows(table.metadata, batches)
+    rows = _rows(metadata, batches)
     if not _is_empty(rows):
-        files = pyiceberg_internals.write_files(table.metadata, rows, table.io)
+        files = pyiceberg_internals.write_files(metadata, rows, io)
         yield from map(with_fields_of_version_3, files)
 
 

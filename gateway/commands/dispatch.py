@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.types import storable
 from seamline.connectors.protocols import Deadline
 from seamline.errors import (
@@ -170,6 +171,12 @@ class Commands:
             return self._adopt(statement.name, properties, session, deadline)
         if "topic" not in properties:
             return self._create_plain(statement, session)
+        if statement.replace:
+            raise SeamlineError(
+                STATEMENT_NOT_ALLOWED,
+                f"{name.display} would repeat a topic, so it replaces no table",
+                hint="DROP TABLE first, or choose another name.",
+            )
         definition = tables.TableDefinition(
             name=name,
             columns=tables.fields_of(statement.columns) or None,
@@ -213,13 +220,17 @@ class Commands:
                 "CREATE TABLE needs columns, or WITH (topic = '…')",
                 hint="A table with a topic stands for the topic and its Iceberg copy.",
             )
-        table = writes.new_table(self._connections, statement, session)
-        if table is not None:
-            fields = [
-                dataclasses.replace(field, type=storable(field.type))
-                for field in tables.fields_of(statement.columns)
-            ]
-            writes.create(self._connections, table, fields, iter(()))
+
+        def create() -> None:
+            table = writes.new_table(self._connections, statement, session)
+            if table is not None:
+                fields = [
+                    dataclasses.replace(field, type=storable(field.type))
+                    for field in tables.fields_of(statement.columns)
+                ]
+                writes.create(self._connections, table, fields, iter(()))
+
+        commits.insist(create)
         return done()
 
     def _drop(self, statement: DropTable, session: Session) -> Rows:

@@ -60,10 +60,17 @@ _PROPERTIES = ("comment", "format", "format_version", "partitioning", "sorted_by
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewTable:
-    """A plain table to be created."""
+    """A plain table to be created.
+
+    Attributes:
+        name: Its name.
+        properties: Its properties, as written.
+        replaced: The table that it replaces; None if there is none.
+    """
 
     name: TableName
     properties: dict[str, Any]
+    replaced: IcebergTable | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,10 +130,35 @@ def new_table(connections: Connections, asked: CreateTable, session: Session) ->
     try:
         tables.require_free(connections, name)
     except SeamlineError as error:
-        if error.code is not TABLE_EXISTS or not asked.if_not_exists:
+        if error.code is not TABLE_EXISTS or not (asked.if_not_exists or asked.replace):
             raise
-        return None
+        if asked.if_not_exists:
+            return None
+        return NewTable(name, properties, _replaceable(connections, name, properties))
     return NewTable(name, properties)
+
+
+def _replaceable(
+    connections: Connections, name: TableName, properties: Mapping[str, Any]
+) -> IcebergTable:
+    """Returns a table that may get other columns and rows: a plain one that was created here."""
+    connections.rights.require_alterable(name)
+    table = alterations.load(connections, name)
+    if tables.MADE_HERE not in table.state.properties:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            f"table {name.display} was not created by CREATE TABLE without a topic, so it is not "
+            "replaced",
+            hint="Choose another name.",
+        )
+    row_changes.require_row_changes(table)
+    if properties.get("format_version", 2) < table.state.format_version:
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION,
+            f"{name.display} has format version {table.state.format_version}, and keeps it",
+            hint="DROP TABLE first.",
+        )
+    return table
 
 
 def fields_of_query(output: Sequence[Output]) -> tuple[Field, ...]:
@@ -173,21 +205,24 @@ def create(
     schema = to_schema(tuple(fields))
     counted = _Counted(batches)
     given = table.properties
-    properties = {
-        "format-version": str(given.get("format_version", 2)),
-        "write.parquet.compression-codec": "zstd",
-        tables.MADE_HERE: "true",
-    }
+    properties = {"write.parquet.compression-codec": "zstd", tables.MADE_HERE: "true"}
     if "comment" in given:
         properties["comment"] = str(given["comment"])
+    spec = layout.partition_spec(schema, tables.texts("partitioning", given))
+    order = layout.sort_order(schema, tables.texts("sorted_by", given))
+    if table.replaced is not None:
+        row_changes.commit_replacement(
+            table.replaced, schema, counted, spec=spec, order=order, properties=properties
+        )
+        return Written(counted.rows)
     writing.create(
         connections.catalog(table.name.catalog),
         table.name.path,
         schema,
         counted,
-        spec=layout.partition_spec(schema, tables.texts("partitioning", given)),
-        order=layout.sort_order(schema, tables.texts("sorted_by", given)),
-        properties=properties,
+        spec=spec,
+        order=order,
+        properties={"format-version": str(given.get("format_version", 2)), **properties},
     )
     return Written(counted.rows)
 

@@ -264,24 +264,26 @@ class Answers:
     def _create_as(
         self, statement: Statement, parsed: CreateTableAs, session: names.Session, values: Values
     ) -> None:
-        with placed_at(parsed.location):
-            table = writes.new_table(self._connections, parsed.table, session)
-        if table is None:
-            self._write_rows(statement, _count(0))
-            return
-        statement.writes = table.name.display
         request = dataclasses.replace(
             self._request(statement, parsed.query, session, values), row_limit=None
         )
-        if parsed.with_data:
+
+        def create() -> int:
+            with placed_at(parsed.location):
+                table = writes.new_table(self._connections, parsed.table, session)
+            if table is None:
+                return 0
+            statement.writes = table.name.display
+            if not parsed.with_data:
+                output = self._queries.plan(request, statement.deadline).plan.logical.query.output
+                fields = writes.fields_of_query(output)
+                return writes.create(self._connections, table, fields, iter(())).rows
             with self._reading(statement, request) as running:
                 fields = writes.fields_of_query(running.planned.plan.logical.query.output)
-                written = writes.create(self._connections, table, fields, iter(running.batches))
-        else:
-            output = self._queries.plan(request, statement.deadline).plan.logical.query.output
-            fields = writes.fields_of_query(output)
-            written = writes.create(self._connections, table, fields, iter(()))
-        self._write_rows(statement, _count(written.rows))
+                rows = iter(running.batches)
+                return writes.create(self._connections, table, fields, rows).rows
+
+        self._write_rows(statement, _count(commits.insist(create)))
 
     def _insert(
         self, statement: Statement, parsed: Insert, session: names.Session, values: Values

@@ -173,6 +173,34 @@ def test_many_statements(gateway: Gateway) -> None:
         check_statements(gateway, seed, 20)
 
 
+# --- Other columns -------------------------------------------------------------------------------
+
+
+def test_a_table_is_replaced_and_keeps_its_history(gateway: Gateway) -> None:
+    first, second = random.Random(1), random.Random(2)
+    gateway.rows("CREATE TABLE replaced AS SELECT 1 AS a, 'p' AS part")
+    known: dict[int, list[Any]] = {}
+    for number in range(8):
+        layout = first.choice(LAYOUTS).replace("bucket(k", "bucket(a")
+        kind = second.choice(["bigint", "varchar", "decimal(9,2)"])
+        gateway.rows(
+            f"CREATE OR REPLACE TABLE replaced{layout} AS SELECT a + 1 AS a, part, "
+            f"CAST({number} AS {kind}) AS c{number % 3} FROM replaced"
+        )
+        rows = gateway.rows("SELECT * FROM replaced")
+        assert [row[:2] for row in rows] == [(number + 2, "p")]
+        ((head,),) = gateway.rows(
+            'SELECT snapshot_id FROM "replaced$snapshots" ORDER BY committed_at DESC LIMIT 1'
+        )
+        known[head] = rows
+        gateway.rows(f"INSERT INTO replaced SELECT * FROM replaced WHERE a < {number}")
+    assert canonical(by_pyiceberg(gateway, "replaced")) == canonical(rows)
+    for snapshot, before in known.items():
+        assert gateway.rows(f"SELECT * FROM replaced FOR VERSION AS OF {snapshot}") == before
+    assert gateway.rows("CREATE OR REPLACE TABLE replaced (x bigint, part varchar)")
+    assert gateway.rows("SELECT x FROM replaced") == []
+
+
 # --- Tables of other writers ---------------------------------------------------------------------
 
 

@@ -364,11 +364,23 @@ def test_changing_rows_needs_its_privileges_and_all_to_be_seen(world: World, tab
         assert world.do("boss", f"DROP TABLE {table}") == "done"
 
 
+def test_replacing_needs_ownership_and_all_to_be_seen(world: World) -> None:
+    replace = "CREATE OR REPLACE TABLE {} AS SELECT 7 AS id"
+    assert world.do("boss", "CREATE TABLE mine_in_part AS SELECT 1 AS id, 2 AS note") == "done"
+    for who, table in (("own", "plain"), ("rea", "plain"), ("ann", "mine_in_part")):
+        assert world.do(who, replace.format(table)) == "PERMISSION_DENIED", (who, table)
+    assert world.rows("boss", "SELECT * FROM mine_in_part") == [(1, 2)]
+    assert world.do("boss", replace.format("mine_in_part")) == "done"
+    assert world.rows("boss", "SELECT * FROM mine_in_part") == [(7,)]
+    assert world.do("boss", "DROP TABLE mine_in_part") == "done"
+
+
 @pytest.mark.parametrize(
     "sql",
     [
         "CREATE TABLE {t} (id bigint)",
         "CREATE TABLE {t} AS SELECT 1 AS id",
+        "CREATE OR REPLACE TABLE {t} AS SELECT 1 AS id",
         "CREATE TABLE {t} (id bigint) WITH (topic = 'mine')",
         "CREATE VIEW {t} AS SELECT 1 AS id",
     ],

@@ -140,7 +140,7 @@ def test_create_table() -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "CREATE OR REPLACE TABLE t (a int)",
+        "CREATE OR REPLACE TABLE IF NOT EXISTS t (a int)",
         "INSERT OVERWRITE t SELECT 1",
         "INSERT INTO t DELETE FROM u",
         "CREATE TABLE t AS DROP TABLE u",
@@ -176,7 +176,7 @@ def test_whatever_could_change_something_is_refused(sql: str) -> None:
 @pytest.mark.parametrize(
     ("sql", "what"),
     [
-        ("CREATE OR REPLACE TABLE t AS SELECT 1", "CREATE OR REPLACE TABLE"),
+        ("CREATE OR REPLACE FUNCTION f() RETURNS bigint", "CREATE OR REPLACE FUNCTION"),
         ("create materialized view v as select 1", "CREATE MATERIALIZED VIEW"),
         ("ALTER SCHEMA s RENAME TO w", "ALTER SCHEMA"),
         ("SET PATH a", "SET PATH"),
@@ -186,7 +186,6 @@ def test_whatever_could_change_something_is_refused(sql: str) -> None:
 def test_what_is_not_allowed_has_a_name(sql: str, what: str) -> None:
     found = refused(sql)
     assert (found.code.name, found.message) == ("STATEMENT_NOT_ALLOWED", f"{what} is not allowed")
-    assert ("DROP TABLE IF EXISTS" in str(found.hint)) == (what == "CREATE OR REPLACE TABLE")
 
 
 @pytest.mark.parametrize(
