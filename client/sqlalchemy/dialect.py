@@ -83,14 +83,6 @@ class Compiler(compiler.SQLCompiler):
         """
         raise exc.CompileError("DELETE reads other tables in subqueries only, as in Trino")
 
-    def returning_clause(self, stmt: Any, *_: Any, **__: Any) -> str:
-        """Refuses RETURNING.
-
-        Raises:
-            CompileError: always.
-        """
-        raise exc.CompileError("there is no RETURNING, as in Trino")
-
     def visit_empty_set_expr(self, element_types: Sequence[Any], **_: Any) -> str:
         """Returns a query without rows, with columns of the compared types."""
         process = self.dialect.type_compiler_instance.process

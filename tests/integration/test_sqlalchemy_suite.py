@@ -26,12 +26,15 @@ pytestmark = pytest.mark.integration
 FOLDER = pathlib.Path(requirements.__file__).parent
 PART = (
     *("BooleanTest", "CTETest", "CastTypeDecoratorTest", "DateTest", "JoinTest", "RowFetchTest"),
+    *("ReturningGuardsTest", "SimpleUpdateDeleteTest"),
 )
 """Some tests of every kind: queries, types, rows, literals, parameters."""
 
 OF_THE_SUITE = {
+    "seamline doesn't support 'DELETE ... RETURNING'",
     "seamline doesn't support 'INSERT ... RETURNING'",
     "seamline doesn't support 'RETURNING of multiple rows with INSERT executemany'",
+    "seamline doesn't support 'UPDATE ... RETURNING'",
     "custom function",
     "empty inserts not supported",
     "no non-default isolation level available",
