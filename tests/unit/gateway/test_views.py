@@ -165,7 +165,7 @@ def test_a_view_gets_another_name(connection: seamline.Connection) -> None:
     assert refused(connection, "ALTER VIEW before RENAME COLUMN a").code.name == "SYNTAX_ERROR"
     rows(connection, "ALTER VIEW before RENAME TO afterwards")
     assert rows(connection, "SELECT * FROM afterwards") == [(1,)]
-    assert "COMMENT 'why'" in rows(connection, "SHOW CREATE VIEW afterwards")[0][0]
+    assert "COMMENT 'why'" in str(rows(connection, "SHOW CREATE VIEW afterwards"))
     comments = "SELECT comment FROM system.metadata.table_comments WHERE table_name = 'afterwards'"
     assert rows(connection, comments) == [("why",)]
     assert refused(connection, "SELECT * FROM before").code.name == "TABLE_NOT_FOUND"
