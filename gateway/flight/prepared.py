@@ -25,7 +25,14 @@ from seamline.errors import (
 )
 from seamline.gateway.flight.running import NO_COLUMNS, Call, Running
 from seamline.sql import parse, statements, types
-from seamline.sql.statements import CreateTableAs, Execute, Explain, Insert, Query
+from seamline.sql.statements import (
+    ChangeRows,
+    CreateTableAs,
+    Execute,
+    Explain,
+    Insert,
+    Query,
+)
 from seamline.sql.types import Type
 
 KEPT_S = 3600.0
@@ -172,7 +179,7 @@ class PreparedStatements:
                     name, type_ = ("Valid", types.BOOLEAN)
                 columns = pa.schema([types.result_field(name, type_)])
                 return self._of_query(call, text, query, columns)
-            case Insert(query=query) | CreateTableAs(query=query):
+            case Insert(query=query) | CreateTableAs(query=query) | ChangeRows(query=query):
                 parameters = _fields([types.VARCHAR] * query.placeholders)
                 return Description(True, NO_COLUMNS, parameters, _takes_names(query))
             case Execute():

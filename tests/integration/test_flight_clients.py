@@ -165,6 +165,19 @@ def test_adbc_reads_what_it_writes(cursor: Any, stack: Stack, name: str) -> None
     cursor.execute(f"DROP TABLE {name}")
 
 
+def test_adbc_changes_rows(cursor: Any, name: str) -> None:
+    cursor.execute(
+        f"CREATE TABLE {name} AS SELECT n AS id, 'x' AS v FROM UNNEST(sequence(1, 5)) t(n)"
+    )
+    cursor.execute(f"DELETE FROM {name} WHERE id > ?", (4,))
+    assert cursor.rowcount == 1
+    cursor.execute(f"UPDATE {name} SET v = ? WHERE id = ?", ("ü", 2))
+    assert cursor.rowcount == 1
+    found = cursor.execute(f"SELECT id, v FROM {name} ORDER BY id").fetchall()
+    assert found == [(1, "x"), (2, "ü"), (3, "x"), (4, "x")]
+    cursor.execute(f"DROP TABLE {name}")
+
+
 def test_adbc_is_told_what_is_wrong(cursor: Any, table: str) -> None:
     with pytest.raises(adbc.ProgrammingError) as caught:
         cursor.execute(f"SELECT id FROM {table} WHERE nothing = 1")

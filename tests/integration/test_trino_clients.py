@@ -124,6 +124,17 @@ def test_python_reads_what_it_writes(cursor: Any, stack: Stack, name: str) -> No
     assert cursor.execute(f"SELECT name FROM {name} ORDER BY id").fetchall() == [["ü"], [None]]
 
 
+def test_python_changes_rows(cursor: Any, name: str) -> None:
+    made = f"CREATE TABLE {name} AS SELECT n AS id, 'x' AS v FROM UNNEST(sequence(1, 5)) t(n)"
+    cursor.execute(made).fetchall()
+    cursor.execute(f"DELETE FROM {name} WHERE id > ?", [4]).fetchall()
+    assert (cursor.update_type, cursor.rowcount) == ("DELETE", 1)
+    cursor.execute(f"UPDATE {name} SET v = ? WHERE id = ?", ["ü", 2]).fetchall()
+    assert (cursor.update_type, cursor.rowcount) == ("UPDATE", 1)
+    found = cursor.execute(f"SELECT id, v FROM {name} ORDER BY id").fetchall()
+    assert found == [[1, "x"], [2, "ü"], [3, "x"], [4, "x"]]
+
+
 def test_python_is_told_what_is_wrong(cursor: Any, table: str) -> None:
     with pytest.raises(trino.exceptions.TrinoUserError) as caught:
         cursor.execute(f"SELECT id FROM {table} WHERE nothing = 1").fetchall()
@@ -166,6 +177,23 @@ def test_jdbc_counts_what_it_writes(jdbc: Any, stack: Stack, name: str) -> None:
     statement = jdbc.createStatement()
     assert statement.executeUpdate(f"INSERT INTO {name} VALUES 1, 2, 3") == 3
     assert query(jdbc, f"SELECT sum(id) FROM {name}") == [("6",)]
+    assert statement.executeUpdate(f"DROP TABLE {name}") == 0
+
+
+def test_jdbc_changes_rows(jdbc: Any, name: str) -> None:
+    statement = jdbc.createStatement()
+    assert statement.executeUpdate(f"CREATE TABLE {name} AS SELECT 1 AS id, 'x' AS v") == 1
+    merge = (
+        f"MERGE INTO {name} AS t USING (VALUES (1), (2)) AS s(id) ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET v = ? WHEN NOT MATCHED THEN INSERT VALUES (s.id, ?)"
+    )
+    prepared = jdbc.prepareStatement(merge)
+    prepared.setString(1, "old")
+    prepared.setString(2, "new")
+    assert prepared.executeUpdate() == 2
+    assert query(jdbc, f"SELECT v FROM {name} ORDER BY id") == [("old",), ("new",)]
+    assert statement.executeUpdate(f"DELETE FROM {name}") == 2
+    assert statement.executeUpdate(f"TRUNCATE TABLE {name}") == 0
     assert statement.executeUpdate(f"DROP TABLE {name}") == 0
 
 
