@@ -107,13 +107,17 @@ def test_fault_20_sums_and_products(
         if scale > 38:
             assert found == "NOT_SUPPORTED"
             return
+        scale = min(scale, max(6, 38 - (precision - scale)))
     else:
         scale = max(one.scale, other.scale)
-        precision = max(one.precision - one.scale, other.precision - other.scale) + scale + 1
+        whole = max(one.precision - one.scale, other.precision - other.scale)
+        precision = whole + scale + 1
+        scale = min(scale, min(38, precision) - whole)
         exact = {"+": CONTEXT.add, "-": CONTEXT.subtract}[sign](one.value, other.value)
     wanted = rounded(exact, min(38, precision), scale)
-    # both operands have to fit the type of the sum, as in Trino
-    fits = all(rounded(o.value, min(38, precision), scale) is not None for o in (one, other))
+    # operands and sum have to fit with all the digits after the point that an operand has
+    most = max(one.scale, other.scale)
+    fits = all(rounded(v, 38, most) is not None for v in (one.value, other.value, exact))
     check(found, wanted, may_overflow=sign != "*" and not fits)
 
 
