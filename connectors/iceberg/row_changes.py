@@ -326,18 +326,19 @@ class _Change:
         tasks = {t.file.file_path: t for t in self.tasks if t.file.file_path in deleted}
         if len(tasks) != len(deleted):
             raise AssertionError("rows are deleted from files that the table does not have")
-        before = self._deleted_before([path for path, task in tasks.items() if task.deletes])
+        has_vectors = self._version >= _VECTORS  # a file has at most one, of all its deletes
+        marked = [path for path, task in tasks.items() if task.deletes and has_vectors]
+        before = self._deleted_before(marked)
         rows = []
         for path, task in tasks.items():
             gone = np.union1d(deleted[path], before.get(path, _NONE))
             if len(gone) == task.file.record_count:
                 self._dropped.add(path)
-            elif self._version >= _VECTORS:  # a file has at most one vector, of all its deletes
+                continue
+            if has_vectors:
                 self._replaced.add(path)
-                rows.append(DeletedRows(task.file, gone))
-            else:
-                rows.append(DeletedRows(task.file, np.unique(deleted[path])))
-        planned = plan_deletes(rows, has_vectors=self._version >= _VECTORS, folder=self._folder())
+            rows.append(DeletedRows(task.file, gone))
+        planned = plan_deletes(rows, has_vectors=has_vectors, folder=self._folder())
         self._written += [one.path for one in planned]
         self._deletes = write_deletes(self._io, planned)
 
