@@ -96,7 +96,7 @@ def require_row_changes(table: IcebergTable) -> None:
         raise SeamlineError(
             NOT_SUPPORTED,
             f"table {table.state.display_name} has format version 1, which has no deleted rows",
-            hint="Upgrade it to format version 2, which every engine reads.",
+            hint="ALTER TABLE … SET PROPERTIES format_version = 2; every engine reads it.",
         )
 
 

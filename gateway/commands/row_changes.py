@@ -39,13 +39,7 @@ from seamline.sql.types import BIGINT, INTEGER, Field
 _CASE = Field("case", INTEGER)
 _COUNT = Field("rows", BIGINT)
 _PLACES = len(columns.FILE_FIELDS)
-_FIXED = _PLACES + 1
-"""How many columns come before the values: the place of a row, and the number of its case."""
-_PRIVILEGES = {
-    "DELETE": (Privilege.DELETE,),
-    "UPDATE": (Privilege.UPDATE,),
-    "INSERT": (Privilege.INSERT,),
-}
+"""The column of the number of a row's case; before it is the place of the row."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,8 +121,7 @@ def _table(
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"rows of {name.display} cannot be changed")
     for action in actions:
-        for privilege in _PRIVILEGES[action]:
-            connections.rights.require(privilege, name)
+        connections.rights.require(Privilege(action), name)
     connections.rights.require_all_seen(name, "and so may not change its rows")
     return name, alterations.load(connections, name)
 

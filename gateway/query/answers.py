@@ -18,7 +18,7 @@ from sqlglot import exp
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.protocols import Compute, at_once
-from seamline.errors import STATEMENT_NOT_ALLOWED, SeamlineError
+from seamline.errors import COMMIT_CONFLICT, STATEMENT_NOT_ALLOWED, SeamlineError
 from seamline.gateway.access.rights import without_values
 from seamline.gateway.commands import row_changes, sessions, writes
 from seamline.gateway.commands.dispatch import Commands
@@ -321,8 +321,6 @@ class Answers:
     def _change_rows(
         self, statement: Statement, parsed: ChangeRows, session: names.Session, values: Values
     ) -> None:
-        with placed_at(parsed.location):
-            changed = row_changes.changed(self._connections, parsed, session)
         request = dataclasses.replace(
             self._request(statement, parsed.query, session, values),
             row_limit=None,
@@ -334,29 +332,40 @@ class Answers:
                 f"{parsed.what} changes rows as they are now, not as a token has seen them",
                 hint="Leave out the token.",
             )
-        if isinstance(changed, writes.Target):
+
+        def change() -> int | None:
+            statement.deadline.check()
+            with placed_at(parsed.location):
+                changed = row_changes.changed(self._connections, parsed, session)
+            if not isinstance(changed, writes.Target):
+                return self._change_plain(statement, parsed, changed, request)
             self._delete_keys(statement, changed, request)
-            return
+            return None
+
+        rows = commits.insist(change)
+        if rows is not None:
+            self._write_rows(statement, _count(rows))
+
+    def _change_plain(
+        self, statement: Statement, parsed: ChangeRows, changed: Changed, request: QueryRequest
+    ) -> int:
+        """Changes rows of a plain table; returns how many."""
         statement.writes = changed.target.name.display
+        tree = request.tree
         if changed.takes_all:
-            request = dataclasses.replace(request, tree=row_changes.counted(request.tree))
+            tree = row_changes.counted(tree)
         elif writes.may_need_casts(changed.target):
             output = self._queries.plan(request, statement.deadline).plan.logical.query.output
-            tree = writes.cast_to_columns(changed.target, request.tree, output)
-            request = dataclasses.replace(request, tree=tree)
-
-        def change() -> int:
-            statement.deadline.check()
-            with self._reading(statement, request) as running:
-                with placed_at(parsed.location):
-                    writes.check_types(changed.target, running.planned.plan.logical.query.output)
-                return row_changes.apply(changed, _read_table(running, changed), running.batches)
-
-        self._write_rows(statement, _count(commits.insist(change)))
+            tree = writes.cast_to_columns(changed.target, tree, output)
+        with self._reading(statement, dataclasses.replace(request, tree=tree)) as running:
+            with placed_at(parsed.location):
+                writes.check_types(changed.target, running.planned.plan.logical.query.output)
+            return row_changes.apply(changed, _read_table(running, changed), running.batches)
 
     def _delete_keys(
         self, statement: Statement, target: writes.Target, request: QueryRequest
     ) -> None:
+        """Deletes keys of an upsert table, and says how many."""
         statement.writes = target.name.display
         tree = row_changes.whole_rows(target, request.tree)
         with self._reading(statement, dataclasses.replace(request, tree=tree)) as running:
@@ -463,12 +472,12 @@ class Answers:
 
 def _read_table(running: Running, changed: Changed) -> IcebergTable:
     """Returns the table whose rows change, as a query of them has read it."""
-    name = changed.target.name.full
-    for scan in running.planned.plan.logical.scans:
-        table = running.planned.tables.get(scan.scan_id)
-        if scan.seam.table == name and isinstance(table, IcebergTable):
+    wanted = changed.target.table.state.uuid
+    for table in running.planned.tables.values():
+        if table.state.uuid == wanted and isinstance(table, IcebergTable):
             return table
-    raise AssertionError("the query reads the table that it changes")
+    name = changed.target.name.display
+    raise SeamlineError(COMMIT_CONFLICT, f"table {name} was replaced by another one meanwhile")
 
 
 def _lines(lines: Sequence[str]) -> Rows:

@@ -44,6 +44,8 @@ LAYOUTS = (
     " WITH (partitioning = ARRAY['part'])",
     " WITH (partitioning = ARRAY['bucket(k, 3)'])",
 )
+SPELLED = ("{0}", "{1}", "default.{1}", "LAKE.Default.{0}", '"{1}"', "lake.default.{1}")
+"""Ways to write a table's name."""
 CONDITIONS = (
     "k = {n}",
     "k % {m} = 0",
@@ -148,15 +150,16 @@ def check_statements(gateway: Gateway, seed: int, count: int = 12) -> None:
         statements = Statements(seed)
         for _ in range(count):
             text = statements.next()
+            spelled = made.choice(SPELLED).format(name, name.upper())
             try:
                 affected = model.execute(text.format(t="t")).fetchall()[0][0]
             except duckdb.Error as error:
                 with pytest.raises(SeamlineError) as caught:
-                    gateway.rows(text.format(t=name))
+                    gateway.rows(text.format(t=spelled))
                 assert "multiple" in str(error).lower(), error
                 assert caught.value.code.name == "MERGE_TARGET_ROW_MULTIPLE_MATCHES"
                 continue
-            assert gateway.rows(text.format(t=name)) == [(affected,)], (seed, text)
+            assert gateway.rows(text.format(t=spelled)) == [(affected,)], (seed, text)
             left = model.execute("SELECT * FROM t").fetchall()
             assert canonical(gateway.rows(f"SELECT * FROM {name}")) == canonical(left), (seed, text)
         assert canonical(by_pyiceberg(gateway, name)) == canonical(left), seed
