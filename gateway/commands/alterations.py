@@ -149,9 +149,18 @@ def load(connections: Connections, name: TableName) -> IcebergTable:
     """Loads the current state of a table, looked up by name as statements look it up.
 
     Raises:
-        SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
+        SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …; STATEMENT_NOT_ALLOWED for a view.
     """
-    found = LoadedTables(connections).now([name])[name].state
+    try:
+        found = LoadedTables(connections).now([name])[name].state
+    except SeamlineError as error:
+        if error.code is not TABLE_NOT_FOUND or find_view(connections, name) is None:
+            raise
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            f"{name.display} is a view, and no table",
+            hint="Its rows are those of its query; CREATE OR REPLACE VIEW changes that.",
+        ) from error
     return connections.catalog(name.catalog).load(found.name[1:])
 
 

@@ -68,6 +68,22 @@ def test_names_are_those_of_the_session_that_made_it(connection: seamline.Connec
     ]
 
 
+def test_rows_of_a_view_are_not_changed(connection: seamline.Connection) -> None:
+    connection.execute("CREATE VIEW shop.fixed AS SELECT id FROM shop.goods")
+    for sql in (
+        "INSERT INTO shop.fixed VALUES 7",
+        "DELETE FROM SHOP.FIXED WHERE id = 1",
+        "UPDATE shop.fixed SET id = 7",
+        "MERGE INTO shop.fixed AS t USING shop.goods AS s ON t.id = s.id WHEN MATCHED THEN DELETE",
+        "TRUNCATE TABLE shop.fixed",
+        "ALTER TABLE shop.fixed RENAME TO shop.other",
+        "CREATE OR REPLACE TABLE shop.fixed AS SELECT 1 AS id",
+    ):
+        error = refused(connection, sql)
+        assert error.code.name == "STATEMENT_NOT_ALLOWED", sql
+        assert "is a view" in str(error), sql
+
+
 def test_views_of_views(connection: seamline.Connection) -> None:
     connection.execute("CREATE VIEW shop.one AS SELECT id AS a FROM shop.goods")
     connection.execute("CREATE VIEW shop.two AS SELECT a + 1 AS b FROM shop.one")
