@@ -15,6 +15,7 @@ import collections
 import contextlib
 import json
 import logging
+import math
 import mmap
 import os
 import pathlib
@@ -44,8 +45,8 @@ _HELD_BYTES = 1 << 20
 _BEGIN_S = 60.0
 """How long a process may take to start; the first one also waits for all imports."""
 
-SHORT_S = 1.0
-"""A statement that runs for longer lets others go first."""
+SHORT_S = 0.25
+"""A statement that has computed for longer lets others go first; to wait for a core is no work."""
 
 GRACE_S = 5.0
 """How long a statement may take to end once told to."""
@@ -135,6 +136,16 @@ class _Process:
         except BaseException:
             self._channel.close()
             raise
+
+    @property
+    def computed_s(self) -> float:
+        """Seconds of a core that it has used; infinite if the system does not report them."""
+        try:
+            text = pathlib.Path(f"/proc/{self.process_id}/stat").read_text()
+        except OSError:
+            return math.inf
+        fields = text.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
     def held_bytes(self) -> int:
@@ -322,6 +333,7 @@ class _Running:
         self._calm: Callable[[], None] | None = None
         self._forget: Callable[[], None] = lambda: None
         self._stay: Callable[[], None] = lambda: None
+        self._computed_before_s = 0.0
         self._repeats_left = _REPEATS
 
     def begin(self) -> None:
@@ -383,6 +395,7 @@ class _Running:
         except BaseException:
             self._end(is_fit=False)
             raise
+        self._computed_before_s = process.computed_s
         self._stay = supervision.later(SHORT_S, "duckdb", self._let_others_go_first)
         return True
 
@@ -424,7 +437,9 @@ class _Running:
         with self._lock:
             if self._process is None:
                 return
-            if len(self._workers.running) > 1:
+            computed_s = self._process.computed_s - self._computed_before_s
+            is_long = not computed_s < SHORT_S  # neither is it short if that is not known
+            if is_long and len(self._workers.running) > 1:
                 self._process.step_back()
             else:
                 self._stay = supervision.later(SHORT_S, "duckdb", self._let_others_go_first)
