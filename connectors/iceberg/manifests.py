@@ -68,29 +68,21 @@ def write_kept(
     spec: PartitionSpec,
     schema: Schema,
     version: TableVersion,
+    *,
+    removed: Sequence[ManifestEntry] = (),
+    removed_by: int | None = None,
 ) -> ManifestFile:
-    """Writes a manifest of entries kept from another, with their snapshots and sequence numbers.
+    """Writes a manifest in place of another; entries keep their snapshots and sequence numbers.
 
-    Returns:
-        As `write_manifest`.
-
-    Raises:
-        OSError: when it cannot be written.
-    """
-    return _write_entries(io, path, list(map(_kept, entries)), spec, schema, version)
-
-
-def write_rest(
-    io: FileIO,
-    path: str,
-    kept: Sequence[ManifestEntry],
-    removed: Sequence[ManifestEntry],
-    snapshot_id: int,
-    spec: PartitionSpec,
-    schema: Schema,
-    version: TableVersion,
-) -> ManifestFile:
-    """Writes a manifest in place of another, some of whose files a snapshot removes.
+    Args:
+        io: Writes it.
+        path: Where to.
+        entries: The entries that are kept.
+        spec: Their partition spec.
+        schema: A schema that has its columns.
+        version: The table's format version.
+        removed: Entries whose files a snapshot removes; others are left out without a word.
+        removed_by: That snapshot.
 
     Returns:
         As `write_manifest`.
@@ -102,13 +94,13 @@ def write_rest(
         _entry(
             ManifestEntryStatus.DELETED,
             entry.data_file,
-            snapshot_id=snapshot_id,
+            snapshot_id=removed_by,
             sequence_number=entry.sequence_number,
             file_sequence_number=entry.file_sequence_number,
         )
         for entry in removed
     ]
-    return _write_entries(io, path, [*map(_kept, kept), *gone], spec, schema, version)
+    return _write_entries(io, path, [*map(_kept, entries), *gone], spec, schema, version)
 
 
 def _kept(entry: ManifestEntry) -> ManifestEntry:

@@ -25,6 +25,8 @@ from pyroaring import BitMap
 
 from seamline.seam.files import FIELD_ID
 
+VECTORS = 3
+"""The format version from which on deletes are deletion vectors."""
 _PATH_ID, _POSITION_ID = 2147483546, 2147483545
 _ROW_POSITION_ID = 2147483645
 _SCHEMA = pa.schema(

@@ -1,4 +1,4 @@
-"""Commits changed rows of a plain table: rows added and rows deleted, in one snapshot.
+"""Commits changed rows of a plain table: rows added and deleted, or all replaced, in one snapshot.
 
 A row is deleted by its position, in a delete file or a deletion vector; a data file of which no row
 is left is removed instead. The snapshot lands only if the head of `main` is still the one whose
@@ -66,7 +66,12 @@ from seamline.connectors.iceberg.boundary_commits import moved_ref
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.errors import commit_errors, manifest_errors
 from seamline.connectors.iceberg.partitions import schema_for
-from seamline.connectors.iceberg.position_deletes import DeletedRows, plan_deletes, write_deletes
+from seamline.connectors.iceberg.position_deletes import (
+    VECTORS,
+    DeletedRows,
+    plan_deletes,
+    write_deletes,
+)
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import live_entries
 from seamline.connectors.iceberg.row_ids import REFERENCED_FILE, inherit_row_ids
@@ -80,8 +85,6 @@ from seamline.errors import (
 )
 from seamline.seam.files import ScanRequest
 
-_VECTORS = 3
-"""The format version from which on deletes are deletion vectors."""
 _DATA_PATH = "write.data.path"
 
 
@@ -326,7 +329,7 @@ class _Change:
         tasks = {t.file.file_path: t for t in self.tasks if t.file.file_path in deleted}
         if len(tasks) != len(deleted):
             raise AssertionError("rows are deleted from files that the table does not have")
-        has_vectors = self._version >= _VECTORS  # a file has at most one, of all its deletes
+        has_vectors = self._version >= VECTORS  # a file has at most one, of all its deletes
         marked = [path for path, task in tasks.items() if task.deletes and has_vectors]
         before = self._deleted_before(marked)
         rows = []
@@ -376,7 +379,7 @@ class _Change:
         path = self._new_metadata(f"snap-{self._snapshot_id}-0-{uuid.uuid4()}.avro")
         manifests.write_list(self._io, path, listed)
         row_ids = {}
-        if self._version >= _VECTORS:
+        if self._version >= VECTORS:
             row_ids = {"first_row_id": listed.first_row_id, "added_rows": listed.added_rows}
         snapshot = Snapshot(
             snapshot_id=self._snapshot_id,
@@ -445,19 +448,19 @@ class _Change:
     def _is_removed(self, file: DataFile) -> bool:
         if file.content == DataFileContent.DATA:
             return file.file_path in self._dropped
-        return self._version >= _VECTORS and file[REFERENCED_FILE] in self._replaced
+        return self._version >= VECTORS and file[REFERENCED_FILE] in self._replaced
 
     def _rewrite(self, found: _Rewritten) -> ManifestFile:
         spec = self._metadata.specs()[found.manifest.partition_spec_id]
-        return manifests.write_rest(
+        return manifests.write_kept(
             self._io,
             self._new_manifest(),
             found.kept,
-            found.removed,
-            self._snapshot_id,
             spec,
             schema_for(self._metadata, spec),
             self._version,
+            removed=found.removed,
+            removed_by=self._snapshot_id,
         )
 
     def _manifests_of(self, files: Sequence[DataFile]) -> Iterator[ManifestFile]:

@@ -235,14 +235,7 @@ def _move(
     """Gives a table another name; its files stay where they are."""
     catalog = table.state.name[0]
     to = names.resolve(change.to, session, connections, is_new=True)
-    if not to.is_own_table or to.catalog != catalog:
-        raise SeamlineError(
-            STATEMENT_NOT_ALLOWED,
-            f"{table.state.display_name} cannot become {to.display}",
-            hint="A table keeps its catalog.",
-        )
-    connections.rights.require_new(to)
-    tables.require_free(connections, to)
+    tables.require_new_name(connections, table.state.display_name, catalog, to)
     connections.catalog(catalog).rename(table.state.name[1:], to.path)
 
 

@@ -104,10 +104,14 @@ def truncate(connections: Connections, statement: Truncate, session: Session) ->
         SeamlineError: TABLE_NOT_FOUND, STATEMENT_NOT_ALLOWED, NOT_SUPPORTED, PERMISSION_DENIED,
             COMMIT_CONFLICT, …
     """
-    name, table = _table(connections, statement.name, session, ("DELETE",))
-    _require_plain(TopicBinding.from_properties(table.state.properties), name, "TRUNCATE")
-    row_changes.require_row_changes(table)
-    commits.insist(lambda: row_changes.commit_truncate(alterations.load(connections, name)))
+
+    def work() -> None:
+        name, table = _table(connections, statement.name, session, ("DELETE",))
+        _require_plain(TopicBinding.from_properties(table.state.properties), name, "TRUNCATE")
+        row_changes.require_row_changes(table)
+        row_changes.commit_truncate(table)
+
+    commits.insist(work)
 
 
 def _table(

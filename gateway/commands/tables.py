@@ -29,6 +29,7 @@ from seamline.errors import (
     INVALID_TABLE_DEFINITION,
     NOT_A_UNIFIED_TABLE,
     SCHEMA_NOT_FOUND,
+    STATEMENT_NOT_ALLOWED,
     TABLE_EXISTS,
     TABLE_NOT_FOUND,
     TOPIC_NOT_FOUND,
@@ -279,6 +280,28 @@ def require_free(connections: Connections, name: TableName) -> None:
         if error.code in (CATALOG_UNAVAILABLE, CATALOG_ACCESS_DENIED):
             raise
     raise SeamlineError(TABLE_EXISTS, f"table {name.display} already exists")
+
+
+def require_new_name(connections: Connections, what: str, catalog: str, to: TableName) -> None:
+    """Requires that a table or a view may get another name.
+
+    Args:
+        connections: Clusters and catalogs.
+        what: What is to get it, for messages.
+        catalog: The catalog that it is in.
+        to: The name.
+
+    Raises:
+        SeamlineError: STATEMENT_NOT_ALLOWED for another catalog; PERMISSION_DENIED, TABLE_EXISTS, …
+    """
+    if not to.is_own_table or to.catalog != catalog:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            f"{what} cannot become {to.display}",
+            hint="It keeps its catalog.",
+        )
+    connections.rights.require_new(to)
+    require_free(connections, to)
 
 
 def is_unified(connections: Connections, name: TableName) -> bool:

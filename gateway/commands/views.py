@@ -92,14 +92,7 @@ def rename(connections: Connections, statement: RenameView, session: Session) ->
     name, view = require(connections, statement.name, session)
     connections.rights.require(Privilege.OWNERSHIP, name)
     to = _own(connections, statement.to, session, is_new=True)
-    if to.catalog != name.catalog:
-        raise SeamlineError(
-            STATEMENT_NOT_ALLOWED,
-            f"view {name.display} cannot become {to.display}",
-            hint="A view keeps its catalog.",
-        )
-    connections.rights.require_new(to)
-    tables.require_free(connections, to)
+    tables.require_new_name(connections, f"view {name.display}", name.catalog, to)
     store = connections.catalog(name.catalog).view_store
     store.put(to.path, view)
     store.drop(name.path)

@@ -26,7 +26,12 @@ from pyiceberg.typedef import TableVersion
 from seamline.connectors.iceberg import manifests
 from seamline.connectors.iceberg.errors import manifest_errors
 from seamline.connectors.iceberg.partitions import schema_for
-from seamline.connectors.iceberg.position_deletes import DeletedRows, plan_deletes, write_deletes
+from seamline.connectors.iceberg.position_deletes import (
+    VECTORS,
+    DeletedRows,
+    plan_deletes,
+    write_deletes,
+)
 from seamline.connectors.iceberg.pyiceberg_internals import live_entries
 from seamline.connectors.iceberg.row_ids import REFERENCED_FILE
 from seamline.connectors.protocols import Deadline
@@ -35,8 +40,6 @@ from seamline.gateway.iceberg_rest.leases import Leases
 from seamline.gateway.iceberg_rest.table import ServedTable
 
 KIND = "deletes"
-_VECTORS = 3
-"""The format version from which on deletes are deletion vectors."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ class TailDeletesStore:
             known = self._known.get(key)
             if known is not None and not self._leases.renew([known.lease_id]):
                 return known
-            rows = self._finder.find(table, newest, deadline, whole_files=table.version >= _VECTORS)
+            rows = self._finder.find(table, newest, deadline, whole_files=table.version >= VECTORS)
             found = self._write(table, key, rows, io, folder)
             with self._lock:
                 self._known[key] = found
@@ -142,11 +145,11 @@ class TailDeletesStore:
     ) -> TailDeletes:
         lease_id = uuid.uuid4().hex
         folder = f"{folder}/{lease_id}"
-        old = _replaced(table, rows) if table.version >= _VECTORS else []
+        old = _replaced(table, rows) if table.version >= VECTORS else []
         specs = sorted({one.file.spec_id for one in rows})
         lists = {spec_id: f"{folder}/d{spec_id}.avro" for spec_id in specs}
         rests = {one.manifest.manifest_path: f"{folder}/k{n}.avro" for n, one in enumerate(old)}
-        planned = plan_deletes(rows, has_vectors=table.version >= _VECTORS, folder=folder)
+        planned = plan_deletes(rows, has_vectors=table.version >= VECTORS, folder=folder)
         paths = [*(file.path for file in planned), *lists.values(), *rests.values()]
         self._leases.hold(lease_id, KIND, paths, {})
         files = write_deletes(io, planned)

@@ -77,10 +77,10 @@ class RecordWriter:
             place = next(n for n, f in enumerate(fields) if f.name.lower() == repeated)
             self._key = key.whole(place, fields[place])
         self._binding = binding
-        of_table = DecoderSpec.of(binding, fields, on_error="fail")
-        self._table_decoder = Decoder(of_table, schemas)
+        self._schemas = schemas
+        texts = DecoderSpec.of(binding, fields).texts
         self._decoder = Decoder(
-            DecoderSpec(binding.topic, str(encoding), "fail", fields, texts=of_table.texts), schemas
+            DecoderSpec(binding.topic, str(encoding), "fail", fields, texts=texts), schemas
         )
         self._empty = b"{}" if binding.format in JSON else b""
         self._headers = [
@@ -122,9 +122,15 @@ class RecordWriter:
         self._require_deletes(columns, found)
         return found
 
+    @functools.cached_property
+    def _decoder_of_deletes(self) -> Decoder:
+        """Reads records as the table does, for which a record without a value is a delete."""
+        spec = DecoderSpec.of(self._binding, self._fields, on_error="fail")
+        return Decoder(spec, self._schemas)
+
     def _require_deletes(self, columns: Sequence[list[Any]], records: Sequence[NewRecord]) -> None:
         """Requires that each record is read as a delete, and of the key that it is to delete."""
-        read = self._read_back(records, self._table_decoder)
+        read = self._read_back(records, self._decoder_of_deletes)
         names = [field.name for field in self._fields]
         keys = self._binding.primary_key
         same = all(read.column(n).to_pylist() == columns[names.index(n)] for n in keys)
