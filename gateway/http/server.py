@@ -56,7 +56,7 @@ _HEADER_BYTES_MAX = 1 << 16
 _HEADERS_BYTES_MAX = 1 << 18
 """Of all headers of a request: gunicorn searches them anew with every piece that arrives, before
 anybody has authenticated."""
-_TURN_S = 0.001
+_TURN_S = 0.0001
 """Seconds after which a computing thread lets others run. With Python's 5 ms, a thread that parses
 a text of 200,000 characters would delay a short statement by several times that."""
 _SILENT_S_MAX = 30

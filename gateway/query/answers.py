@@ -172,9 +172,10 @@ class Answers:
     def _answer(self, statement: Statement, rows: Rows) -> None:
         self._write_rows(statement, rows)
         statement.changes = rows.changes
-        if rows.dropped is not None and statement.request.after:
-            after = self._signer.after(statement.request.after, statement.principal)
-            left = forgotten(after, rows.dropped)
+        if rows.dropped and statement.request.after:
+            left = self._signer.after(statement.request.after, statement.principal)
+            for table in rows.dropped:
+                left = forgotten(left, table)
             token = self._signer.sign(merge(left.seen), statement.principal)
             statement.receipt["session"] = session_text(token, left.writes, ())
 

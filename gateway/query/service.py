@@ -3,9 +3,9 @@
 Statements wait for one of a fixed number of runners, run under their deadline, and leave a result
 and a receipt. The next statement to run is the oldest of the principal with the fewest running, so
 nobody waits for the many statements of somebody else. While this process is busy and others have
-statements too, a principal with more than one waiting runs one at a time. Whatever goes wrong
-becomes a named error of the statement. A result that nobody fetches is released after a while, and
-a running statement that nobody asks about is canceled.
+statements too, a principal with more than one waiting, or with a long one, runs one at a time.
+Whatever goes wrong becomes a named error of the statement. A result that nobody fetches is released
+after a while, and a running statement that nobody asks about is canceled.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ _LOG = logging.getLogger("seamline.service")
 ABANDONED_S = 300.0
 QUIET_S = 5.0
 _DRAIN_LOOK_S = 0.1
+_LONG = 2_000
+"""Characters of a statement whose analysis keeps this process busy for milliseconds."""
+_LATELY_S = 1.0
 _CALLS_MAX = 3000
 """Nested calls that a deeply nested statement may take; each of them is small."""
 
@@ -85,6 +88,7 @@ class Service:
         self._rate = MinuteRate(limits.statements_per_minute_max)
         self._own_rate = MinuteRate(limits.principal_statements_per_minute_max)
         self._running: collections.Counter[str] = collections.Counter()
+        self._ran_at: dict[str, float] = {}
         self._load = load or ProcessLoad()
         self._refusing = threading.Event()
         self._stopping = threading.Event()
@@ -367,6 +371,7 @@ class Service:
                 found = min(may, key=lambda s: self._running[s.principal])
                 self._waiting.remove(found)
                 if found.begin():
+                    self._ran_at[found.principal] = time.monotonic()
                     self._running[found.principal] += 1
                     if self._waiting:  # for those that had to wait for this one
                         self._runners.submit(supervision.attempt, "statement", self._run_next)
@@ -375,16 +380,21 @@ class Service:
     def _may_run(self) -> list[Statement]:
         """Returns the waiting statements of principals who may have another one running."""
         waiting = collections.Counter(s.principal for s in self._waiting)
-        running = {name for name, count in self._running.items() if count > 0}
-        shares = len(waiting.keys() | running) > 1 and self._load.is_high
+        now = time.monotonic()
+        for name in [n for n, at in self._ran_at.items() if now - at > _LATELY_S]:
+            if not self._running[name]:
+                del self._ran_at[name]
+        shares = len(waiting.keys() | self._ran_at.keys()) > 1 and self._load.is_high
 
-        def may(name: str) -> bool:
+        def may(statement: Statement) -> bool:
+            name = statement.principal
             count = self._running[name]
             if count >= self._limits.principal_running_max:
                 return False
-            return not (shares and count and waiting[name] > 1)
+            wants_much = waiting[name] > 1 or len(statement.request.statement) > _LONG
+            return not (shares and count and wants_much)
 
-        return [s for s in self._waiting if may(s.principal)]
+        return [s for s in self._waiting if may(s)]
 
     def _run(self, statement: Statement) -> None:
         try:

@@ -206,7 +206,8 @@ class Statement:
             if self._state in FINAL:
                 return
             error.query_id = self.statement_id
-            self.error = error
+            error.__cause__ = error.__context__ = None
+            self.error = error.with_traceback(None)  # whose frames hold trees and rows
         if self._spool is not None:
             supervision.attempt("statement", self._spool.abort)
         self._move(State.CANCELED if error.code is CANCELED else State.FAILED)

@@ -24,7 +24,7 @@ import psutil
 from support.stack import Stack
 
 import seamline
-from seamline.connectors.duckdb.workers import IDLE_MAX
+from seamline.connectors.duckdb.processes import IDLE_MAX
 from siege.attacks import ATTACKS, under_attack
 from siege.fortress import MEMORY_BYTES, ROWS, Fortress, Target
 

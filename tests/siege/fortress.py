@@ -18,7 +18,7 @@ from support.stack import Stack
 from support.waiting import wait_until
 
 import seamline
-from seamline.connectors.duckdb.workers import MODULE
+from seamline.connectors.duckdb.processes import MODULE
 
 ROWS = 20_000
 MEMORY_BYTES = 128 << 20

@@ -22,9 +22,11 @@ import pytest
 from support import programs
 from support.engine_tables import Storage, bound, table_of
 
+from seamline.connectors.duckdb import processes
 from seamline.connectors.duckdb import workers as module
 from seamline.connectors.duckdb.frames import Kind
-from seamline.connectors.duckdb.workers import DuckDBWorkers, _Process
+from seamline.connectors.duckdb.processes import IDLE_MAX, MODULE, WorkerProcess
+from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.connectors.protocols import EngineQuery, EngineScan, NoDeadline
 from seamline.connectors.shared_memory import shared_memory
 from seamline.errors import CANCELED, MEMORY_LIMIT, STATEMENT_KILLED, SeamlineError
@@ -99,7 +101,7 @@ def query_of(sql: str) -> EngineQuery:
 def own_processes() -> list[psutil.Process]:
     """The processes of this engine: children of the one that forks them."""
     children = psutil.Process().children()
-    forking = [c for c in children if module.MODULE in programs.command_line(c)]
+    forking = [c for c in children if MODULE in programs.command_line(c)]
     return [process for one in forking for process in one.children()]
 
 
@@ -154,17 +156,17 @@ def test_a_killed_statement_is_tried_twice_more_and_then_named(engine: DuckDBWor
 def test_first_rows_are_held_back_so_that_it_can_be_tried_again(
     ask: Callable[[str], pa.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hear = _Process.next
-    gone: list[_Process] = []
+    hear = WorkerProcess.next
+    gone: list[WorkerProcess] = []
 
-    def lose(process: _Process) -> Any:
+    def lose(process: WorkerProcess) -> Any:
         kind, content = hear(process)
         if kind is Kind.DONE and len(gone) < 2:
             gone.append(process)
             raise EOFError
         return kind, content
 
-    monkeypatch.setattr(_Process, "next", lose)
+    monkeypatch.setattr(WorkerProcess, "next", lose)
     assert ask("SELECT count(*) AS n FROM t").to_pylist() == [{"n": COUNT}]
     assert len(gone) == 2
 
@@ -214,7 +216,7 @@ def test_a_statement_that_never_ends_is_ended(
     listens: bool, engine: DuckDBWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where its process does not listen."""
-    monkeypatch.setattr(module, "GRACE_S", 1.0)
+    monkeypatch.setattr(processes, "GRACE_S", 1.0)
     deadline = Ended()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         found = pool.submit(lambda: list(engine.run(query_of(ENDLESS), deadline).batches))
@@ -272,7 +274,7 @@ def test_the_process_that_forks_may_die(
     assert ask("SELECT count(*) FROM t").to_pylist() == [{"_col0": COUNT}]
     engine.close()  # so that a new one is needed
     children = psutil.Process().children()
-    (forking,) = (c.pid for c in children if module.MODULE in programs.command_line(c))
+    (forking,) = (c.pid for c in children if MODULE in programs.command_line(c))
     os.kill(forking, signal.SIGKILL)
     psutil.Process(forking).wait(60)
     assert ask("SELECT count(*) FROM t").to_pylist() == [{"_col0": COUNT}]
@@ -292,7 +294,51 @@ def test_tails_in_shared_memory_do_not_travel(engine: DuckDBWorkers) -> None:
     assert scan.tail == "0"
 
 
-def test_nothing_is_left_behind(tmp_path: pathlib.Path) -> None:
+def test_a_statement_takes_the_first_process_that_is_free(
+    engine: DuckDBWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, may_start = processes.ProcessPool._new, threading.Event()
+
+    def start_slowly(pool: processes.ProcessPool) -> WorkerProcess:
+        may_start.wait(60)
+        return start(pool)
+
+    busy = engine.pool.take(NoDeadline())
+    wait_until(lambda: engine.pool.idle == 1)
+    monkeypatch.setattr(processes.ProcessPool, "_new", start_slowly)
+    other, ended = engine.pool.take(NoDeadline()), Ended()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        first = pool.submit(engine.pool.take, NoDeadline())
+        engine.pool.give_back(busy)
+        assert first.result(60) is busy, "it was free before a new one was there"
+        second, last = pool.submit(engine.pool.take, ended), None
+        ended.end()
+        error = second.exception(60)
+        assert isinstance(error, SeamlineError)
+        assert error.code is CANCELED
+        last = pool.submit(engine.pool.take, NoDeadline())
+        may_start.set()
+        assert last.result(60) not in {busy, other}
+    for process in (busy, other, last.result()):
+        engine.pool.give_back(process)
+
+
+def test_a_statement_for_which_no_process_starts_says_so(
+    engine: DuckDBWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object, settings: object) -> None:
+        raise OSError(f"no more of {len(str(settings))}")
+
+    with monkeypatch.context() as changed:
+        changed.setattr(WorkerProcess, "__init__", refuse)
+        with pytest.raises(SeamlineError, match="no process could be started") as caught:
+            list(engine.run(query_of("SELECT count(n) FROM t"), NoDeadline()).batches)
+    assert caught.value.code is STATEMENT_KILLED
+    assert list(engine.run(query_of("SELECT count(n) FROM t"), NoDeadline()).batches)
+
+
+def test_nothing_is_left_behind(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "IDLE_S", 0.2)
     before = pids()
     spill = str(tmp_path / "spill")
     engine = DuckDBWorkers(
@@ -303,7 +349,7 @@ def test_nothing_is_left_behind(tmp_path: pathlib.Path) -> None:
     for stream in streams:
         assert sum(batch.num_rows for batch in stream.batches) == COUNT
         stream.close()
-    wait_until(lambda: len(pids() - before) <= module.IDLE_MAX)
+    wait_until(lambda: len(pids() - before) <= IDLE_MAX)
     engine.close()
     wait_until(lambda: pids() <= before)
 

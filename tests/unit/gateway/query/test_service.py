@@ -204,6 +204,29 @@ def test_many_of_one_principal_go_one_by_one_beside_others_while_much_is_to_do(
     service.close()
 
 
+def test_long_ones_of_one_principal_go_one_by_one_beside_others_while_much_is_to_do(
+    answers: Answers,
+) -> None:
+    """Also beside those that others had just before: their next one comes any moment."""
+    limits = LIMITS.model_copy(update={"statements_running_max": 8, "principal_running_max": 3})
+    load = Load()
+    service = Service(limits, answers.run, Metrics(CollectorRegistry()), load=load)
+    assert service.submit(ONE, BOB).wait(60) is State.SUCCEEDED
+    load.is_high = True
+    answers.hold()
+    long = StatementRequest(f"SELECT {' + '.join('1' for _ in range(900))}")
+    first, second = service.submit(long, ADA), service.submit(long, ADA)
+    wait_until(lambda: first.state is State.RUNNING, what="the first")
+    third = service.submit(ONE, BOB)
+    wait_until(lambda: third.state is State.RUNNING, what="that of somebody else")
+    assert second.state is State.PENDING
+    first.cancel()
+    wait_until(lambda: second.state is State.RUNNING, what="the second")
+    answers.hold(False)
+    assert {s.wait(60) for s in (second, third)} == {State.SUCCEEDED}
+    service.close()
+
+
 def test_the_oldest_results_of_many_are_released(answers: Answers) -> None:
     limits = LIMITS.model_copy(update={"principal_results_max": 2, "statements_queued_max": 9})
     service = Service(limits, answers.run, Metrics(CollectorRegistry()))
