@@ -297,7 +297,11 @@ SCHEMA_EXISTS = _declare(
     "SCHEMA_EXISTS", 50, _USER, "Choose another name, or CREATE SCHEMA IF NOT EXISTS.", status=409
 )
 SCHEMA_NOT_EMPTY = _declare(
-    "SCHEMA_NOT_EMPTY", 51, _USER, "Drop its tables, views and inner schemas first.", status=409
+    "SCHEMA_NOT_EMPTY",
+    51,
+    _USER,
+    "Drop its tables, views and inner schemas first. CASCADE drops views and plain tables with it.",
+    status=409,
 )
 
 TABLE_TIERED_ELSEWHERE = _declare(

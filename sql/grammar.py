@@ -491,9 +491,9 @@ def _create_schema(words: Words) -> CreateSchema:
 
 def _drop_schema(words: Words) -> DropSchema:
     if_exists = words.take("IF", "EXISTS")
-    found = DropSchema(location=words.place(), name=_schema(words), if_exists=if_exists)
-    words.take("RESTRICT")
-    return found
+    place, name = words.place(), _schema(words)
+    cascade = not words.take("RESTRICT") and words.take("CASCADE")
+    return DropSchema(name, if_exists, cascade, place)
 
 
 def _schema(words: Words) -> tuple[str, ...]:

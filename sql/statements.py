@@ -100,10 +100,18 @@ class CreateSchema:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DropSchema:
-    """DROP SCHEMA [IF EXISTS] name; the name has one or two parts."""
+    """DROP SCHEMA [IF EXISTS] name [RESTRICT | CASCADE]; the name has one or two parts.
+
+    Attributes:
+        name: As written.
+        if_exists: Whether to accept that there is none.
+        cascade: Whether its tables and views are dropped, too.
+        location: The location of the name.
+    """
 
     name: tuple[str, ...]
     if_exists: bool = False
+    cascade: bool = False
     location: Location | None = dataclasses.field(default=None, compare=False)
 
 

@@ -243,7 +243,7 @@ class Commands:
         except SeamlineError as error:
             if error.code is not TABLE_NOT_FOUND or not statement.if_exists:
                 raise
-        return dataclasses.replace(done(), dropped=name.full)
+        return dataclasses.replace(done(), dropped=(name.full,))
 
 
 def _strings(name: str, value: Any) -> tuple[str, ...]:

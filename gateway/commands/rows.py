@@ -21,14 +21,14 @@ class Rows:
         output: Its columns.
         rows: Its rows.
         changes: Changes to the client's session, in the form of `Statement.changes`.
-        dropped: Full name of the table that it dropped; what the session has read of that table no
+        dropped: Full names of the tables that it dropped; what the session has read of them no
             longer counts.
     """
 
     output: tuple[Output, ...]
     rows: list[tuple[Any, ...]]
     changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    dropped: tuple[str, ...] | None = None
+    dropped: tuple[tuple[str, ...], ...] = ()
 
 
 def done(changes: Mapping[str, Any] | None = None) -> Rows:

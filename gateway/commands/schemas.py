@@ -1,23 +1,32 @@
 """CREATE SCHEMA and DROP SCHEMA, for the namespaces of a catalog.
 
 A schema may be created ahead of its first table, which would otherwise create it. Both statements
-need OWNERSHIP of any table in the schema, whatever its name. Only an empty schema is dropped.
+need OWNERSHIP of any table in the schema, whatever its name. Only an empty schema is dropped,
+unless CASCADE says that its views and plain tables are, too; all of them, or nothing.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.errors import (
+    PERMISSION_DENIED,
     SCHEMA_EXISTS,
     SCHEMA_NOT_EMPTY,
     SCHEMA_NOT_FOUND,
     STATEMENT_NOT_ALLOWED,
     SeamlineError,
 )
+from seamline.gateway.access.rules import Privilege
+from seamline.gateway.commands import tables
 from seamline.gateway.commands.rows import Rows, done
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.names import Session, TableName
+from seamline.seam.binding import TopicBinding
+from seamline.seam.table import TableState
 from seamline.sql.statements import CreateSchema, DropSchema
 
 
@@ -42,7 +51,7 @@ def drop(connections: Connections, statement: DropSchema, session: Session) -> R
 
     Raises:
         SeamlineError: SCHEMA_NOT_FOUND, SCHEMA_NOT_EMPTY, STATEMENT_NOT_ALLOWED,
-            PERMISSION_DENIED, CATALOG_NOT_FOUND, CATALOG_UNAVAILABLE.
+            NOT_A_UNIFIED_TABLE, PERMISSION_DENIED, CATALOG_NOT_FOUND, CATALOG_UNAVAILABLE.
     """
     source, schema = _place(connections, statement.name, session)
     if not names.has_schema(connections, source, schema):
@@ -52,11 +61,76 @@ def drop(connections: Connections, statement: DropSchema, session: Session) -> R
     catalog = _own(connections, source, schema)
     spellings = (names.namespace_of(schema), names.namespace_of(schema.lower()))
     namespace = next(name for name in spellings if catalog.has_namespace(name))
-    tables, views = catalog.tables(namespace), catalog.view_store.names(namespace)
-    if tables or views or catalog.child_namespaces(namespace):
-        raise SeamlineError(SCHEMA_NOT_EMPTY, f"schema {source}.{schema} is not empty")
+    views = [TableName(source, "", path) for path in catalog.view_store.names(namespace)]
+    plain = [TableName(source, "", path) for path in catalog.tables(namespace)]
+    inner = catalog.child_namespaces(namespace)
+    if inner or ((views or plain) and not statement.cascade):
+        raise SeamlineError(
+            SCHEMA_NOT_EMPTY,
+            f"schema {source}.{schema} has schemas of its own"
+            if inner
+            else f"schema {source}.{schema} is not empty",
+        )
+    dropped = _drop_contents(connections, catalog, views, plain)
     catalog.drop_namespace(namespace)
-    return done()
+    return dataclasses.replace(done(), dropped=dropped)
+
+
+def _drop_contents(
+    connections: Connections,
+    catalog: IcebergCatalog,
+    views: Sequence[TableName],
+    plain: Sequence[TableName],
+) -> tuple[tuple[str, ...], ...]:
+    """Drops views and tables, once all of them are known to be droppable.
+
+    Returns:
+        The full names of the tables.
+
+    Raises:
+        SeamlineError: PERMISSION_DENIED, STATEMENT_NOT_ALLOWED, NOT_A_UNIFIED_TABLE.
+    """
+    for name in (*views, *plain):
+        _require_droppable(connections, name)
+    states = [_plain(connections, name) for name in plain]
+    for view in views:
+        catalog.view_store.drop(view.path)
+    for state in states:
+        catalog.drop(state.name[1:], purge=False)
+    return tuple(state.name for state in states)
+
+
+def _require_droppable(connections: Connections, name: TableName) -> None:
+    """Requires a privilege as DROP TABLE does, without naming what may not be seen.
+
+    Raises:
+        SeamlineError: PERMISSION_DENIED.
+    """
+    rights = connections.rights
+    if not rights.table(name).sees:
+        raise SeamlineError(
+            PERMISSION_DENIED,
+            f"{rights.principal.name} may not drop all that is in schema {name.schema}",
+        )
+    rights.require(Privilege.OWNERSHIP, name)
+
+
+def _plain(connections: Connections, name: TableName) -> TableState:
+    """Returns a table that may be dropped together with others, as it has no topic.
+
+    Raises:
+        SeamlineError: STATEMENT_NOT_ALLOWED, NOT_A_UNIFIED_TABLE, …
+    """
+    state = tables.droppable(connections, name)
+    binding = TopicBinding.from_properties(state.properties)
+    if binding is not None:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            f"table {name.display} repeats topic {binding.topic}, and CASCADE drops only views and "
+            "tables without a topic",
+            hint="DROP TABLE drops it by name; its topic stays.",
+        )
+    return state
 
 
 def _place(connections: Connections, parts: tuple[str, ...], session: Session) -> tuple[str, str]:

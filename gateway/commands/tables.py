@@ -446,10 +446,19 @@ def drop(connections: Connections, name: TableName, *, purge: bool = False) -> N
     Raises:
         SeamlineError: NOT_A_UNIFIED_TABLE, TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
     """
+    found = droppable(connections, name)
+    connections.catalog(name.catalog).drop(found.name[1:], purge=purge)
+
+
+def droppable(connections: Connections, name: TableName) -> TableState:
+    """Returns a table that may be dropped: a plain one that was created here, or a unified one.
+
+    Raises:
+        SeamlineError: NOT_A_UNIFIED_TABLE, TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
+    """
     (table,) = LoadedTables(connections).now([name]).values()
     is_made_here = MADE_HERE in table.state.properties
-    found = table.state if is_made_here else require_unified(connections, name)
-    connections.catalog(name.catalog).drop(found.name[1:], purge=purge)
+    return table.state if is_made_here else require_unified(connections, name)
 
 
 def require_unified(connections: Connections, name: TableName) -> TableState:

@@ -14,6 +14,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from support import offline, programs
 from support.gateway import Gateway
+from support.ruled import Ruled
 
 from seamline.errors import SeamlineError
 
@@ -97,3 +98,44 @@ def test_fault_28_the_command_does_not_drop_a_plain_table(
     dropped = programs.run(programs.seamline("table", "drop", "unified", "--yes"), environment)
     assert dropped.returncode == 0, dropped.stderr
     assert tables.left() == {"plain"}
+
+
+# --- Schemas -------------------------------------------------------------------------------------
+
+RULES = """
+tables:
+- {user: boss, privileges: [SELECT, INSERT, OWNERSHIP]}
+- {user: part, schema: shared, table: hidden, privileges: []}
+- {user: reader, schema: shared, table: hidden|seen, privileges: [SELECT]}
+- {user: part|reader, privileges: [SELECT, OWNERSHIP]}
+"""
+THINGS = {"table": "CREATE TABLE {} AS SELECT 1 AS a", "view": "CREATE VIEW {} AS SELECT 1 AS a"}
+
+
+@pytest.fixture
+def ruled(tmp_path: pathlib.Path) -> Iterator[Ruled]:
+    made = Ruled(tmp_path, RULES, {"boss": (), "part": (), "reader": ()})
+    yield made
+    made.gateway.close()
+
+
+@pytest.mark.parametrize("make", THINGS.values(), ids=THINGS)
+@pytest.mark.parametrize("who", ["part", "reader"])
+def test_a_schema_is_not_dropped_with_what_others_own(ruled: Ruled, who: str, make: str) -> None:
+    for name in ("a", "hidden", "z"):
+        ruled.rows("boss", make.format(f"shared.{name}"))
+    with pytest.raises(SeamlineError) as caught:
+        ruled.rows(who, "DROP SCHEMA shared CASCADE")
+    assert caught.value.code.name == "PERMISSION_DENIED"
+    assert ("hidden" in str(caught.value)) is (who == "reader"), "named only to who may see it"
+    left = ruled.rows("boss", "SHOW TABLES FROM shared")
+    assert left == [("a",), ("hidden",), ("z",)]
+    assert ruled.do("boss", "DROP SCHEMA shared CASCADE") == "done"
+    assert ruled.do("boss", "SHOW TABLES FROM shared") == "SCHEMA_NOT_FOUND"
+
+
+def test_a_schema_of_ones_own_tables_is_dropped(ruled: Ruled) -> None:
+    for make, name in zip(THINGS.values(), ("t", "v"), strict=True):
+        ruled.rows("part", make.format(f"mine.{name}"))
+    assert ruled.do("part", "DROP SCHEMA mine CASCADE") == "done"
+    assert ("mine",) not in ruled.rows("boss", "SHOW SCHEMAS")

@@ -406,7 +406,8 @@ def test_schemas_are_made_and_dropped(connection: seamline.Connection) -> None:
         ("CREATE SCHEMA", "SYNTAX_ERROR"),
         ('CREATE SCHEMA ""', "SCHEMA_NOT_FOUND"),
         ("DROP SCHEMA nowhere", "SCHEMA_NOT_FOUND"),
-        ("DROP SCHEMA shop CASCADE", "SYNTAX_ERROR"),
+        ("DROP SCHEMA shop RESTRICT CASCADE", "SYNTAX_ERROR"),
+        ("DROP SCHEMA information_schema CASCADE", "STATEMENT_NOT_ALLOWED"),
         ("DROP SCHEMA information_schema", "STATEMENT_NOT_ALLOWED"),
     ],
 )

@@ -85,6 +85,7 @@ def test_a_token_belongs_to_the_query() -> None:
         ("create schema if not exists a.s", CreateSchema(("a", "s"), if_not_exists=True)),
         ("DROP SCHEMA s", DropSchema(("s",))),
         ("DROP SCHEMA IF EXISTS a.s RESTRICT", DropSchema(("a", "s"), if_exists=True)),
+        ("drop schema s cascade", DropSchema(("s",), cascade=True)),
         ("DROP TABLE t", DropTable(("t",))),
         ("drop table if exists a.b", DropTable(("a", "b"), if_exists=True)),
     ],
