@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pyiceberg import types as iceberg
@@ -120,16 +120,22 @@ def _row(fields: tuple[Field, ...]) -> Type:
     return row
 
 
-def to_schema(columns: tuple[Field, ...], key: Collection[str] = ()) -> Schema:
+def to_schema(
+    columns: tuple[Field, ...], key: Collection[str] = (), *, is_written: bool = True
+) -> Schema:
     """Builds an Iceberg schema for new columns; assigns ids to columns first, then inside them.
 
     Args:
         columns: The columns.
         key: Names of the columns that identify a row.
+        is_written: Whether rows will be written, which Spark cannot do for every type.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION for a type that Iceberg or its writer cannot hold.
     """
+    if is_written:
+        for column in columns:
+            _require_writable(column.type, column.name)
     ids = itertools.count(len(columns) + 1)
     fields = [
         iceberg.NestedField(
@@ -146,17 +152,46 @@ def to_schema(columns: tuple[Field, ...], key: Collection[str] = ()) -> Schema:
 
 def storable(type_: Type) -> Type:
     """Returns the column type that stores values of a query's type: times to the microsecond."""
+    return _each(type_, _to_the_microsecond)
+
+
+def representable(type_: Type) -> Type:
+    """Returns the nearest type that an Iceberg schema can hold; text, where there is none nearer.
+
+    It describes a column that is computed, as those of a view are, and is never written.
+    """
+    return _each(type_, _nearest)
+
+
+def _each(type_: Type, change: Callable[[Type], Type]) -> Type:
+    """Returns a type in which each type that has none inside of it is changed."""
     match type_:
-        case types.Timestamp():
-            return types.TIMESTAMP_TZ if type_.zoned else types.TIMESTAMP
         case types.Array(element):
-            return types.Array(storable(element))
+            return types.Array(_each(element, change))
         case types.Map(key, value):
-            return types.Map(storable(key), storable(value))
+            return types.Map(_each(key, change), _each(value, change))
         case types.Row(fields):
-            return types.Row(tuple(Field(field.name, storable(field.type)) for field in fields))
+            return types.Row(tuple(Field(f.name, _each(f.type, change)) for f in fields))
         case _:
+            return change(type_)
+
+
+def _to_the_microsecond(type_: Type) -> Type:
+    if isinstance(type_, types.Timestamp):
+        return types.TIMESTAMP_TZ if type_.zoned else types.TIMESTAMP
+    return type_
+
+
+def _nearest(type_: Type) -> Type:
+    match type_:
+        case types.TINYINT | types.SMALLINT:
+            return types.INTEGER
+        case types.Timestamp():
+            return _to_the_microsecond(type_)
+        case types.Decimal() | types.Varbinary():
             return type_
+        case _:
+            return type_ if type_ in _TO_ICEBERG else types.VARCHAR
 
 
 def _to_iceberg(type_: Type, ids: Any, path: str) -> iceberg.IcebergType:
@@ -184,13 +219,22 @@ def _to_iceberg(type_: Type, ids: Any, path: str) -> iceberg.IcebergType:
                     for f in fields
                 )
             )
-        case types.TIME:
-            raise SeamlineError(
-                INVALID_TABLE_DEFINITION,
-                f"{path}: Spark cannot write Iceberg's type time",
-                hint="declare it as varchar, or as bigint (microseconds)",
-            )
     found = _TO_ICEBERG.get(type_)
     if found is None:
         raise SeamlineError(INVALID_TABLE_DEFINITION, f"{path}: Iceberg has no type for {type_}")
     return found
+
+
+def _require_writable(type_: Type, path: str) -> None:
+    if isinstance(type_, types.Row):
+        for field in type_.fields:
+            _require_writable(field.type, f"{path}.{field.name}")
+    elif type_ == types.TIME:
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION,
+            f"{path}: Spark cannot write Iceberg's type time",
+            hint="declare it as varchar, or as bigint (microseconds)",
+        )
+    else:
+        for inside in types.children(type_):
+            _require_writable(inside, path)

@@ -3,10 +3,14 @@
 Either way a view is Iceberg view metadata of format version 1, with one SQL representation per
 dialect. In a catalog without views, the metadata is a file in the warehouse, and a property of the
 namespace says where the newest file lies; so replacing a view is one commit of the catalog.
+
+A column whose type an Iceberg schema does not have is there with the nearest one; the summary of
+the version has the types themselves.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 import uuid
@@ -20,15 +24,19 @@ from pyiceberg.schema import Schema
 
 from seamline.connectors.iceberg import pyiceberg_internals
 from seamline.connectors.iceberg.errors import catalog_errors, namespace_errors, storage_errors
-from seamline.connectors.iceberg.types import table_schema, to_schema
+from seamline.connectors.iceberg.types import representable, table_schema, to_schema
 from seamline.connectors.protocols import View
 from seamline.errors import INVALID_VIEW, NOT_SUPPORTED, VIEW_NOT_FOUND, SeamlineError
+from seamline.sql import types
+from seamline.sql.types import Field
 
 if TYPE_CHECKING:
     from seamline.connectors.iceberg.catalog import IcebergCatalog
 
 PROPERTY = "seamline.view."
 """Prefix, before a view's name, of the namespace property that says where its metadata is."""
+COLUMN_TYPES = "seamline.column-types"
+"""Key in the summary of a version for the types of its columns, as a JSON array of texts."""
 _VERSIONS_KEPT = 10
 
 Identifier = tuple[str, ...]
@@ -177,7 +185,7 @@ def _view(metadata: Mapping[str, Any]) -> View:
     version = next(v for v in metadata["versions"] if v["version-id"] == number)
     schema = next(s for s in metadata["schemas"] if s.get("schema-id", 0) == version["schema-id"])
     return View(
-        columns=table_schema(Schema.model_validate(schema)).columns,
+        columns=_columns(Schema.model_validate(schema), version),
         texts={
             str(found["dialect"]).lower(): str(found["sql"])
             for found in version["representations"]
@@ -189,6 +197,26 @@ def _view(metadata: Mapping[str, Any]) -> View:
     )
 
 
+def _columns(schema: Schema, version: Mapping[str, Any]) -> tuple[Field, ...]:
+    """Returns the columns of a version, with the types that it was created with."""
+    columns = table_schema(schema).columns
+    found = json.loads((version.get("summary") or {}).get(COLUMN_TYPES, "null"))
+    if found is None:
+        return columns
+    try:
+        kinds = [types.parse(text) for text in found]
+    except SeamlineError as error:
+        raise ValueError(str(error)) from error
+    return tuple(
+        dataclasses.replace(column, type=kind) for column, kind in zip(columns, kinds, strict=True)
+    )
+
+
+def _schema(view: View) -> Schema:
+    columns = (dataclasses.replace(c, type=representable(c.type)) for c in view.columns)
+    return to_schema(tuple(columns), is_written=False)
+
+
 def _next(known: Mapping[str, Any] | None, view: View, location: str) -> dict[str, Any]:
     """Returns the metadata of a view with one more version."""
     earlier = known or {}
@@ -197,13 +225,16 @@ def _next(known: Mapping[str, Any] | None, view: View, location: str) -> dict[st
     number = max((v["version-id"] for v in earlier.get("versions", ())), default=0) + 1
     schemas = list(earlier.get("schemas", ()))
     schema_id = max((s.get("schema-id", 0) for s in schemas), default=-1) + 1
-    schema = json.loads(to_schema(view.columns).model_dump_json()) | {"schema-id": schema_id}
+    schema = json.loads(_schema(view).model_dump_json()) | {"schema-id": schema_id}
     used = {v["schema-id"] for v in versions}
     version = {
         "version-id": number,
         "timestamp-ms": now_ms,
         "schema-id": schema_id,
-        "summary": {"engine-name": "seamline"},
+        "summary": {
+            "engine-name": "seamline",
+            COLUMN_TYPES: json.dumps([str(column.type) for column in view.columns]),
+        },
         "default-catalog": view.catalog,
         "default-namespace": list(view.namespace),
         "representations": [

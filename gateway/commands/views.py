@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from seamline.connectors.iceberg.types import storable
 from seamline.connectors.protocols import View
 from seamline.errors import (
     COLUMN_NOT_FOUND,
@@ -211,8 +210,17 @@ def _columns(output: Sequence[Output]) -> tuple[Field, ...]:
 
 
 def _kept(type_: Type) -> Type:
-    """Returns the type in which a view's column is stored; a bare NULL becomes varchar."""
-    return types.VARCHAR if type_ == types.UNKNOWN else storable(type_)
+    """Returns the type of a view's column; a bare NULL becomes varchar, also inside of others."""
+    match type_:
+        case types.UNKNOWN:
+            return types.VARCHAR
+        case types.Array(element):
+            return types.Array(_kept(element))
+        case types.Map(key, value):
+            return types.Map(_kept(key), _kept(value))
+        case types.Row(fields):
+            return types.Row(tuple(Field(field.name, _kept(field.type)) for field in fields))
+    return type_
 
 
 def _quoted(text: str) -> str:

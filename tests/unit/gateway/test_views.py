@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 from pyiceberg.types import StringType
+from pyiceberg.view.metadata import ViewMetadata
 from support import offline
 from support.clients import refused, rows
 from support.gateway import Gateway
@@ -134,6 +135,70 @@ def test_columns_keep_the_types_they_had(gateway: Gateway, connection: seamline.
     assert [column[:2] for column in cursor.description] == [("x", "bigint"), ("s", "varchar")]
     store.put(("shop", "typed"), View((Field("x", types.BIGINT),), {"trino": "SELECT 'a' AS x"}))
     assert refused(connection, "SELECT * FROM shop.typed").code.name == "VIEW_IS_STALE"
+
+
+def test_columns_have_the_types_of_the_query(
+    gateway: Gateway, connection: seamline.Connection
+) -> None:
+    columns = {
+        "tiny": ("TINYINT '1'", "tinyint"),
+        "small": ("SMALLINT '1'", "smallint"),
+        "document": ("""JSON '{"a": 1}'""", "json"),
+        "padded": ("CAST('x' AS char(3))", "char(3)"),
+        "days": ("INTERVAL '1' DAY", "interval day to second"),
+        "months": ("INTERVAL '1' MONTH", "interval year to month"),
+        "clock": ("TIME '01:02:03.123456'", "time(6)"),
+        "milli": ("TIMESTAMP '2020-01-02 03:04:05.678'", "timestamp(3)"),
+        "instant": ("TIMESTAMP '2020-01-02 03:04:05 UTC'", "timestamp(0) with time zone"),
+        "many": ("ARRAY[SMALLINT '1', NULL]", "array(smallint)"),
+        "none": ("ARRAY[NULL]", "array(varchar)"),
+        "pairs": ("MAP(ARRAY['k'], ARRAY[JSON '1'])", "map(varchar, json)"),
+        "both": ("CAST(ROW(1, 'x') AS row(a tinyint, \"B c\" char(2)))", None),
+    }
+    query = "SELECT " + ", ".join(f"{text} AS {name}" for name, (text, _) in columns.items())
+    connection.execute(f"CREATE VIEW shop.every_type AS {query}")
+    asked, viewed = connection.execute(query), connection.execute("SELECT * FROM shop.every_type")
+    assert asked.description is not None
+    assert viewed.description is not None
+    for one, other in zip(asked.description, viewed.description, strict=True):
+        assert columns[str(one[0])][1] in {None, other[1]}
+        assert one[0] == "none" or one[1] == other[1], one[0]
+    assert viewed.fetchall() == asked.fetchall()
+    assert rows(connection, "SELECT tiny + small, padded = 'x' FROM shop.every_type") == [(2, True)]
+    assert ("small", "smallint") in [
+        row[:2] for row in rows(connection, "DESCRIBE shop.every_type")
+    ]
+    catalog = gateway.parts.connections.catalog("lake").pyiceberg
+    file = pathlib.Path(
+        catalog.load_namespace_properties("shop")["seamline.view.every_type"].removeprefix(
+            "file://"
+        )
+    )
+    metadata = ViewMetadata.model_validate_json(file.read_text(encoding="utf-8"))
+    kinds = [str(field.field_type) for field in metadata.schemas[-1].fields]
+    assert kinds[:6] == ["int", "int", "string", "string", "string", "string"]
+    connection.execute("COMMENT ON COLUMN shop.every_type.small IS 'few'")
+    assert ("small", "smallint", "YES", False, "few") in rows(
+        connection, "DESCRIBE shop.every_type"
+    )
+
+
+def test_a_version_of_another_writer_has_the_types_of_its_schema(
+    gateway: Gateway, connection: seamline.Connection
+) -> None:
+    connection.execute("CREATE VIEW shop.replaced AS SELECT SMALLINT '1' AS x")
+    catalog = gateway.parts.connections.catalog("lake").pyiceberg
+    file = pathlib.Path(
+        catalog.load_namespace_properties("shop")["seamline.view.replaced"].removeprefix("file://")
+    )
+    metadata = json.loads(file.read_text(encoding="utf-8"))
+    metadata["versions"][-1]["summary"] = {"engine-name": "another"}
+    file.write_text(json.dumps(metadata), encoding="utf-8")
+    cursor = connection.execute("SELECT * FROM shop.replaced")
+    assert [column[:2] for column in cursor.description or ()] == [("x", "integer")]
+    metadata["versions"][-1]["summary"]["seamline.column-types"] = '["no such type"]'
+    file.write_text(json.dumps(metadata), encoding="utf-8")
+    assert refused(connection, "SELECT * FROM shop.replaced").code.name == "INVALID_VIEW"
 
 
 def test_views_of_other_engines_are_translated(
