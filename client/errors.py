@@ -2,7 +2,8 @@
 
 Every failure that leaves Seamline is a `SeamlineError` whose code is declared exactly once, here.
 The declaration has its kind, whether a retry may help, and a hint that says what to do. HTTP
-status, DB-API class and Trino error type are derived from it, never chosen where it is raised.
+status and DB-API class are derived from it, never chosen where it is raised. Which of Trino's errors
+it is in Trino's protocol, if any, is in `gateway/trino/errors.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class ErrorCode:
 
     Attributes:
         name: Upper-case name, stable across versions; what programs match on.
-        number: Stable, unique number; sent as Trino's `errorCode`.
+        number: Stable, unique number; Trino has none like it.
         kind: Who can fix it.
         hint: What to do about it, for people; used unless the raising code gives a better one.
         retriable: Whether the same request may succeed later without any change.

@@ -8,6 +8,7 @@ from typing import Any
 from seamline.errors import SeamlineError
 from seamline.gateway.query import updates
 from seamline.gateway.query.statements import FINAL, Statement
+from seamline.gateway.trino.errors import trino_error
 from seamline.gateway.trino.signatures import signature, written
 from seamline.sql.binder.scope import Output
 
@@ -145,7 +146,11 @@ _COUNTS = (
 
 
 def error(found: SeamlineError) -> Mapping[str, Any]:
-    """Returns an error in Trino's form; the message has location and hint, as people look there."""
+    """Returns an error in Trino's form.
+
+    The message has location and hint, as people look there; our own name is in `failureInfo`.
+    """
+    named = trino_error(found.code)
     place = found.location
     where = f"line {place.line}:{place.column}: " if place is not None else ""
     message = f"{where}{found.message}" + (f"\n{found.hint}" if found.hint else "")
@@ -156,9 +161,9 @@ def error(found: SeamlineError) -> Mapping[str, Any]:
     )
     return {
         "message": message,
-        "errorCode": found.code.number,
-        "errorName": found.code.name,
-        "errorType": found.code.kind.value,
+        "errorCode": named.number,
+        "errorName": named.name,
+        "errorType": named.kind.value,
         **located,
         "failureInfo": {
             "type": f"seamline.{found.code.name}",

@@ -314,7 +314,7 @@ def test_a_statement_is_ended_by_another_client(gateway: Gateway, jdbc: Any, cur
     assert jdbc.createStatement().executeUpdate(kill) == 0
     while "nextUri" in answer:
         answer = client.get(answer["nextUri"]).json
-    assert answer["error"]["errorName"] == "CANCELED"
+    assert answer["error"]["errorName"] == "USER_CANCELED"
     sql = "SELECT state, error_code FROM system.runtime.queries WHERE query_id = ?"
     assert cursor.execute(sql, [answer["id"]]).fetchall() == [["FAILED", "CANCELED"]]
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import offline
+from support import offline, trino_clients
 from support.gateway import Gateway
 from support.hostile import JSON, changed
 
@@ -82,7 +82,7 @@ def check(answer: Any) -> None:
 
 
 def named(error: Mapping[str, Any]) -> None:
-    named = (error.get("code"), error.get("errorName"))
+    named = (error.get("code"), trino_clients.own_name(error))
     name = next((text for text in named if text in ERRORS), error.get("type"))
     message = str(error.get("message"))
     assert name is not None, error

@@ -21,7 +21,7 @@ import bcrypt
 import pyarrow as pa
 import pyarrow.flight
 import pytest
-from support import offline
+from support import offline, trino_clients
 from support.flight import RawFlight
 from support.gateway import Gateway
 
@@ -122,7 +122,7 @@ def fine(answer: Any) -> bool:
     if answer.status_code < 400 and error is None:
         return True
     assert error is not None, answer.text
-    names = (error.get("code"), error.get("errorName"), error.get("type"))
+    names = (error.get("code"), trino_clients.own_name(error), error.get("type"))
     assert any(name in ERRORS for name in names) or names[2], answer.text
     return False
 

@@ -11,6 +11,7 @@ import pathlib
 import subprocess
 import uuid
 import zoneinfo
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -81,6 +82,12 @@ def jar_of(jars: JarSet) -> pathlib.Path:
     """The one jar of a set."""
     (jar,) = fetch(jars, cache_directory(os.environ), print).glob("*.jar")
     return jar
+
+
+def own_name(error: Mapping[str, Any]) -> str | None:
+    """Our name of an error of the protocol, None if it has none."""
+    kind = str(error.get("failureInfo", {}).get("type", ""))
+    return kind.removeprefix("seamline.") if kind.startswith("seamline.") else None
 
 
 # --- JDBC ----------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from support.sources import PARTS
 
 from seamline import errors
 from seamline.gateway.config.model import Config
+from seamline.gateway.trino.errors import TRINO_ERRORS
 from seamline.sql import functions
 from seamline.sql.templates import DUCKDB, SPARK
 
@@ -85,12 +86,21 @@ def errors_page() -> Iterator[str]:
     yield ""
     yield "Every failure has one of these names, over HTTP, the DB-API and the command line."
     yield ""
-    yield "| name | kind | HTTP | retriable | what to do |\n|---|---|---|---|---|"
+    yield (
+        "Trino's clients get the name, number and type of Trino's error where exactly one "
+        "corresponds to ours, and our name in `failureInfo`; for all others, our own."
+    )
+    yield ""
+    yield "| name | kind | HTTP | for Trino's clients | retriable | what to do |"
+    yield "|---|---|---|---|---|---|"
     for code in sorted(errors.ERRORS.values(), key=lambda c: c.name):
         again = "yes" if code.retriable else ""
         hint = code.hint.replace("|", "\\|")
         kind = code.kind.name.lower()
-        yield f"| `{code.name}` | {kind} | {code.http_status} | {again} | {hint} |"
+        trino = TRINO_ERRORS[code]
+        as_trino = f"`{trino.name}` ({trino.number})" if trino is not None else ""
+        cells = (f"`{code.name}`", kind, str(code.http_status), as_trino, again, hint)
+        yield f"| {' | '.join(cells)} |"
 
 
 def configuration_page() -> Iterator[str]:

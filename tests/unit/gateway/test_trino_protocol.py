@@ -26,7 +26,6 @@ from support.trino_clients import VALUES
 from trino.exceptions import TrinoUserError
 from trino.transaction import IsolationLevel
 
-from seamline.errors import ERRORS
 from seamline.gateway.trino import segments
 from seamline.gateway.trino.pages import PAGE_BYTES
 
@@ -189,20 +188,25 @@ def test_transactions_are_words(gateway: Gateway, cursor: Any) -> None:
         ours.execute("START TRANSACTION READ ONLY")
 
 
-def test_errors_have_their_names_and_places(cursor: Any) -> None:
+def test_errors_have_trino_s_names_and_their_places(cursor: Any) -> None:
     with pytest.raises(trino.exceptions.TrinoUserError) as caught:
         rows(cursor, "SELECT id,\n  nothing FROM plain")
     found = caught.value
     assert (found.error_name, found.error_type) == ("COLUMN_NOT_FOUND", "USER_ERROR")
-    assert found.error_code == ERRORS["COLUMN_NOT_FOUND"].number
+    assert found.error_code == 47
     assert found.message.startswith("line 2:3: column nothing does not exist\n")
     assert found.error_exception == "seamline.COLUMN_NOT_FOUND"
     for sql, name in (
         ("", "SYNTAX_ERROR"),
-        ("SELECT 1; SELECT 2", "MULTIPLE_STATEMENTS"),
+        ("SELECT 1; SELECT 2", "SYNTAX_ERROR"),
+        ("SELECT * FROM nothing", "TABLE_NOT_FOUND"),
+        ("CREATE TABLE plain (id bigint)", "TABLE_ALREADY_EXISTS"),
+        ("SELECT CAST('a' AS bigint)", "INVALID_CAST_ARGUMENT"),
+        ("EXECUTE nothing", "NOT_FOUND"),
+        ("SELECT id, count(*) FROM plain", "GROUPING_ERROR"),
         ("SELECT 1 / 0", "DIVISION_BY_ZERO"),
         ("SET SESSION nothing = 1", "INVALID_SESSION_PROPERTY"),
-        ("GRANT SELECT ON plain TO ann", "STATEMENT_NOT_ALLOWED"),
+        ("GRANT SELECT ON plain TO ann", "NOT_SUPPORTED"),
     ):
         with pytest.raises(trino.exceptions.TrinoUserError) as caught:
             rows(cursor, sql)
@@ -275,7 +279,8 @@ def test_a_statement_is_ended(gateway: Gateway) -> None:
         assert client.delete(address).status_code == 204
         while "nextUri" in answer:
             answer = client.get(answer["nextUri"]).json
-        assert answer["error"]["errorName"] == "CANCELED"
+        assert answer["error"]["errorName"] == "USER_CANCELED"
+        assert answer["error"]["failureInfo"]["type"] == "seamline.CANCELED"
         assert client.get(state).json["state"] == "FAILED"
 
 
@@ -289,7 +294,7 @@ def test_a_statement_that_is_ended_by_its_id_has_ended(gateway: Gateway) -> None
     state = client.get(f"/v1/query/{statement_id}").json
     assert (state["state"], state["query"]) == ("FAILED", sql)
     assert state["failureInfo"]["message"].startswith("the statement was canceled")
-    assert (state["errorCode"]["name"], state["errorType"]) == ("CANCELED", "USER_ERROR")
+    assert (state["errorCode"]["name"], state["errorType"]) == ("USER_CANCELED", "USER_ERROR")
     assert state["session"]["clientTags"] == ["foo%20", "bar=baz"]
 
 
@@ -335,7 +340,7 @@ def test_what_no_header_carries_cannot_be_prepared(cursor: Any, letter: str) -> 
     much = letter * (2 * (30_100 // width))
     with pytest.raises(TrinoUserError) as caught:
         rows(cursor, f"PREPARE a FROM SELECT '{much}'")
-    assert caught.value.error_name == "STATEMENT_TOO_LARGE"
+    assert caught.value.error_name == "QUERY_TEXT_TOO_LARGE"
     assert "EXECUTE IMMEDIATE" in str(caught.value.message)
 
 
