@@ -17,7 +17,7 @@ from seamline.errors import (
 )
 from seamline.sql import places
 from seamline.sql.queries import parse_tree, query_of
-from seamline.sql.statements import ColumnDefinition, CreateTable, CreateTableAs
+from seamline.sql.statements import ColumnDefinition, CreateTable, CreateTableAs, LikeTable
 from seamline.sql.words import one_statement, tokenize
 
 
@@ -83,9 +83,11 @@ def _table(sql: str, tokens: list[Token]) -> CreateTable:
     if isinstance(target, exp.Schema):
         definitions, target = target.expressions, target.this
     properties = tree.args.get("properties")
+    columns = tuple(map(_element, definitions))
+    _only_one_takes_properties(columns)
     return CreateTable(
         name=table_name(target),
-        columns=tuple(_column(definition) for definition in definitions),
+        columns=columns,
         properties=tuple(_property(p) for p in (properties.expressions if properties else ())),
         if_not_exists=bool(tree.args.get("exists")),
         replace=bool(tree.args.get("replace")),
@@ -100,7 +102,11 @@ def parse_columns(text: str) -> tuple[ColumnDefinition, ...]:
         SeamlineError: SYNTAX_ERROR, NOT_SUPPORTED.
     """
     sql = f"CREATE TABLE _ ({text})"
-    return _table(sql, one_statement(tokenize(sql))).columns
+    columns = _table(sql, one_statement(tokenize(sql))).columns
+    found = tuple(column for column in columns if isinstance(column, ColumnDefinition))
+    if len(found) != len(columns):
+        raise SeamlineError(SYNTAX_ERROR, "LIKE is not a column", hint="write: name type, …")
+    return found
 
 
 def table_name(table: exp.Expr) -> tuple[str, ...]:
@@ -119,6 +125,33 @@ def table_name(table: exp.Expr) -> tuple[str, ...]:
             hint="a name is table, schema.table or catalog.schema.table",
         )
     return names
+
+
+def _element(node: exp.Expr) -> ColumnDefinition | LikeTable:
+    """Reads what stands between two commas: a column, or LIKE a table."""
+    if not isinstance(node, exp.LikeProperty):
+        return _column(node)
+    place = places.location_of(node.this)
+    options = [(option.name.upper(), option.text("value").upper()) for option in node.expressions]
+    if options not in ([], [("INCLUDING", "PROPERTIES")], [("EXCLUDING", "PROPERTIES")]):
+        raise SeamlineError(
+            SYNTAX_ERROR,
+            f"LIKE {node.this.sql('trino')} {' '.join(map(' '.join, options))} is not known",
+            location=place,
+            hint="INCLUDING PROPERTIES and EXCLUDING PROPERTIES are.",
+        )
+    return LikeTable(table_name(node.this), options[:1] == [("INCLUDING", "PROPERTIES")], place)
+
+
+def _only_one_takes_properties(columns: Sequence[ColumnDefinition | LikeTable]) -> None:
+    takers = [c for c in columns if isinstance(c, LikeTable) and c.takes_properties]
+    if len(takers) > 1:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "only one LIKE can specify INCLUDING PROPERTIES",
+            location=takers[1].location,
+            hint="Write those of the others under WITH.",
+        )
 
 
 def _column(definition: exp.Expr) -> ColumnDefinition:
@@ -152,6 +185,13 @@ def _property(node: exp.Expr) -> tuple[str, Any]:
         return "format", node.this.name
     if isinstance(node, exp.PartitionedByProperty):
         return "partitioning", _property_value(node.this)
+    if isinstance(node, exp.LikeProperty):
+        raise SeamlineError(
+            SYNTAX_ERROR,
+            "LIKE stands among the columns",
+            location=places.location_of(node.this),
+            hint=f"CREATE TABLE … (LIKE {node.this.sql('trino')})",
+        )
     if not isinstance(node, exp.Property) or "value" not in node.args:
         raise SeamlineError(
             NOT_SUPPORTED,

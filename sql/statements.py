@@ -60,12 +60,28 @@ class ColumnDefinition(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class LikeTable:
+    """LIKE name [INCLUDING | EXCLUDING PROPERTIES], which stands for the columns of a table.
+
+    Attributes:
+        name: The table's name as written, one to three parts.
+        takes_properties: Whether its properties are taken, too.
+        location: The location of the name.
+    """
+
+    name: tuple[str, ...]
+    takes_properties: bool = False
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class CreateTable:
     """CREATE TABLE name (columns) WITH (properties).
 
     Attributes:
         name: As written, one to three parts.
-        columns: The columns in order; empty when they are to be inferred.
+        columns: The columns in order, and tables whose columns stand there; empty when they are to
+            be inferred.
         properties: The properties of the WITH clause; arrays become tuples.
         if_not_exists: Whether to accept an existing table without an error.
         replace: Whether it may replace an existing table.
@@ -73,7 +89,7 @@ class CreateTable:
     """
 
     name: tuple[str, ...]
-    columns: tuple[ColumnDefinition, ...]
+    columns: tuple[ColumnDefinition | LikeTable, ...]
     properties: tuple[tuple[str, Any], ...]
     if_not_exists: bool = False
     replace: bool = False

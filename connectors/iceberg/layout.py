@@ -20,11 +20,12 @@ from pyiceberg.transforms import (
     IdentityTransform,
     MonthTransform,
     TruncateTransform,
+    VoidTransform,
     YearTransform,
 )
 from pyiceberg.types import NestedField, PrimitiveType
 
-from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.errors import INVALID_TABLE_DEFINITION, NOT_SUPPORTED, SeamlineError
 
 _PARTITION = re.compile(
     r"\s*(?:(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?([^,)]+?)\s*(?:,\s*(\d+)\s*)?\)|(.+?))\s*"
@@ -83,6 +84,54 @@ def sort_order(schema: Schema, words: Sequence[str]) -> SortOrder:
             )
         )
     return SortOrder(*fields)
+
+
+def partition_words(schema: Schema, spec: PartitionSpec) -> tuple[str, ...]:
+    """Returns the text of a partition spec: the inverse of `partition_spec`.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED for a transform that has no text.
+    """
+    return tuple(
+        _words(schema.find_column_name(field.source_id), field.transform)
+        for field in spec.fields
+        if not isinstance(field.transform, VoidTransform)
+    )
+
+
+def sort_words(schema: Schema, order: SortOrder) -> tuple[str, ...]:
+    """Returns the text of a sort order: the inverse of `sort_order`.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED for an order by anything but columns.
+    """
+    words = []
+    for field in order.fields:
+        if not isinstance(field.transform, IdentityTransform):
+            raise _untold(f"is sorted by {field.transform}")
+        direction = "DESC" if field.direction is SortDirection.DESC else "ASC"
+        nulls = "FIRST" if field.null_order is NullOrder.NULLS_FIRST else "LAST"
+        words.append(f"{schema.find_column_name(field.source_id)} {direction} NULLS {nulls}")
+    return tuple(words)
+
+
+def _words(column: str | None, transform: Any) -> str:
+    match transform:
+        case IdentityTransform():
+            return str(column)
+        case YearTransform() | MonthTransform() | DayTransform() | HourTransform():
+            return f"{transform}({column})"
+        case BucketTransform():
+            return f"bucket({transform.num_buckets}, {column})"
+        case TruncateTransform():
+            return f"truncate({transform.width}, {column})"
+    raise _untold(f"is partitioned by {transform}")
+
+
+def _untold(what: str) -> SeamlineError:
+    return SeamlineError(
+        NOT_SUPPORTED, f"the table {what}, which no property says", hint="Write the properties."
+    )
 
 
 def _partition(schema: Schema, text: str) -> tuple[NestedField, Any]:

@@ -20,6 +20,7 @@ from seamline.gateway.access.rules import Privilege
 from seamline.gateway.commands import (
     adopting,
     alterations,
+    likes,
     row_changes,
     schemas,
     sessions,
@@ -177,9 +178,13 @@ class Commands:
                 f"{name.display} would repeat a topic, so it replaces no table",
                 hint="DROP TABLE first, or choose another name.",
             )
+        properties = {
+            **likes.properties(self._connections, statement.columns, session),
+            **properties,
+        }
         definition = tables.TableDefinition(
             name=name,
-            columns=tables.fields_of(statement.columns) or None,
+            columns=likes.fields(self._connections, statement.columns, session) or None,
             **{"cluster": self._connections.config.default_cluster, **_properties(properties)},
         )
         self._connections.rights.require_topic(definition.cluster, definition.topic)
@@ -226,7 +231,7 @@ class Commands:
             if table is not None:
                 fields = [
                     dataclasses.replace(field, type=storable(field.type))
-                    for field in tables.fields_of(statement.columns)
+                    for field in likes.fields(self._connections, statement.columns, session)
                 ]
                 writes.create(self._connections, table, fields, iter(()))
 

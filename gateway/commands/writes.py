@@ -34,7 +34,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.access.rules import Privilege
-from seamline.gateway.commands import alterations, tables, upserts
+from seamline.gateway.commands import alterations, likes, tables, upserts
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.names import Session, TableName
@@ -115,18 +115,14 @@ def new_table(connections: Connections, asked: CreateTable, session: Session) ->
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be created")
     connections.rights.require_new(name)
-    properties = dict(asked.properties)
-    for given in properties:
+    for given, _ in asked.properties:
         if given not in _PROPERTIES:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"{given!r} is not a property of a plain table",
                 hint=did_you_mean(given, _PROPERTIES) or f"Properties: {', '.join(_PROPERTIES)}.",
             )
-    if str(properties.get("format", "parquet")).lower() != "parquet":
-        raise SeamlineError(INVALID_TABLE_DEFINITION, "plain tables are written as Parquet")
-    if properties.get("format_version", 2) not in (1, 2):
-        raise SeamlineError(INVALID_TABLE_DEFINITION, "format_version is 1 or 2 here")
+    is_there = False
     try:
         tables.require_free(connections, name)
     except SeamlineError as error:
@@ -134,8 +130,14 @@ def new_table(connections: Connections, asked: CreateTable, session: Session) ->
             raise
         if asked.if_not_exists:
             return None
-        return NewTable(name, properties, _replaceable(connections, name, properties))
-    return NewTable(name, properties)
+        is_there = True
+    properties = {**likes.properties(connections, asked.columns, session), **dict(asked.properties)}
+    if str(properties.get("format", "parquet")).lower() != "parquet":
+        raise SeamlineError(INVALID_TABLE_DEFINITION, "plain tables are written as Parquet")
+    if properties.get("format_version", 2) not in (1, 2):
+        raise SeamlineError(INVALID_TABLE_DEFINITION, "format_version is 1 or 2 here")
+    replaced = _replaceable(connections, name, properties) if is_there else None
+    return NewTable(name, properties, replaced)
 
 
 def _replaceable(

@@ -16,6 +16,7 @@ from seamline.sql.statements import (
     DropSchema,
     DropTable,
     Explain,
+    LikeTable,
     Query,
     SetSession,
     SetTimeZone,
@@ -86,6 +87,18 @@ def test_a_token_belongs_to_the_query() -> None:
         ("DROP SCHEMA s", DropSchema(("s",))),
         ("DROP SCHEMA IF EXISTS a.s RESTRICT", DropSchema(("a", "s"), if_exists=True)),
         ("drop schema s cascade", DropSchema(("s",), cascade=True)),
+        (
+            "CREATE TABLE x (LIKE s.t INCLUDING PROPERTIES, LIKE u EXCLUDING PROPERTIES, LIKE v)",
+            CreateTable(
+                ("x",),
+                (
+                    LikeTable(("s", "t"), takes_properties=True),
+                    LikeTable(("u",)),
+                    LikeTable(("v",)),
+                ),
+                (),
+            ),
+        ),
         ("DROP TABLE t", DropTable(("t",))),
         ("drop table if exists a.b", DropTable(("a", "b"), if_exists=True)),
     ],
@@ -213,7 +226,7 @@ def test_what_is_not_allowed_has_a_name(sql: str, what: str) -> None:
         ("SELECT 'a\0b'", "SYNTAX_ERROR", Location(1, 10)),
         ("SELECT '\ud800'", "SYNTAX_ERROR", Location(1, 9)),
         ("CREATE TABLE t (a int PRIMARY KEY)", "NOT_SUPPORTED", Location(1, 17)),
-        ("CREATE TABLE t LIKE u", "NOT_SUPPORTED", Location(1, 21)),
+        ("CREATE TABLE t LIKE u", "SYNTAX_ERROR", Location(1, 21)),
     ],
 )
 def test_the_error_says_where(sql: str, code: str, place: Location | None) -> None:

@@ -1,0 +1,127 @@
+"""`CREATE TABLE x (LIKE t)`: the columns of another table, and its properties if they are asked for.
+
+A column keeps its name, its type, whether it may be null, and its comment. Hidden columns are left
+out, and those that whoever asks may not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from seamline.connectors.iceberg import layout
+from seamline.connectors.iceberg.types import storable
+from seamline.errors import NOT_SUPPORTED, STATEMENT_NOT_ALLOWED, TABLE_NOT_FOUND, SeamlineError
+from seamline.gateway.access.rules import Privilege
+from seamline.gateway.commands import tables
+from seamline.gateway.connections import Connections
+from seamline.gateway.query import names, views
+from seamline.gateway.query.loaded import LoadedTables
+from seamline.gateway.query.names import Session, TableName
+from seamline.seam.binding import TopicBinding
+from seamline.seam.table import TableState
+from seamline.sql import columns
+from seamline.sql.places import placed_at
+from seamline.sql.statements import ColumnDefinition, LikeTable
+from seamline.sql.types import Field
+
+
+def fields(
+    connections: Connections, elements: Sequence[ColumnDefinition | LikeTable], session: Session
+) -> tuple[Field, ...]:
+    """Returns the columns of a table to be created, in the order in which they are written.
+
+    Args:
+        connections: Clusters and catalogs.
+        elements: What stands between the parentheses of CREATE TABLE.
+        session: The catalog and schema for names that omit them.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND, PERMISSION_DENIED, …
+    """
+    return tuple(_fields(connections, elements, session))
+
+
+def _fields(
+    connections: Connections, elements: Sequence[ColumnDefinition | LikeTable], session: Session
+) -> Iterator[Field]:
+    for element in elements:
+        if isinstance(element, ColumnDefinition):
+            yield from tables.fields_of([element])
+            continue
+        with placed_at(element.location):
+            name, state = _found(connections, element, session)
+            for field in connections.rights.table(name).columns(state.schema.columns):
+                if field.name not in columns.METADATA_NAMES:
+                    type_, comment = storable(field.type), field.comment
+                    yield Field(field.name, type_, required=field.required, comment=comment)
+
+
+def properties(
+    connections: Connections, elements: Sequence[ColumnDefinition | LikeTable], session: Session
+) -> dict[str, Any]:
+    """Returns the properties that a plain table to be created takes from another one.
+
+    Args:
+        connections: Clusters and catalogs.
+        elements: What stands between the parentheses of CREATE TABLE.
+        session: The catalog and schema for names that omit them.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND, PERMISSION_DENIED, …; STATEMENT_NOT_ALLOWED for a table
+            with a topic, NOT_SUPPORTED for a layout that no property says.
+    """
+    for element in elements:
+        if isinstance(element, LikeTable) and element.takes_properties:
+            with placed_at(element.location):
+                name, state = _found(connections, element, session)
+                return _properties(connections, name, state)
+    return {}
+
+
+def _properties(connections: Connections, name: TableName, state: TableState) -> dict[str, Any]:
+    connections.rights.require_all_seen(name, "and so not take its properties")
+    binding = TopicBinding.from_properties(state.properties)
+    if binding is not None:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            f"{name.display} repeats topic {binding.topic}, which is no property to take",
+            hint="LIKE without INCLUDING PROPERTIES takes its columns.",
+        )
+    metadata = connections.catalog(name.catalog).load(state.name[1:]).iceberg.metadata
+    schema = metadata.schema()
+    found = {
+        "format_version": metadata.format_version,
+        "partitioning": layout.partition_words(schema, metadata.spec()),
+        "sorted_by": layout.sort_words(schema, metadata.sort_order()),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _found(
+    connections: Connections, element: LikeTable, session: Session
+) -> tuple[TableName, TableState]:
+    """Returns the table that is meant, whose columns may be read.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND, PERMISSION_DENIED, …; NOT_SUPPORTED for anything that is no
+            table of a catalog.
+    """
+    name = names.resolve(element.name, session, connections)
+    if not name.is_own_table:
+        raise _no_table(name)
+    connections.rights.require(Privilege.SELECT, name)
+    try:
+        return name, LoadedTables(connections).now([name])[name].state
+    except SeamlineError as error:
+        if error.code is TABLE_NOT_FOUND and views.find(connections, name) is not None:
+            raise _no_table(name) from error
+        raise
+
+
+def _no_table(name: TableName) -> SeamlineError:
+    return SeamlineError(
+        NOT_SUPPORTED,
+        f"LIKE takes the columns of a table, and {name.display} is none of a catalog",
+        hint=f"CREATE TABLE … AS SELECT * FROM {name.display} WITH NO DATA",
+    )
