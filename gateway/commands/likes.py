@@ -1,4 +1,4 @@
-"""`CREATE TABLE x (LIKE t)`: the columns of another table, and its properties if they are asked for.
+"""`CREATE TABLE x (LIKE t)`: the columns of another table and, if asked for, its properties.
 
 A column keeps its name, its type, whether it may be null, and its comment. Hidden columns are left
 out, and those that whoever asks may not see.

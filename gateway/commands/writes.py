@@ -302,7 +302,7 @@ def check_types(target: Target, output: Sequence[Output]) -> None:
             hint=f"Columns: {', '.join(field.name for field in target.given)}.",
         )
     for field, column in zip(target.given, output, strict=True):
-        if not (coercion.can_coerce(column.type, field.type) or _may_fit(column.type, field.type)):
+        if not _may_store(column.type, field.type):
             raise SeamlineError(
                 TYPE_MISMATCH,
                 f"column {field.name} is {field.type}, but the query gives {column.type}",
@@ -310,27 +310,11 @@ def check_types(target: Target, output: Sequence[Output]) -> None:
             )
 
 
-def may_need_casts(target: Target) -> bool:
-    """Whether there are columns for which `cast_to_columns` may change a query."""
-    return any(_is_cast_to(field.type) for field in target.given)
-
-
-def _is_cast_to(type_: Type) -> bool:
-    return isinstance(type_, Row | Array | Map | Timestamp)
-
-
-def _needs_cast(source: Type, target: Type) -> bool:
-    if isinstance(source, Timestamp) and isinstance(target, Timestamp):
-        return source.zoned != target.zoned
-    is_other = source not in (target, types.UNKNOWN)
-    return is_other and _is_cast_to(target) and _may_store(source, target)
-
-
 def cast_to_columns(target: Target, tree: exp.Expr, output: Sequence[Output]) -> exp.Expr:
     """Returns a query that gives the types of columns, where they may be stored so.
 
-    Fields of rows are matched by position, as ROW(…) has no names for them. Local times become
-    instants in the session's time zone, and instants the local times of their zones.
+    A cast to the column's type is what Trino stores. Fields of rows are matched by position, as
+    ROW(…) has no names for them.
 
     Args:
         target: What is written to.
@@ -360,34 +344,26 @@ def cast_to_columns(target: Target, tree: exp.Expr, output: Sequence[Output]) ->
 
 
 def _may_store(source: Type, target: Type) -> bool:
-    match source, target:
-        case Row(fields), Row(others):
-            return len(fields) == len(others) and all(
-                _may_store(one.type, other.type) for one, other in zip(fields, others, strict=True)
-            )
-        case Array(one), Array(other):
-            return _may_store(one, other)
-        case Map(key, value), Map(other_key, other_value):
-            return _may_store(key, other_key) and _may_store(value, other_value)
-    return coercion.can_coerce(source, target) or _may_fit(source, target)
+    """Whether values of a type may be stored in a column, as in Trino: both have a common type.
 
-
-def _may_fit(source: Type, target: Type) -> bool:
-    """Whether both types are exact numbers, and only a value that is too large does not fit.
-
-    Such a value fails when it is met; no digit is ever lost. A double becomes the nearest real, as
-    clients have no other way to write one. An instant becomes the local time of its zone.
+    So any number may be stored in any column of numbers, rounded to the digits of the column; one
+    that is out of its range fails. A date column keeps the day of a timestamp, and a timestamp
+    without a zone keeps the local time of one with a zone.
     """
-    if source == types.DOUBLE:
-        return target == types.REAL
-    if isinstance(source, Timestamp) and isinstance(target, Timestamp):
-        return source.zoned
-    number = coercion.as_decimal(source)
-    if number is None:
+    return coercion.can_coerce(source, target) or coercion.common_type(source, target) is not None
+
+
+def _needs_cast(source: Type, target: Type) -> bool:
+    """Whether values are stored as the engine casts them; `_stored` converts all others."""
+    if source in (target, types.UNKNOWN) or not _may_store(source, target):
         return False
-    if target in types.INTEGERS:
-        return number.scale == 0
-    return isinstance(target, Decimal) and number.scale <= target.scale
+    if isinstance(source, Timestamp) and isinstance(target, Timestamp):
+        return source.zoned != target.zoned
+    number = coercion.as_decimal(target)
+    if number is not None:
+        given = coercion.as_decimal(source)
+        return given is None or given.scale > number.scale
+    return target == types.DATE or isinstance(target, Row | Array | Map | Timestamp)
 
 
 def wait_until_readable(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import json
 from collections.abc import Iterator, Sequence
 
@@ -293,12 +294,10 @@ class Answers:
             target = writes.target(self._connections, parsed, session)
         statement.writes = target.name.display
         request = dataclasses.replace(
-            self._request(statement, parsed.query, session, values), row_limit=None
+            self._request(statement, parsed.query, session, values),
+            row_limit=None,
+            fit=functools.partial(writes.cast_to_columns, target),
         )
-        if writes.may_need_casts(target):
-            output = self._queries.plan(request, statement.deadline).plan.logical.query.output
-            tree = writes.cast_to_columns(target, request.tree, output)
-            request = dataclasses.replace(request, tree=tree)
         with self._reading(statement, request) as running:
             with placed_at(parsed.location):
                 writes.check_types(target, running.planned.plan.logical.query.output)
@@ -352,13 +351,10 @@ class Answers:
     ) -> int:
         """Changes rows of a plain table; returns how many."""
         statement.writes = changed.target.name.display
-        tree = request.tree
-        if changed.takes_all:
-            tree = row_changes.counted(tree)
-        elif writes.may_need_casts(changed.target):
-            output = self._queries.plan(request, statement.deadline).plan.logical.query.output
-            tree = writes.cast_to_columns(changed.target, tree, output)
-        with self._reading(statement, dataclasses.replace(request, tree=tree)) as running:
+        tree = row_changes.counted(request.tree) if changed.takes_all else request.tree
+        fit = functools.partial(writes.cast_to_columns, changed.target)
+        fitting = dataclasses.replace(request, tree=tree, fit=fit)
+        with self._reading(statement, fitting) as running:
             with placed_at(parsed.location):
                 writes.check_types(changed.target, running.planned.plan.logical.query.output)
             return row_changes.apply(changed, _read_table(running, changed), running.batches)

@@ -47,6 +47,7 @@ from seamline.planners.physical import PhysicalPlan
 from seamline.planners.pipeline import asked, plan
 from seamline.planners.route import AUTO, DUCKDB, SPARK, Limits, Route
 from seamline.seam.seam import Seam
+from seamline.sql.binder.scope import Output
 from seamline.sql.qualify import (
     BoundQuery,
     Relation,
@@ -71,6 +72,15 @@ def may_have_gone_stale(error: SeamlineError) -> bool:
     return error.code in _MAY_HAVE_GONE_STALE
 
 
+Fit = Callable[[exp.Expr, Sequence[Output]], exp.Expr]
+"""Returns a query that gives what is wanted, from one and the columns that it gives."""
+
+
+def as_it_is(tree: exp.Expr, _: Sequence[Output]) -> exp.Expr:
+    """Leaves a query as it is."""
+    return tree
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueryRequest:
     """A query and how it is to be run.
@@ -86,6 +96,7 @@ class QueryRequest:
         row_limit: Rows after which its result is cut off.
         read_token: Returns the seams of tokens in its text.
         meaning: What its text means, if the tree is that text's.
+        fit: What becomes of the tree once its columns are known.
     """
 
     tree: exp.Expr
@@ -98,6 +109,7 @@ class QueryRequest:
     row_limit: int | None = None
     read_token: ReadToken = no_tokens
     meaning: Meaning | None = None
+    fit: Fit = as_it_is
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -235,15 +247,20 @@ class Queries:
         """Binds the query, unless it is known how it was bound to the same."""
         catalog, schema, zone = dataclasses.astuple(request.session)
 
-        def bind() -> BoundQuery:
+        def bound(tree: exp.Expr) -> BoundQuery:
             return self._qualify(
-                request.tree,
+                tree,
                 relations,
                 now=request.now,
                 user=self._user,
                 session=(catalog, schema),
                 zone=zone,
             )
+
+        def bind() -> BoundQuery:
+            found = bound(request.tree)
+            fitting = request.fit(request.tree, found.output)
+            return found if fitting is request.tree else bound(fitting)
 
         if request.meaning is None:
             return bind()

@@ -50,6 +50,28 @@ def test_both_engines_change_the_same_rows(gateway: Gateway, name: str) -> None:
     assert all(rows == first for rows in found.values())
 
 
+def test_both_engines_store_the_same_values(gateway: Gateway, name: str) -> None:
+    """Numbers are rounded to what their column holds, and a date keeps the day of a timestamp."""
+    columns = "n integer, d decimal(5,2), a array(integer), day date"
+    tables = {engine: f"{name}_{engine}" for engine in ("duckdb", "spark")}
+    for engine, table in tables.items():
+        gateway.rows(f"CREATE TABLE {table} ({columns})")
+        for given in (
+            "SELECT 2.5e0, 1.005, ARRAY[-1.5e0, NULL], TIMESTAMP '2019-11-18 22:13:40'",
+            "SELECT 1.5, 1.2345e0, ARRAY[0.4], TIMESTAMP '2019-11-18 23:13:40 America/New_York'",
+        ):
+            assert gateway.rows(f"INSERT INTO {table} {given}", engine) == [(1,)]
+        gateway.rows(f"UPDATE {table} SET n = -0.5, d = 7e0 WHERE n = 2", engine)
+        for value in ("3e9", "3000000000.4"):
+            with pytest.raises(SeamlineError) as caught:
+                gateway.rows(f"INSERT INTO {table} (n) SELECT {value}", engine)
+            assert caught.value.code.name in {"NUMERIC_OVERFLOW", "INVALID_CAST"}, engine
+    found = {table: canonical(gateway.rows(f"SELECT * FROM {table}")) for table in tables.values()}
+    first, second = found.values()
+    assert first == second
+    assert len(first) == 2
+
+
 @pytest.mark.prove
 def test_tables_of_other_writers(stack: Stack, gateway: Gateway, name: str) -> None:
     warehouse = pathlib.Path(stack.config.catalogs["lake"].warehouse.removeprefix("file://"))

@@ -341,8 +341,6 @@ def test_whole_numbers_of_any_type_are_written_where_they_fit(
         found = refused(connection, f"INSERT INTO whole VALUES ({too_large})")
         assert found.code.name == "NUMERIC_OVERFLOW"
         assert found.message.startswith(("column n is integer", "column b is bigint"))
-    found = refused(connection, "INSERT INTO whole VALUES (1.5, 1)")
-    assert found.code.name == "TYPE_MISMATCH"
     assert len(loaded(gateway, "whole").metadata.snapshots) == 2, "of CREATE, and of one INSERT"
 
 
@@ -412,8 +410,8 @@ def test_rows_are_stored_by_the_places_of_their_fields(
         ("row(a integer)", "ROW(1, 2)", "TYPE_MISMATCH"),
         ("array(integer)", "ARRAY['1']", "TYPE_MISMATCH"),
         ("array(integer)", "ARRAY[3000000000]", "NUMERIC_OVERFLOW"),
-        ("array(integer)", "ARRAY[1.5e0]", "TYPE_MISMATCH"),
-        ("decimal(3, 1)", "1.5e0", "TYPE_MISMATCH"),
+        ("array(integer)", "ARRAY[true]", "TYPE_MISMATCH"),
+        ("decimal(3, 1)", "'1.5'", "TYPE_MISMATCH"),
     ],
 )
 def test_what_is_no_value_of_a_column_is_refused(
