@@ -13,7 +13,7 @@ Spark refuses them in more places. Each is moved to a place that gives the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sqlglot import exp
 
@@ -256,7 +256,23 @@ def compute_keys_inside(select: exp.Select, new_name: Named) -> None:
     group = select.args.get("group")
     found = [key for key in keys(group.expressions) if key.find(exp.Query)] if group else []
     if found:
-        _into_source(select, found, new_name(), ("from_", "joins", "where"))
+        bring_inside(select, found, new_name())
+
+
+def bring_inside(
+    select: exp.Select, wanted: Iterable[exp.Expr], alias: str
+) -> Mapping[exp.Expr, str]:
+    """Turns the rows of a query into one source, which has some expressions as columns.
+
+    Args:
+        select: The query, changed in place.
+        wanted: The expressions.
+        alias: The source's name.
+
+    Returns:
+        The names of these columns.
+    """
+    return _into_source(select, wanted, alias, ("from_", "joins", "where"))
 
 
 def join_laterally(select: exp.Select, new_name: Named) -> None:
@@ -316,8 +332,12 @@ def _filter_inside(select: exp.Select, join: exp.Join, alias: str) -> None:
 
 def _into_source(
     select: exp.Select, wanted: Iterable[exp.Expr], alias: str, moved: Iterable[str]
-) -> None:
-    """Moves clauses of a query into a source that has its columns, and some expressions."""
+) -> Mapping[exp.Expr, str]:
+    """Moves clauses of a query into a source that has its columns, and some expressions.
+
+    Returns:
+        The names of these expressions there.
+    """
     own = _names(select)
     inside = exp.Select(expressions=[])
     for argument in moved:
@@ -338,6 +358,7 @@ def _into_source(
     if not inside.expressions:
         inside.append("expressions", exp.alias_(exp.Boolean(this=True), "c0"))
     select.set("from_", exp.From(this=source(inside, alias)))
+    return known
 
 
 # --- Shapes --------------------------------------------------------------------------------------

@@ -39,8 +39,8 @@ def equal(engine: str, type_: Type, one: str, other: str, depth: int = 0) -> str
             )
         case Map(types.UNKNOWN, _):  # both are empty
             return f"({one} IS NOT NULL AND {other} IS NOT NULL OR NULL)"
-        case Map(_, value):
-            return (_spark_maps if engine == SPARK else _duckdb_maps)(value, one, other, depth)
+        case Map():
+            return (_spark_maps if engine == SPARK else _duckdb_maps)(type_, one, other, depth)
         case Row(fields) if fields:
             parts = (
                 equal(
@@ -64,10 +64,47 @@ def _duckdb_arrays(element: Type, one: str, other: str, depth: int) -> str:
     return _duckdb_members("len", f"range(1, len({one}) + 1)", i, test, one, other)
 
 
-def _duckdb_maps(value: Type, one: str, other: str, depth: int) -> str:
+def indeterminate(engine: str, type_: Type, value: str, depth: int = 0) -> str:
+    """Returns the SQL that tests whether a value is null or has a null inside, as no key may."""
+    return f"({equal(engine, type_, value, value, depth)} IS NULL)"
+
+
+def map_of_arrays(engine: str) -> Template:
+    """Returns a template that makes a map of an array of keys and one of values."""
+    plain = "map" if engine == DUCKDB else "map_from_arrays"
+
+    def render(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
+        keys, values = args
+        made = f"{plain}({keys}, {values})"
+        key = arguments[0]
+        if not isinstance(key, Array) or not isinstance(key.element, Array | Row):
+            return made  # the engines refuse a key that is null
+        test = indeterminate(engine, key.element, "k", 1)
+        message = "'INVALID_ARGUMENT: a key of a map is null, or has a null inside'"
+        if engine == DUCKDB:
+            found = f"list_bool_or(list_transform({keys}, lambda k: {test}))"
+            return f"(CASE WHEN {found} THEN error({message}) ELSE {made} END)"
+        return (
+            f"(CASE WHEN exists({keys}, k -> {test}) THEN raise_error({message}) ELSE {made} END)"
+        )
+
+    return render
+
+
+def _same_key(engine: str, key: Type, name: str, depth: int) -> str:
+    """Returns the SQL that a key must pass to be equal to one that the engine holds for the same.
+
+    The engines find NaN in a map, which is equal to nothing.
+    """
+    has_nan = any(types.contains(key, kind) for kind in types.FLOATS)
+    return f" AND {equal(engine, key, name, name, depth)}" if has_nan else ""
+
+
+def _duckdb_maps(type_: Map, one: str, other: str, depth: int) -> str:
     k = f"k{depth}"
-    test = equal(DUCKDB, value, f"{one}[{k}]", f"{other}[{k}]", depth + 1)
-    test = f"CASE WHEN map_contains({other}, {k}) THEN {test} ELSE FALSE END"
+    test = equal(DUCKDB, type_.value, f"{one}[{k}]", f"{other}[{k}]", depth + 1)
+    same = f"map_contains({other}, {k}){_same_key(DUCKDB, type_.key, k, depth + 1)}"
+    test = f"CASE WHEN {same} THEN {test} ELSE FALSE END"
     return _duckdb_members("cardinality", f"map_keys({one})", k, test, one, other)
 
 
@@ -90,11 +127,13 @@ def _spark_arrays(element: Type, one: str, other: str, depth: int) -> str:
     )
 
 
-def _spark_maps(value: Type, one: str, other: str, depth: int) -> str:
+def _spark_maps(type_: Map, one: str, other: str, depth: int) -> str:
     k = f"k{depth}"
-    test = equal(SPARK, value, f"element_at({one}, {k})", f"element_at({other}, {k})", depth + 1)
+    values = [f"element_at({of}, {k})" for of in (one, other)]
+    test = equal(SPARK, type_.value, values[0], values[1], depth + 1)
+    same = f"map_contains_key({other}, {k}){_same_key(SPARK, type_.key, k, depth + 1)}"
     return (
         f"(CASE WHEN {one} IS NULL OR {other} IS NULL THEN NULL"
         f" WHEN size({one}) <> size({other}) THEN FALSE ELSE forall(map_keys({one}), {k} ->"
-        f" CASE WHEN map_contains_key({other}, {k}) THEN {test} ELSE FALSE END) END)"
+        f" CASE WHEN {same} THEN {test} ELSE FALSE END) END)"
     )

@@ -10,7 +10,8 @@ from sqlglot import exp
 
 from seamline.errors import GROUPING_ERROR, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import functions, types
-from seamline.sql.binder.conversions import require_comparable, row_of
+from seamline.sql.binder.conversions import require_equality, row_of
+from seamline.sql.binder.map_keys import over_entries
 from seamline.sql.binder.scope import Scope, location_of
 from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.functions import COLLECT
@@ -34,13 +35,15 @@ def finished(
     items = _bind_order(typer, order, scope)
     parts = node.spec.overload.parts
     aggregates = [_part(node, name, count) for name, count in parts] or [node]
-    for aggregate in aggregates:
+    for place, aggregate in enumerate(aggregates):
         if distinct:
             _make_distinct(aggregate, items)
         if items and aggregate.spec.overload.name == COLLECT:
             aggregate.set("order", exp.Order(expressions=[item.copy() for item in items]))
+        if distinct:
+            aggregates[place] = over_entries(aggregate)
     if not parts:
-        return node
+        return aggregates[0]
     rest = node.expressions[max(count for _, count in parts) :]
     given = node.spec.parameters[len(node.expressions) - len(rest) :]
     overload = dataclasses.replace(node.spec.overload, kind="scalar")
@@ -65,7 +68,7 @@ def _make_distinct(node: Call, items: list[exp.Ordered]) -> None:
             NOT_SUPPORTED, f"{node.spec.overload.name}(DISTINCT …) is not supported"
         )
     for type_ in node.spec.parameters:
-        require_comparable(type_, "DISTINCT")
+        require_equality(type_, "DISTINCT")
     for item in items:
         if item.this != node.expressions[0]:
             raise SeamlineError(
@@ -99,5 +102,6 @@ def of_each_part(node: exp.Expr, wrap: Callable[[exp.Expr], exp.Expr]) -> exp.Ex
         return wrap(node)
     count = len(node.spec.overload.parts)
     arguments = node.expressions
-    node.set("expressions", [*(wrap(part) for part in arguments[:count]), *arguments[count:]])
+    wrapped = [of_each_part(part, wrap) for part in arguments[:count]]
+    node.set("expressions", [*wrapped, *arguments[count:]])
     return node

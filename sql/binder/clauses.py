@@ -14,13 +14,13 @@ from seamline.errors import (
     TYPE_MISMATCH,
     SeamlineError,
 )
-from seamline.sql import functions
-from seamline.sql.binder.conversions import require_comparable
+from seamline.sql import functions, types
+from seamline.sql.binder.conversions import require_equality
 from seamline.sql.binder.grouping import distinct_sets, has_aggregate, one_group
 from seamline.sql.binder.literals import as_value, row_count, row_limit
 from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.typer import Typer
-from seamline.sql.types import Type
+from seamline.sql.types import Map, Type
 
 
 def bind_condition(typer: Typer, node: exp.Expr, clause: str, scope: Scope) -> None:
@@ -50,8 +50,11 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
         return key(*(typer.expression(inner, scope) if place is None else results[place]))
 
     def key(bound: exp.Expr, type_: Type) -> exp.Expr:
-        require_comparable(type_, "GROUP BY")
-        return as_value(bound.copy(), type_)
+        require_equality(type_, "GROUP BY")
+        value = as_value(bound.copy(), type_)
+        if types.contains(type_, Map):
+            scope.map_keys.append((value, type_))
+        return value
 
     items = [
         item(e)

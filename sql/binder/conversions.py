@@ -193,7 +193,7 @@ def _spark_text(text: str) -> str:
 
 
 def require_comparable(type_: Type, where: str) -> None:
-    """Raises TYPE_MISMATCH when values of the type cannot be grouped."""
+    """Raises TYPE_MISMATCH when the engines cannot compare values of the type themselves."""
     if not functions.is_comparable(type_):
         raise SeamlineError(TYPE_MISMATCH, f"{where} cannot compare values of {type_}", hint="")
 

@@ -39,6 +39,7 @@ from seamline.sql.binder.literals import (
     whole_number_of,
 )
 from seamline.sql.binder.loose import in_days, summands
+from seamline.sql.binder.map_keys import COMPARING, over_entries
 from seamline.sql.binder.scope import Scope, Typed, location_of, unsupported
 from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.binder.time_zones import bind_at_time_zone
@@ -47,8 +48,10 @@ from seamline.sql.binder.tries import bind_try
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import COMPUTED_COUNT, VOLATILE, Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
+from seamline.sql.equality import map_of_arrays
 from seamline.sql.functions import GROUPING
 from seamline.sql.functions.times import EXTRACTED
+from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Array, Function, Map, Row
 
 
@@ -356,9 +359,9 @@ _COUNTS = {"lag": (1, 0), "lead": (1, 0), "nth_value": (1, 1), "ntile": (0, 1)}
 def bind_call(name: str, arguments: Sequence[Typed | LambdaArgument]) -> Typed:
     """Binds a call to the overload of `name` that takes these arguments."""
     typed = [argument for argument in arguments if not isinstance(argument, LambdaArgument)]
-    found = times.in_zone(name, typed, bind_call) if len(typed) == len(arguments) else None
-    if found is not None:
-        return found
+    in_zone = times.in_zone(name, typed, bind_call) if len(typed) == len(arguments) else None
+    if in_zone is not None:
+        return in_zone
     resolved = functions.resolve(
         name, [a if isinstance(a, LambdaArgument) else a[1] for a in arguments]
     )
@@ -370,7 +373,8 @@ def bind_call(name: str, arguments: Sequence[Typed | LambdaArgument]) -> Typed:
         else:
             converted.append(implicit_cast(*argument, wanted))
     spec = CallSpec(resolved.overload, resolved.parameters, resolved.returns)
-    return call(spec, converted), resolved.returns
+    found = call(spec, converted)
+    return over_entries(found) if name in COMPARING else found, resolved.returns
 
 
 def _bind_normalize(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
@@ -426,7 +430,7 @@ def _bind_map_constructor(typer: Typer, node: exp.Anonymous, scope: Scope) -> Ty
         case [Array(key), Array(value)]:
             require_comparable(key, "MAP")
             type_ = Map(key, value)
-            overload = constructor("$map", "map({0}, {1})", "map_from_arrays({0}, {1})")
+            overload = constructor("$map", map_of_arrays(DUCKDB), map_of_arrays(SPARK))
             return call(CallSpec(overload, tuple(found), type_), [a for a, _ in arguments]), type_
     raise SeamlineError(TYPE_MISMATCH, "MAP needs two arrays", hint="MAP(ARRAY[…], ARRAY[…]).")
 

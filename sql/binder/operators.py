@@ -22,7 +22,6 @@ from seamline.sql.binder.conversions import (
     field_of,
     implicit_cast,
     of_length,
-    require_comparable,
     require_equality,
     row_of,
 )
@@ -315,10 +314,10 @@ def _bind_case(typer: Typer, node: exp.Case, scope: Scope) -> Typed:
         inner, type_ = typer.expression(operand, scope)
         found = [typer.expression(b.this, scope) for b in branches]
         common = common_type([type_, *(t for _, t in found)], "CASE")
-        require_comparable(common, "CASE")
+        require_equality(common, "CASE")
         value = as_operand(implicit_cast(inner, type_, common))
         tests = [as_operand(implicit_cast(*f, common)) for f in found]
-        if isinstance(common, Row | Array) or (common in types.FLOATS and may_be_nan(tests)):
+        if isinstance(common, Row | Array | Map) or (common in types.FLOATS and may_be_nan(tests)):
             tests = [compared(exp.EQ, value.copy(), test, common) for test in tests]
             is_searched = True
     values = [typer.expression(b.args["true"], scope) for b in branches]

@@ -9,7 +9,8 @@ from sqlglot import exp
 from seamline.errors import SYNTAX_ERROR, TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion
 from seamline.sql.binder.clauses import bind_condition, bind_group, bind_limits
-from seamline.sql.binder.conversions import cast_outputs, require_comparable
+from seamline.sql.binder.conversions import cast_outputs, require_equality
+from seamline.sql.binder.map_keys import combine_entries, distinct_entries, group_by_entries
 from seamline.sql.binder.ordering import order_results, order_select
 from seamline.sql.binder.recursion import bind_recursive, reads_itself
 from seamline.sql.binder.results import bind_results
@@ -89,12 +90,16 @@ def _bind_select(
     bind_limits(node)
     if node.args.get("distinct"):
         for column in output:
-            require_comparable(column.type, "DISTINCT")
+            require_equality(column.type, "DISTINCT")
     bound = order_select(typer, node, scope, output)
     scope.read_groups(bound)
     _move_conditions(typer, scope)
     join_laterally(node, typer.new_alias)
+    if scope.map_keys:
+        group_by_entries(node, scope.map_keys, typer.new_alias())
     compute_keys_inside(node, typer.new_alias)
+    if node.args.get("distinct"):
+        distinct_entries(typer, node, output)
     return bound, output
 
 
@@ -119,8 +124,9 @@ def _bind_set_operation(
     left, output = typer.query(chain[-1].this, outer, ctes)
     for part in reversed(chain):
         output = _combine(typer, part, (left, output), typer.query(part.expression, outer, ctes))
-        bind_limits(part)
-        left = order_results(typer, part, ctes, output)
+        whole = combine_entries(typer, part, output)
+        bind_limits(whole)
+        left = order_results(typer, whole, ctes, output)
     return left, output
 
 
@@ -147,7 +153,7 @@ def _combine(
                 f"{other.type} on the other",
             )
         if isinstance(node, exp.Except | exp.Intersect) or node.args.get("distinct"):
-            require_comparable(common, node.key.upper())
+            require_equality(common, node.key.upper())
         output.append(Output(one.name, common))
     node.set("this", cast_outputs(typer, left[0], left[1], output))
     node.set("expression", cast_outputs(typer, right[0], right[1], output))

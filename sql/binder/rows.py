@@ -19,12 +19,12 @@ from seamline.sql.binder.conversions import (
     constructor,
     field_of,
     implicit_cast,
-    require_comparable,
     require_equality,
     row_of,
 )
 from seamline.sql.binder.floats import by_ieee
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
+from seamline.sql.binder.map_keys import as_key
 from seamline.sql.binder.scope import Output, Typed, output_column
 from seamline.sql.binder.shapes import as_operand, unparenthesized
 from seamline.sql.calls import Call, CallSpec, call
@@ -43,16 +43,15 @@ def compared(kind: type[Any], left: exp.Expr, right: exp.Expr, type_: Type) -> e
     Raises:
         SeamlineError: TYPE_MISMATCH.
     """
-    if kind in {exp.EQ, exp.NEQ}:
+    if kind in _OF_EQUALITY:
         require_equality(type_, "a comparison")
-    elif kind in _OF_EQUALITY:
-        require_comparable(type_, "a comparison")
     elif not isinstance(type_, Row) and not functions.is_ordered(type_):
         raise SeamlineError(TYPE_MISMATCH, f"values of {type_} have no order", hint="")
     if isinstance(type_, Array | Map) and kind in {exp.EQ, exp.NEQ}:
         equal = call(CallSpec(_EQUAL, (type_, type_), types.BOOLEAN), [left, right])
         return equal if kind is exp.EQ else exp.Paren(this=exp.Not(this=equal))
     if not isinstance(type_, Row) or not type_.fields:
+        left, right = as_key(left, type_), as_key(right, type_)
         node: exp.Binary = kind(this=as_operand(left), expression=as_operand(right))
         return by_ieee(node) if type_ in types.FLOATS else node
     members = [field.type for field in type_.fields]

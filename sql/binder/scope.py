@@ -126,6 +126,7 @@ class Scope:
         results: Results of the select list so far, by lower-case alias; they are searched last.
         windows: Bound definitions of WINDOW by lower-case name.
         groups: Parenthesized joins among the sources, by alias.
+        map_keys: Keys of GROUP BY whose values hold maps.
         is_of_order: Whether it holds the results of a query for its ORDER BY; `outer` is then the
             level that they are computed from.
     """
@@ -140,6 +141,7 @@ class Scope:
         self.results: dict[str, Typed] = {}
         self.windows: dict[str, exp.Window] = {}
         self.groups: dict[str, Group] = {}
+        self.map_keys: list[Typed] = []
         self.is_of_order = is_of_order
 
     def add(self, source: Source) -> None:

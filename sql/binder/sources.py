@@ -17,7 +17,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql import functions
-from seamline.sql.binder.conversions import common_type, implicit_cast, require_comparable
+from seamline.sql.binder.conversions import common_type, implicit_cast, require_equality
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.restricted import restricted
 from seamline.sql.binder.rows import compared, fields_of
@@ -491,7 +491,7 @@ def _bind_using(
         one = _of_side(name, scope.row[:width])
         other = _of_side(name, scope.row[width:])
         common = common_type([one.type, other.type], f"USING ({name.name})")
-        require_comparable(common, "USING")
+        require_equality(common, "USING")
         sides = [implicit_cast(*typer.column(c), common) for c in (one, other)]
         conditions.append(compared(exp.EQ, sides[0], sides[1], common))
         value = {"": sides[0], "LEFT": sides[0], "RIGHT": sides[1]}.get(side)

@@ -181,5 +181,5 @@ def has_equality(type_: Type) -> bool:
 
 
 def is_comparable(type_: Type) -> bool:
-    """Whether equal values of the type are one, in a group as in a set, on both engines."""
+    """Whether equal values of the type are one where an engine itself compares them."""
     return not types.contains(type_, Map) and not isinstance(type_, types.Unsupported)
