@@ -2,8 +2,8 @@
 
 Every failure that leaves Seamline is a `SeamlineError` whose code is declared exactly once, here.
 The declaration has its kind, whether a retry may help, and a hint that says what to do. HTTP
-status and DB-API class are derived from it, never chosen where it is raised. Which of Trino's errors
-it is in Trino's protocol, if any, is in `gateway/trino/errors.py`.
+status and DB-API class are derived from it, never chosen where it is raised. Which of Trino's
+errors it is in Trino's protocol, if any, is in `gateway/trino/errors.py`.
 """
 
 from __future__ import annotations

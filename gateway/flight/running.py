@@ -95,7 +95,7 @@ class Running:
         statement = self._service.submit(request, who.principal, who.origin, continues=continues)
         watch = _Watch(call, statement)
         while statement.spool is None and statement.state not in FINAL:
-            statement.wait_for_columns(_LOOK_S)
+            statement.wait_for_result(_LOOK_S)
             statement.touch()
         if updates.update_type(statement) is not None:
             while statement.wait(_LOOK_S) not in FINAL:

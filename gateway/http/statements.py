@@ -356,7 +356,7 @@ def _cancel(statement: Statement, turns: Turns) -> None:
 
 def _chunk(statement: Statement, index: int, turns: Turns, seconds: float) -> bytes | None:
     with turns.waiting(min(WAIT_S_MAX, seconds)) as left_s:
-        statement.wait_for_columns(left_s)
+        statement.wait_for_result(left_s)
         if statement.error is not None:
             raise statement.error
         if statement.spool is None:

@@ -249,6 +249,7 @@ class Answers:
     def _run_query(self, statement: Statement, request: QueryRequest) -> None:
         def planned(plan: Planned) -> None:
             self._note(statement, plan)
+            statement.planned(tuple(plan.plan.logical.query.output))
             estimate = plan.plan.estimate
             statement.progress = {
                 "engine": plan.plan.route.engine,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors import supervision
-from seamline.errors import CANCELED, SeamlineError
+from seamline.errors import CANCELED, READ_CONFLICT, SeamlineError
 from seamline.gateway.access.audit import NOWHERE, Origin
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.deadline import StatementDeadline
@@ -141,6 +141,8 @@ class Statement:
         self.truncated = False
         self.handed_over = False
         self._spool: ResultSpool | None = None
+        self._planned: tuple[Output, ...] = ()
+        self._told: tuple[Output, ...] = ()
         self._state = State.PENDING
         self._changed = threading.Condition()
         self._should_have_ended_at: float | None = None
@@ -186,6 +188,24 @@ class Statement:
     def begin(self) -> bool:
         """Moves it from waiting to running; returns False if it was canceled while it waited."""
         return self._move(State.RUNNING, only_from=State.PENDING)
+
+    def planned(self, output: tuple[Output, ...]) -> None:
+        """Notes which columns its rows will have, each time that it is planned.
+
+        Raises:
+            SeamlineError: READ_CONFLICT if its client has been told of other columns.
+        """
+        with self._changed:
+            if self._told and self._told != output:
+                raise SeamlineError(READ_CONFLICT, "the columns of the result have changed")
+            self._planned = output
+            self._changed.notify_all()
+
+    def tell_columns(self) -> tuple[Output, ...]:
+        """Returns its columns as far as they are known, which from then on stay the same."""
+        with self._changed:
+            self._told = self._planned if self._spool is None else self.output
+            return self._told
 
     def opened(self, output: tuple[Output, ...], spool: ResultSpool) -> None:
         """Notes that its columns are known and rows are about to come."""
@@ -238,8 +258,20 @@ class Statement:
         self.touch()
         return self._state
 
-    def wait_for_columns(self, seconds: float) -> None:
-        """Waits until its columns are known, it has ended, or the time is up."""
+    def wait_for_plan(self, seconds: float) -> bool:
+        """Waits until the columns are known, it has ended, or the time is up.
+
+        Returns:
+            Whether its client has been told of the columns.
+        """
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._planned or self._spool is not None or self._state in FINAL, seconds
+            )
+            return bool(self._told)
+
+    def wait_for_result(self, seconds: float) -> None:
+        """Waits until its result is open, it has ended, or the time is up."""
         with self._changed:
             self._changed.wait_for(lambda: self._spool is not None or self._state in FINAL, seconds)
 

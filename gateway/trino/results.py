@@ -26,8 +26,8 @@ def document(statement: Statement, info_uri: str, next_uri: str | None) -> dict[
         body["nextUri"] = next_uri
     if statement.error is not None:
         body["error"] = error(statement.error)
-    elif statement.spool is not None:
-        body["columns"] = [_column(column) for column in statement.output]
+    elif columns := statement.tell_columns():
+        body["columns"] = [_column(column) for column in columns]
     update = updates.update_type(statement)
     if update is not None:
         body["updateType"] = update

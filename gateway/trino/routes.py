@@ -2,6 +2,7 @@
 
     POST   /v1/statement                                submit; the body is the statement
     GET    /v1/statement/{id}/{slug}/{chunk}/{row}      get its next page; waits about a second
+    HEAD   /v1/statement/{id}/{slug}/{chunk}/{row}      say that its client will come back
     DELETE /v1/statement/{id}/{slug}/{chunk}/{row}      cancel or release it
     GET    /v1/query/{id}                               get its state
     DELETE /v1/query/{id}                               ask it to end
@@ -31,6 +32,8 @@ from seamline.gateway.trino.pages import Page, Place, page
 from seamline.version import VERSION
 
 POLL_S = 1.0
+COLUMNS_S = 0.1
+"""How long columns wait for rows to go with them; drivers can cancel once they have columns."""
 PROTOCOL = "476"
 """The Trino release whose protocol this is; tools compare it with the one they need."""
 
@@ -89,6 +92,8 @@ class _Answers:
     def advance(self, statement_id: str, slug: str, chunk: int, row: int) -> flask.Response:
         """Returns the page at a place, or the same place again if the page is not ready yet."""
         statement, place = self._own(statement_id, slug), Place(chunk, row)
+        if flask.request.method == "HEAD":  # its own, since Flask answers it as a GET
+            return flask.Response()
         encoding = segments.chosen(flask.request.args.get("encoding", ""))
         with self._turns.waiting(POLL_S) as left_s:
             read = _chunk(statement, chunk, left_s)
@@ -170,7 +175,9 @@ def _text() -> str:
 
 def _chunk(statement: Statement, index: int, seconds: float) -> bytes | None:
     """Returns a chunk of the result; None when it is not there yet, or there are no more."""
-    statement.wait_for_columns(seconds)
+    if not statement.wait_for_plan(seconds):
+        seconds = min(seconds, COLUMNS_S)
+    statement.wait_for_result(seconds)
     spool = statement.spool
     if spool is None or statement.error is not None:
         return None

@@ -27,6 +27,7 @@ from support.java_library import java_library
 from support.served import serving
 from support.stack import Stack
 from support.trino_clients import JDBC, cli, connected, jar_of, query, texts
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -317,6 +318,18 @@ def test_a_statement_is_ended_by_another_client(gateway: Gateway, jdbc: Any, cur
     assert answer["error"]["errorName"] == "USER_CANCELED"
     sql = "SELECT state, error_code FROM system.runtime.queries WHERE query_id = ?"
     assert cursor.execute(sql, [answer["id"]]).fetchall() == [["FAILED", "CANCELED"]]
+
+
+def test_jdbc_cancels_a_statement_that_has_no_rows_yet(jdbc: Any, cursor: Any) -> None:
+    endless = " CROSS JOIN ".join(f"UNNEST(sequence(1, 10000)) {t}({t})" for t in "uvwx")
+    sql = f"SELECT count(*) AS canceled_by_jdbc FROM {endless} WHERE u + v + w + x = -1"
+    statement = jdbc.createStatement()
+    result = statement.executeQuery(sql)
+    assert result.getMetaData().getColumnName(1) == "canceled_by_jdbc"
+    statement.cancel()
+    assert result.isClosed()
+    states = "SELECT state, error_code FROM system.runtime.queries WHERE query = ?"
+    wait_until(lambda: cursor.execute(states, [sql]).fetchall() == [["FAILED", "CANCELED"]])
 
 
 # --- The command line ----------------------------------------------------------------------------

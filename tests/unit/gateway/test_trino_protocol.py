@@ -26,6 +26,8 @@ from support.trino_clients import VALUES
 from trino.exceptions import TrinoUserError
 from trino.transaction import IsolationLevel
 
+from seamline.gateway.access.authentication import ANONYMOUS
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.trino import segments
 from seamline.gateway.trino.pages import PAGE_BYTES
 
@@ -253,6 +255,25 @@ def test_pages_can_be_asked_for_again(gateway: Gateway) -> None:
     assert client.get(address).status_code == 404
 
 
+def test_a_client_that_is_busy_says_that_it_will_come_back(gateway: Gateway) -> None:
+    """With HEAD, which fetches nothing: the last page has not been handed over."""
+    client: Any = gateway.app.test_client()
+    answer = client.post("/v1/statement", data="SELECT 1").json
+    statement = gateway.service.statement(answer["id"], Principal(ANONYMOUS))
+    statement.wait(60)
+    touched_at = statement.touched_at
+    found = client.head(answer["nextUri"])
+    assert (found.status_code, found.data) == (200, b"")
+    assert statement.touched_at > touched_at
+    assert not statement.handed_over
+    while "nextUri" in answer:
+        address = answer["nextUri"]
+        answer = client.get(address).json
+    assert statement.handed_over
+    assert client.delete(address).status_code == 204
+    assert client.head(address).status_code == 404
+
+
 def test_addresses_cannot_be_made_up(gateway: Gateway) -> None:
     client: Any = gateway.app.test_client()
     answer = client.post("/v1/statement", data="SELECT 1").json
@@ -282,6 +303,30 @@ def test_a_statement_is_ended(gateway: Gateway) -> None:
         assert answer["error"]["errorName"] == "USER_CANCELED"
         assert answer["error"]["failureInfo"]["type"] == "seamline.CANCELED"
         assert client.get(state).json["state"] == "FAILED"
+
+
+def test_columns_come_before_the_first_row(gateway: Gateway) -> None:
+    """So that a driver has a result that it can cancel, while the engine still works."""
+    client: Any = gateway.app.test_client()
+    sql = (
+        "SELECT count(*) AS n, 'x' AS text FROM UNNEST(sequence(1, 10000)) a(x),"
+        " UNNEST(sequence(1, 10000)) b(x), UNNEST(sequence(1, 10000)) c(x) WHERE a.x + b.x = -c.x"
+    )
+    answer = client.post("/v1/statement", data=sql).json
+    while "columns" not in answer:
+        assert "error" not in answer
+        answer = client.get(answer["nextUri"]).json
+    assert [(column["name"], column["type"]) for column in answer["columns"]] == [
+        ("n", "bigint"),
+        ("text", "varchar"),
+    ]
+    assert "data" not in answer
+    assert answer["stats"]["state"] == "RUNNING"
+    assert client.delete(answer["nextUri"]).status_code == 204
+    while "nextUri" in answer:
+        answer = client.get(answer["nextUri"]).json
+    assert answer["error"]["errorName"] == "USER_CANCELED"
+    assert "columns" not in answer
 
 
 def test_a_statement_that_is_ended_by_its_id_has_ended(gateway: Gateway) -> None:

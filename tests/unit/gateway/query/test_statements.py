@@ -15,10 +15,12 @@ from support import offline
 from support.gateway import Gateway
 from support.waiting import wait_until
 
-from seamline.errors import CANCELED, DEADLINE_EXCEEDED, SeamlineError
+from seamline.errors import CANCELED, DEADLINE_EXCEEDED, READ_CONFLICT, SeamlineError
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.statements import State, Statement, StatementRequest
+from seamline.sql import types
+from seamline.sql.binder.scope import Output
 
 FOR_EVER = "SELECT count(*) FROM " + ", ".join(
     f"UNNEST(ARRAY[{', '.join(map(str, range(90)))}]) AS t{n}(x)" for n in range(9)
@@ -42,6 +44,23 @@ def started(gateway: Gateway) -> Statement:
     statement = submit(gateway, FOR_EVER)
     wait_until(lambda: statement.spool is not None or statement.state is not State.PENDING)
     return statement
+
+
+# --- Columns ---------------------------------------------------------------------------------
+
+
+def test_columns_that_a_client_knows_do_not_change() -> None:
+    first, other = (Output("a", types.BIGINT),), (Output("b", types.BIGINT),)
+    statement = Statement(StatementRequest("SELECT 1"), Principal("ann"), 60.0)
+    assert statement.tell_columns() == ()
+    statement.planned(other)
+    statement.planned(first)  # planned again, before anybody has been told
+    assert statement.tell_columns() == first
+    statement.planned(first)
+    with pytest.raises(SeamlineError, match="columns of the result have changed") as caught:
+        statement.planned(other)
+    assert caught.value.code is READ_CONFLICT
+    assert statement.tell_columns() == first
 
 
 # --- Deadlines -----------------------------------------------------------------------------------
