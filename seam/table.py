@@ -41,10 +41,13 @@ class TableSchema:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SnapshotRef:
-    """A branch or a tag."""
+    """A branch or a tag, and how long its writer keeps it and its snapshots, if that is set."""
 
     snapshot_id: int
     kind: str
+    max_age_ms: int | None = None
+    snapshots_min: int | None = None
+    max_snapshot_age_ms: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -170,6 +170,15 @@ class IcebergTable:
         with storage_errors(f"table {self._state.display_name}"):
             return self._planner.manifests(self.iceberg, self._places, snapshot_id)
 
+    def entries(self, snapshot_id: int) -> list[ManifestEntry]:
+        """Returns the entries of a snapshot's manifests, also of files that were deleted.
+
+        Raises:
+            SeamlineError: as `manifests`.
+        """
+        with storage_errors(f"table {self._state.display_name}"):
+            return self._planner.every_entry(self.iceberg, self._places, snapshot_id)
+
     def require_single_writer(self, snapshot_id: int | None) -> None:
         """See `ColdTable.require_single_writer`."""
         if self._state.provider is not None:

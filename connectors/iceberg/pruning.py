@@ -36,7 +36,15 @@ from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import NestedField, PrimitiveType, UUIDType
+from pyiceberg.types import (
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    UUIDType,
+)
 
 from seamline.connectors.iceberg.pyiceberg_internals import Evaluators, statistics_evaluator
 
@@ -109,16 +117,33 @@ def statistics_filter(schema: Schema, row_filter: BooleanExpression) -> Callable
 def bound(column: NestedField, bounds: Mapping[int, bytes] | None) -> Any:
     """Returns the bound of a column of a primitive type; None if it has none.
 
-    None also for one that is encoded for another type than the column has now.
+    None also for one that is encoded for another type than the column has now, unless that type
+    was widened to the present one.
     """
     value = (bounds or {}).get(column.field_id)
     if value is None:
         return None
     assert isinstance(column.field_type, PrimitiveType)
+    return decoded(column.field_type, value)
+
+
+def decoded(type_: PrimitiveType, value: bytes) -> Any:
+    """Returns a value of a column, which its type may have been widened to; None if it is not."""
+    narrow = _NARROW.get(type(type_))
+    if narrow is not None and len(value) == _NARROW_SIZE:
+        type_ = narrow
     try:
-        return from_bytes(column.field_type, value)
+        return from_bytes(type_, value)
     except _NOT_COMPARABLE:
         return None
+
+
+_NARROW_SIZE = 4
+_NARROW: Mapping[type[PrimitiveType], PrimitiveType] = {
+    LongType: IntegerType(),
+    DoubleType: FloatType(),
+}
+"""Types that columns of the types have been widened from."""
 
 
 def _unless_proven(evaluated: Callable[[], bool]) -> bool:

@@ -716,10 +716,20 @@ def live_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...
         OSError: when it cannot be read.
     """
     return tuple(
-        _inherit_from_manifest(entry, manifest)
-        for entry in all_entries(io, manifest.manifest_path)
+        entry
+        for entry in inheriting_entries(io, manifest)
         if entry.status != ManifestEntryStatus.DELETED
     )
+
+
+def inheriting_entries(io: FileIO, manifest: ManifestFile) -> Iterator[ManifestEntry]:
+    """Yields the entries of a manifest, with what they inherit from the list that names it.
+
+    Raises:
+        OSError: when it cannot be read.
+    """
+    for entry in all_entries(io, manifest.manifest_path):
+        yield _inherit_from_manifest(entry, manifest)
 
 
 def paths_in(io: FileIO, path: str, *, deleted: bool) -> Iterator[str]:

@@ -34,7 +34,11 @@ from seamline.connectors.iceberg.manifests import list_entry, read_list
 from seamline.connectors.iceberg.partitions import identity_values
 from seamline.connectors.iceberg.places import TablePlaces
 from seamline.connectors.iceberg.pruning import Pruner
-from seamline.connectors.iceberg.pyiceberg_internals import live_entries, paths_in
+from seamline.connectors.iceberg.pyiceberg_internals import (
+    inheriting_entries,
+    live_entries,
+    paths_in,
+)
 from seamline.connectors.iceberg.row_ids import MANIFEST_FIRST_ROW_ID, inherit_row_ids
 from seamline.errors import (
     NOT_SUPPORTED,
@@ -263,6 +267,25 @@ class ScanPlanner:
             found = self._lists.get_or_make(path, lambda: _list_of(table.io, snapshot))
         self._checks.require(places, path, lambda: (manifest.manifest_path for manifest in found))
         return found
+
+    def every_entry(
+        self, table: PyTable, places: TablePlaces, snapshot_id: int
+    ) -> list[ManifestEntry]:
+        """Returns the entries of a snapshot's manifests, also of files that were deleted.
+
+        Raises:
+            SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
+                LOCATION_NOT_ALLOWED.
+        """
+
+        def read(manifest: ManifestFile) -> list[ManifestEntry]:
+            with manifest_errors("manifest", manifest.manifest_path):
+                found = list(inheriting_entries(table.io, manifest))
+            places.require(entry.data_file.file_path for entry in found)
+            return found
+
+        manifests = self.manifests(table, places, snapshot_id)
+        return [entry for found in self._pool.map(read, manifests) for entry in found]
 
     def _read_all(
         self, table: PyTable, places: TablePlaces, manifests: Sequence[ManifestFile]

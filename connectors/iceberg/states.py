@@ -22,7 +22,13 @@ def table_state(name: tuple[str, ...], table: PyTable) -> TableState:
         current_schema_id=metadata.current_schema_id,
         snapshots={s.snapshot_id: _snapshot(s) for s in metadata.snapshots},
         refs={
-            ref_name: SnapshotRef(ref.snapshot_id, str(ref.snapshot_ref_type.value))
+            ref_name: SnapshotRef(
+                ref.snapshot_id,
+                str(ref.snapshot_ref_type.value),
+                ref.max_ref_age_ms,
+                ref.min_snapshots_to_keep,
+                ref.max_snapshot_age_ms,
+            )
             for ref_name, ref in metadata.refs.items()
         },
         current_snapshot_id=metadata.current_snapshot_id,

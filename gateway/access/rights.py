@@ -49,8 +49,8 @@ _OF_FUNCTIONS = "system"
 """The schema of a catalog's table functions."""
 _ABOUT_ROWS = frozenset({"", "cold", "hot", "changes"})
 """Variants of a table that have its columns."""
-_OF_VALUES = frozenset({"files"})
-"""Variants that reveal values of columns, such as the bounds of files."""
+_WITHOUT_VALUES = frozenset({"seam", "tail", "snapshots", "history", "refs"})
+"""Variants that reveal no values of columns, as bounds and paths do, and no names of columns."""
 KEPT_WHEN_COLUMNS_ARE_HIDDEN = frozenset({"_kafka_partition", "_kafka_offset", "_kafka_timestamp"})
 """Columns of a record that reveal nothing of hidden columns."""
 
@@ -182,7 +182,7 @@ class Rights:
         found = self.table(name).restriction
         if not found or name.variant in _ABOUT_ROWS:
             return found
-        if name.variant in _OF_VALUES:
+        if name.variant not in _WITHOUT_VALUES:
             raise self._denied("SELECT all rows and columns", name.display)
         return NO_RESTRICTION
 

@@ -5,14 +5,12 @@ They are relations like any other: bound, filtered and joined by the engine.
     catalog.information_schema.{schemata, tables, columns, views}, and empty tables of roles, grants
     system.…      see `system_catalog`
     t$seam        the seam with which the same statement reads t, one row per partition
-    t$snapshots   the snapshots that are retained
-    t$files       the data files of the current snapshot
     t$tail        what the gateway holds of t's log, one row per partition
+    t$…           see `metadata_tables`
 """
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,22 +19,20 @@ import pyarrow as pa
 from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.access.rights import without_values
-from seamline.gateway.commands import listings, system_catalog, system_shapes
+from seamline.gateway.commands import listings, metadata_tables, system_catalog, system_shapes
 from seamline.gateway.commands.listings import EVERYTHING, Only
 from seamline.gateway.commands.system_table import Asked
 from seamline.gateway.connections import Sources
-from seamline.gateway.query.names import INFORMATION_SCHEMA, TableName
+from seamline.gateway.query.names import INFORMATION_SCHEMA, METADATA_TABLES, TableName
 from seamline.gateway.tail.follower import Follower
 from seamline.gateway.tail.status import status
-from seamline.seam.boundary import decode
-from seamline.seam.files import ScanRequest
 from seamline.seam.seam import Seam
 from seamline.sql import columns, types
 from seamline.sql.near import did_you_mean
 from seamline.sql.qualify import Relation
 from seamline.sql.types import Field, Type
 
-TABLE_VARIANTS = frozenset({"seam", "snapshots", "files", "tail"})
+TABLE_VARIANTS = frozenset({"seam", "tail", *METADATA_TABLES})
 
 
 _SCHEMATA: Mapping[str, Type] = {"catalog_name": types.VARCHAR, "schema_name": types.VARCHAR}
@@ -195,15 +191,16 @@ def about_table(
         seam: The seam with which the statement reads the table.
         follower: What follows its topic, if anything does.
         sees_all: Whether the caller may see all of the table.
+
+    Raises:
+        SeamlineError: as `metadata_tables.contents`.
     """
     match name.variant:
         case "seam":
             return _seam_table(seam)
         case "tail":
             return _tail_table(seam, follower, sees_all=sees_all)
-        case "snapshots":
-            return _snapshots_table(table)
-    return _files_table(table)
+    return _table(*metadata_tables.contents(name.variant, table, seam.snapshot_id))
 
 
 def _seam_table(seam: Seam) -> tuple[Relation, pa.Table]:
@@ -259,54 +256,6 @@ def _tail_table(
         place = (p.cached_from, p.position, end, end - p.position)
         rows.append((p.partition, state, *place, *kept, text))
     return _table(shape, rows)
-
-
-def _snapshots_table(table: ColdTable) -> tuple[Relation, pa.Table]:
-    shape: dict[str, Type] = {
-        "snapshot_id": types.BIGINT,
-        "parent_id": types.BIGINT,
-        "committed_at": types.TIMESTAMP_TZ,
-        "operation": types.VARCHAR,
-        "boundary": types.VARCHAR,
-        "rows_added": types.BIGINT,
-        "rows_total": types.BIGINT,
-    }
-    rows = []
-    for snapshot in sorted(table.state.snapshots.values(), key=lambda s: s.timestamp_ms):
-        own = decode(snapshot)
-        boundary = str(own.next.to_json()).replace("'", '"') if own is not None else None
-        at = datetime.datetime.fromtimestamp(snapshot.timestamp_ms / 1000, datetime.UTC)
-        counts = [snapshot.summary.get(key) for key in ("added-records", "total-records")]
-        rows.append(
-            (
-                snapshot.snapshot_id,
-                snapshot.parent_id,
-                at,
-                snapshot.operation,
-                boundary,
-                *(int(count) if count is not None else None for count in counts),
-            )
-        )
-    return _table(shape, rows)
-
-
-def _files_table(table: ColdTable) -> tuple[Relation, pa.Table]:
-    shape: dict[str, Type] = {
-        "path": types.VARCHAR,
-        "format": types.VARCHAR,
-        "rows": types.BIGINT,
-        "size_bytes": types.BIGINT,
-        "delete_files": types.BIGINT,
-    }
-    state = table.state
-    plan = table.plan(state.current_snapshot_id, ScanRequest(state.current_schema_id, ()))
-    return _table(
-        shape,
-        [
-            (f.path, f.format, f.record_count, f.size_bytes, len(plan.deletes_of(f)))
-            for f in plan.files
-        ],
-    )
 
 
 def _table(shape: Mapping[str, Type], rows: Sequence[tuple[Any, ...]]) -> tuple[Relation, pa.Table]:

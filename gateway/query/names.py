@@ -37,7 +37,12 @@ if TYPE_CHECKING:
     from seamline.gateway.config.model import Config
     from seamline.gateway.connections import Sources
 
-VARIANTS = ("cold", "hot", "changes", "seam", "snapshots", "files", "tail")
+METADATA_TABLES = (
+    *("snapshots", "history", "refs", "properties", "metadata_log_entries"),
+    *("files", "partitions", "manifests", "all_manifests", "entries"),
+)
+"""Variants that say what the metadata of a table of a catalog holds; its log does not matter."""
+VARIANTS = ("cold", "hot", "changes", "seam", "tail", *METADATA_TABLES)
 INFORMATION_SCHEMA = "information_schema"
 CLUSTER_SCHEMA = "default"
 """The one schema that a cluster has besides `information_schema`."""

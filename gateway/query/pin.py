@@ -58,7 +58,7 @@ from seamline.sql import columns
 from seamline.sql.equalities import Equalities
 from seamline.sql.qualify import Relation, TableVersion
 
-_OF_THE_TABLE = frozenset({"cold", "snapshots", "files"})
+_OF_THE_TABLE = frozenset({"cold", *names.METADATA_TABLES})
 """Variants of a table that do not involve its log."""
 
 

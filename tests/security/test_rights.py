@@ -20,6 +20,7 @@ from support.ruled import Ruled
 from seamline.errors import SeamlineError
 from seamline.gateway.access.control import AccessControl
 from seamline.gateway.access.rights import Principal
+from seamline.gateway.query.names import METADATA_TABLES
 from seamline.gateway.query.statements import StatementRequest
 
 RULES = r"""
@@ -121,6 +122,9 @@ READS = (
     "EXPLAIN (TYPE IO) SELECT * FROM {t}",
     "SELECT id FROM {t} FOR TIMESTAMP AS OF TIMESTAMP '2100-01-01 00:00:00 UTC'",
     'SELECT * FROM "{t}$snapshots"',
+    'SELECT * FROM "{t}$history"',
+    'SELECT * FROM "{t}$properties"',
+    'SELECT * FROM "{t}$partitions"',
     "EXECUTE IMMEDIATE 'SELECT count(*) FROM {t}'",
 )
 CHANGES = (
@@ -552,8 +556,34 @@ def test_copies_are_of_what_is_seen(world: World) -> None:
     world.do("ann", "DROP TABLE mine_c")
 
 
-def test_tables_about_a_table_tell_no_values(world: World) -> None:
-    assert world.do("ann", 'SELECT * FROM "orders$files"') == "PERMISSION_DENIED"
+SEEN_IN_PART = {"snapshots", "history", "refs"}
+"""Metadata tables of a table of which not all may be seen."""
+
+
+@pytest.mark.parametrize("variant", METADATA_TABLES)
+def test_tables_about_a_table_tell_no_values(world: World, variant: str) -> None:
+    """Bounds and paths have values, and properties have names of columns."""
+    ended = "done" if variant in SEEN_IN_PART else "PERMISSION_DENIED"
+    sql = 'SELECT {} FROM "{}"'
+    for spelled in (f"orders${variant}", f"ORDERS${variant.upper()}"):
+        for what in ("*", "count(*)"):
+            assert world.do("ann", sql.format(what, spelled)) == ended
+        assert world.do("ann", f"EXPLAIN {sql.format('*', spelled)}") == ended
+        assert world.do("ann", f'SELECT 1 WHERE EXISTS (SELECT 1 FROM "{spelled}")') == ended
+        head = world.rows("boss", 'SELECT max(snapshot_id) FROM "orders$snapshots"')[0][0]
+        past = f"{sql.format('*', spelled)} FOR VERSION AS OF {head}"
+        assert world.do("ann", past) == ended
+    assert world.do("boss", sql.format("*", f"orders${variant}")) == "done"
+    assert world.do("own", sql.format("*", f"plain${variant}")) == ended, "a filter alone"
+    assert world.do("rea", sql.format("*", f"plain${variant}")) == "done"
+    assert world.do("eve", sql.format("*", f"secret${variant}")) in ABSENT
+    view = f'CREATE VIEW mine_{variant} AS SELECT * FROM "orders${variant}"'
+    assert world.do("boss", view) == "done"
+    assert world.do("ann", f"SELECT * FROM mine_{variant}") == ended
+    world.do("boss", f"DROP VIEW mine_{variant}")
+
+
+def test_statistics_and_seams_tell_no_values(world: World) -> None:
     assert world.do("ann", "SHOW STATS FOR orders") == "PERMISSION_DENIED"
     assert world.do("ann", 'SELECT * FROM "orders$seam"') == "done"
 

@@ -26,7 +26,7 @@ DATA, POSITIONS, EQUALITY = 0, 1, 2
 
 _Json = dict[str, Any]
 _UUID = {"type": "fixed", "size": 16, "name": "uuid_fixed", "logicalType": "uuid"}
-_PARTITION_TYPES: _Json = {"double": "double", "uuid": _UUID}
+_PARTITION_TYPES: _Json = {"double": "double", "uuid": _UUID, "timestamp_ns": "long"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Handmade:
 
     def _partition_types(self, spec: int) -> list[_Json]:
         """All are whole numbers, but for doubles and UUIDs as they are."""
-        types = {column["id"]: column["type"] for column in self.schemas[-1]}
+        types = {column["id"]: column["type"] for schema in self.schemas for column in schema}
         return [
             _field(
                 field["field-id"],

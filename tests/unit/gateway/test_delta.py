@@ -162,6 +162,23 @@ def test_versions_and_times_are_snapshots(shop: DeltaShop, gateway: Gateway) -> 
     refused(gateway, f"SELECT 1 FROM {TABLE} FOR VERSION AS OF 7", "TABLE_NOT_FOUND")
 
 
+def test_metadata_tables(shop: DeltaShop, gateway: Gateway) -> None:
+    shop.produce(12)
+    shop.copy({0: 2, 1: 2})
+    shop.copy({0: 5, 1: 3})
+    history = gateway.rows(
+        f"SELECT snapshot_id, parent_id, is_current_ancestor"
+        f' FROM bronze.shop."{TOPIC}$HISTORY" ORDER BY 1'
+    )
+    assert history == [(0, None, True), (1, 0, True)]
+    assert gateway.rows(f'SELECT * FROM bronze.shop."{TOPIC}$refs"') == []
+    properties = dict(gateway.rows(f'SELECT * FROM bronze.shop."{TOPIC}$properties"'))
+    assert properties["seamline.topic"] == TOPIC
+    for variant in ("partitions", "manifests", "all_manifests", "entries", "metadata_log_entries"):
+        error = refused(gateway, f'SELECT * FROM bronze.shop."{TOPIC}${variant}"', "NOT_SUPPORTED")
+        assert f"no ${variant}" in error.message
+
+
 def test_a_token_repeats_until_its_version_is_vacuumed(shop: DeltaShop, gateway: Gateway) -> None:
     shop.produce(10)
     shop.copy({0: 2, 1: 3})

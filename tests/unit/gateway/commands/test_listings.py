@@ -301,8 +301,7 @@ STATEMENTS = (
     "DESCRIBE shop.{name}",
     "SHOW CREATE TABLE shop.{name}",
     'SELECT * FROM shop."{name}$cold"',
-    'SELECT * FROM shop."{name}$files"',
-    'SELECT * FROM shop."{name}$snapshots"',
+    *(f'SELECT * FROM shop."{{name}}${variant}"' for variant in names.METADATA_TABLES),
 )
 
 
