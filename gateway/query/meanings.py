@@ -1,20 +1,23 @@
 """What texts mean: a query that is asked again is neither parsed nor bound again.
 
 A text is parsed once for each principal. How it was bound counts again if all that binding depends
-on is the same: the columns of its tables, and the session's catalog, schema and time zone. Bound
-every time is a query that holds the moment it was submitted, as with CURRENT_DATE, or reads a table
-of which its principal may not see everything; and so are queries with parameters, or with views.
+on is the same: the columns of its tables and their ids, and the session's catalog, schema and time
+zone. Bound every time is a query that holds the moment it was submitted, as with CURRENT_DATE, or
+reads a table of which its principal may not see everything; and so are queries with parameters, or
+with views.
 
 Nothing that is read comes from here: a statement pins its tables before it asks how it was bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from seamline.connectors.cache import Cache
 from seamline.sql.qualify import BoundQuery, Relation
 from seamline.sql.statements import Query
+from seamline.sql.types import Array, Field, Map, Row, Type
 
 LENGTH_MAX = 4_000
 """Length of the longest text that is remembered; a tree takes some hundred times as much."""
@@ -48,12 +51,38 @@ class Meaning:
             bind: Binds it to these.
         """
         last = self._last
-        if last is not None and (last[0], last[1]) == (relations, session):
+        if (
+            last is not None
+            and (last[0], last[1]) == (relations, session)
+            and _storage(last[0]) == _storage(relations)
+        ):
             return last[2]
         found = bind()
         if not found.holds_moment and not any(r.restriction for r in relations):
             self._last = (relations, session, found)
         return found
+
+
+def _storage(relations: Sequence[Relation]) -> list[tuple[Any, ...]]:
+    """Returns what two columns of one name and type may differ in: how they are stored."""
+    return [told for relation in relations for told in _of_fields(relation.columns)]
+
+
+def _of_fields(fields: Sequence[Field]) -> Iterator[tuple[Any, ...]]:
+    for field in fields:
+        yield field.field_id, field.required, field.aliases, field.initial_default
+        yield from _of_type(field.type)
+
+
+def _of_type(type_: Type) -> Iterator[tuple[Any, ...]]:
+    match type_:
+        case Row(fields):
+            yield from _of_fields(fields)
+        case Array(element):
+            yield from _of_type(element)
+        case Map(key, value):
+            yield from _of_type(key)
+            yield from _of_type(value)
 
 
 class Meanings:

@@ -52,6 +52,24 @@ def test_rows_are_those_of_the_moment(world: Ruled) -> None:
         assert world.rows("ann", "SELECT count(*) FROM t") == [(number,)]
 
 
+def test_columns_of_the_same_name_and_type_may_be_others(world: Ruled) -> None:
+    """Whose values are stored under other ids: none is read from those of the old ones."""
+    sql = "SELECT * FROM t"
+    for number in range(1, 4):
+        world.rows("ann", f"CREATE OR REPLACE TABLE t AS SELECT {number} AS id, 'y' AS secret")
+        assert world.rows("ann", sql) == [(number, "y")]
+    world.rows("ann", "ALTER TABLE t DROP COLUMN secret")
+    world.rows("ann", "ALTER TABLE t ADD COLUMN secret varchar")
+    assert world.rows("ann", sql) == [(3, None)]
+    nested = "SELECT r.a FROM n"
+    for number in range(1, 3):
+        world.rows(
+            "ann",
+            f"CREATE OR REPLACE TABLE n AS SELECT CAST(ROW({number}) AS row(a integer)) AS r",
+        )
+        assert world.rows("ann", nested) == [(number,)]
+
+
 def test_columns_are_those_of_the_moment(world: Ruled) -> None:
     world.memory.create_topic("log", 1)
     world.memory.produce("log", 0, b'{"id": 1, "more": 2}')
