@@ -8,7 +8,8 @@
     DELETE /v1/query/{id}                               ask it to end
     GET    /v1/info                                     describe the server
 
-An answer without `nextUri` is the last one. A failed statement is a normal answer with `error`.
+An answer without `nextUri` is the last one, and has no rows; some clients would read them twice.
+A failed statement is a normal answer with `error`.
 Each page can be requested again until the result is released. A client says once, when it submits,
 which encodings of rows it reads; the addresses that follow carry the one that was chosen.
 """
@@ -100,7 +101,7 @@ class _Answers:
         if read is None:
             return self._answer(statement, None if statement.state in FINAL else place, encoding)
         found = page(read, place, [column.type for column in statement.output])
-        is_last = statement.state in FINAL and _is_end(statement, found.next)
+        is_last = statement.state in FINAL and not found.count and _is_end(statement, found.next)
         data = _data(statement, place, found, encoding)
         return self._answer(statement, None if is_last else found.next, encoding, data)
 
