@@ -361,19 +361,19 @@ def _binary(source: Type, target: Type) -> tuple[Template, Template]:
 
 
 def _char(source: Type, target: Type) -> tuple[Template, Template]:
-    """Returns casts that pad or truncate text; the longest char drops trailing spaces instead."""
+    """Returns casts that pad or truncate text; a varchar has no trailing spaces of a char."""
+    if isinstance(target, Varbinary):
+        return "encode({0})", "encode({0}, 'UTF-8')"
     if source != types.VARCHAR and not isinstance(source, Char):
         raise SeamlineError(
             TYPE_MISMATCH, f"{source} cannot be cast to {target}", hint="Cast it to varchar first."
         )
     if target == types.VARCHAR:
-        return "{0}", "{0}"
+        return "rtrim({0}, ' ')", "rtrim({0})"
     if not isinstance(target, Char):
         raise SeamlineError(
             TYPE_MISMATCH, f"{source} cannot be cast to {target}", hint="Cast it to varchar first."
         )
-    if target == types.LONGEST_CHAR:
-        return "rtrim({0}, ' ')", "rtrim({0})"
     filled = f"rpad({{0}}, {target.length}, ' ')"
     return filled, filled
 

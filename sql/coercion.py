@@ -48,7 +48,7 @@ def common_type(left: Type, right: Type) -> Type | None:
         case Char(one_length), Char(other_length):
             return Char(max(one_length, other_length))
         case (Char(), types.VARCHAR) | (types.VARCHAR, Char()):
-            return types.LONGEST_CHAR
+            return types.VARCHAR
         case Array(one), Array(other):
             element = common_type(one, other)
             return None if element is None else Array(element)
@@ -83,8 +83,6 @@ def common_type_of(all_types: Sequence[Type]) -> Type | None:
 
 def can_coerce(source: Type, target: Type) -> bool:
     """Whether a value of type `source` may be used where `target` is expected."""
-    if isinstance(source, Char) and target == types.VARCHAR:
-        return True
     return common_type(source, target) == target
 
 

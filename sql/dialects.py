@@ -59,6 +59,7 @@ class SqlJson(exp.Expression, exp.Func):
         "this": True,
         "path": True,
         "function": True,
+        "passing": False,
         "returning": False,
         "wrapper": False,
         "quotes": False,
@@ -95,6 +96,14 @@ class SqlJsonMember(exp.Expression):
     """A member of constructed JSON: its value, its key in an object, and if it is JSON text."""
 
     arg_types = {"this": True, "key": False, "format": False}  # noqa: RUF012
+
+
+def _parse_char_literal(parser: Any, text: exp.Expr, data_type: exp.DataType) -> exp.Expr:
+    """Parses CHAR '…', which is as long as its text."""
+    if not data_type.expressions:
+        length = exp.DataTypeParam(this=exp.Literal.number(len(text.name)))
+        data_type.set("expressions", [length])
+    return parser.expression(exp.Cast(this=text, to=data_type))  # type: ignore[no-any-return]
 
 
 _OF_SEVERAL_MEANINGS = frozenset({"FIXED", "INT8", "NUMBER"})
@@ -141,6 +150,8 @@ def _parse_sql_json(parser: Any, name: str) -> SqlJson:
     match("FORMAT", "JSON")
     parser._match(TokenType.COMMA)  # noqa: SLF001
     node.set("path", parser._parse_bitwise())  # noqa: SLF001
+    if match("PASSING"):
+        node.set("passing", parser._parse_csv(lambda: _parse_passed(parser)))  # noqa: SLF001
     if match("RETURNING"):
         node.set("returning", parser._parse_types())  # noqa: SLF001
     for words, wrapper in _WRAPPERS.items():
@@ -158,6 +169,17 @@ def _parse_sql_json(parser: Any, name: str) -> SqlJson:
             parser.raise_error("Expected ON EMPTY or ON ERROR")
         node.set(parser._prev.text.lower(), instead)  # noqa: SLF001
     return node
+
+
+def _parse_passed(parser: Any) -> SqlJsonMember:
+    """Parses a value of PASSING and its name, which is in capitals unless it is quoted."""
+    value = parser._parse_bitwise()  # noqa: SLF001
+    is_json = bool(parser._match_text_seq("FORMAT", "JSON"))  # noqa: SLF001
+    if not parser._match(TokenType.ALIAS):  # noqa: SLF001
+        parser.raise_error("Expected AS and a name")
+    name = parser._parse_id_var()  # noqa: SLF001
+    text = name.name if name.args.get("quoted") else name.name.upper()
+    return SqlJsonMember(this=value, key=exp.Literal.string(text), format=is_json)
 
 
 def _parse_sql_json_made(parser: Any, name: str) -> SqlJsonMade:
@@ -261,6 +283,10 @@ class SeamlineDialect(Trino):
         NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012 - sqlglot's way of extending a parser
             **Trino.Parser.NO_PAREN_FUNCTION_PARSERS,
             "CURRENT_SCHEMA": lambda _: exp.CurrentSchema(),
+        }
+        TYPE_LITERAL_PARSERS = {  # noqa: RUF012
+            **Trino.Parser.TYPE_LITERAL_PARSERS,
+            exp.DType.CHAR: _parse_char_literal,
         }
         COLUMN_OPERATORS = {  # noqa: RUF012 - a `?` is a placeholder, never PostgreSQL's operator
             token: parser

@@ -136,7 +136,7 @@ VARBINARY = Varbinary()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Char(Type):
-    """Text padded with spaces to `length`; the longest is kept unpadded, for comparisons."""
+    """Text of `length` characters, filled up with spaces; beside a varchar, they do not count."""
 
     length: int
 
@@ -147,7 +147,7 @@ class Char(Type):
         return str(self).upper()
 
 
-LONGEST_CHAR = Char(65536)
+CHAR_LENGTH_MAX = 65536
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -531,8 +531,8 @@ def from_sqlglot(data_type: exp.DataType) -> Type:
         return Map(from_sqlglot(arguments[0]), from_sqlglot(arguments[1]))
     if kind == exp.DType.STRUCT:
         return row(tuple(itertools.starmap(_row_field, enumerate(arguments))))
-    if kind == exp.DType.CHAR and len(arguments) == 1:
-        return _char(_whole_number(arguments[0]))
+    if kind == exp.DType.CHAR and len(arguments) < 2:
+        return _char(_whole_number(arguments[0]) if arguments else 1)
     simple = _FROM_SQLGLOT.get(kind)
     if simple is None:
         raise SeamlineError(NOT_SUPPORTED, f"the type {data_type.sql('trino')} is not supported")
@@ -557,7 +557,7 @@ def row(fields: tuple[Field, ...]) -> Row:
 
 
 def _char(length: int) -> Char:
-    if not 1 <= length < LONGEST_CHAR.length:
+    if not 0 <= length <= CHAR_LENGTH_MAX:
         raise SeamlineError(INVALID_LITERAL, f"char({length}) is not a type", hint="")
     return Char(length)
 

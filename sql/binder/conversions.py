@@ -19,7 +19,7 @@ from seamline.sql.binder.scope import Output, Typed, output_column
 from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.functions import Overload
 from seamline.sql.templates import Template
-from seamline.sql.types import Array, Decimal, Field, Map, Row, Timestamp, Type
+from seamline.sql.types import Array, Char, Decimal, Field, Map, Row, Timestamp, Type, Varbinary
 
 if TYPE_CHECKING:
     from seamline.sql.binder.typer import Typer
@@ -44,6 +44,9 @@ def explicit_cast(node: exp.Expr, source: Type, target: Type, *, safe: bool) -> 
         constant = _constant_instant(node, source, target)
         if constant is not None:
             return constant
+    is_filled = isinstance(target, Char | Varbinary) or target in (types.VARCHAR, types.JSON)
+    if isinstance(source, Char) and not is_filled:
+        node, source = explicit_cast(node, source, types.VARCHAR, safe=False), types.VARCHAR
     if target == types.JSON and source != (written := _with_texts(source)):
         node, source = explicit_cast(node, source, written, safe=False), written
     overload = casts.overload(source, target, safe=safe, zone=zone)

@@ -17,7 +17,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql import functions, types
-from seamline.sql.binder import times
+from seamline.sql.binder import chars, times
 from seamline.sql.binder.aggregates import finished
 from seamline.sql.binder.conversions import (
     common_type,
@@ -358,6 +358,9 @@ _COUNTS = {"lag": (1, 0), "lead": (1, 0), "nth_value": (1, 1), "ntile": (0, 1)}
 
 def bind_call(name: str, arguments: Sequence[Typed | LambdaArgument]) -> Typed:
     """Binds a call to the overload of `name` that takes these arguments."""
+    of_char = chars.bind(name, arguments, bind_call)
+    if of_char is not None:
+        return of_char
     typed = [argument for argument in arguments if not isinstance(argument, LambdaArgument)]
     in_zone = times.in_zone(name, typed, bind_call) if len(typed) == len(arguments) else None
     if in_zone is not None:

@@ -261,7 +261,8 @@ def _bind_like(typer: Typer, node: exp.Like, scope: Scope) -> Typed:
         inner, type_ = typer.expression(node.args[key], scope)
         if not coercion.can_coerce(type_, types.VARCHAR):
             raise SeamlineError(TYPE_MISMATCH, f"LIKE needs varchar, not {type_}", hint="")
-        sides.append(as_operand(implicit_cast(inner, type_, types.VARCHAR)))
+        is_filled = key == "this" and isinstance(type_, types.Char)
+        sides.append(as_operand(inner if is_filled else implicit_cast(inner, type_, types.VARCHAR)))
     return _unless_negated(node, exp.Like(this=sides[0], expression=sides[1])), types.BOOLEAN
 
 
@@ -382,7 +383,12 @@ def _bind_cast_node(typer: Typer, node: exp.Cast, scope: Scope) -> Typed:
     if source != target or isinstance(target, Time):
         inner = explicit_cast(inner, source, target, safe=safe)
     if length is not None:
-        inner = of_length(inner, length, is_text=source == types.VARCHAR, safe=safe)
+        inner = of_length(
+            inner,
+            length,
+            is_text=source == types.VARCHAR or isinstance(source, types.Char),
+            safe=safe,
+        )
     return inner, target
 
 

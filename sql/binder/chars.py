@@ -1,0 +1,33 @@
+"""Functions of char(n), which do count the spaces that fill it up; all others take a varchar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from seamline.sql import types
+from seamline.sql.binder.scope import Typed
+from seamline.sql.types import Char
+
+_WITH_SPACES = frozenset({"format", "length", "lpad", "substr", "substring", "to_utf8"})
+"""Functions that take a char with its spaces."""
+_OF_SAME_LENGTH = frozenset({"lower", "reverse", "upper"})
+"""Those whose result is a char as long as their argument."""
+_CONCAT = frozenset({"$concat", "concat"})
+
+
+def bind(name: str, arguments: Sequence[Any], bind_call: Callable[..., Typed]) -> Typed | None:
+    """Binds a call whose arguments include a char with its spaces; None for any other."""
+    kinds = [argument[1] if isinstance(argument, tuple) else None for argument in arguments]
+    chars = [kind.length for kind in kinds if isinstance(kind, Char)]
+    is_joined = name in _CONCAT and len(chars) == len(kinds)
+    if not chars or not (is_joined or name in _WITH_SPACES or name in _OF_SAME_LENGTH):
+        return None
+    texts = [
+        (argument[0], types.VARCHAR) if isinstance(kind, Char) else argument
+        for argument, kind in zip(arguments, kinds, strict=True)
+    ]
+    found, type_ = bind_call(name, texts)
+    if is_joined and sum(chars) <= types.CHAR_LENGTH_MAX:
+        return found, Char(sum(chars))
+    return found, Char(chars[0]) if name in _OF_SAME_LENGTH else type_
