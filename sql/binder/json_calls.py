@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from seamline.errors import INVALID_ARGUMENT, TYPE_MISMATCH, SeamlineError
+from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import types
-from seamline.sql.binder.conversions import constructor, explicit_cast, implicit_cast
+from seamline.sql.binder.conversions import constructor, explicit_cast, implicit_cast, of_length
 from seamline.sql.binder.function_calls import bind_call
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import is_text
@@ -17,7 +17,7 @@ from seamline.sql.calls import CallSpec, call
 from seamline.sql.casts import in_zones
 from seamline.sql.dialects import SqlJson, SqlJsonMade, SqlJsonMember
 from seamline.sql.kernels.json_casts import can_be_json
-from seamline.sql.kernels.json_paths import sql_path
+from seamline.sql.kernels.path_parsing import sql_path
 
 
 def _bind(typer: Typer, node: SqlJson, scope: Scope) -> Typed:
@@ -26,18 +26,51 @@ def _bind(typer: Typer, node: SqlJson, scope: Scope) -> Typed:
         raise SeamlineError(TYPE_MISMATCH, f"{node.name_of_function} needs a value and a path")
     if not is_text(path):
         raise SeamlineError(INVALID_ARGUMENT, "a JSON path must be a literal", hint="")
-    sql_path(path.name)  # an invalid path fails regardless of the rows
+    read = sql_path(path.name).names  # an invalid path fails regardless of the rows
     text = typer.expression(node.this, scope)
     arguments = [text, _word(path.name)]
+    passed = _passed(typer, node.args.get("passing") or [], read, scope)
     match node.name_of_function:
         case "JSON_EXISTS":
-            return bind_call("$json_exists", [*arguments, _word(_clause(node, "error", "false"))])
+            on_error = _word(_clause(node, "error", "false"))
+            return bind_call("$json_exists", [*arguments, on_error, *passed])
         case "JSON_QUERY":
             words = [node.args.get("wrapper") or "without", node.args.get("quotes") or "keep"]
             words += [_clause(node, key, "null") for key in ("empty", "error")]
-            query = bind_call("$json_query", [*arguments, *map(_word, words)])
+            query = bind_call("$json_query", [*arguments, *map(_word, words), *passed])
             return _returned(query, node, safe=False)
-    return _bind_value(typer, node, arguments, scope)
+    return _bind_value(typer, node, arguments, passed, scope)
+
+
+def _passed(
+    typer: Typer, members: Sequence[SqlJsonMember], read: frozenset[str], scope: Scope
+) -> list[Typed]:
+    """Returns the names and values of PASSING as two arguments, or none.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT when the path reads a variable that is not passed.
+    """
+    names, values = [], []
+    for member in members:
+        value, type_ = typer.expression(member.this, scope)
+        is_known = types.is_numeric(type_) or type_ in _PASSED or isinstance(type_, types.Char)
+        if not is_known:
+            what = f"a value of type {type_} in PASSING"
+            raise SeamlineError(
+                NOT_SUPPORTED, f"{what} is not supported", hint="Cast it to varchar."
+            )
+        kind = "decimal" if isinstance(type_, types.Decimal) else "json"
+        names.append(f"{kind}:{member.args['key'].name}")
+        values.append(_as_json(member, value, type_))
+    known = {name.partition(":")[2] for name in names}
+    for missing in sorted(read - known):
+        hint = f'Write PASSING … AS "{missing}"; a name without quotes is in capitals.'
+        message = f"the JSON path reads ${missing}, which is not passed"
+        raise SeamlineError(INVALID_ARGUMENT, message, hint=hint)
+    return [_word(" ".join(names)), _texts(values)] if names else []
+
+
+_PASSED = (types.VARCHAR, types.BOOLEAN, types.JSON, types.UNKNOWN)
 
 
 def _word(text: str) -> Typed:
@@ -55,15 +88,30 @@ def _returned(value: Typed, node: SqlJson | SqlJsonMade, *, safe: bool) -> Typed
     if target is None:
         return value
     wanted = types.from_sqlglot(target)
+    if wanted == types.VARCHAR and target.expressions:
+        return of_length(value[0], int(target.expressions[0].name), is_text=True, safe=safe), wanted
     if wanted == value[1]:
         return value
     wanted = in_zones(value[1], wanted)
     return explicit_cast(*value, wanted, safe=safe), wanted
 
 
-def _bind_value(typer: Typer, node: SqlJson, arguments: list[Typed], scope: Scope) -> Typed:
+def _family(node: SqlJson) -> str:
+    """Returns the kind of the type after RETURNING."""
+    target = node.args.get("returning")
+    wanted = types.VARCHAR if target is None else types.from_sqlglot(target)
+    if wanted in types.INTEGERS:
+        return "integer"
+    if wanted == types.BOOLEAN:
+        return "boolean"
+    return "number" if types.is_numeric(wanted) else "text"
+
+
+def _bind_value(
+    typer: Typer, node: SqlJson, arguments: list[Typed], passed: list[Typed], scope: Scope
+) -> Typed:
     words = [_clause(node, key, "null") for key in ("empty", "error")]
-    found = bind_call("$json_value", [*arguments, *map(_word, words)])
+    found = bind_call("$json_value", [*arguments, *map(_word, [*words, _family(node)]), *passed])
     first = bind_call("element_at", [found, (exp.Literal.number(1), types.INTEGER)])
     value, type_ = _returned(first, node, safe=words[1] != "error")
     if "default" not in words:
@@ -73,13 +121,21 @@ def _bind_value(typer: Typer, node: SqlJson, arguments: list[Typed], scope: Scop
         node_ = node.args.get(key)
         if not isinstance(node_, exp.Expr):
             return exp.Null()
-        return implicit_cast(*typer.expression(node_, scope), type_)
+        return explicit_cast(*typer.expression(node_, scope), type_, safe=False)
 
     size, _ = bind_call("cardinality", [(found[0].copy(), found[1])])
     is_null = exp.Is(this=exp.Paren(this=arguments[0][0].copy()), expression=exp.Null())
     is_empty = exp.Is(this=exp.Paren(this=found[0].copy()), expression=exp.Null())
     failed = exp.EQ(this=size, expression=exp.Literal.number(0))
-    cases = [(is_null, exp.Null()), (is_empty, default("empty")), (failed, default("error"))]
+    cases: list[tuple[exp.Expr, exp.Expr]] = [
+        (is_null, exp.Null()),
+        (is_empty, default("empty")),
+        (failed, default("error")),
+    ]
+    if words[1] == "default" and value is not first[0]:
+        is_there = exp.Not(this=exp.Is(this=exp.Paren(this=first[0].copy()), expression=exp.Null()))
+        is_no_value = exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null())
+        cases.append((exp.and_(is_there, is_no_value), default("error")))
     return (
         exp.Case(ifs=[exp.If(this=test, true=then) for test, then in cases], default=value),
         type_,
@@ -91,7 +147,7 @@ def _bind_value(typer: Typer, node: SqlJson, arguments: list[Typed], scope: Scop
 
 def _bind_made(typer: Typer, node: SqlJsonMade, scope: Scope) -> Typed:
     members = node.expressions
-    values = _texts([_as_json(typer, member, scope) for member in members])
+    values = _texts([_as_json(m, *typer.expression(m.this, scope)) for m in members])
     if node.name_of_function == "JSON_ARRAY":
         made = bind_call("$json_array", [values, _word(node.args.get("nulls") or "absent")])
     else:
@@ -110,9 +166,8 @@ def _key(typer: Typer, member: SqlJsonMember, scope: Scope) -> Typed:
     return value, type_
 
 
-def _as_json(typer: Typer, member: SqlJsonMember, scope: Scope) -> Typed:
+def _as_json(member: SqlJsonMember, value: exp.Expr, type_: types.Type) -> Typed:
     """Returns a value as JSON; calls that make or find JSON are JSON even without FORMAT JSON."""
-    value, type_ = typer.expression(member.this, scope)
     is_json = isinstance(member.this, SqlJsonMade) or (
         isinstance(member.this, SqlJson) and member.this.name_of_function == "JSON_QUERY"
     )

@@ -63,7 +63,9 @@ _OPTIONS: Mapping[type[Any], frozenset[str]] = {
     exp.TryCast: frozenset({"to", "safe", "requires_string"}),
     exp.UnicodeString: frozenset({"escape"}),
     exp.WithinGroup: frozenset(),
-    SqlJson: frozenset({"path", "function", "returning", "wrapper", "quotes", "empty", "error"}),
+    SqlJson: frozenset(
+        {"path", "function", "passing", "returning", "wrapper", "quotes", "empty", "error"}
+    ),
     SqlJsonMade: frozenset({"function", "nulls", "unique", "returning"}),
     exp.Window: frozenset({"partition_by", "order", "spec", "alias", "over"}),
 }

@@ -21,17 +21,22 @@ for _type in ("json", "varchar"):
             f"{_type}, {_value} -> boolean",
             by_row(json_texts.array_contains),
         )
-    kernel("$json_exists", f"{_type}, varchar, varchar -> boolean", by_row(json_paths.exists))
-    kernel(
-        "$json_value",
-        f"{_type}, varchar, varchar, varchar -> array(varchar)",
-        by_row(json_paths.value),
-    )
-    kernel(
-        "$json_query",
-        f"{_type}, varchar, varchar, varchar, varchar, varchar -> varchar",
-        by_row(json_paths.query),
-    )
+    for _passing in ("", ", varchar, array(varchar)"):
+        kernel(
+            "$json_exists",
+            f"{_type}, varchar, varchar{_passing} -> boolean",
+            by_row(json_paths.exists),
+        )
+        kernel(
+            "$json_value",
+            f"{_type}, varchar, varchar, varchar, varchar{_passing} -> array(varchar)",
+            by_row(json_paths.value),
+        )
+        kernel(
+            "$json_query",
+            f"{_type}, varchar, varchar, varchar, varchar, varchar{_passing} -> varchar",
+            by_row(json_paths.query),
+        )
 kernel("$json_array", "array(varchar), varchar -> varchar", by_row(json_texts.array_of))
 kernel(
     "$json_object",

@@ -1,20 +1,22 @@
-"""JSON paths: those of json_extract, and those of SQL with an optional `lax` or `strict` prefix.
+"""The functions of JSON paths: those of json_extract, and those of SQL.
 
-A json_extract path names one value: `$.store.book[0]["a b"]`. An SQL path may find several values,
-and says whether a missing member is an error.
+A json_extract path names one value: `$.store.book[0]["a b"]`. An SQL path (`sql_paths`) may find
+several values, and says whether a missing member is an error.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import decimal
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from typing import Any
 
-from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
+from seamline.errors import INVALID_ARGUMENT, SeamlineError
 from seamline.sql.kernels import floating, json_texts
 from seamline.sql.kernels.json_texts import Json, Number
+from seamline.sql.kernels.path_numbers import PathError, number_of, rounded
+from seamline.sql.kernels.path_parsing import sql_path
 
 _STEP = re.compile(
     r"""\.(?P<name>[\w:-]+)|\[(?P<place>\d+)\]|\[(?P<key>[\w-]+)\]"""
@@ -86,193 +88,99 @@ def size(text: str, path: str) -> int | None:
     return None if value is _MISSING else json_texts.size(value)
 
 
-# --- SQL's paths ---------------------------------------------------------------------------------
-
-
-class PathError(Exception):
-    """Raised when a strict path does not fit, or a text is not JSON."""
-
-
-Step = Callable[[Json, bool], Iterator[Json]]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SqlPath:
-    """An SQL path.
-
-    Attributes:
-        is_lax: Whether missing members are left out, and arrays unwrapped.
-        steps: Functions that yield what each step finds in a value.
-    """
-
-    is_lax: bool
-    steps: tuple[Step, ...]
-
-    def values(self, text: str) -> list[Json]:
-        """Returns the values that the path finds in a text.
-
-        Raises:
-            PathError: The text is not JSON, or a strict path does not fit it.
-        """
-        try:
-            found = [json_texts.parse(text)]
-        except ValueError as error:
-            raise PathError(f"{text[:100]!r} is not JSON") from error
-        for step in self.steps:
-            found = [inner for value in found for inner in step(value, self.is_lax)]
-        return found
-
-
-_SQL_STEP = re.compile(
-    r"""\s*(?:\.\s*(?:(?P<method>\w+)\(\)|(?P<name>[A-Za-z_]\w*)|(?P<quoted>"(?:[^"\\]|\\.)*")"""
-    r"""|(?P<members>\*))|\[\s*(?:(?P<elements>\*)|(?P<places>[^\]]+))\])\s*"""
-)
-_PLACE = re.compile(r"\s*(\d+|last(?:\s*-\s*\d+)?)(?:\s+to\s+(\d+|last(?:\s*-\s*\d+)?))?\s*")
-
-
-@functools.lru_cache(maxsize=512)
-def sql_path(path: str) -> SqlPath:
-    """Parses an SQL path.
-
-    Raises:
-        SeamlineError: INVALID_ARGUMENT, or NOT_SUPPORTED for filters and arithmetic.
-    """
-    match = re.fullmatch(r"\s*(?:(lax|strict)\s+)?\$(.*)", path, re.DOTALL)
-    if match is None:
-        raise SeamlineError(INVALID_ARGUMENT, f"{path!r} is not a JSON path", hint="")
-    mode, rest = match.groups()
-    steps: list[Step] = []
-    at = 0
-    while rest[at:].strip():
-        step = _SQL_STEP.match(rest, at)
-        if step is None:
-            raise SeamlineError(
-                NOT_SUPPORTED,
-                f"the JSON path {path!r} has more in it than members, elements and wildcards",
-                hint="Filters, arithmetic and variables are not supported in JSON paths.",
-            )
-        steps.append(_sql_step(step, path))
-        at = step.end()
-    return SqlPath(mode != "strict", tuple(steps))
-
-
-def _sql_step(match: re.Match[str], path: str) -> Step:
-    if match["name"] or match["quoted"]:
-        name = match["name"] or re.sub(r"\\(.)", r"\1", match["quoted"][1:-1])
-        return functools.partial(_member, name)
-    if match["members"]:
-        return _members
-    if match["method"]:
-        if match["method"] not in _METHODS:
-            raise SeamlineError(
-                NOT_SUPPORTED, f"the method {match['method']}() in {path!r} is not supported"
-            )
-        return _METHODS[match["method"]]
-    if match["elements"]:
-        return _elements
-    places = [_PLACE.fullmatch(place) for place in match["places"].split(",")]
-    if None in places:
-        raise SeamlineError(INVALID_ARGUMENT, f"{path!r} is not a JSON path", hint="")
-    return functools.partial(_places, [(p[1], p[2] or p[1]) for p in places if p is not None])
-
-
-def _opened(value: Json, is_lax: bool) -> list[Json]:
-    return value if is_lax and isinstance(value, list) else [value]
-
-
-def _member(name: str, value: Json, is_lax: bool) -> Iterator[Json]:
-    for item in _opened(value, is_lax):
-        if isinstance(item, dict) and name in item:
-            yield item[name]
-        elif not is_lax:
-            raise PathError(f"there is no member {name}")
-
-
-def _members(value: Json, is_lax: bool) -> Iterator[Json]:
-    for item in _opened(value, is_lax):
-        if isinstance(item, dict):
-            yield from item.values()
-        elif not is_lax:
-            raise PathError("a value has no members")
-
-
-def _elements(value: Json, is_lax: bool) -> Iterator[Json]:
-    if not isinstance(value, list) and not is_lax:
-        raise PathError("a value is not an array")
-    yield from value if isinstance(value, list) else [value]
-
-
-def _places(places: list[tuple[str, str]], value: Json, is_lax: bool) -> Iterator[Json]:
-    if not isinstance(value, list) and not is_lax:
-        raise PathError("a value is not an array")
-    items = value if isinstance(value, list) else [value]
-    for first, last in places:
-        for at in range(_place(first, items), _place(last, items) + 1):
-            if 0 <= at < len(items):
-                yield items[at]
-            elif not is_lax:
-                raise PathError(f"there is no element {at}")
-
-
-def _place(written: str, items: list[Json]) -> int:
-    if not written.startswith("last"):
-        return int(written)
-    return len(items) - 1 - int(written.partition("-")[2] or 0)
-
-
-def _size_of(value: Json, is_lax: bool) -> Iterator[Json]:
-    if not isinstance(value, list) and not is_lax:
-        raise PathError("a value is not an array")
-    yield Number(len(value) if isinstance(value, list) else 1)
-
-
-def _type_of(value: Json, _: bool) -> Iterator[Json]:
-    names: dict[type[Any], str] = {Number: "number", str: "string", bool: "boolean"}
-    names |= {list: "array", dict: "object"}
-    yield names.get(type(value), "null")
-
-
-_METHODS: dict[str, Step] = {"size": _size_of, "type": _type_of}
-
-
 # --- SQL's functions -----------------------------------------------------------------------------
 
 _FAILED = object()
+_DECIMAL = "decimal"
 
 
-def _values(text: str, path: str) -> list[Json] | object:
-    compiled = sql_path(path)
+def _values(text: str, path: str, names: str, variables: Sequence[str | None]) -> Any:
+    """Returns the values that a path finds; `_FAILED` if it does not fit.
+
+    Args:
+        text: JSON.
+        path: The path.
+        names: The names of the variables, each after its kind and a colon, divided by spaces.
+        variables: Their values as JSON.
+    """
     try:
-        return compiled.values(text)
-    except PathError:
+        known: dict[str, Json] = {}
+        for name, value in zip(names.split(), variables, strict=True):
+            kind, _, called = name.partition(":")
+            if value is not None and kind == _DECIMAL:
+                known[called] = decimal.Decimal(value)
+            else:
+                known[called] = None if value is None else json_texts.parse(value)
+        return sql_path(path).values(text, known)
+    except (PathError, ValueError):
         return _FAILED
 
 
-def exists(text: str, path: str, on_error: str) -> bool | None:
+def exists(
+    text: str, path: str, on_error: str, names: str = "", variables: Sequence[str | None] = ()
+) -> bool | None:
     """JSON_EXISTS: whether the path finds anything; ERROR, TRUE, FALSE or UNKNOWN on error."""
-    found = _values(text, path)
-    if isinstance(found, list):
+    found = _values(text, path, names, variables)
+    if found is not _FAILED:
         return bool(found)
     if on_error == "error":
         raise SeamlineError(INVALID_ARGUMENT, f"the JSON path {path!r} does not fit", hint="")
     return {"true": True, "false": False}.get(on_error)
 
 
-def value(text: str, path: str, on_empty: str, on_error: str) -> list[str | None] | None:
-    """JSON_VALUE: the scalar that the path finds, as text in a list.
+def value(
+    text: str,
+    path: str,
+    on_empty: str,
+    on_error: str,
+    family: str,
+    names: str = "",
+    variables: Sequence[str | None] = (),
+) -> list[str | None] | None:
+    """JSON_VALUE: the scalar that the path finds, in a list, as text to be cast to a type.
 
     The result is null where the default on empty applies, and an empty list where that on error
     does.
+
+    Args:
+        text: JSON.
+        path: The path.
+        on_empty: What is the result if the path finds nothing.
+        on_error: What is the result if it finds no single scalar.
+        family: `text`, `integer`, `number` or `boolean`: the types among which the result is.
+        names: As for `_values`.
+        variables: As for `_values`.
     """
-    found = _values(text, path)
-    if isinstance(found, list) and not found:
+    found = _values(text, path, names, variables)
+    if found == []:
         return _instead(on_empty, None, f"the JSON path {path!r} finds nothing")
-    if not isinstance(found, list) or len(found) > 1 or isinstance(found[0], dict | list):
-        return _instead(on_error, [], f"the JSON path {path!r} finds no single scalar")
-    scalar = found[0]
-    if isinstance(scalar, Number) and not json_texts.is_whole(scalar):
-        return [floating.cast_double(float(scalar))]
-    return [_scalar_text(scalar)]
+    failure = f"the JSON path {path!r} finds no single scalar"
+    if found is _FAILED or len(found) > 1 or isinstance(found[0], dict | list):
+        return _instead(on_error, [], failure)
+    try:
+        return [_scalar(found[0], family)]
+    except PathError:
+        return _instead(on_error, [], failure)
+
+
+def _scalar(value: Json, family: str) -> str | None:
+    """Returns a scalar as text that a cast to a type of the family takes as Trino takes the scalar.
+
+    Raises:
+        PathError: The scalar has no such value.
+    """
+    if isinstance(value, bool) and family in {"integer", "number"}:
+        return str(int(value))
+    if not isinstance(value, Number | decimal.Decimal):
+        return _scalar_text(value)
+    number = number_of(value)
+    if family == "boolean":
+        return str(number != 0).lower()
+    if family == "integer":
+        return str(rounded(number))
+    if isinstance(number, decimal.Decimal):
+        return format(number, "f")
+    return floating.cast_double(number) if isinstance(number, float) else str(number)
 
 
 def _instead(
@@ -284,15 +192,21 @@ def _instead(
 
 
 def query(
-    text: str, path: str, wrapper: str, quotes: str, on_empty: str, on_error: str
+    text: str,
+    path: str,
+    wrapper: str,
+    quotes: str,
+    on_empty: str,
+    on_error: str,
+    names: str = "",
+    variables: Sequence[str | None] = (),
 ) -> str | None:
     """JSON_QUERY: the object or array that the path finds, as text."""
-    found = _values(text, path)
-    if isinstance(found, list):
-        found = [json_texts.doubled(value) for value in found]
-    if isinstance(found, list) and not found:
+    found = _values(text, path, names, variables)
+    if found == []:
         return _query_instead(on_empty, f"the JSON path {path!r} finds nothing")
-    if isinstance(found, list):
+    if found is not _FAILED:
+        found = [json_texts.doubled(value) for value in found]
         is_one = len(found) == 1 and isinstance(found[0], dict | list)
         if wrapper == "unconditional" or (wrapper == "conditional" and not is_one):
             return json_texts.write(found)

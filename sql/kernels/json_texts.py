@@ -44,6 +44,8 @@ def write(value: Json, *, ordered: bool = False) -> str:
     match value:
         case Number():
             return str(value)
+        case decimal.Decimal():
+            return format(value, "f")
         case list():
             return f"[{','.join(write(item, ordered=ordered) for item in value)}]"
         case dict():
