@@ -83,7 +83,8 @@ def exit_code(error: BaseException) -> int:
 def told(error: SeamlineError) -> str:
     """Returns the printed form of an error: its summary, its notes, and the hint."""
     notes = getattr(error, "__notes__", ())
-    return "\n".join([f"error: {' '.join(error.summary.split())}", *notes, f"hint: {error.hint}"])
+    hint = [f"hint: {error.hint}"] if error.hint else []
+    return "\n".join([f"error: {' '.join(error.summary.split())}", *notes, *hint])
 
 
 def _canceled() -> int:

@@ -39,12 +39,34 @@ def query_of(sql: str, tokens: list[Token]) -> Query:
         tokens = tokens[:-3]
     tree = parse_tree(sql, tokens)
     if not isinstance(tree, exp.Query | exp.Values | exp.Subquery):
+        if tree.args.get("with_") is not None:
+            raise _misplaced_with(tree, tokens[0])
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
             f"{tokens[0].text.upper()} is not allowed here",
             location=location_of(tokens[0]),
         )
     return checked(tree, token)
+
+
+def _misplaced_with(tree: exp.Expr, first: Token) -> SeamlineError:
+    """Returns the error for WITH before a statement that is not a query."""
+    what = tree.key.upper()
+    return SeamlineError(
+        SYNTAX_ERROR,
+        f"WITH belongs to a query, and cannot stand before {what}",
+        location=location_of(first),
+        hint=_WITH_INSIDE.get(what, "Write the query in brackets where its rows are used."),
+    )
+
+
+_WITH_INSIDE = {
+    "INSERT": "INSERT INTO t WITH x AS (…) SELECT …",
+    "CREATE": "CREATE TABLE t AS WITH x AS (…) SELECT …",
+    "DELETE": "DELETE FROM t WHERE id IN (WITH x AS (…) SELECT id FROM x)",
+    "UPDATE": "UPDATE t SET c = (WITH x AS (…) SELECT …)",
+    "MERGE": "MERGE INTO t USING (WITH x AS (…) SELECT …) AS s ON …",
+}
 
 
 def checked(tree: exp.Query | exp.Values, token: str | None = None) -> Query:

@@ -26,6 +26,7 @@ from seamline.connectors.kafka.writing import write
 from seamline.connectors.protocols import Deadline, NewRecord
 from seamline.errors import (
     COLUMN_NOT_FOUND,
+    INVALID_ARGUMENT,
     INVALID_TABLE_DEFINITION,
     NUMERIC_OVERFLOW,
     STATEMENT_NOT_ALLOWED,
@@ -523,7 +524,7 @@ def whole(batch: pa.RecordBatch, target: Target, places: Mapping[str, int]) -> p
         places: Where the columns of the table are in it, by their names.
 
     Raises:
-        SeamlineError: NUMERIC_OVERFLOW.
+        SeamlineError: NUMERIC_OVERFLOW; INVALID_ARGUMENT for a null in a column that has none.
     """
     schema = pa.schema([(field.name, types.to_arrow(field.type)) for field in target.fields])
     arrays = []
@@ -535,4 +536,21 @@ def whole(batch: pa.RecordBatch, target: Target, places: Mapping[str, int]) -> p
             arrays.append(pa.array([field.write_default] * batch.num_rows, own.type))
         else:
             arrays.append(pa.nulls(batch.num_rows, own.type))
+        if field.required and arrays[-1].null_count:
+            raise _no_value(field, target, is_given=place is not None)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _no_value(field: Field, target: Target, *, is_given: bool) -> SeamlineError:
+    """Returns the error for a null in a column that has none."""
+    if not is_given:
+        why, remedy = "the statement gives it none", "Give it a value."
+    else:
+        why, remedy = "a row has none", "Leave such rows out, or give them a value with coalesce()."
+    if target.binding is None:
+        remedy += f" ALTER TABLE … ALTER COLUMN {field.name} DROP NOT NULL allows nulls."
+    return SeamlineError(
+        INVALID_ARGUMENT,
+        f"column {field.name} of {target.name.display} is NOT NULL and needs a value, but {why}",
+        hint=remedy,
+    )

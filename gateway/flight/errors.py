@@ -69,4 +69,5 @@ def _cut(text: str, hint: str) -> str:
     """Returns the text with its middle left out if it is too long; its end says what to do."""
     if len(text) <= _MESSAGE_MAX:
         return text
-    return f"{text[: _MESSAGE_MAX - len(hint)]} …\nhint: {hint}"
+    end = f"\nhint: {hint}" if hint else ""
+    return f"{text[: _MESSAGE_MAX - len(hint)]} …{end}"

@@ -20,7 +20,14 @@ from support import programs
 from support.raised import FOREIGN, kind
 
 from seamline import ending
-from seamline.errors import ERRORS, GATEWAY_UNAVAILABLE, ErrorCode, SeamlineError
+from seamline.dbapi.errors import as_client_error
+from seamline.errors import (
+    ERRORS,
+    GATEWAY_UNAVAILABLE,
+    INVALID_ARGUMENT,
+    ErrorCode,
+    SeamlineError,
+)
 
 FULL = [
     *(lambda number=number: OSError(number, os.strerror(number)) for number in ending.NO_ROOM),
@@ -51,6 +58,15 @@ def test_fault_24_a_named_failure_keeps_its_name(
     expected = ending.NOTHING_ANSWERS if code is GATEWAY_UNAVAILABLE else ending.FAILED
     assert ending.exit_code(SeamlineError(code, "one\n  two", hint="do")) == expected
     assert capfd.readouterr().err == f"error: {code.name}: one two\nhint: do\n"
+
+
+def test_an_error_without_a_hint_has_no_line_for_one(capfd: pytest.CaptureFixture[str]) -> None:
+    """As printed, as text, and as an exception of DB-API."""
+    error = SeamlineError(INVALID_ARGUMENT, "no", hint="")
+    assert ending.exit_code(error) == ending.FAILED
+    assert capfd.readouterr().err == "error: INVALID_ARGUMENT: no\n"
+    assert str(error) == "INVALID_ARGUMENT: no"
+    assert str(as_client_error(error)) == "INVALID_ARGUMENT: no"
 
 
 @pytest.mark.parametrize("kind_", CANCELED)

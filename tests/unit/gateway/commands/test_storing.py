@@ -109,3 +109,75 @@ def test_values_of_other_cases_of_a_merge_are_not_cast(gateway: Gateway) -> None
         " WHEN MATCHED THEN UPDATE SET x = s.v WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
     )
     assert gateway.rows(f"SELECT * FROM {table} ORDER BY id") == [(0, 2), (7, None)]
+
+
+# --- Nulls ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sql", "told", "remedy"),
+    [
+        ("INSERT INTO n VALUES (NULL, 'a')", "a row has none", "coalesce"),
+        ("INSERT INTO n SELECT nullif(id, 1), x FROM n", "a row has none", "coalesce"),
+        ("INSERT INTO n (x) VALUES ('a')", "the statement gives it none", "Give it a value"),
+        ("UPDATE n SET id = NULL", "a row has none", "coalesce"),
+        (
+            "MERGE INTO n USING (SELECT 9 AS id) AS s ON n.id = s.id"
+            " WHEN NOT MATCHED THEN INSERT (x) VALUES ('a')",
+            "the statement gives it none",
+            "Give it a value",
+        ),
+    ],
+)
+def test_a_null_in_a_column_without_nulls_says_what_to_do(
+    gateway: Gateway, sql: str, told: str, remedy: str
+) -> None:
+    gateway.rows("CREATE OR REPLACE TABLE n (id integer NOT NULL, x varchar)")
+    gateway.rows("INSERT INTO n VALUES (1, 'x')")
+    with pytest.raises(SeamlineError) as caught:
+        gateway.rows(sql)
+    assert caught.value.code.name == "INVALID_ARGUMENT"
+    assert caught.value.message.startswith("column id of lake.default.n is NOT NULL")
+    assert told in caught.value.message
+    assert remedy in caught.value.hint
+    assert "ALTER COLUMN id DROP NOT NULL" in caught.value.hint
+    assert gateway.rows("SELECT * FROM n") == [(1, "x")]
+    gateway.rows("ALTER TABLE n ALTER COLUMN id DROP NOT NULL")
+    gateway.rows(sql)
+
+
+# --- WITH ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        (
+            "DELETE FROM w",
+            "DELETE FROM w WHERE id IN (WITH x AS (SELECT 1 AS id) SELECT id FROM x)",
+        ),
+        ("UPDATE w SET id = 2", "UPDATE w SET id = (WITH x AS (SELECT 2 AS id) SELECT id FROM x)"),
+        ("INSERT INTO w SELECT * FROM x", "INSERT INTO w WITH x AS (SELECT 2) SELECT * FROM x"),
+        (
+            "MERGE INTO w USING x ON w.id = x.id WHEN MATCHED THEN DELETE",
+            "MERGE INTO w USING (WITH x AS (SELECT 1 AS id) SELECT id FROM x) AS s"
+            " ON w.id = s.id WHEN MATCHED THEN DELETE",
+        ),
+        (
+            "CREATE TABLE w2 AS SELECT * FROM x",
+            "CREATE TABLE w2 AS WITH x AS (SELECT 1 AS a) SELECT a FROM x",
+        ),
+    ],
+    ids=["delete", "update", "insert", "merge", "create"],
+)
+def test_with_stands_in_the_query(gateway: Gateway, wrong: str, right: str) -> None:
+    """Where the error says that it does."""
+    gateway.rows("CREATE OR REPLACE TABLE w AS SELECT 1 AS id")
+    what = wrong.split()[0]
+    with pytest.raises(SeamlineError) as caught:
+        gateway.rows(f"WITH x AS (SELECT 1 AS id) {wrong}")
+    assert caught.value.code.name == "SYNTAX_ERROR"
+    assert caught.value.message == f"WITH belongs to a query, and cannot stand before {what}"
+    assert caught.value.hint.startswith(what)
+    assert "WITH x AS" in caught.value.hint
+    gateway.rows(right)
