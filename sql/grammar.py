@@ -18,7 +18,7 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
-from seamline.sql import time_zones
+from seamline.sql import roles, time_zones
 from seamline.sql.definitions import create_table, makes_table, parse_columns
 from seamline.sql.queries import QUERY_STARTS, expressions_of, query_of
 from seamline.sql.row_changes import STARTS, row_changes
@@ -146,14 +146,17 @@ def _describe(words: Words) -> Show:
 
 
 def _show(words: Words) -> Show:
+    listed = next((what for what in roles.SHOWN if words.take(*what.upper().split())), None)
+    if listed is not None:
+        return roles.show(words, listed)
     what = next((what for what in _SHOWN if words.take(*what.upper().split())), None)
     if what is None:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
             f"SHOW {words.peek()} is not known",
             location=words.place(),
-            hint="SHOW CATALOGS, SCHEMAS, TABLES, COLUMNS, FUNCTIONS, SESSION, STATS, CREATE "
-            "SCHEMA, CREATE TABLE and CREATE VIEW are.",
+            hint="SHOW CATALOGS, SCHEMAS, TABLES, COLUMNS, FUNCTIONS, SESSION, STATS, ROLES, "
+            "GRANTS, CREATE SCHEMA, CREATE TABLE and CREATE VIEW are.",
         )
     place = words.place(1)
     if what == "stats":
@@ -513,6 +516,7 @@ _READERS: Mapping[str, Callable[[Words], Statement]] = {
     "DESCRIBE": _describe,
     "DESC": _describe,
     "SET SESSION": _set_session,
+    "SET ROLE": roles.set_role,
     "SET TIME ZONE": _set_time_zone,
     "RESET SESSION": _reset_session,
     "USE": _use,
@@ -533,5 +537,7 @@ _READERS: Mapping[str, Callable[[Words], Statement]] = {
     "COMMENT ON": _comment,
     "ALTER TABLE": _alter_table,
     "DROP TABLE": _drop_table,
+    **{what: roles.refused(what) for what in ("GRANT", "REVOKE", "DENY")},
+    **{what: roles.refused(what) for what in ("CREATE ROLE", "DROP ROLE")},
 }
 """The leading keywords of a statement and the reader of its rest; longer ones come first."""

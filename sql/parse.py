@@ -118,7 +118,8 @@ def check_text(text: str, code: ErrorCode) -> None:
 
 
 _OWN = re.compile(
-    r"\s*(SHOW|DESCRIBE|DESC|SET|RESET|USE|PREPARE|EXECUTE|DEALLOCATE|START|COMMIT|ROLLBACK|CALL)\b",
+    r"\s*(SHOW|DESCRIBE|DESC|SET|RESET|USE|PREPARE|EXECUTE|DEALLOCATE|START|COMMIT|ROLLBACK|CALL"
+    r"|GRANT|REVOKE|DENY)\b",
     re.IGNORECASE,
 )
 """Matches the beginning of statements that are the same in every dialect."""
@@ -164,7 +165,7 @@ def _statement(sql: str, tokens: list[Token]) -> Statement:
     if first in STARTS:
         return row_changes(sql, tokens)
     if tokens[0].token_type in {TokenType.VAR, TokenType.NUMBER, TokenType.STRING}:
-        known = {"REFRESH", "DENY", "VACUUM", "OPTIMIZE", "GRANT", "REVOKE"}
+        known = {"REFRESH", "VACUUM", "OPTIMIZE"}
         if first not in known:
             raise SeamlineError(
                 SYNTAX_ERROR,

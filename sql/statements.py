@@ -137,7 +137,8 @@ class Show:
 
     Attributes:
         what: One of `catalogs`, `schemas`, `tables`, `columns`, `functions`, `session`, `stats`,
-            `create schema`, `create table`, `create view`.
+            `create schema`, `create table`, `create view`, `roles`, `current roles`,
+            `role grants`, `grants`.
         name: The name after FROM, IN, FOR or the keyword; as many parts as were written.
         like: The pattern of LIKE.
         escape: The character of ESCAPE.
@@ -165,6 +166,14 @@ class SetTimeZone:
     """SET TIME ZONE; the zone is None for LOCAL, which is the one the session began with."""
 
     zone: str | None
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetRole:
+    """SET ROLE ALL or NONE [IN catalog], which mean the same where there are no roles."""
+
+    catalog: str | None
     location: Location | None = dataclasses.field(default=None, compare=False)
 
 
@@ -453,6 +462,7 @@ Statement: TypeAlias = (
     | CreateTable
     | DropTable
     | Show
+    | SetRole
     | SetSession
     | SetTimeZone
     | Use
@@ -524,6 +534,7 @@ _KEYWORDS: Mapping[type, str] = {
     RenameView: "RENAME VIEW",
     SetColumnType: "SET COLUMN TYPE",
     SetProperties: "SET PROPERTIES",
+    SetRole: "SET ROLE",
     SetSession: "SET SESSION",
     SetTimeZone: "SET TIME ZONE",
     Truncate: "TRUNCATE TABLE",

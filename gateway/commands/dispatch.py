@@ -48,6 +48,7 @@ from seamline.sql.statements import (
     KillStatement,
     RenameView,
     SetProperties,
+    SetRole,
     SetSession,
     SetTimeZone,
     Show,
@@ -122,6 +123,8 @@ class Commands:
                 return self._shows.run(statement, session, deadline)
             case SetSession():
                 return sessions.set_property(statement, self._connections.rights)
+            case SetRole():
+                return sessions.set_role(statement, session, self._connections)
             case SetTimeZone():
                 return sessions.set_time_zone(statement, self._connections.rights)
             case KillStatement():

@@ -20,6 +20,7 @@ from seamline.sql import types
 from seamline.sql.near import did_you_mean
 from seamline.sql.statements import (
     WRITES,
+    SetRole,
     SetSession,
     SetTimeZone,
     Show,
@@ -49,6 +50,16 @@ def set_time_zone(statement: SetTimeZone, rights: Rights) -> Rows:
         SeamlineError: as `set_property`.
     """
     return set_property(SetSession(session_properties.TIME_ZONE, statement.zone), rights)
+
+
+def set_role(statement: SetRole, session: Session, sources: Sources) -> Rows:
+    """Runs SET ROLE ALL or NONE, which change nothing.
+
+    Raises:
+        SeamlineError: CATALOG_NOT_FOUND.
+    """
+    names.session(sources.config, statement.catalog or session.catalog, rights=sources.rights)
+    return done()
 
 
 def show_properties(statement: Show, request: StatementRequest) -> Rows:

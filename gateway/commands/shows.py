@@ -13,6 +13,7 @@ from seamline.gateway.commands.rows import Rows, matching, table
 from seamline.gateway.commands.sessions import existing_schema
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
+from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.names import Session, TableName
 from seamline.gateway.query.views import find as find_view
@@ -20,6 +21,7 @@ from seamline.seam.binding import TopicBinding
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.table import TableState
 from seamline.sql import columns, functions, types
+from seamline.sql.qualify import TableReference
 from seamline.sql.statements import Show
 from seamline.sql.types import Field
 
@@ -46,6 +48,12 @@ class Shows:
                 return self._tables(statement, session, deadline)
             case "functions":
                 return self._functions(statement, session)
+            case "roles" | "current roles" | "role grants":
+                return self._roles(statement, session)
+            case "grants":
+                if statement.name:
+                    self._fields(statement.name, session, deadline)
+                return table(_OF_GRANTS, [])
             case "columns":
                 return self._columns(statement, session, deadline)
             case "stats":
@@ -81,6 +89,13 @@ class Shows:
         existing_schema(statement.name, session, self._connections)
         return table(_OF_FUNCTIONS, [])
 
+    def _roles(self, statement: Show, session: Session) -> Rows:
+        """Lists roles, of which no catalog has any."""
+        source = statement.name[0] if statement.name else session.catalog
+        names.session(self._connections.config, source, rights=self._connections.rights)
+        title = "Role Grants" if statement.what == "role grants" else "Role"
+        return table({title: types.VARCHAR}, [])
+
     def _create_schema(self, statement: Show, session: Session) -> Rows:
         found = existing_schema(statement.name, session, self._connections)
         text = f"CREATE SCHEMA {'.'.join(map(types.quote, found))}"
@@ -113,6 +128,11 @@ class Shows:
         name = names.resolve(parts, session, self._connections)
         if name.is_system:
             return tuple(Field(*column) for column in system.system_columns(name).items())
+        if name.variant:
+            reference = TableReference(parts)
+            (pinned,) = Gatherer(self._connections).pin([reference], session, deadline)
+            shown = (field for field in pinned.relation.columns if field not in columns.FILE_FIELDS)
+            return self._connections.rights.table(name).columns(tuple(shown))
         if not name.cluster:
             try:
                 own = self._state(name).schema.columns
@@ -194,6 +214,13 @@ def _names(title: str, found: list[str], statement: Show) -> Rows:
 
 _BUILT_IN = ("system", "builtin")
 """The schema that Trino's own functions are in."""
+_OF_GRANTS = dict.fromkeys(
+    (
+        *("Grantor", "Grantor Type", "Grantee", "Grantee Type"),
+        *("Catalog", "Schema", "Table", "Privilege", "Grantable", "Hierarchy"),
+    ),
+    types.VARCHAR,
+)
 _OF_FUNCTIONS = dict.fromkeys(("Function", "Kind", "Signature"), types.VARCHAR)
 
 
