@@ -25,7 +25,6 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.access.rights import KEPT_WHEN_COLUMNS_ARE_HIDDEN
-from seamline.gateway.access.rules import Privilege
 from seamline.gateway.commands.system_table import Statements
 from seamline.gateway.connections import Sources
 from seamline.gateway.query import names
@@ -172,7 +171,7 @@ class Gatherer:
                 place = names.resolve(reference.name, session, self._connections, is_new=True)
                 rights.require_function(place.catalog or place.cluster, CHANGES_FUNCTION)
             name = names.resolve(reference.name, session, self._connections)
-            rights.require(Privilege.SELECT, name)
+            rights.restriction(name)  # an error of reading its files would name them
             asked = None if changes is None else _asked_changes(changes, read_token)
         if asked is None and name.variant == CHANGES:
             asked = EVERY_CHANGE

@@ -583,7 +583,27 @@ def test_tables_about_a_table_tell_no_values(world: World, variant: str) -> None
     world.do("boss", f"DROP VIEW mine_{variant}")
 
 
+def test_errors_of_files_are_not_told(world: World) -> None:
+    """Whoever may not read a metadata table is told so before the files behind it are read."""
+    ((path,),) = world.rows("boss", 'SELECT path FROM "plain$manifests"')
+    manifest = pathlib.Path(path.removeprefix("file://"))
+    aside = manifest.rename(manifest.with_suffix(".aside"))
+    try:
+        assert world.do("boss", 'SELECT * FROM "plain$entries"') == "COLD_FILE_MISSING"
+        assert world.do("own", 'SELECT * FROM "plain$entries"') == "PERMISSION_DENIED"
+        assert world.do("own", 'DESCRIBE "plain$entries"') == "PERMISSION_DENIED"
+    finally:
+        aside.rename(manifest)
+
+
 def test_statistics_and_seams_tell_no_values(world: World) -> None:
+    for name in ("orders", '"orders$cold"', '"orders$hot"'):
+        assert [row[0] for row in world.rows("ann", f"DESCRIBE {name}")][:3] == [
+            "id",
+            "region",
+            "card",
+        ]
+        assert "note" not in str(world.rows("ann", f"DESCRIBE {name}"))
     assert world.do("ann", "SHOW STATS FOR orders") == "PERMISSION_DENIED"
     assert world.do("ann", 'SELECT * FROM "orders$seam"') == "done"
 

@@ -69,6 +69,28 @@ def test_names_and_parts_of_names(gateway: Gateway) -> None:
     assert joined == [(True, "BRANCH")]
 
 
+def test_columns_are_described(gateway: Gateway) -> None:
+    gateway.rows("CREATE TABLE described AS SELECT 1 AS id, 'x' AS word")
+    moment = ("made_current_at", "timestamp(3) with time zone", "YES", False, None)
+    assert gateway.rows('DESCRIBE "described$history"')[0] == moment
+    for variant in METADATA_TABLES:
+        shown = gateway.rows(f'SHOW COLUMNS FROM "described${variant}"')
+        statement = gateway.statement(f'SELECT * FROM "described${variant}"')
+        assert [row[:2] for row in shown] == [(c.name, str(c.type)) for c in statement.output]
+    statistics = 'row("min" {0}, "max" {0}, null_count bigint, nan_count bigint)'
+    data = f"row(id {statistics.format('integer')}, word {statistics.format('varchar')})"
+    found = {row[0]: row[1] for row in gateway.rows('DESCRIBE "described$partitions"')}
+    assert {name: type_.replace('"', "") for name, type_ in found.items()} == {
+        "record_count": "bigint",
+        "file_count": "bigint",
+        "total_size": "bigint",
+        "data": data.replace('"', ""),
+    }
+    assert gateway.rows('DESCRIBE "described$cold"') == gateway.rows("DESCRIBE described")
+    with pytest.raises(SeamlineError, match="not a table of a catalog"):
+        gateway.rows('SHOW CREATE TABLE "described$files"')
+
+
 def test_tables_without_snapshots(gateway: Gateway) -> None:
     schema = pa.schema([("id", pa.int64())])
     gateway.parts.connections.catalog("lake").pyiceberg.create_table(("default", "bare"), schema)
