@@ -263,14 +263,16 @@ def test_a_client_that_is_busy_says_that_it_will_come_back(gateway: Gateway) -> 
     statement = gateway.service.statement(answer["id"], Principal(ANONYMOUS))
     statement.wait(60)
     touched_at = statement.touched_at
+    handed_over = []
     found = client.head(answer["nextUri"])
     assert (found.status_code, found.data) == (200, b"")
     assert statement.touched_at > touched_at
-    assert not statement.handed_over
+    handed_over.append(statement.handed_over)
     while "nextUri" in answer:
         address = answer["nextUri"]
         answer = client.get(address).json
-    assert statement.handed_over
+    handed_over.append(statement.handed_over)
+    assert handed_over == [False, True]
     assert client.delete(address).status_code == 204
     assert client.head(address).status_code == 404
 
