@@ -391,8 +391,9 @@ class Service:
             count = self._running[name]
             if count >= self._limits.principal_running_max:
                 return False
-            wants_much = waiting[name] > 1 or len(statement.request.statement) > _LONG
-            return not (shares and count and wants_much)
+            if not (shares and count):
+                return True
+            return waiting[name] <= 1 and len(statement.request.statement) <= _LONG
 
         return [s for s in self._waiting if may(s)]
 

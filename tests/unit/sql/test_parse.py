@@ -11,6 +11,7 @@ from sqlglot import exp
 from seamline.errors import Location, SeamlineError
 from seamline.sql import parse
 from seamline.sql.statements import (
+    ColumnDefinition,
     CreateSchema,
     CreateTable,
     DropSchema,
@@ -148,7 +149,11 @@ def test_create_table() -> None:
     )
     assert isinstance(statement, CreateTable)
     assert (statement.name, statement.if_not_exists) == (("lake", "default", "t"), True)
-    assert [(c.name, c.required, c.comment) for c in statement.columns] == [
+    assert [
+        (c.name, c.required, c.comment)
+        for c in statement.columns
+        if isinstance(c, ColumnDefinition)
+    ] == [
         ("a", True, None),
         ("b", False, "x"),
     ]

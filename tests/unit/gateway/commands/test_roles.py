@@ -49,7 +49,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ruled]:
 def test_lists_are_empty(world: Ruled, sql: str, columns: list[str] | None) -> None:
     assert world.rows("ann", sql) == []
     with world.gateway.connect(access_token="ann") as connection:
-        names = [column[0] for column in connection.execute(sql).description]
+        names = [column[0] for column in connection.execute(sql).description or ()]
     assert columns is None or names == columns
 
 

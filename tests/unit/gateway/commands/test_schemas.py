@@ -31,7 +31,7 @@ class World:
         self.rows("CREATE TABLE other.one AS SELECT 1 AS a")
         self.rows("CREATE VIEW s.seen AS SELECT a FROM s.one")
 
-    def rows(self, sql: str, **options: object) -> list[tuple[object, ...]]:
+    def rows(self, sql: str, **options: str) -> list[tuple[object, ...]]:
         return self.gateway.rows(sql, **options)
 
     def refused(self, sql: str) -> SeamlineError:
