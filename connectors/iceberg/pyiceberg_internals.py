@@ -8,6 +8,7 @@ metadata where no table may lie.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
 import json
@@ -49,7 +50,8 @@ from pyiceberg.exceptions import (
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.io import pyarrow as files_of_arrow
+from pyiceberg.io.pyarrow import _dataframe_to_data_files, _TablePartition
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     DataFile,
@@ -110,6 +112,7 @@ from seamline.connectors.iceberg.metadata_properties import (
     require_no_code,
     require_own_places,
 )
+from seamline.connectors.iceberg.transforms import partitions
 from seamline.connectors.iceberg.update_ids import renumbered
 from seamline.errors import SCHEMA_NOT_FOUND, SeamlineError
 
@@ -365,6 +368,29 @@ def write_files(
     for file in _dataframe_to_data_files(metadata, rows, io):
         file.spec_id = metadata.default_spec_id
         yield file
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Partition:
+    """What PyIceberg's writer asks of a partition."""
+
+    partition: Record
+    path: str
+
+    def to_path(self) -> str:
+        return self.path
+
+
+def _partitions(
+    spec: PartitionSpec, schema: Schema, arrow_table: pa.Table
+) -> Iterator[_TablePartition]:
+    """Splits rows as PyIceberg does, also by NaN, by both zeros, and by one column twice."""
+    for partition, places in partitions(arrow_table, schema, spec.fields):
+        key: Any = _Partition(partition, spec.partition_to_path(partition, schema))
+        yield _TablePartition(key, arrow_table.take(places).combine_chunks())
+
+
+files_of_arrow._determine_partitions = _partitions
 
 
 def serves_views(catalog: RestCatalog) -> bool:

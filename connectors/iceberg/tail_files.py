@@ -24,7 +24,7 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
@@ -32,14 +32,11 @@ from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import DoubleType, FloatType
 
 from seamline.connectors.iceberg.parquet_types import as_stored
-from seamline.connectors.iceberg.transforms import can_compute, leaf, transformed
+from seamline.connectors.iceberg.transforms import can_compute, leaf, partitions, transformed
 from seamline.sql.types import Field
 
 PARTITIONS_MAX = 200
 """Rows of one write that would fall into more partitions are written unpartitioned."""
-
-_KEY = "__partition_{}"
-_ROW = "__row"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -170,50 +167,28 @@ def _statistics(
 def _partitions(rows: pa.Table, layout: TailLayout) -> Iterator[tuple[int, Record, pa.Table]]:
     """Yields (spec id, partition, rows) for each partition that the rows fall into."""
     spec = layout.spec
-    whole = (layout.unpartitioned.spec_id, Record(), rows)
     if not spec.fields:
         yield spec.spec_id, Record(), rows
         return
-    keys = _partition_keys(rows, layout)
-    groups = _groups(keys) if keys is not None else None
-    if keys is None or groups is None or groups.num_rows > PARTITIONS_MAX:
-        yield whole
+    found = _split(rows, layout)
+    if found is None or len(found) > PARTITIONS_MAX:
+        yield layout.unpartitioned.spec_id, Record(), rows
         return
-    names = keys.column_names[:-1]
-    for group in groups.to_pylist():
-        indices = pa.array(group[f"{_ROW}_list"], pa.int64())
-        part = rows if groups.num_rows == 1 else rows.take(indices)
-        yield spec.spec_id, Record(*(group[name] for name in names)), part
+    for partition, places in found:
+        yield spec.spec_id, partition, rows if len(found) == 1 else rows.take(places)
 
 
-def _partition_keys(rows: pa.Table, layout: TailLayout) -> pa.Table | None:
-    """Returns the partition of each row; None if any cannot be computed or expressed."""
+def _split(rows: pa.Table, layout: TailLayout) -> list[tuple[Record, pa.Array]] | None:
+    """Splits rows by partition; None if that cannot be computed or expressed."""
     fields = layout.spec.fields
     if not {field.source_id for field in fields} <= layout.schema.field_ids:
         return None  # a column was dropped, and no field of the spec means anything any more
     if not can_compute([field.transform for field in fields]):
         return None
     try:
-        columns = {
-            _KEY.format(position): _transformed(rows, layout, field)
-            for position, field in enumerate(fields)
-        }
+        return partitions(rows, layout.schema, fields)
     except ArithmeticError:
         return None
-    return pa.table({**columns, _ROW: pa.array(range(rows.num_rows), pa.int64())})
-
-
-def _transformed(rows: pa.Table, layout: TailLayout, field: PartitionField | SortField) -> Any:
-    return transformed(
-        leaf(rows, layout.schema, field.source_id),
-        field.transform,
-        layout.schema.find_type(field.source_id),
-    )
-
-
-def _groups(keys: pa.Table) -> pa.Table:
-    names = keys.column_names[:-1]
-    return keys.group_by(names, use_threads=False).aggregate([(_ROW, "list")])
 
 
 # --- Order ---------------------------------------------------------------------------------------
@@ -235,10 +210,15 @@ def _sorted(rows: pa.Table, layout: TailLayout) -> tuple[pa.Table, int | None]:
     keys: list[tuple[str, str]] = []
     try:
         for field in fields:
-            _add_sort_keys(columns, keys, _transformed(rows, layout, field), field)
+            _add_sort_keys(columns, keys, _sorted_by(rows, layout, field), field)
     except ArithmeticError:
         return rows, None
     return rows.take(pc.sort_indices(pa.table(columns), sort_keys=keys)), layout.order.order_id
+
+
+def _sorted_by(rows: pa.Table, layout: TailLayout, field: SortField) -> Any:
+    column = leaf(rows, layout.schema, field.source_id)
+    return transformed(column, field.transform, layout.schema.find_type(field.source_id))
 
 
 def _add_sort_keys(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import (
     BucketTransform,
@@ -24,15 +25,48 @@ from pyiceberg.transforms import (
     VoidTransform,
     YearTransform,
 )
+from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 _EPOCH_YEAR = 1970
-_HOUR_US = 3_600_000_000
+_HOUR_S = 3_600
+_ROW = "row"
 
 
 def can_compute(transforms: Sequence[Any]) -> bool:
     """Whether all of the transforms can be computed here."""
     return not any(isinstance(transform, UnknownTransform) for transform in transforms)
+
+
+def partitions(
+    rows: pa.Table, schema: Schema, fields: Sequence[PartitionField]
+) -> list[tuple[Record, pa.Array]]:
+    """Splits rows by partition.
+
+    Values are equal if they are the same to the last bit: NaN is a partition, 0.0 and -0.0 are two.
+
+    Args:
+        rows: The rows, with the schema's columns by name.
+        schema: The table's schema.
+        fields: The fields of its partition spec, whose transforms can be computed.
+
+    Returns:
+        Each partition, as manifests store it, with the positions of its rows.
+
+    Raises:
+        ArithmeticError: when a truncated value is below the minimum of its type.
+    """
+    columns = {
+        str(position): transformed(
+            leaf(rows, schema, field.source_id), field.transform, schema.find_type(field.source_id)
+        )
+        for position, field in enumerate(fields)
+    }
+    keyed = pa.table({**columns, _ROW: pa.array(range(rows.num_rows), pa.int64())})
+    groups = keyed.group_by(list(columns), use_threads=False).aggregate([(_ROW, "list")])
+    places = groups.column(f"{_ROW}_list").combine_chunks()
+    keys = groups.select(list(columns)).to_pylist()
+    return [(Record(*key.values()), places[n].values) for n, key in enumerate(keys)]
 
 
 def transformed(values: Any, transform: Transform[Any, Any], source: IcebergType) -> Any:
@@ -59,8 +93,8 @@ def transformed(values: Any, transform: Transform[Any, Any], source: IcebergType
         case DayTransform():
             return values.cast(pa.date32()).cast(pa.int32())
         case HourTransform():
-            hours = pc.floor_temporal(values, unit="hour").cast(pa.int64())
-            return pc.divide(hours, _HOUR_US).cast(pa.int32())
+            hours = pc.floor_temporal(values, unit="hour").cast(pa.timestamp("s", values.type.tz))
+            return pc.divide(hours.cast(pa.int64()), _HOUR_S).cast(pa.int32())
     result = pa.int32() if isinstance(transform, BucketTransform) else stored(values).type
     return _by_distinct_value(stored(values), transform.transform(source), result)
 

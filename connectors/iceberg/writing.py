@@ -15,14 +15,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
-from pyiceberg.transforms import TruncateTransform
-from pyiceberg.types import BinaryType
 
 from seamline.connectors.iceberg import pyiceberg_internals
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.iceberg.errors import catalog_errors, commit_errors, storage_errors
 from seamline.connectors.iceberg.parquet_types import as_stored
 from seamline.connectors.iceberg.row_ids import with_fields_of_version_3
+from seamline.connectors.iceberg.transforms import can_compute
 from seamline.connectors.iceberg.types import table_schema
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
 
@@ -128,17 +127,12 @@ def _rows(
     converted = (_converted(batch, schema, wanted) for batch in batches)
     if metadata.spec().is_unpartitioned():
         return pa.RecordBatchReader.from_batches(wanted, converted)
-    rows = pa.Table.from_batches(list(converted), wanted)  # PyIceberg partitions whole tables
     for field in metadata.spec().fields:
-        source = schema.find_type(field.source_id)
-        if isinstance(field.transform, TruncateTransform) and isinstance(source, BinaryType):
+        if not can_compute([field.transform]):
             raise SeamlineError(
-                NOT_SUPPORTED,
-                f"rows are not written here to a table that is partitioned by {field.transform} of "
-                f"the binary column {schema.find_column_name(field.source_id)}",
-                hint="Partition by bucket(n, column), or make and write it with Spark.",
+                NOT_SUPPORTED, f"the transform {field.transform} of partition field {field.name}"
             )
-    return rows
+    return pa.Table.from_batches(list(converted), wanted)  # PyIceberg partitions whole tables
 
 
 def _converted(batch: pa.RecordBatch, schema: Schema, wanted: pa.Schema) -> pa.RecordBatch:
