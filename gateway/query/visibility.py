@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from seamline.connectors.protocols import Deadline, HotLog
-from seamline.errors import DEADLINE_EXCEEDED, WRITE_NOT_VISIBLE, SeamlineError
+from seamline.errors import DEADLINE_EXCEEDED, KAFKA_UNAVAILABLE, WRITE_NOT_VISIBLE, SeamlineError
 from seamline.seam.log import LogBounds
 from seamline.seam.now import invisible
 from seamline.seam.offsets import Offsets
@@ -71,6 +71,12 @@ def wait_until_visible(
             pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
             bounds = log.bounds([bounds.topic], bounds.isolation, deadline)[bounds.topic]
         except SeamlineError as error:
-            if floor.write and error.code is DEADLINE_EXCEEDED:
+            if floor.write and _is_end_of_time(error, deadline):
                 raise hidden from error
             raise
+
+
+def _is_end_of_time(error: SeamlineError, deadline: Deadline) -> bool:
+    """Whether the statement has no time left, which also cuts its last request short."""
+    is_late = deadline.remaining_s() < _LAST_MOMENT_S
+    return error.code is DEADLINE_EXCEEDED or (error.code is KAFKA_UNAVAILABLE and is_late)
