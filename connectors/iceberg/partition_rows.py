@@ -65,8 +65,13 @@ class PartitionColumn:
         """
         for position, field in enumerate(fields):
             if field.field_id == self.field_id:
-                return _cell(self.type, file.partition[position])
+                return _cell(self.type, _stored(file, position))
         return None
+
+
+def _stored(file: DataFile, place: int) -> Any:
+    """Returns a partition value of a file; None if its writer gave fewer than its spec has."""
+    return file.partition[place] if place < len(file.partition) else None
 
 
 def partition_columns(metadata: TableMetadata) -> tuple[PartitionColumn, ...]:
@@ -126,7 +131,7 @@ def partitions(
     for file in _files(table, snapshot_id):
         fields = specs[file.spec_id].fields
         ids = tuple(field.field_id for field in fields)
-        values = tuple(_key(file.partition[place]) for place in range(len(fields)))
+        values = tuple(_key(_stored(file, place)) for place in range(len(fields)))
         groups.setdefault((ids, values), []).append(file)
     rows = []
     for files in groups.values():
@@ -189,7 +194,7 @@ def _identities(metadata: TableMetadata, files: Sequence[DataFile]) -> dict[int,
     """Returns the value that all rows of a partition have in a column, as a tuple of one."""
     fields = metadata.specs()[files[0].spec_id].fields
     return {
-        field.source_id: (files[0].partition[place],)
+        field.source_id: (_stored(files[0], place),)
         for place, field in enumerate(fields)
         if _is_identity(field)
     }
