@@ -230,9 +230,16 @@ def _raw(value: Any) -> Any:
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
-def test_what_no_library_partitions_is_refused(connection: seamline.Connection) -> None:
-    cut = "CREATE TABLE cut (b varbinary) WITH (partitioning = ARRAY['truncate(2, b)'])"
-    assert refused(connection, cut).code.name == "NOT_SUPPORTED"
+def test_what_pyiceberg_does_not_partition_is_partitioned(connection: seamline.Connection) -> None:
+    fields = "ARRAY['truncate(b, 2)', 'day(at)', 'hour(at)', 'x']"
+    columns = "b varbinary, at timestamp(6), x double"
+    rows(connection, f"CREATE TABLE cut ({columns}) WITH (partitioning = {fields})")
+    at = "TIMESTAMP '1969-12-31 23:30:00'"
+    sql = f"INSERT INTO cut VALUES (X'0102', {at}, 0e0), (X'0103', {at}, -0e0), (NULL, NULL, nan())"
+    rows(connection, sql)
+    assert rows(connection, "SELECT count(*), count(b) FROM cut") == [(3, 2)]
+    assert rows(connection, "SELECT count(*) FROM cut WHERE x = 0e0 AND b > X'0102'") == [(1,)]
+    assert rows(connection, "SELECT count(*) FROM cut WHERE is_nan(x) AND at IS NULL") == [(1,)]
 
 
 def test_a_session_that_drops_a_table_forgets_it(
