@@ -286,9 +286,9 @@ class ProcessPool:
         try:
             while not self._idle:
                 deadline.check()
+                self._start_more(self._waiting)
                 if self._problems:
                     raise self._problems.pop()
-                self._start_more(self._waiting)
                 self._changed.wait()
             return self._idle.pop()
         finally:
@@ -323,7 +323,7 @@ class ProcessPool:
         self._starting -= 1
         if self._waiting:
             self._problems.append(error)
-            self._changed.notify()
+            self._changed.notify_all()
 
     def _new(self) -> WorkerProcess:
         for tries_left in reversed(range(_TRIES)):
@@ -336,7 +336,7 @@ class ProcessPool:
 
     def _keep(self, process: WorkerProcess, *, is_new: bool = False) -> None:
         self._idle.insert(0 if is_new else len(self._idle), process)  # new ones know nothing yet
-        self._changed.notify()
+        self._changed.notify_all()  # the one that is told may be about to give up
         self._thin_out_later()
 
     def _thin_out_later(self) -> None:

@@ -100,9 +100,12 @@ def query_of(sql: str) -> EngineQuery:
 
 def own_processes() -> list[psutil.Process]:
     """The processes of this engine: children of the one that forks them."""
-    children = psutil.Process().children()
-    forking = [c for c in children if MODULE in programs.command_line(c)]
-    return [process for one in forking for process in one.children()]
+    return [process for one in forking() for process in one.children()]
+
+
+def forking() -> list[psutil.Process]:
+    """The process that forks them, unless none has been needed yet."""
+    return [c for c in psutil.Process().children() if MODULE in programs.command_line(c)]
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -273,10 +276,9 @@ def test_the_process_that_forks_may_die(
 ) -> None:
     assert ask("SELECT count(*) FROM t").to_pylist() == [{"_col0": COUNT}]
     engine.close()  # so that a new one is needed
-    children = psutil.Process().children()
-    (forking,) = (c.pid for c in children if MODULE in programs.command_line(c))
-    os.kill(forking, signal.SIGKILL)
-    psutil.Process(forking).wait(60)
+    (one,) = forking()
+    one.kill()
+    one.wait(60)
     assert ask("SELECT count(*) FROM t").to_pylist() == [{"_col0": COUNT}]
 
 
@@ -295,29 +297,24 @@ def test_tails_in_shared_memory_do_not_travel(engine: DuckDBWorkers) -> None:
 
 
 def test_a_statement_takes_the_first_process_that_is_free(
-    engine: DuckDBWorkers, monkeypatch: pytest.MonkeyPatch
+    engine: DuckDBWorkers,
 ) -> None:
-    start, may_start = processes.ProcessPool._new, threading.Event()
-
-    def start_slowly(pool: processes.ProcessPool) -> WorkerProcess:
-        may_start.wait(60)
-        return start(pool)
-
     busy = engine.pool.take(NoDeadline())
     wait_until(lambda: engine.pool.idle == 1)
-    monkeypatch.setattr(processes.ProcessPool, "_new", start_slowly)
+    (starting,) = forking()
+    starting.suspend()  # so that no other starts
     other, ended = engine.pool.take(NoDeadline()), Ended()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         first = pool.submit(engine.pool.take, NoDeadline())
         engine.pool.give_back(busy)
         assert first.result(60) is busy, "it was free before a new one was there"
-        second, last = pool.submit(engine.pool.take, ended), None
+        second = pool.submit(engine.pool.take, ended)
         ended.end()
         error = second.exception(60)
         assert isinstance(error, SeamlineError)
         assert error.code is CANCELED
         last = pool.submit(engine.pool.take, NoDeadline())
-        may_start.set()
+        starting.resume()
         assert last.result(60) not in {busy, other}
     for process in (busy, other, last.result()):
         engine.pool.give_back(process)
