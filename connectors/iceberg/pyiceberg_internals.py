@@ -114,7 +114,7 @@ from seamline.connectors.iceberg.metadata_properties import (
 )
 from seamline.connectors.iceberg.transforms import partitions
 from seamline.connectors.iceberg.update_ids import renumbered
-from seamline.errors import SCHEMA_NOT_FOUND, SeamlineError
+from seamline.errors import NUMERIC_OVERFLOW, SCHEMA_NOT_FOUND, SeamlineError
 
 METADATA_CACHED_MAX = 256
 REST_TIMEOUT_S = (10.0, 60.0)
@@ -384,8 +384,19 @@ class _Partition:
 def _partitions(
     spec: PartitionSpec, schema: Schema, arrow_table: pa.Table
 ) -> Iterator[_TablePartition]:
-    """Splits rows as PyIceberg does, also by NaN, by both zeros, and by one column twice."""
-    for partition, places in partitions(arrow_table, schema, spec.fields):
+    """Splits rows as PyIceberg does, also by NaN, by both zeros, and by one column twice.
+
+    Raises:
+        SeamlineError: NUMERIC_OVERFLOW.
+    """
+    try:
+        found = partitions(arrow_table, schema, spec.fields)
+    except ArithmeticError as error:
+        words = ", ".join(f"{field.transform} of {field.name}" for field in spec.fields)
+        raise SeamlineError(
+            NUMERIC_OVERFLOW, f"a partition is below the least value of its type: {words}"
+        ) from error
+    for partition, places in found:
         key: Any = _Partition(partition, spec.partition_to_path(partition, schema))
         yield _TablePartition(key, arrow_table.take(places).combine_chunks())
 

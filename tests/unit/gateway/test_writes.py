@@ -242,6 +242,14 @@ def test_what_pyiceberg_does_not_partition_is_partitioned(connection: seamline.C
     assert rows(connection, "SELECT count(*) FROM cut WHERE is_nan(x) AND at IS NULL") == [(1,)]
 
 
+def test_a_partition_that_no_number_is_for_has_a_name(connection: seamline.Connection) -> None:
+    rows(connection, "CREATE TABLE low (n bigint) WITH (partitioning = ARRAY['truncate(n, 10)'])")
+    error = refused(connection, f"INSERT INTO low VALUES ({-(2**63)})")
+    assert error.code.name == "NUMERIC_OVERFLOW"
+    assert "truncate[10] of n_trunc" in error.message
+    assert rows(connection, "SELECT count(*) FROM low") == [(0,)]
+
+
 def test_a_session_that_drops_a_table_forgets_it(
     gateway: Gateway, connection: seamline.Connection
 ) -> None:
