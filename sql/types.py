@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -332,6 +332,18 @@ def _parts(*types: Type) -> int:
             STATEMENT_TOO_LARGE, f"a type has {found:,} parts, at most {PARTS_MAX:,}"
         )
     return found
+
+
+def changed(type_: Type, change: Callable[[Type], Type]) -> Type:
+    """Returns a type in which each type that has none inside of it is changed."""
+    match type_:
+        case Array(element):
+            return Array(changed(element, change))
+        case Map(key, value):
+            return Map(changed(key, change), changed(value, change))
+        case Row(fields):
+            return Row(tuple(Field(f.name, changed(f.type, change)) for f in fields))
+    return change(type_)
 
 
 def contains(type_: Type, wanted: Type | type[Type]) -> bool:

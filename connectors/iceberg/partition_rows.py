@@ -204,14 +204,14 @@ def _measures(
     field: NestedField, files: Sequence[DataFile], identity: tuple[Any] | None
 ) -> dict[str, Any] | None:
     """Returns the statistics of a column in a partition; None if there are none at all."""
-    nans = _total(file.nan_value_counts for file in files)(field.field_id)
+    nans = _total(field, (file.nan_value_counts for file in files))
     if identity is not None:
         (value,) = identity
         rows = sum(file.record_count for file in files)
         nulls: int | None = rows if value is None else 0
         low = high = value
     else:
-        nulls = _total(file.null_value_counts for file in files)(field.field_id)
+        nulls = _total(field, (file.null_value_counts for file in files))
         full = [file for file in files if not _is_empty(field, file)]
         low = _folded(min, [bound(field, file.lower_bounds) for file in full])
         high = _folded(max, [bound(field, file.upper_bounds) for file in full])
@@ -227,15 +227,11 @@ def _measures(
     }
 
 
-def _total(counts: Iterable[dict[int, int] | None]) -> Callable[[int], int | None]:
-    known = list(counts)
-
-    def of(field_id: int) -> int | None:
-        found = [(count or {}).get(field_id) for count in known]
-        numbers = [number for number in found if number is not None]
-        return sum(numbers) if len(numbers) == len(found) else None
-
-    return of
+def _total(field: NestedField, counts: Iterable[dict[int, int] | None]) -> int | None:
+    """Returns the sum of a column's counts; None if a file lacks it."""
+    found = [(count or {}).get(field.field_id) for count in counts]
+    numbers = [number for number in found if number is not None]
+    return sum(numbers) if len(numbers) == len(found) else None
 
 
 def _is_empty(field: NestedField, file: DataFile) -> bool:

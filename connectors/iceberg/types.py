@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pyiceberg import types as iceberg
@@ -152,7 +152,7 @@ def to_schema(
 
 def storable(type_: Type) -> Type:
     """Returns the column type that stores values of a query's type: times to the microsecond."""
-    return _each(type_, _to_the_microsecond)
+    return types.changed(type_, _to_the_microsecond)
 
 
 def representable(type_: Type) -> Type:
@@ -160,20 +160,7 @@ def representable(type_: Type) -> Type:
 
     It describes a column that is computed, as those of a view are, and is never written.
     """
-    return _each(type_, _nearest)
-
-
-def _each(type_: Type, change: Callable[[Type], Type]) -> Type:
-    """Returns a type in which each type that has none inside of it is changed."""
-    match type_:
-        case types.Array(element):
-            return types.Array(_each(element, change))
-        case types.Map(key, value):
-            return types.Map(_each(key, change), _each(value, change))
-        case types.Row(fields):
-            return types.Row(tuple(Field(f.name, _each(f.type, change)) for f in fields))
-        case _:
-            return change(type_)
+    return types.changed(type_, _nearest)
 
 
 def _to_the_microsecond(type_: Type) -> Type:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from seamline.connectors.formats import read_only
 from seamline.connectors.iceberg import layout
+from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.types import storable
+from seamline.connectors.protocols import ColdTable
 from seamline.errors import NOT_SUPPORTED, STATEMENT_NOT_ALLOWED, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.access.rules import Privilege
 from seamline.gateway.commands import tables
@@ -19,7 +22,6 @@ from seamline.gateway.query import names, views
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.names import Session, TableName
 from seamline.seam.binding import TopicBinding
-from seamline.seam.table import TableState
 from seamline.sql import columns
 from seamline.sql.places import placed_at
 from seamline.sql.statements import ColumnDefinition, LikeTable
@@ -50,8 +52,8 @@ def _fields(
             yield from tables.fields_of([element])
             continue
         with placed_at(element.location):
-            name, state = _found(connections, element, session)
-            for field in connections.rights.table(name).columns(state.schema.columns):
+            name, table = _found(connections, element, session)
+            for field in connections.rights.table(name).columns(table.state.schema.columns):
                 if field.name not in columns.METADATA_NAMES:
                     type_, comment = storable(field.type), field.comment
                     yield Field(field.name, type_, required=field.required, comment=comment)
@@ -74,21 +76,22 @@ def properties(
     for element in elements:
         if isinstance(element, LikeTable) and element.takes_properties:
             with placed_at(element.location):
-                name, state = _found(connections, element, session)
-                return _properties(connections, name, state)
+                return _properties(connections, *_found(connections, element, session))
     return {}
 
 
-def _properties(connections: Connections, name: TableName, state: TableState) -> dict[str, Any]:
+def _properties(connections: Connections, name: TableName, table: ColdTable) -> dict[str, Any]:
     connections.rights.require_all_seen(name, "and so not take its properties")
-    binding = TopicBinding.from_properties(state.properties)
+    binding = TopicBinding.from_properties(table.state.properties)
     if binding is not None:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
             f"{name.display} repeats topic {binding.topic}, which is no property to take",
             hint="LIKE without INCLUDING PROPERTIES takes its columns.",
         )
-    metadata = connections.catalog(name.catalog).load(state.name[1:]).iceberg.metadata
+    if not isinstance(table, IcebergTable):
+        raise read_only(f"catalog {name.catalog}")
+    metadata = table.iceberg.metadata
     schema = metadata.schema()
     found = {
         "format_version": metadata.format_version,
@@ -100,7 +103,7 @@ def _properties(connections: Connections, name: TableName, state: TableState) ->
 
 def _found(
     connections: Connections, element: LikeTable, session: Session
-) -> tuple[TableName, TableState]:
+) -> tuple[TableName, ColdTable]:
     """Returns the table that is meant, whose columns may be read.
 
     Raises:
@@ -112,7 +115,7 @@ def _found(
         raise _no_table(name)
     connections.rights.require(Privilege.SELECT, name)
     try:
-        return name, LoadedTables(connections).now([name])[name].state
+        return name, LoadedTables(connections).now([name])[name]
     except SeamlineError as error:
         if error.code is TABLE_NOT_FOUND and views.find(connections, name) is not None:
             raise _no_table(name) from error

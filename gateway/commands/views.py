@@ -211,16 +211,7 @@ def _columns(output: Sequence[Output]) -> tuple[Field, ...]:
 
 def _kept(type_: Type) -> Type:
     """Returns the type of a view's column; a bare NULL becomes varchar, also inside of others."""
-    match type_:
-        case types.UNKNOWN:
-            return types.VARCHAR
-        case types.Array(element):
-            return types.Array(_kept(element))
-        case types.Map(key, value):
-            return types.Map(_kept(key), _kept(value))
-        case types.Row(fields):
-            return types.Row(tuple(Field(field.name, _kept(field.type)) for field in fields))
-    return type_
+    return types.changed(type_, lambda t: types.VARCHAR if t == types.UNKNOWN else t)
 
 
 def _quoted(text: str) -> str:

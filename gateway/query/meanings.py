@@ -17,7 +17,7 @@ from typing import Any
 from seamline.connectors.cache import Cache
 from seamline.sql.qualify import BoundQuery, Relation
 from seamline.sql.statements import Query
-from seamline.sql.types import Array, Field, Map, Row, Type
+from seamline.sql.types import Field, Row, Type, children
 
 LENGTH_MAX = 4_000
 """Length of the longest text that is remembered; a tree takes some hundred times as much."""
@@ -35,7 +35,7 @@ class Meaning:
     def __init__(self, query: Query, length: int) -> None:
         self.query = query
         self.length = length
-        self._last: tuple[Sequence[Relation], tuple[str, str, str], BoundQuery] | None = None
+        self._last: tuple[tuple[Any, ...], BoundQuery] | None = None
 
     def bound(
         self,
@@ -50,16 +50,12 @@ class Meaning:
             session: The default catalog and schema, and the time zone.
             bind: Binds it to these.
         """
-        last = self._last
-        if (
-            last is not None
-            and (last[0], last[1]) == (relations, session)
-            and _storage(last[0]) == _storage(relations)
-        ):
-            return last[2]
+        last, asked = self._last, (relations, session, _storage(relations))
+        if last is not None and last[0] == asked:
+            return last[1]
         found = bind()
         if not found.holds_moment and not any(r.restriction for r in relations):
-            self._last = (relations, session, found)
+            self._last = (asked, found)
         return found
 
 
@@ -75,14 +71,11 @@ def _of_fields(fields: Sequence[Field]) -> Iterator[tuple[Any, ...]]:
 
 
 def _of_type(type_: Type) -> Iterator[tuple[Any, ...]]:
-    match type_:
-        case Row(fields):
-            yield from _of_fields(fields)
-        case Array(element):
-            yield from _of_type(element)
-        case Map(key, value):
-            yield from _of_type(key)
-            yield from _of_type(value)
+    if isinstance(type_, Row):
+        yield from _of_fields(type_.fields)
+        return
+    for inside in children(type_):
+        yield from _of_type(inside)
 
 
 class Meanings:

@@ -381,9 +381,11 @@ class Service:
         """Returns the waiting statements of principals who may have another one running."""
         waiting = collections.Counter(s.principal for s in self._waiting)
         now = time.monotonic()
-        for name in [n for n, at in self._ran_at.items() if now - at > _LATELY_S]:
-            if not self._running[name]:
-                del self._ran_at[name]
+        self._ran_at = {
+            name: at
+            for name, at in self._ran_at.items()
+            if self._running[name] or now - at <= _LATELY_S
+        }
         shares = len(waiting.keys() | self._ran_at.keys()) > 1 and self._load.is_high
 
         def may(statement: Statement) -> bool:

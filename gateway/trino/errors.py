@@ -50,6 +50,7 @@ def _resources(name: str, number: int) -> TrinoError:
 _NOT_FOUND = _user("NOT_FOUND", 5)
 _NOT_SUPPORTED = _user("NOT_SUPPORTED", 13)
 _SYNTAX_ERROR = _user("SYNTAX_ERROR", 1)
+_TABLE_NOT_FOUND = _user("TABLE_NOT_FOUND", 46)
 
 TRINO_ERRORS: Mapping[ErrorCode, TrinoError | None] = {
     # The statement is wrong
@@ -59,7 +60,7 @@ TRINO_ERRORS: Mapping[ErrorCode, TrinoError | None] = {
     ours.STATEMENT_TOO_LARGE: _user("QUERY_TEXT_TOO_LARGE", 35),
     ours.CATALOG_NOT_FOUND: _user("CATALOG_NOT_FOUND", 44),
     ours.SCHEMA_NOT_FOUND: _user("SCHEMA_NOT_FOUND", 45),
-    ours.TABLE_NOT_FOUND: _user("TABLE_NOT_FOUND", 46),
+    ours.TABLE_NOT_FOUND: _TABLE_NOT_FOUND,
     ours.COLUMN_NOT_FOUND: _user("COLUMN_NOT_FOUND", 47),
     ours.COLUMN_AMBIGUOUS: _user("AMBIGUOUS_NAME", 62),
     ours.TYPE_MISMATCH: _user("TYPE_MISMATCH", 58),
@@ -101,7 +102,7 @@ TRINO_ERRORS: Mapping[ErrorCode, TrinoError | None] = {
     ours.NOT_FOUND: _NOT_FOUND,
     ours.METHOD_NOT_ALLOWED: None,
     ours.CATALOG_READ_ONLY: None,
-    ours.VIEW_NOT_FOUND: _user("TABLE_NOT_FOUND", 46),
+    ours.VIEW_NOT_FOUND: _TABLE_NOT_FOUND,
     ours.PLAN_NOT_FOUND: None,
     ours.INVALID_SESSION_PROPERTY: _user("INVALID_SESSION_PROPERTY", 14),
     ours.PREPARED_STATEMENT_NOT_FOUND: _NOT_FOUND,

@@ -14,13 +14,14 @@ from seamline.errors import (
     TYPE_MISMATCH,
     SeamlineError,
 )
-from seamline.sql import functions, types
+from seamline.sql import functions
 from seamline.sql.binder.conversions import require_equality
 from seamline.sql.binder.grouping import distinct_sets, has_aggregate, one_group
 from seamline.sql.binder.literals import as_value, row_count, row_limit
+from seamline.sql.binder.map_keys import holds_maps
 from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.typer import Typer
-from seamline.sql.types import Map, Type
+from seamline.sql.types import Type
 
 
 def bind_condition(typer: Typer, node: exp.Expr, clause: str, scope: Scope) -> None:
@@ -52,7 +53,7 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
     def key(bound: exp.Expr, type_: Type) -> exp.Expr:
         require_equality(type_, "GROUP BY")
         value = as_value(bound.copy(), type_)
-        if types.contains(type_, Map):
+        if holds_maps(type_):
             scope.map_keys.append((value, type_))
         return value
 

@@ -26,10 +26,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def gateway(folder: pathlib.Path) -> Iterator[Gateway]:
-    running = Gateway(offline.config(folder))
-    running.parts.connections.catalog("lake").pyiceberg.create_namespace("default")
-    yield running
-    running.close()
+    with offline.running(folder) as running:
+        yield running
 
 
 def check(gateway: Gateway, folder: pathlib.Path, seed: int) -> None:

@@ -75,10 +75,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def gateway(folder: pathlib.Path) -> Iterator[Gateway]:
-    running = Gateway(offline.config(folder))
-    running.parts.connections.catalog("lake").pyiceberg.create_namespace("default")
-    yield running
-    running.close()
+    with offline.running(folder) as running:
+        yield running
 
 
 # --- Random histories ----------------------------------------------------------------------------

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from fakes.memory import MemoryLog
 
+from seamline.errors import SeamlineError
 from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.config.load import load
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
+from support.gateway import Gateway
 
 _TEXT = """
 catalogs:
@@ -60,3 +65,33 @@ class MemoryConnections(Connections):
     def log(self, name: str) -> Any:
         """See `Connections.log`."""
         return self.memory
+
+
+@contextlib.contextmanager
+def running(folder: pathlib.Path) -> Iterator[Gateway]:
+    """A gateway whose catalog has its default schema, for tables that others make there."""
+    gateway = Gateway(config(folder))
+    gateway.parts.connections.catalog("lake").pyiceberg.create_namespace("default")
+    yield gateway
+    gateway.close()
+
+
+class MemoryWorld:
+    """A gateway over a catalog in one file, and a log in memory."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        settings = config(folder)
+        connections = MemoryConnections(settings)
+        self.memory = connections.memory
+        self.gateway = Gateway(settings, connections=connections)
+        self.catalog = connections.catalog("lake").pyiceberg
+
+    def rows(self, sql: str, **options: str) -> list[tuple[object, ...]]:
+        """The rows of a statement."""
+        return self.gateway.rows(sql, **options)
+
+    def refused(self, sql: str) -> SeamlineError:
+        """The error that a statement must end with."""
+        with pytest.raises(SeamlineError) as caught:
+            self.rows(sql)
+        return caught.value

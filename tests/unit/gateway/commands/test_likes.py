@@ -12,10 +12,7 @@ from collections.abc import Iterator
 import pytest
 from pyiceberg.table import Table
 from support import offline
-from support.gateway import Gateway
 from support.ruled import Ruled
-
-from seamline.errors import SeamlineError
 
 SOURCE = (
     "CREATE TABLE source (id bigint NOT NULL COMMENT 'the id', at timestamp(6), name varchar,"
@@ -25,28 +22,16 @@ SOURCE = (
 )
 
 
-class World:
+class World(offline.MemoryWorld):
     """A gateway and its log."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        config = offline.config(folder)
-        connections = offline.MemoryConnections(config)
-        self.memory = connections.memory
-        self.gateway = Gateway(config, connections=connections)
-        self.catalog = connections.catalog("lake").pyiceberg
+        super().__init__(folder)
         self.memory.create_topic("bids", 1)
         self.rows(SOURCE)
         self.rows("CREATE TABLE other (x smallint, y varchar)")
         self.rows("CREATE TABLE unified (price double, channel varchar) WITH (topic = 'bids')")
         self.rows("CREATE VIEW seen AS SELECT id FROM source")
-
-    def rows(self, sql: str) -> list[tuple[object, ...]]:
-        return self.gateway.rows(sql)
-
-    def refused(self, sql: str) -> SeamlineError:
-        with pytest.raises(SeamlineError) as caught:
-            self.rows(sql)
-        return caught.value
 
     def columns(self, name: str) -> list[object]:
         return [row[0] for row in self.rows(f"DESCRIBE {name}") if not row[3]]

@@ -12,32 +12,17 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 from support import offline
-from support.gateway import Gateway
-
-from seamline.errors import SeamlineError
 
 
-class World:
+class World(offline.MemoryWorld):
     """A gateway, its log, and a schema with two plain tables and a view."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        config = offline.config(folder)
-        connections = offline.MemoryConnections(config)
-        self.memory = connections.memory
-        self.gateway = Gateway(config, connections=connections)
-        self.catalog = connections.catalog("lake").pyiceberg
+        super().__init__(folder)
         for name in ("one", "two"):
             self.rows(f"CREATE TABLE s.{name} AS SELECT 1 AS a")
         self.rows("CREATE TABLE other.one AS SELECT 1 AS a")
         self.rows("CREATE VIEW s.seen AS SELECT a FROM s.one")
-
-    def rows(self, sql: str, **options: str) -> list[tuple[object, ...]]:
-        return self.gateway.rows(sql, **options)
-
-    def refused(self, sql: str) -> SeamlineError:
-        with pytest.raises(SeamlineError) as caught:
-            self.rows(sql)
-        return caught.value
 
     def left(self) -> list[tuple[object, ...]]:
         return sorted(self.rows("SHOW TABLES FROM s"))
