@@ -286,10 +286,11 @@ class ProcessPool:
         try:
             while not self._idle:
                 deadline.check()
-                self._start_more(self._waiting)
                 if self._problems:
                     raise self._problems.pop()
-                self._changed.wait()
+                self._start_more(self._waiting)
+                if not self._problems:  # the system may have refused at once
+                    self._changed.wait()
             return self._idle.pop()
         finally:
             forget()
