@@ -525,12 +525,14 @@ class EngineQuery:
         schema: Arrow schema of the result; result batches have exactly this schema.
         scans: The relations.
         tails: Decoded tails, or sources of tails for the engine's workers to read, by key.
+        owner: Whose query it is; owners share the cores.
     """
 
     tree: Any
     schema: pa.Schema
     scans: tuple[EngineScan, ...]
     tails: Mapping[str, pa.Table | SpilledTail | TailSource] = dataclasses.field(hash=False)
+    owner: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

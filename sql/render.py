@@ -218,7 +218,8 @@ def to_duckdb(tree: exp.Expr, relations: Mapping[str, str] | None = None) -> str
     keep_rows_of_aggregates(guarded)
     bring_columns_near(guarded, _has_lambda)
     order_frames(guarded)
-    return guarded.transform(replace, copy=False).sql(dialect=_SeamlineDuckDB, identify=True)
+    own = guarded.transform(replace, copy=False)
+    return own.sql(dialect=_SeamlineDuckDB, identify=True, copy=False)
 
 
 def _has_lambda(node: Call) -> bool:

@@ -3,7 +3,8 @@
 A statement takes the process that ran one most recently: what it knows of files and tails is
 newest. If all are busy it takes the first to become free, which is another's or a new one. One more
 is started as soon as none is left, so that the next statement need not wait for it. Those that no
-statement has needed for a while end.
+statement has needed for a while end. A process that has let others go first does so for ever: it
+waits for another statement that is to.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
+import functools
 import json
 import logging
 import math
@@ -114,6 +116,10 @@ _SERVER = _ForkServer()
 class WorkerProcess:
     """A worker process, which runs one statement or is idle.
 
+    Attributes:
+        process_id: The system's id of the process.
+        has_stepped_back: Whether it lets others go first, from now on.
+
     Raises:
         OSError: when it cannot be started, or has gone.
         EOFError: likewise.
@@ -123,6 +129,7 @@ class WorkerProcess:
         self._channel = _SERVER.fork()
         self._sending = threading.Lock()
         self._number = -1
+        self.has_stepped_back = False
         try:
             send(self._channel, Kind.SETTINGS, json.dumps(settings).encode())
             self._channel.settimeout(_BEGIN_S)
@@ -166,7 +173,9 @@ class WorkerProcess:
 
     def step_back(self) -> None:
         """Tells it to let others go first."""
-        self._tell(Kind.STEP_BACK)
+        if not self.has_stepped_back:
+            self.has_stepped_back = True
+            self._tell(Kind.STEP_BACK)
 
     def _tell(self, kind: Kind) -> None:
         with self._sending, contextlib.suppress(OSError):
@@ -198,6 +207,52 @@ class WorkerProcess:
         self._channel.close()
 
 
+class _Idle:
+    """Processes that wait for a statement. The pool's lock protects them.
+
+    Args:
+        kept: How many of them stay however long nobody needs them.
+
+    Attributes:
+        is_watched: Whether those that nobody needs will be looked for.
+    """
+
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+        self._processes: list[WorkerProcess] = []
+        self._fewest = 0
+        self.is_watched = False
+
+    def __len__(self) -> int:
+        return len(self._processes)
+
+    def pop(self) -> WorkerProcess:
+        """Takes the one that has run a statement last."""
+        found = self._processes.pop()
+        self._fewest = min(self._fewest, len(self))
+        return found
+
+    def put(self, process: WorkerProcess, *, is_new: bool) -> None:
+        """Adds one; a new one is taken last, as it knows nothing yet."""
+        self._processes.insert(0 if is_new else len(self), process)
+
+    def is_crowded(self) -> bool:
+        """Whether there are more than those that stay."""
+        return len(self) > self._kept
+
+    def unneeded(self) -> list[WorkerProcess]:
+        """Takes those that were there all the time since it was last asked, but for those kept."""
+        spare = max(0, min(self._fewest, len(self) - self._kept))
+        found, self._processes = self._processes[:spare], self._processes[spare:]
+        self._fewest = len(self)
+        return found
+
+    def clear(self) -> list[WorkerProcess]:
+        """Takes them all."""
+        found, self._processes = self._processes, []
+        return found
+
+
 class ProcessPool:
     """Processes for statements. Safe to share between threads.
 
@@ -208,26 +263,31 @@ class ProcessPool:
     def __init__(self, settings: dict[str, Any]) -> None:
         self._settings = settings
         self._changed = threading.Condition()
-        self._idle: list[WorkerProcess] = []
+        self._idle = _Idle(IDLE_MAX)
+        self._behind = _Idle(0)
         self._busy: dict[WorkerProcess, Deadline] = {}
         self._waiting = 0
         self._starting = 0
         self._problems: list[SeamlineError] = []
-        self._fewest_idle = 0
-        self._is_thinning = False
         self._is_closed = False
 
-    def take(self, deadline: Deadline) -> WorkerProcess:
+    def take(self, deadline: Deadline, *, behind: bool = False) -> WorkerProcess:
         """Returns a process for a statement that has this deadline.
+
+        Args:
+            deadline: The statement's deadline.
+            behind: Whether the statement lets others go first.
 
         Raises:
             SeamlineError: STATEMENT_KILLED if none can be started; why the statement has ended.
         """
         with self._changed:
-            found = self._idle.pop() if self._idle else self._awaited(deadline)
+            if behind and len(self._behind):
+                found = self._behind.pop()
+            else:
+                found = self._idle.pop() if len(self._idle) else self._awaited(deadline)
             self._busy[found] = deadline
-            self._fewest_idle = min(self._fewest_idle, len(self._idle))
-            if not self._idle:
+            if not len(self._idle):
                 self._start_more(1)
         return found
 
@@ -249,8 +309,8 @@ class ProcessPool:
         """Ends the idle processes; others end when they are given back."""
         with self._changed:
             self._is_closed = True
-            idle, self._idle = self._idle, []
-        for process in idle:
+            ended = [*self._idle.clear(), *self._behind.clear()]
+        for process in ended:
             process.close()
 
     @property
@@ -284,7 +344,7 @@ class ProcessPool:
         forget = deadline.on_end(look)
         self._waiting += 1
         try:
-            while not self._idle:
+            while not len(self._idle):
                 deadline.check()
                 if self._problems:
                     raise self._problems.pop()
@@ -336,23 +396,20 @@ class ProcessPool:
         raise AssertionError
 
     def _keep(self, process: WorkerProcess, *, is_new: bool = False) -> None:
-        self._idle.insert(0 if is_new else len(self._idle), process)  # new ones know nothing yet
+        idle = self._behind if process.has_stepped_back else self._idle
+        idle.put(process, is_new=is_new)
         self._changed.notify_all()  # the one that is told may be about to give up
-        self._thin_out_later()
+        if idle.is_crowded() and not idle.is_watched:
+            idle.is_watched = True
+            supervision.later(IDLE_S, "duckdb", functools.partial(self._thin_out, idle))
 
-    def _thin_out_later(self) -> None:
-        if len(self._idle) > IDLE_MAX and not self._is_thinning:
-            self._is_thinning = True
-            self._fewest_idle = len(self._idle)
-            supervision.later(IDLE_S, "duckdb", self._thin_out)
-
-    def _thin_out(self) -> None:
+    def _thin_out(self, idle: _Idle) -> None:
         """Ends those that no statement has needed in the meantime."""
         with self._changed:
-            self._is_thinning = False
-            spare = max(0, min(self._fewest_idle, len(self._idle) - IDLE_MAX))
-            ended, self._idle = self._idle[:spare], self._idle[spare:]
-            self._thin_out_later()
+            ended = idle.unneeded()
+            idle.is_watched = idle.is_crowded()
+            if idle.is_watched:
+                supervision.later(IDLE_S, "duckdb", functools.partial(self._thin_out, idle))
         for process in ended:
             process.close()
 

@@ -71,6 +71,9 @@ def main() -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, reap)
+    for name in ("pandas", "pyarrow.dataset"):  # DuckDB looks for both when it is given rows
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     _freeze()
     channel.settimeout(_QUIET_S)
     while True:
@@ -169,7 +172,6 @@ class _Worker:
         self._sending = threading.Lock()
         self._lock = threading.Lock()
         self._told: dict[int, _Told] = {}
-        self._has_stepped_back = False
         self._orders: queue.SimpleQueue[tuple[int, pa.Buffer]] = queue.SimpleQueue()
 
     def run(self) -> None:
@@ -198,7 +200,7 @@ class _Worker:
             del content
             with self._lock:
                 del self._told[number]
-            if self._has_stepped_back or _held() > limit:
+            if _held() > limit:
                 return
 
     def _answer(self, engine: DuckDBEngine, content: pa.Buffer, told: _Told) -> None:
@@ -227,15 +229,13 @@ class _Worker:
         os._exit(0)
 
     def _obey(self, kind: Kind, content: pa.Buffer) -> None:
+        if kind is Kind.STEP_BACK:
+            _step_back()
+            return
         with self._lock:
             told = self._told.get(int(content.to_pybytes()))
-        if told is None:  # the statement has ended
-            return
-        if kind is Kind.STOP:
+        if told is not None:  # else the statement has ended
             told.tell()
-        else:
-            self._has_stepped_back = True
-            _step_back()
 
     def _send(self, kind: Kind, content: bytes | pa.Buffer = b"") -> None:
         try:

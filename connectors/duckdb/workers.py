@@ -3,14 +3,14 @@
 Each statement has a process to itself for as long as it runs. A statement is prepared here, as
 DuckDB's SQL; the tails of followed tables lie in shared memory, and its result comes back over a
 socket. A statement that does not end when told to is killed with its process. A process that ran
-its statement to the end is reused, unless it is no longer fit: because it holds much memory, or has
-stepped back behind others.
+its statement to the end is reused, unless it holds much memory.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +21,7 @@ from seamline.connectors import supervision
 from seamline.connectors.duckdb.engine import DuckDBEngine, Statement, Writer
 from seamline.connectors.duckdb.frames import Kind
 from seamline.connectors.duckdb.processes import ProcessPool, WorkerProcess
+from seamline.connectors.duckdb.shares import Shares
 from seamline.connectors.protocols import Compute, Deadline, EngineQuery, ResultStream, at_once
 from seamline.connectors.shared_memory import shared_memory
 from seamline.errors import STATEMENT_KILLED, SeamlineError
@@ -47,11 +48,12 @@ class DuckDBWorkers:
         self._writer = Writer()
         self.memory = shared_memory()
         self.pool = ProcessPool(settings)
+        self.shares = Shares()
 
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
         """See `Engine.run`."""
         statement = self._writer.statement(query, deadline, self._compute)
-        running = _Running(self, statement, deadline)
+        running = _Running(self, statement, query.owner, deadline)
         running.begin()
         return ResultStream(query.schema, running.batches(), running.close)
 
@@ -84,16 +86,19 @@ class _Running:
     twice: it may have been killed for what another process did.
     """
 
-    def __init__(self, workers: DuckDBWorkers, statement: Statement, deadline: Deadline) -> None:
+    def __init__(
+        self, workers: DuckDBWorkers, statement: Statement, owner: str, deadline: Deadline
+    ) -> None:
         self._workers = workers
         self._statement = statement  # its tails must be kept
+        self._owner = owner
         self._deadline = deadline
         self._lock = threading.Lock()
         self._process: WorkerProcess | None = None
         self._calm: Callable[[], None] | None = None
         self._forget: Callable[[], None] = lambda: None
-        self._stay: Callable[[], None] = lambda: None
-        self._computed_before_s = 0.0
+        self._forget_watch: Callable[[], None] = lambda: None
+        self._computed_before_s = self._counted_s = 0.0
         self._repeats_left = _REPEATS
 
     def begin(self) -> None:
@@ -103,7 +108,8 @@ class _Running:
             SeamlineError: why it cannot run.
         """
         while True:
-            if not self._hand_over(self._workers.pool.take(self._deadline)):
+            behind = self._workers.shares.is_over(self._owner)
+            if not self._hand_over(self._workers.pool.take(self._deadline, behind=behind), behind):
                 continue
             try:
                 self._next()
@@ -141,11 +147,14 @@ class _Running:
             while self._next() is not None:
                 pass
 
-    def _hand_over(self, process: WorkerProcess) -> bool:
+    def _hand_over(self, process: WorkerProcess, behind: bool) -> bool:
         """Hands the statement to a process; returns whether the process was there to take it."""
         self._process, self._calm = process, None
         try:
+            self._computed_before_s = self._counted_s = process.computed_s
             process.run(self._statement, self._deadline.remaining_s(), self._workers.memory)
+            if behind:
+                process.step_back()
             self._forget = self._deadline.on_end(self._stop)
             process.receive(Kind.TAKEN)
         except (OSError, EOFError):
@@ -155,8 +164,7 @@ class _Running:
         except BaseException:
             self._end(is_fit=False)
             raise
-        self._computed_before_s = process.computed_s
-        self._stay = supervision.later(SHORT_S, "duckdb", self._let_others_go_first)
+        self._forget_watch = supervision.later(SHORT_S, "duckdb", self._watch)
         return True
 
     def _repeat(self, error: _GoneError) -> None:
@@ -192,25 +200,32 @@ class _Running:
             if self._process is not None and self._calm is None:
                 self._calm = self._process.stop()
 
-    def _let_others_go_first(self) -> None:
-        """Steps back once other statements run; until then it keeps checking."""
+    def _watch(self) -> None:
+        """Counts what it has computed, and has it step back if that is much and others run."""
         with self._lock:
             if self._process is None:
                 return
-            computed_s = self._process.computed_s - self._computed_before_s
-            is_long = not computed_s < SHORT_S  # neither is it short if that is not known
+            is_long = not self._count(self._process) < SHORT_S  # nor is it short if not known
             if is_long and len(self._workers.running) > 1:
                 self._process.step_back()
-            else:
-                self._stay = supervision.later(SHORT_S, "duckdb", self._let_others_go_first)
+            self._forget_watch = supervision.later(SHORT_S, "duckdb", self._watch)
+
+    def _count(self, process: WorkerProcess) -> float:
+        """Returns the seconds of a core it has used, and adds what is new to its owner's share."""
+        computed_s = process.computed_s
+        new_s, self._counted_s = computed_s - self._counted_s, computed_s
+        if new_s < math.inf:
+            self._workers.shares.add(self._owner, new_s)
+        return computed_s - self._computed_before_s
 
     def _end(self, *, is_fit: bool) -> None:
         self._forget()
-        self._stay()
+        self._forget_watch()
         with self._lock:
             process, self._process = self._process, None
             calm = self._calm
         if calm is not None:
             calm()
         assert process is not None
+        self._count(process)
         self._workers.pool.give_back(process, is_fit=is_fit)

@@ -324,6 +324,7 @@ class Queries:
                 deadline,
                 row_limit=request.row_limit,
                 scan_bytes_max=self._scan_bytes_max,
+                owner=self._user,
             )
             opened.callback(execution.stream.close)
             stream = dataclasses.replace(execution.stream, close=opened.pop_all().close)

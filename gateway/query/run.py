@@ -93,6 +93,7 @@ class Executor:
         *,
         row_limit: int | None = None,
         scan_bytes_max: int = 0,
+        owner: str = "",
     ) -> Execution:
         """Reads the tails that must be read here, and starts the engine.
 
@@ -103,6 +104,7 @@ class Executor:
             row_limit: Rows after which the result is not read any further; None for all.
             scan_bytes_max: Bytes that may be read, from files and from tails that are read here; 0
                 sets no limit.
+            owner: Whose statement it is; see `EngineQuery`.
 
         Raises:
             SeamlineError: named after the cause. No row has been returned yet.
@@ -123,7 +125,7 @@ class Executor:
         try:
             hot_bytes = sum(tail.size_bytes for tail in tails.values())
             _check_size(plan.estimate.cold_bytes, hot_bytes, scan_bytes_max)
-            query = _engine_query(plan, tables, tails)
+            query = _engine_query(plan, tables, tails, owner)
             stream = self._engines[plan.route.engine].run(query, deadline)
         except BaseException:
             release()
@@ -202,7 +204,10 @@ def _check_size(cold_bytes: int, hot_bytes: int, bytes_max: int) -> None:
 
 
 def _engine_query(
-    plan: PhysicalPlan, tables: Mapping[str, ColdTable], tails: Mapping[SeamKey, Tail]
+    plan: PhysicalPlan,
+    tables: Mapping[str, ColdTable],
+    tails: Mapping[SeamKey, Tail],
+    owner: str,
 ) -> EngineQuery:
     """Returns the plan as engines take it; a tail that was not read becomes a `TailSource`."""
     keys = {key: str(number) for number, key in enumerate(plan.tails)}
@@ -218,6 +223,7 @@ def _engine_query(
             keys[key]: _rows(tails[key]) if key in tails else _source(tail)
             for key, tail in plan.tails.items()
         },
+        owner=owner,
     )
 
 
