@@ -37,8 +37,7 @@ class RawBatch:
     Attributes:
         partitions: Partition of each record.
         offsets: Offset of each record.
-        timestamps_ms: Record time in milliseconds since the epoch, any 64-bit number; -1 where the
-            record has none.
+        timestamps_ms: Record time in milliseconds since the epoch, any 64-bit number; -1 for none.
         keys: Key bytes or None.
         values: Value bytes or None (a tombstone).
         headers: Per record, a list of (name, value), or None when it has none. A name that is not
@@ -550,11 +549,7 @@ class Engine(Protocol):
     name: str
 
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
-        """Starts the query.
-
-        Raises:
-            SeamlineError: named after the cause; an engine raises nothing else.
-        """
+        """Starts the query; raises nothing but a SeamlineError, named after the cause."""
 
 
 class TierTable(Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import os
 import pathlib
 import signal
@@ -233,7 +234,9 @@ def test_a_statement_that_never_ends_is_ended(
     assert error.code is CANCELED
 
 
-def test_a_long_statement_gives_way_to_others_and_its_process_ends(engine: DuckDBWorkers) -> None:
+def test_a_long_statement_gives_way_to_others_and_its_process_takes_none_of_them(
+    engine: DuckDBWorkers,
+) -> None:
     deadline = Ended()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         found = pool.submit(lambda: list(engine.run(query_of(ENDLESS), deadline).batches))
@@ -247,8 +250,31 @@ def test_a_long_statement_gives_way_to_others_and_its_process_ends(engine: DuckD
         wait_until(lambda: all(psutil.Process(thread).nice() > 0 for thread in threads))
         deadline.end()
         found.exception(60)
-    wait_until(lambda: running.pid not in pids())
+    busy = [engine.pool.take(NoDeadline()) for _ in range(3)]
+    assert running.pid not in {process.process_id for process in busy}
+    for process in busy:
+        engine.pool.give_back(process)
+    wait_until(lambda: running.pid not in pids())  # nobody else has to wait for others
     assert list(engine.run(query_of("SELECT count(n) FROM t"), NoDeadline()).batches)
+
+
+def test_who_has_computed_more_than_others_lets_them_go_first(engine: DuckDBWorkers) -> None:
+    def priority(owner: str) -> int:
+        query = dataclasses.replace(query_of("SELECT n, k FROM t"), owner=owner)
+        stream = engine.run(query, NoDeadline())
+        (running,) = engine.running
+        for _ in stream.batches:
+            found = psutil.Process(running).nice()
+        return found
+
+    usual = psutil.Process().nice()
+    engine.shares.add("greedy", 1000.0)
+    assert priority("greedy") == usual, "nobody else is there"
+    engine.shares.add("modest", 1.0)
+    assert priority("greedy") > usual
+    assert priority("modest") == usual
+    assert priority("greedy") > usual, "its process waited for it"
+    assert priority("stranger") == usual
 
 
 BOMBS = (
