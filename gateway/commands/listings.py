@@ -8,12 +8,19 @@ still listed.
 from __future__ import annotations
 
 import dataclasses
+import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from seamline.connectors.protocols import Deadline, View, views_of
 from seamline.connectors.supervision import named
-from seamline.errors import KAFKA_UNAVAILABLE, SCHEMA_NOT_FOUND, SeamlineError
+from seamline.errors import (
+    CATALOG_UNAVAILABLE,
+    KAFKA_UNAVAILABLE,
+    SCHEMA_NOT_FOUND,
+    SeamlineError,
+)
 from seamline.gateway.commands import system_shapes
 from seamline.gateway.connections import Sources
 from seamline.gateway.query import names
@@ -87,6 +94,46 @@ class Only:
 EVERYTHING = Only()
 Listing = Callable[[Sources, str, Deadline, Only], Iterator[Listed]]
 """Lists the contents of a catalog or a cluster, as far as they are wanted."""
+
+_clock = time.monotonic
+_SILENT_AFTER_S = 1.0
+_SILENT_S = 30.0
+
+
+class _Silent:
+    """Catalogs and clusters that have just not answered: listings of everything leave them out.
+
+    Clients ask for everything again and again, and would each time wait until one that does not
+    answer is given up. Whoever asks for one of them by name does wait.
+    """
+
+    def __init__(self) -> None:
+        self._known: weakref.WeakKeyDictionary[object, tuple[float, SeamlineError | None]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def asked(
+        self, sources: Sources, source: str, entries: Callable[[], list[Listed]]
+    ) -> list[Listed]:
+        """Returns the entries of a catalog or cluster, or one that says why there are none."""
+        client, _ = _tried(lambda: _client(sources, source))
+        began = _clock()
+        if client is not None:
+            until, why = self._known.get(client, (began, None))
+            if began < until:
+                return [Listed(source, error=why)]
+        found, error = _tried(entries)
+        listed = [Listed(source, error=error)] if found is None else found
+        now = _clock()
+        if client is not None and now - began > _SILENT_AFTER_S:
+            for one in listed:
+                if one.error is not None and one.error.code in _UNAVAILABLE:
+                    self._known[client] = (now + _SILENT_S, one.error)
+        return listed
+
+
+_SILENT = _Silent()
+_UNAVAILABLE = (KAFKA_UNAVAILABLE, CATALOG_UNAVAILABLE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -187,17 +234,23 @@ def everything(
         only: What is wanted; no catalog or cluster is asked for anything else.
     """
     for source in catalogs(sources):
-        if only.catalog not in {None, source}:
-            continue
-        found, error = _tried(lambda s=source: list(listing(sources, s, deadline, only)))  # type: ignore[misc]
-        if error is not None:
-            yield Listed(source, error=error)
-        yield from found or ()
+        if only.catalog in {None, source}:
+
+            def entries(source: str = source) -> list[Listed]:
+                return list(listing(sources, source, deadline, only))
+
+            yield from _SILENT.asked(sources, source, entries)
 
 
 def schemas_or_none(sources: Sources, source: str) -> list[str]:
     """Returns the schemas of a catalog or a cluster; none if it is unavailable."""
-    return _tried(lambda: schemas(sources, source))[0] or []
+    if source in sources.config.clusters:
+        return schemas(sources, source)
+
+    def entries() -> list[Listed]:
+        return [Listed(source, schema) for schema in schemas(sources, source)]
+
+    return [one.schema for one in _SILENT.asked(sources, source, entries) if one.schema is not None]
 
 
 def all_names(
@@ -302,3 +355,10 @@ def _tried(work: Callable[[], T]) -> tuple[T | None, SeamlineError | None]:
         raise
     except BaseException as error:  # noqa: BLE001 - one entry keeps no other from being listed
         return None, named(error)
+
+
+def _client(sources: Sources, source: str) -> object:
+    """Returns the client of a catalog or a cluster; None for the catalog of the gateway itself."""
+    if source == SYSTEM_CATALOG:
+        return None
+    return sources.log(source) if source in sources.config.clusters else sources.cold(source)

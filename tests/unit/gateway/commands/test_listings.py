@@ -10,7 +10,7 @@ import contextlib
 import json
 import pathlib
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from click.testing import CliRunner
@@ -21,7 +21,7 @@ from support.gateway import Gateway
 from support.named import NamedSources
 
 from seamline.cli import root
-from seamline.connectors.protocols import Catalog, HotLog, NoDeadline
+from seamline.connectors.protocols import Catalog, Deadline, HotLog, NoDeadline
 from seamline.errors import (
     CATALOG_UNAVAILABLE,
     INVALID_CONFIG,
@@ -234,15 +234,30 @@ def test_fault_30_schemas_and_catalogs_that_cannot_be_listed_are_said() -> None:
 # --- What is asked for alone ---------------------------------------------------------------------
 
 
+class Away(MemoryLog):
+    """A cluster that is away, and would take ten seconds to say so; it notes who asks."""
+
+    def __init__(self, name: str, asked: list[str]) -> None:
+        super().__init__()
+        self._name, self._asked = name, asked
+
+    def topics(self, deadline: Deadline) -> NoReturn:
+        """See `HotLog.topics`."""
+        deadline.check()
+        self._asked.append(self._name)
+        raise SeamlineError(KAFKA_UNAVAILABLE, f"cluster {self._name} is away")
+
+
 class Watched(Connections):
-    """Notes which clusters are asked; they are away, and would take ten seconds to say so."""
+    """Notes which clusters are asked."""
 
     asked: list[str]
+    away: Away
 
-    def log(self, name: str) -> NoReturn:
+    def log(self, name: str) -> Any:
         """See `Sources.log`."""
-        self.asked.append(name)
-        raise SeamlineError(KAFKA_UNAVAILABLE, f"cluster {name} is away")
+        assert name == "default"
+        return self.away
 
 
 @pytest.fixture(scope="module")
@@ -250,6 +265,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway,
     config = offline.config(tmp_path_factory.mktemp("watched"))
     own = Watched(config)
     own.asked = []
+    own.away = Away("default", own.asked)
     with contextlib.closing(Gateway(config, connections=own)) as running:
         running.rows("CREATE TABLE a_b (id bigint)")
         running.rows("CREATE TABLE other (id bigint, name varchar)")
@@ -293,6 +309,30 @@ def test_it_is_asked_by_whom_it_may_concern(watched: tuple[Gateway, list[str]]) 
         asked.clear()
         assert gateway.rows(f"SELECT count(*) FROM system.jdbc.tables {where}")
         assert asked == ["default"]
+
+
+def test_while_it_is_silent_only_those_wait_who_ask_for_it(
+    watched: tuple[Gateway, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway, asked = watched
+    now = [1000.0]
+    monkeypatch.setattr(listings, "_SILENT_AFTER_S", -1.0)  # as if it had taken its time
+    monkeypatch.setattr(listings, "_clock", lambda: now[0])
+    everything = "SELECT count(*) FROM system.jdbc.tables"
+    asked.clear()
+    first = gateway.rows(everything)
+    assert asked == ["default"]
+    for _ in range(3):
+        assert gateway.rows(everything) == first
+        assert ("default",) in gateway.rows("SELECT table_catalog FROM system.jdbc.schemas")
+    assert asked == ["default"]
+    with pytest.raises(SeamlineError) as caught:
+        gateway.rows('SHOW TABLES FROM "default"."default"')
+    assert caught.value.code is KAFKA_UNAVAILABLE
+    assert asked == ["default"] * 2
+    now[0] += listings._SILENT_S + 1
+    assert gateway.rows(everything) == first
+    assert asked == ["default"] * 3
 
 
 # --- Each broken table alone ---------------------------------------------------------------------
