@@ -18,12 +18,19 @@ from collections.abc import Iterable, Sequence
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as PyDataFile
-from pyiceberg.manifest import FileFormat, ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.manifest import (
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+)
 from pyiceberg.table import Table as PyTable
 from pyiceberg.table.snapshots import Snapshot
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.boundaries.second_writer import second_writer
+from seamline.connectors.iceberg.boundaries.values import has_value
 from seamline.connectors.iceberg.deletes import DeleteIndex
 from seamline.connectors.iceberg.equality_deletes import EqualityDeletes, scope_of
 from seamline.connectors.iceberg.errors import manifest_errors
@@ -71,6 +78,7 @@ class ScanPlanner:
             PLANNED_FILES_MAX, weight=lambda plan: 1 + len(plan.files)
         )
         self._filled_by_us: Cache[tuple[str, int], bool] = Cache(LISTS_CACHED_MAX)
+        self._values: Cache[tuple[str, int], bool] = Cache(ENTRIES_CACHED_MAX)
         self._checks = Checks()
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-manifests")
 
@@ -206,10 +214,22 @@ class ScanPlanner:
         key = (state.uuid, snapshot_id)
         if self._filled_by_us.get(key):
             return
-        require(second_writer(state, snapshot_id, lambda s: self._added(table, places, s)))
+        mapping = table.metadata.name_mapping()
+
+        def added(snapshot_id: int, column: int) -> bool:
+            return any(
+                self._values.get_or_make(
+                    (file.file_path, column),
+                    functools.partial(has_value, table.io, file, column, mapping),
+                )
+                for file in self._added(table, places, snapshot_id)
+            )
+
+        require(second_writer(state, snapshot_id, added))
         self._filled_by_us.put(key, True)
 
     def _added(self, table: PyTable, places: TablePlaces, snapshot_id: int) -> list[PyDataFile]:
+        """Returns the files that a snapshot has added, without those in manifests it merged."""
         manifests = [
             manifest
             for manifest in self.manifests(table, places, snapshot_id)
@@ -220,6 +240,7 @@ class ScanPlanner:
             entry.data_file
             for entries in self._read_all(table, places, manifests)
             for entry in entries
+            if entry.status == ManifestEntryStatus.ADDED
         ]
 
     def _entries_and_deletes(

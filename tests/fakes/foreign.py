@@ -63,14 +63,6 @@ def provider_of(
     return Fluss(AdoptedIceberg(state, binding, nothing, memory, nothing, nothing, nothing))
 
 
-class _Bounds(NamedTuple):
-    """A data file, as its manifest tells of it."""
-
-    record_count: int
-    null_value_counts: Mapping[Any, int]
-    lower_bounds: Mapping[Any, bytes]
-
-
 def require_single_writer(
     state: TableState, snapshot_id: int | None, added: Callable[[int], Iterable[MemoryFile]]
 ) -> None:
@@ -86,13 +78,7 @@ def require_single_writer(
         require(outrun(state, snapshot_id))
     elif offset is not None:
 
-        def bounds(snapshot_id: int) -> list[Any]:
-            return [_bounds(offset.field_id, file) for file in added(snapshot_id)]
+        def has_offsets(snapshot_id: int, _: int) -> bool:
+            return any(row[1] is not None for file in added(snapshot_id) for row in file.rows)
 
-        require(second_writer(state, snapshot_id, bounds))
-
-
-def _bounds(field_id: object, file: MemoryFile) -> _Bounds:
-    offsets = [row[1] for row in file.rows if row[1] is not None]
-    bounds = {field_id: b""} if offsets else {}
-    return _Bounds(len(file.rows), {field_id: len(file.rows) - len(offsets)}, bounds)
+        require(second_writer(state, snapshot_id, has_offsets))

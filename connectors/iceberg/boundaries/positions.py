@@ -1,7 +1,7 @@
 """Finds which records the files of a table hold: per file, the greatest offset of each partition.
 
 For a file that holds one partition, the manifests say it. For any other file the two columns are
-read, once: files never change, so the result is cached for good.
+read (`values.py`), once: files never change, so the result is cached for good.
 """
 
 from __future__ import annotations
@@ -13,24 +13,16 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyiceberg.conversions import from_bytes
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.manifest import DataFile
 from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.types import IntegerType, LongType
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.iceberg.errors import storage_errors
-from seamline.connectors.iceberg.files import file_errors, has_some_ids, with_ids
-from seamline.errors import (
-    INVALID_TABLE_DEFINITION,
-    NOT_SUPPORTED,
-    OFFSETS_NOT_STORED,
-    SeamlineError,
-)
+from seamline.connectors.iceberg.boundaries.values import column_values
+from seamline.errors import INVALID_TABLE_DEFINITION, OFFSETS_NOT_STORED, SeamlineError
 from seamline.seam.encoding import Encoding
-from seamline.seam.files import field_id
 from seamline.seam.records import Places
 from seamline.seam.table import TableState
 from seamline.sql.types import BIGINT, INTEGER
@@ -115,7 +107,8 @@ class PositionReader:
 
         Raises:
             SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID, STORAGE_UNAVAILABLE,
-                NOT_SUPPORTED for files that are not Parquet, or whose columns nothing identifies.
+                NOT_SUPPORTED for files whose format is not known, or whose columns nothing
+                identifies.
         """
         ends: dict[int, int] = {}
         others = 0
@@ -138,7 +131,8 @@ class PositionReader:
     def _read(
         self, io: FileIO, file: DataFile, columns: PositionColumns, mapping: NameMapping | None
     ) -> FilePositions:
-        found = _positions(_column_values(io, file, columns, mapping))
+        wanted = {"partition": columns.partition, "offset": columns.offset}
+        found = _positions(column_values(io, file, wanted, mapping))
         self._known.put((file.file_path, columns), found)
         return found
 
@@ -180,56 +174,6 @@ def _adds_nothing(file: DataFile, columns: PositionColumns, ends: Mapping[int, i
     if low is None or high is None or last is None or high - low > len(ends):
         return False
     return all(ends.get(partition, 0) > last for partition in range(low, high + 1))
-
-
-def _column_values(
-    io: FileIO, file: DataFile, columns: PositionColumns, mapping: NameMapping | None
-) -> pa.Table:
-    """Reads the two columns of a file, found by field id; nulls if it lacks one."""
-    path = file.file_path
-    if file.file_format != FileFormat.PARQUET:
-        raise SeamlineError(NOT_SUPPORTED, f"offsets cannot be read from {path}: it is not Parquet")
-    with storage_errors(path), file_errors(path), io.new_input(path).open() as stream:
-        parquet = pq.ParquetFile(stream)
-        fields = list(parquet.schema_arrow)
-        if not has_some_ids(fields):
-            if mapping is None:
-                raise SeamlineError(
-                    NOT_SUPPORTED, f"offsets cannot be read from {path}: its fields have no ids"
-                )
-            fields = with_ids(fields, mapping.root)
-        paths = {i: p for p, i in _leaves(fields, ())}
-        wanted = {"partition": columns.partition, "offset": columns.offset}
-        found = {name: paths.get(column) for name, column in wanted.items()}
-        table = parquet.read(columns=[".".join(p) for p in found.values() if p is not None])
-        rows = parquet.metadata.num_rows
-    return pa.table(
-        {
-            name: pa.nulls(rows, pa.int64()) if p is None else _leaf(table, p).cast(pa.int64())
-            for name, p in found.items()
-        }
-    )
-
-
-def _leaves(
-    fields: Sequence[pa.Field], above: tuple[str, ...]
-) -> list[tuple[tuple[str, ...], int | None]]:
-    """Returns the paths and ids of all fields, including those inside rows."""
-    found = []
-    for field in fields:
-        path = (*above, field.name)
-        found.append((path, field_id(field)))
-        if pa.types.is_struct(field.type):
-            inside = [field.type.field(i) for i in range(field.type.num_fields)]
-            found += _leaves(inside, path)
-    return found
-
-
-def _leaf(table: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:
-    column = table.column(path[0])
-    for name in path[1:]:
-        column = pc.struct_field(column, name)
-    return column
 
 
 def _positions(values: pa.Table) -> FilePositions:

@@ -8,9 +8,7 @@ they count as records of the topic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-
-from pyiceberg.manifest import DataFile
+from collections.abc import Callable, Iterator
 
 from seamline.connectors.iceberg.boundaries.stream_loader import offsets_of
 from seamline.connectors.iceberg.boundaries.writers import (
@@ -29,17 +27,18 @@ from seamline.sql import columns
 
 _APPEND = "append"
 _ADD_ROWS = (_APPEND, "overwrite")
+_REMOVED = ("deleted-data-files", "added-delete-files")
 
 
 def second_writer(
-    state: TableState, snapshot_id: int | None, added: Callable[[int], Sequence[DataFile]]
+    state: TableState, snapshot_id: int | None, added: Callable[[int, int], bool]
 ) -> SeamlineError | None:
     """Returns the error to raise if a snapshot's history shows that somebody else copies the topic.
 
     Args:
         state: A table that Seamline fills.
         snapshot_id: The snapshot.
-        added: Returns the files that a snapshot has added.
+        added: Whether a snapshot has added a row in which a column, by its field id, is not null.
     """
     for snapshot in _since_we_fill_it(state, snapshot_id):
         if SUMMARY_KEY in snapshot.summary:
@@ -129,20 +128,20 @@ def _replacing(state: TableState, snapshot_id: int | None) -> Iterator[str]:
         )
 
 
-def _who(
-    state: TableState, snapshot: Snapshot, added: Callable[[int], Sequence[DataFile]]
-) -> str | None:
+def _who(state: TableState, snapshot: Snapshot, added: Callable[[int, int], bool]) -> str | None:
     if snapshot.operation not in _ADD_ROWS:
         return None
     writer = marked_by(snapshot)
     if writer is not None:
         return writer.name
-    if snapshot.operation != _APPEND:
+    if not _only_adds(snapshot):
         return None  # the rewritten rows may be ours
     offset = next(field for field in state.schema.columns if field.name == columns.OFFSET)
-    for file in added(snapshot.snapshot_id):
-        nulls = (file.null_value_counts or {}).get(offset.field_id)
-        has_bounds = offset.field_id in (file.lower_bounds or {})
-        if has_bounds and nulls != file.record_count:
-            return "another writer"
-    return None
+    return "another writer" if added(snapshot.snapshot_id, int(offset.field_id)) else None
+
+
+def _only_adds(snapshot: Snapshot) -> bool:
+    """Whether a commit has removed no row, as MERGE does when nothing matches."""
+    said = snapshot.summary
+    is_counted = "added-data-files" in said  # by a writer that would count what it removes, too
+    return snapshot.operation == _APPEND or (is_counted and not any(map(said.get, _REMOVED)))
