@@ -9,11 +9,13 @@ import pyarrow.compute as pc
 from seamline.errors import UPSERT_ORDER_UNKNOWN, SeamlineError
 from seamline.seam.upserts import Newest
 from seamline.sql.columns import DELETED
-from seamline.sql.predicates import Comparison, In, Predicate, Value, conjuncts
+from seamline.sql.predicates import Comparison, In, IsNull, Or, Predicate, Value, conjuncts
 
 
 def newest_rows(rows: pa.Table, newest: Newest) -> pa.Table:
     """Returns the newest row of each key, including deletes, in no particular order.
+
+    If there are truncates, these are the rows from the last one on, and it is among them.
 
     Args:
         rows: Decoded rows, with the columns that determine which is the newest.
@@ -45,6 +47,13 @@ def newest_places(rows: pa.Table, newest: Newest) -> np.ndarray:
     first = rows.column(newest.key_names[0])
     # an entry that is not a row has no key
     places = np.flatnonzero(first.is_valid().to_numpy()) if first.null_count else None
+    truncate = _last_truncate(rows, newest) if places is not None else None
+    if truncate is not None:
+        assert places is not None
+        offsets = rows.column(newest.offset.name).to_numpy()
+        places = places[offsets[places] > offsets[truncate]]
+        left = newest_places(rows.take(pa.array(places)), newest)
+        return np.sort(np.append(places[left], truncate))
     keyed = rows if places is None else rows.take(pa.array(places))
     if not keyed.num_rows:
         return np.empty(0, dtype=np.int64)
@@ -61,14 +70,36 @@ def newest_places(rows: pa.Table, newest: Newest) -> np.ndarray:
     return last if places is None else places[last]
 
 
+def is_truncated(newest: pa.Table, told_by: Newest) -> bool:
+    """Whether there is a truncate among the newest rows, so that older rows do not count."""
+    return bool(newest.column(told_by.key_names[0]).null_count)
+
+
+def _last_truncate(rows: pa.Table, newest: Newest) -> int | None:
+    """Returns the position of the last truncate; None if there is none."""
+    if not newest.takes_truncates:
+        return None
+    keyless = pc.is_null(rows.column(newest.key_names[0]))
+    places = np.flatnonzero(pc.fill_null(pc.and_(keyless, rows.column(DELETED)), False).to_numpy())
+    if not len(places):
+        return None
+    offsets = rows.column(newest.offset.name).to_numpy()
+    return int(places[offsets[places].argmax()])
+
+
 def of_keys(rows: pa.Table, predicate: Predicate | None, newest: Newest) -> pa.Table:
-    """Returns the rows whose keys match a predicate's key values; all rows if it names none.
+    """Returns the rows whose keys match a predicate's key values, and truncates.
+
+    All rows if it names no values.
 
     Args:
         rows: Decoded rows.
         predicate: The predicate; only its conditions on keys are used.
         newest: The columns of the key.
     """
+    match predicate:
+        case Or((of_key, IsNull(column))) if newest.takes_truncates and column in newest.key_names:
+            predicate = of_key
     for part in conjuncts(predicate):
         match part:
             case Comparison(column, "=", value) if column in newest.key_names:
@@ -78,7 +109,10 @@ def of_keys(rows: pa.Table, predicate: Predicate | None, newest: Newest) -> pa.T
             case _:
                 continue
         known = rows.column(column)
-        rows = rows.filter(pc.is_in(known, pa.array(wanted, known.type)))
+        is_wanted = pc.is_in(known, pa.array(wanted, known.type))
+        if newest.takes_truncates:
+            is_wanted = pc.or_(is_wanted, pc.is_null(known))
+        rows = rows.filter(is_wanted)
     return rows
 
 

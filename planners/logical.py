@@ -18,7 +18,7 @@ from seamline.seam.files import ColdPlan
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec, Places
 from seamline.seam.seam import Seam
-from seamline.seam.upserts import Newest, over
+from seamline.seam.upserts import Newest
 from seamline.sql.columns import DELETED
 from seamline.sql.predicates import Predicate
 from seamline.sql.qualify import BoundQuery
@@ -120,9 +120,7 @@ class Scan:
         Therefore either all tail rows of a key are read, or none.
         """
         newest = self.facts.newest
-        if newest is None:
-            return self.predicate
-        return over(self.predicate, newest.key_names)
+        return self.predicate if newest is None else newest.deciding(self.predicate)
 
     @property
     def tail_columns(self) -> frozenset[str]:

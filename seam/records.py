@@ -40,6 +40,8 @@ class DecoderSpec:
             compares the schemas.
         keys_are_placed: Whether the owner vouches for the partition of each key, in a topic of
             several partitions.
+        takes_truncates: Whether a record may remove all rows whose records are older: those of a
+            change log in a topic with one partition, whose offsets say which are older.
         hidden: How many of the last columns the table itself does not have: the deletion marker,
             and partition and offset unless the table has columns of these names. They are needed
             because a tail is cut by offsets.
@@ -55,6 +57,7 @@ class DecoderSpec:
     hidden: int = 0
     watch: Watch | None = None
     keys_are_placed: bool = False
+    takes_truncates: bool = False
 
     def __post_init__(self) -> None:
         if self.on_error not in POLICIES:
@@ -133,6 +136,7 @@ class DecoderSpec:
             len(hidden),
             _watch(binding) if binding.evolves else None,
             binding.key_partitioner is not None and binding.key_partitions != 1,
+            bool(binding.envelope) and binding.key_partitions == 1,
         )
 
     def tiering(self, state: TableState) -> DecoderSpec:

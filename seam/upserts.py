@@ -8,7 +8,11 @@ Every record of the tail has a greater offset than the snapshot's row for its ke
 
 as long as all records of a key are in one partition. If that is not certain, readers check it key
 by key, and fail if it does not hold. A partitioner makes it certain only where each key is the same
-bytes in every record: as text, the key 7 may also be `007`, which lies elsewhere. Pure.
+bytes in every record: as text, the key 7 may also be `007`, which lies elsewhere.
+
+A truncate removes every row whose record is older. Only in a topic with one partition do offsets
+tell which are. With one in the tail, the snapshot counts as empty, and so does the tail before the
+last one. It is decoded as a delete without a key, and so reaches every reader as rows do. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from seamline.errors import UPSERT_ORDER_UNKNOWN, SeamlineError
 from seamline.seam.binding import TopicBinding
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns as names
-from seamline.sql.predicates import And, Or, Predicate, columns
+from seamline.sql.predicates import And, IsNull, Or, Predicate, columns
 from seamline.sql.types import VARCHAR, Field, Varbinary
 
 
@@ -35,12 +39,15 @@ class Newest:
         is_settled: Whether each key is known to be in one partition only, because the owner vouches
             for the partitioner of keys that have one encoding, or the topic has a single partition;
             otherwise readers check it.
+        takes_truncates: Whether there may be truncates. The newest of them is then among the newest
+            rows, as the row of no key.
     """
 
     key: tuple[Field, ...]
     partition: Field
     offset: Field
     is_settled: bool
+    takes_truncates: bool = False
 
     @classmethod
     def of(cls, binding: TopicBinding, decoder: DecoderSpec) -> Newest | None:
@@ -50,12 +57,23 @@ class Newest:
         known = {column.name: column for column in decoder.columns}
         key = decoder.key_columns
         is_settled = binding.key_partitions == 1 or _is_placed(binding, key)
-        return cls(key, known[names.PARTITION], known[names.OFFSET], is_settled)
+        partition, offset = known[names.PARTITION], known[names.OFFSET]
+        return cls(key, partition, offset, is_settled, decoder.takes_truncates)
 
     @property
     def key_names(self) -> tuple[str, ...]:
         """The names of the key's columns."""
         return tuple(column.name for column in self.key)
+
+    def deciding(self, predicate: Predicate | None) -> Predicate | None:
+        """Returns which rows of a tail decide about the rows that satisfy a predicate.
+
+        Either all rows of a key do, or none; a truncate does in any case.
+        """
+        of_key = over(predicate, self.key_names)
+        if of_key is None or not self.takes_truncates:
+            return of_key
+        return Or((of_key, IsNull(self.key_names[0])))
 
     @property
     def moved_key(self) -> str:

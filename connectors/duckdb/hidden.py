@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.duckdb.relation import HiddenRows, groups, hiding_sql, row_counts_sql
-from seamline.connectors.newest import newest_places, newest_rows
+from seamline.connectors.newest import is_truncated, newest_places, newest_rows
 from seamline.connectors.protocols import EngineScan, FollowedTail
 from seamline.errors import COLD_FILE_INVALID, UPSERT_ORDER_UNKNOWN, SeamlineError
 from seamline.seam.files import FILE, POSITION, DataFile
@@ -249,7 +249,9 @@ def _extended(
     for group in groups(list(files)):
         positions: dict[str, np.ndarray] = {}
         newer = _since(newest, scan.newest, known[group[0].path].end)
-        if newer.num_rows:
+        if is_truncated(newer, scan.newest):
+            positions = {file.path: np.arange(known[file.path].count) for file in group}
+        elif newer.num_rows:
             name = scan.own_name("keys")
             columns = [*scan.newest.key_names, scan.newest.partition.name]
             keys = newer.select(list(dict.fromkeys(columns)))

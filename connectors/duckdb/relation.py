@@ -234,7 +234,8 @@ def unreplaced_sql(scan: EngineScan, keys: str) -> str:
     own = ", ".join(chosen) or _nothing(scan)
     source = f"SELECT {own} FROM ({relation_sql(cold)}) AS {files}"
     if newest.is_settled:
-        return f"{source} ANTI JOIN {name} ON {same}"
+        truncate = f" WHERE NOT EXISTS (SELECT 1 FROM {name} WHERE {name}.{key[0]} IS NULL)"
+        return f"{source} ANTI JOIN {name} ON {same}{truncate if newest.takes_truncates else ''}"
     partition = quoted(newest.partition.name.lower())
     return (
         f"{source} LEFT JOIN {name} ON {same} WHERE CASE WHEN {name}.{key[0]} IS NULL "
@@ -251,7 +252,11 @@ def newest_rows_sql(tail: str, newest: Newest) -> str:
     if not newest.is_settled:
         of_key = f"({partition}) OVER (PARTITION BY {key})"
         rank = f"CASE WHEN min{of_key} <> max{of_key} THEN {_moved(newest)} ELSE {rank} END"
-    keyed = f"{quoted(newest.key_names[0].lower())} IS NOT NULL"  # what makes no row has no key
+    keyless = f"{quoted(newest.key_names[0].lower())} IS NULL"
+    keyed = f"NOT {keyless}"  # what makes no row has no key
+    if newest.takes_truncates:
+        keyed = f"({keyed} OR {quoted(names.DELETED)})"
+        rank += f" AND {offset} >= coalesce(max(CASE WHEN {keyless} THEN {offset} END) OVER (), 0)"
     return f"SELECT * FROM ({tail}) WHERE {keyed} QUALIFY {rank}"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.connectors.newest import newest_rows
+from seamline.connectors.newest import is_truncated, newest_rows
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.upserts import Newest
 from seamline.sql.columns import DELETED, DELETED_FIELD
@@ -30,10 +30,12 @@ class KeysFound:
     Attributes:
         keys: All keys, each once; also its partition, where a key may be in several.
         newest: By partition, the offsets of the records that are rows of the table, ascending.
+        is_truncated: Whether no row of the snapshot counts.
     """
 
     keys: pa.Table
     newest: Mapping[int, np.ndarray]
+    is_truncated: bool
 
     def within(self, part: OffsetRange) -> pa.Array:
         """Returns the offsets of a part of the log whose records are rows of the table."""
@@ -88,6 +90,7 @@ class HotKeys:
                 partition: np.sort(offsets.filter(pc.equal(partitions, partition)).to_numpy())
                 for partition in pc.unique(partitions).to_pylist()
             },
+            is_truncated(rows, newest),
         )
 
     def _reduce(self) -> None:

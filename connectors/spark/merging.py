@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seamline.connectors.spark.relation import moved_key_sql, newest_rows_sql
+from seamline.connectors.spark.relation import last_truncate_sql, moved_key_sql, newest_rows_sql
 from seamline.connectors.spark.settings import quoted_name
 from seamline.seam.records import DecoderSpec
 from seamline.seam.upserts import Newest
@@ -44,13 +44,26 @@ def merge(
     view = f"seamline_batch_{uuid.uuid4().hex}"
     rows.createOrReplaceTempView(view)
     try:
-        session.sql(merge_sql(quoted_name(table), view, newest, spec.columns))
+        truncate = _last_truncate(session, view, newest) if newest.takes_truncates else None
+        session.sql(merge_sql(quoted_name(table), view, newest, spec.columns, truncate))
     finally:
         session.catalog.dropTempView(view)
 
 
-def merge_sql(table: str, view: str, newest: Newest, fields: Sequence[Field]) -> str:
+def _last_truncate(session: Any, view: str, newest: Newest) -> int | None:
+    """Reads the batch once to find out at which offset it truncates the table, if it does."""
+    truncate = last_truncate_sql(f"SELECT * FROM {view}", newest)
+    ((offset,),) = session.sql(f"SELECT {truncate}").collect()
+    return None if offset is None else int(offset)
+
+
+def merge_sql(
+    table: str, view: str, newest: Newest, fields: Sequence[Field], truncate: int | None = None
+) -> str:
     """Returns the MERGE statement.
+
+    With the offset of a truncate, only the records after it count, and every row of the table that
+    none of them replaces is deleted.
 
     A bad record under the policy `skip` is not among the rows. A record whose key is in another
     partition than the row it would replace makes the statement fail.
@@ -61,14 +74,17 @@ def merge_sql(table: str, view: str, newest: Newest, fields: Sequence[Field]) ->
     partition = newest.partition.name
     same = " AND ".join(f"{of_table[name]} = {of_batch[name]}" for name in newest.key_names)
     assigned = ", ".join(f"{of_table[name]} = {of_batch[name]}" for name in own)
+    last = None if truncate is None else f"{truncate}L"
+    rest = "" if truncate is None else " WHEN NOT MATCHED BY SOURCE THEN DELETE"
+    rows = newest_rows_sql(f"SELECT * FROM {view}", newest, last)
     return (
-        f"MERGE INTO {table} AS old USING ({newest_rows_sql(f'SELECT * FROM {view}', newest)}) "
-        f"AS new ON {same} "
+        f"MERGE INTO {table} AS old USING ({rows}) AS new ON {same} "
         f"WHEN MATCHED AND CASE WHEN {of_table[partition]} <> {of_batch[partition]} "
         f"THEN {moved_key_sql(newest)} ELSE {of_batch[columns.DELETED]} END THEN DELETE "
         f"WHEN MATCHED THEN UPDATE SET {assigned} "
         f"WHEN NOT MATCHED AND NOT {of_batch[columns.DELETED]} THEN "
         f"INSERT ({', '.join(map(_quote, own))}) VALUES ({', '.join(of_batch[n] for n in own)})"
+        f"{rest}"
     )
 
 

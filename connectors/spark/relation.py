@@ -45,7 +45,9 @@ def _newest_sql(scan: EngineScan, newest: Newest, rows_view: str | None) -> str:
     """
     cold, hot = scan.tiers()
     tail, files = _quote(scan.own_name("newest")), _quote(scan.own_name("cold"))
-    found = f"({newest_rows_sql(relation_sql(hot, rows_view), newest)}) AS {tail}"
+    rows = relation_sql(hot, rows_view)
+    truncate = last_truncate_sql(rows, newest) if newest.takes_truncates else None
+    found = f"({newest_rows_sql(rows, newest, truncate)}) AS {tail}"
     chosen = [_quote(column.name.lower()) for column in scan.columns]
     own = ", ".join(f"{tail}.{column}" for column in chosen) or _nothing(scan)
     parts = [f"SELECT {own} FROM {found} WHERE NOT {tail}.{_quote(names.DELETED)}"]
@@ -55,7 +57,8 @@ def _newest_sql(scan: EngineScan, newest: Newest, rows_view: str | None) -> str:
         own = ", ".join(f"{files}.{column}" for column in chosen) or _nothing(scan)
         source = f"SELECT {own} FROM ({relation_sql(cold, None)}) AS {files}"
         if newest.is_settled:
-            parts.append(f"{source} LEFT ANTI JOIN {found} ON {same}")
+            where = f" WHERE {truncate} IS NULL" if truncate is not None else ""
+            parts.append(f"{source} LEFT ANTI JOIN {found} ON {same}{where}")
         else:
             partition = _quote(newest.partition.name.lower())
             parts.append(
@@ -66,12 +69,14 @@ def _newest_sql(scan: EngineScan, newest: Newest, rows_view: str | None) -> str:
     return " UNION ALL ".join(parts)
 
 
-def newest_rows_sql(rows: str, newest: Newest) -> str:
+def newest_rows_sql(rows: str, newest: Newest, truncate: str | None = None) -> str:
     """Returns a SELECT of the newest decoded row of each key, deletes included.
 
     Args:
         rows: A SELECT of the rows.
         newest: Says which row is the newest.
+        truncate: SQL for the offset of the last truncate, null if there is none; it is not among
+            the result.
     """
     key = ", ".join(_quote(name) for name in newest.key_names)
     partition, offset = _quote(newest.partition.name), _quote(newest.offset.name)
@@ -80,8 +85,17 @@ def newest_rows_sql(rows: str, newest: Newest) -> str:
         of_key = f"({partition}) OVER (PARTITION BY {key})"
         rank = f"CASE WHEN min{of_key} <> max{of_key} THEN {moved_key_sql(newest)} ELSE {rank} END"
     keyed = f"{_quote(newest.key_names[0])} IS NOT NULL"  # what makes no row has no key
+    if truncate is not None:
+        keyed += f" AND {offset} > coalesce({truncate}, -1)"
     ranked = f"SELECT *, {rank} AS `{_IS_NEWEST}` FROM ({rows}) WHERE {keyed}"
     return f"SELECT * FROM ({ranked}) WHERE `{_IS_NEWEST}`"
+
+
+def last_truncate_sql(rows: str, newest: Newest) -> str:
+    """Returns a subquery for the offset of the last truncate among rows; null if there is none."""
+    offset, key = _quote(newest.offset.name), _quote(newest.key_names[0])
+    condition = f"{key} IS NULL AND {_quote(names.DELETED)}"
+    return f"(SELECT max({offset}) FROM ({rows}) WHERE {condition})"
 
 
 _IS_NEWEST = "_kafka_is_newest"

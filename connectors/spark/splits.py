@@ -378,11 +378,11 @@ class Table:
             SeamlineError: OFFSETS_NOT_STORED, COLD_FILE_INVALID, ….
         """
         seam = self.seam
-        if seam.snapshot_id is None or (window is not None and not window):
+        is_truncated = found is not None and found.is_truncated
+        if seam.snapshot_id is None or is_truncated or (window is not None and not window):
             return []
         table = self._cold()
-        columns = self.columns
-        places = self.places
+        columns, places = self.columns, self.places
         if window is not None and places is None:
             raise SeamlineError(
                 OFFSETS_NOT_STORED, f"no column of {self.options.table} holds its records' offsets"

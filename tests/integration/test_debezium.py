@@ -3,7 +3,8 @@
 Method: random transactions in Postgres and in MariaDB, with values of every common type at their
 limits, are captured by connectors of different settings; once all changes are in the log, each
 table here has the rows that the database has, on both engines, before and after they are tiered.
-What is truncated is refused by name, if the connector is told to write it.
+In the end the table is truncated, between other changes: a connector that is told to write this
+makes a table like it from a topic with one partition, and one that is refused by name from several.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from support.registered import told_of
 from support.stack import Stack
 from support.waiting import wait_until
 
-from seamline.errors import NOT_SUPPORTED
+from seamline.errors import UPSERT_ORDER_UNKNOWN
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.soak]
 
@@ -46,12 +47,14 @@ CHANGES = "mode = 'changelog', envelope = 'debezium'"
 STATES = "mode = 'upsert', key_format = 'json', columns_from = ARRAY['id = key.id']"
 SPELLINGS = "spellings = ARRAY['epoch_days', 'base64_decimals', 'epoch_micros']"
 BARE = f"{STATES}, {SPELLINGS}"
-TRUNCATED = "precise"
-"""The variant that is told of truncates; the others are not, as Debezium is by default."""
+TRUNCATED, REFUSED = "precise", "precise_apart"
+"""The variants that are told of truncates; the others are not, as Debezium is by default."""
+WITH_TRUNCATES = {**MICROSECONDS, "skipped.operations": "none"}
 BY_KEY = f"format = 'avro', {STATES.replace('json', 'avro')}"
 VARIANTS: dict[str, tuple[dict[str, str], str]] = {
     "plain": ({}, CHANGES),
-    TRUNCATED: ({**MICROSECONDS, "skipped.operations": "none"}, CHANGES),
+    TRUNCATED: ({**WITH_TRUNCATES, "topic.creation.default.partitions": "1"}, CHANGES),
+    REFUSED: (WITH_TRUNCATES, CHANGES),
     "bare_changes": ({**NO_SCHEMAS, **MICROSECONDS}, f"{CHANGES}, {SPELLINGS}"),
     "states": ({**UNWRAP}, STATES),
     "bare": ({**UNWRAP, **NO_SCHEMAS, **MICROSECONDS, HANDLING: "tombstone"}, BARE),
@@ -72,6 +75,8 @@ TEXTS = {
 }
 """What has some types as text or as others; times of day are no such text in MariaDB's columns."""
 KEYS = 40
+AGAIN = "truncated again"
+"""The note of the last change."""
 
 
 def statement(dice: random.Random, dialect: Dialect) -> str:
@@ -199,9 +204,42 @@ def compare(
                     assert differences(gateway, table, dialect, wanted, "spark") == [], table
                 stack.tier(table)
                 assert differences(gateway, table, dialect, wanted, "auto") == [], table
-        database.execute("TRUNCATE TABLE t")
-        wait_until(lambda: is_refused(gateway, tables[TRUNCATED]), 120, "the truncate")
-    assert len(gateway.rows(f"SELECT id FROM {tables['plain']}")) == len(wanted)
+        wanted = truncate(dialect, dice, tables[TRUNCATED], stack, gateway, database, read)
+        wait_until(lambda: is_refused(gateway, tables[REFUSED]), 120, "the truncate")
+        plain = tables["plain"]
+        wait_until(lambda: noted(gateway, plain) == AGAIN, 120, "what is not truncated")
+    assert {id_ for (id_,) in gateway.rows(f"SELECT id FROM {plain}")} > wanted.keys()
+
+
+def truncate(
+    dialect: Dialect,
+    dice: random.Random,
+    table: str,
+    stack: Stack,
+    gateway: Gateway,
+    database: Database,
+    read: dict[str, str],
+) -> dict[int, dict[str, Any]]:
+    """Truncates twice, with other changes before, between and after, and compares a table.
+
+    Returns:
+        What the database has then.
+    """
+    wanted: dict[int, dict[str, Any]] = {}
+    for part in ("truncated", AGAIN):
+        database.execute(
+            *transactions(dice, dialect, 10),
+            "TRUNCATE TABLE t",
+            *transactions(dice, dialect, 10),
+            f"INSERT INTO t (id, note) VALUES (1000, '{part}')",
+        )
+        wait_until(lambda part=part: noted(gateway, table) == part, 120, part)  # type: ignore[misc]
+        wanted = database.rows("t", read)
+        for engine in ("duckdb", "spark"):
+            assert differences(gateway, table, dialect, wanted, engine) == [], (part, engine)
+        stack.tier(table)
+        assert differences(gateway, table, dialect, wanted, "auto") == [], part
+    return wanted
 
 
 def noted(gateway: Gateway, table: str) -> str | None:
@@ -212,4 +250,4 @@ def noted(gateway: Gateway, table: str) -> str | None:
 
 def is_refused(gateway: Gateway, table: str) -> bool:
     error = gateway.statement(f"SELECT id FROM {table}").error
-    return error is not None and error.code is NOT_SUPPORTED
+    return error is not None and error.code is UPSERT_ORDER_UNKNOWN

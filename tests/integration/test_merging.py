@@ -302,21 +302,33 @@ def test_another_writer_deletes_by_key(
 
 
 @pytest.mark.parametrize(
-    ("envelope", "seams"),
+    ("envelope", "partitions", "seams"),
     [
-        ("debezium", 2),
-        *(pytest.param(other, 2, marks=pytest.mark.soak) for other in ("canal",)),
-        *(pytest.param(each, 200, marks=pytest.mark.soak) for each in ("debezium", "maxwell")),
+        ("debezium", 1, 2),
+        *(
+            pytest.param(*each, 2, marks=pytest.mark.soak)
+            for each in (("debezium", 2), ("canal", 1))
+        ),
+        *(
+            pytest.param(*each, 200, marks=pytest.mark.soak)
+            for each in (("debezium", 1), ("debezium", 2), ("maxwell", 2))
+        ),
     ],
 )
 @pytest.mark.timeout(3600)
 def test_a_change_log_is_its_database_for_every_reader(
-    stack: Stack, gateway: Gateway, readers: LiveReaders, name: str, envelope: str, seams: int
+    stack: Stack,
+    gateway: Gateway,
+    readers: LiveReaders,
+    name: str,
+    envelope: str,
+    partitions: int,
+    seams: int,
 ) -> None:
     dice = random.Random(5)
     encoding = "wrapped" if envelope == "debezium" else "json"
-    captured = CapturedUsers(dice, envelope, encoding=encoding, partitions=2)
-    stack.create_topic(name, 2)
+    captured = CapturedUsers(dice, envelope, encoding=encoding, partitions=partitions)
+    stack.create_topic(name, partitions)
     stack.create_table(
         name,
         "id bigint, name varchar, score integer",
@@ -327,8 +339,8 @@ def test_a_change_log_is_its_database_for_every_reader(
     )
     for seam in range(seams):
         changes = list(captured.happen(20 if seams == 2 else dice.randrange(8)))
-        for partition in (0, 1):
-            own = [change for change in changes if change[2] % 2 == partition]
+        for partition in range(partitions):
+            own = [change for change in changes if change[2] % partitions == partition]
             keys = [(key or b"").decode() for key, _, _ in own]
             values = [value for _, value, _ in own]
             stack.produce(name, values, partition=partition, keys=keys)

@@ -17,7 +17,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from support.captured import AVRO_KEY, AVRO_VALUE, ENCODINGS, CapturedUsers
+from support.captured import AVRO_KEY, AVRO_VALUE, ENCODINGS, KEYS, CapturedUsers
 from support.upserts import Users, in_order
 
 from seamline.connectors.kafka.formats.decoder import Decoder
@@ -54,7 +54,7 @@ def play(seed: int, folder: pathlib.Path, reads: int) -> None:
     dice = random.Random(seed)
     envelope = ["debezium", "maxwell", "debezium", "canal"][seed % 4]
     encoding = dice.choice(ENCODINGS) if envelope == "debezium" else "json"
-    partitions = dice.choice([1, 3])
+    partitions = dice.choice([1, 1, 3])
     captured = CapturedUsers(dice, envelope, encoding=encoding, partitions=partitions)
     said: dict[str, Any] = {
         "mode": "changelog",
@@ -74,12 +74,34 @@ def play(seed: int, folder: pathlib.Path, reads: int) -> None:
         if dice.random() < 0.4:
             low = users.boundary().next
             users.tier({p: dice.randint(low[p], end) for p, end in users.end().items()})
-        assert users.ask(ALL) == in_order(captured.rows()), (seed, envelope, encoding)
-    write([captured.truncate()])
-    with pytest.raises(SeamlineError) as caught:
-        users.ask(ALL)
-    assert caught.value.code is NOT_SUPPORTED
+        compare(users, captured, dice)
+    if not captured.is_truncated:
+        write([captured.truncate()])
+        with pytest.raises(SeamlineError) as caught:
+            users.ask(ALL)
+        is_drop = envelope == "maxwell"
+        assert caught.value.code is (NOT_SUPPORTED if is_drop else UPSERT_ORDER_UNKNOWN)
     users.close()
+
+
+def compare(users: Users, captured: CapturedUsers, dice: random.Random) -> None:
+    """The table is the database, however it is asked."""
+    rows = captured.rows()
+    assert users.ask(ALL) == in_order(rows)
+    assert users.ask("SELECT count(*) FROM users") == [(len(rows),)]
+    id_, name = dice.randrange(KEYS), dice.choice(["b", ""])
+    conditions = [
+        (f"id = {id_}", [row for row in rows if row[0] == id_]),
+        (f"id IN ({id_}, 3)", [row for row in rows if row[0] in (id_, 3)]),
+        (f"id < {id_}", [row for row in rows if row[0] < id_]),
+        (f"name = '{name}'", [row for row in rows if row[1] == name]),
+        (f"id = {id_} AND name = '{name}'", [r for r in rows if r[:2] == (id_, name)]),
+    ]
+    for condition, wanted in dice.sample(conditions, 2):
+        assert users.ask(f"{ALL} WHERE {condition}") == in_order(wanted), condition
+    joined = "SELECT a.id FROM users a JOIN users b ON a.id = b.id"
+    assert users.ask(f"{joined} WHERE b.id = {id_}") == [row[:1] for row in rows if row[0] == id_]
+    assert set(users.ask('SELECT id, name, score FROM "users$hot"')) <= set(rows)
 
 
 @pytest.mark.one_in(test=3)
@@ -148,7 +170,7 @@ def test_columns_may_be_called_as_parts_of_an_envelope_are(envelope: str) -> Non
 @pytest.mark.parametrize(
     ("envelope", "body", "code"),
     [
-        ("debezium", {"op": "t", "before": None, "after": None}, NOT_SUPPORTED),
+        ("debezium", {"op": "t", "before": None, "after": None}, UPSERT_ORDER_UNKNOWN),
         ("debezium", {"op": "x", "after": ROW}, BAD_RECORD),
         ("debezium", {"after": ROW}, BAD_RECORD),
         ("debezium", {"op": "c", "after": None}, BAD_RECORD),
@@ -162,7 +184,8 @@ def test_columns_may_be_called_as_parts_of_an_envelope_are(envelope: str) -> Non
         ("debezium", ROW, BAD_RECORD),
         ("maxwell", {"type": "table-drop"}, NOT_SUPPORTED),
         ("maxwell", {"type": "database-drop"}, NOT_SUPPORTED),
-        ("canal", {"type": "TRUNCATE", "isDdl": True, "data": None}, NOT_SUPPORTED),
+        ("canal", {"type": "TRUNCATE", "isDdl": True, "data": None}, UPSERT_ORDER_UNKNOWN),
+        ("canal", {"type": "ALTER", "isDdl": True, "data": None}, NOT_SUPPORTED),
         ("maxwell", {"type": "delete", "data": {}}, BAD_RECORD),
     ],
 )
@@ -177,7 +200,7 @@ def test_what_an_envelope_does_not_tell_is_refused(
 def test_what_changes_unnamed_rows_is_refused_whatever_the_policy() -> None:
     with pytest.raises(SeamlineError) as caught:
         decoded("debezium", {"op": "t"}, on_error="skip")
-    assert caught.value.code is NOT_SUPPORTED
+    assert caught.value.code is UPSERT_ORDER_UNKNOWN
     assert decoded("debezium", {"op": "x"}, on_error="skip") == []
 
 
@@ -328,13 +351,41 @@ def test_what_was_left_out_does_not_end_a_row() -> None:
 
 def test_a_message_is_of_no_row() -> None:
     (row,) = decoded("debezium", {"op": "m", "message": {"content": "x"}})
-    assert (row["id"], row[columns.DELETED]) == (None, True)
+    assert (row["id"], row[columns.DELETED]) == (None, None)
+
+
+TRUNCATES = [
+    ("debezium", {"op": "t", "before": None, "after": None, "source": {"table": "users"}}),
+    ("canal", {"type": "TRUNCATE", "isDdl": True, "data": None, "old": None}),
+]
+
+
+@pytest.mark.parametrize(("envelope", "body"), TRUNCATES)
+@pytest.mark.parametrize("on_error", ["fail", "skip"])
+@pytest.mark.parametrize(
+    ("key", "columns_from"),
+    [
+        (None, ()),
+        (None, ("id = key.id",)),
+        (None, ("id = key.id", "name = key.name")),
+        (b'{"id": 7}', ("id = key.id",)),
+        (b"no JSON", ("id = key.id",)),
+    ],
+)
+def test_a_truncate_is_a_delete_of_no_key(
+    envelope: str, body: Any, on_error: str, key: bytes | None, columns_from: tuple[str, ...]
+) -> None:
+    (row,) = decoded(
+        envelope, body, key, on_error=on_error, columns_from=columns_from, key_partitions=1
+    )
+    assert (row["id"], row["name"], row[columns.DELETED]) == (None, None, True)
+    assert row[columns.ERROR] is None
 
 
 def test_a_watermark_is_of_no_row() -> None:
     body = {"type": "TIDB_WATERMARK", "isDdl": False, "data": None, "old": None}
     (row,) = decoded("canal", {**body, "_tidb": {"watermarkTs": 1}}, key=None)
-    assert (row["id"], row[columns.DELETED]) == (None, True)
+    assert (row["id"], row[columns.DELETED]) == (None, None)
 
 
 def test_columns_may_come_from_beside_the_row() -> None:

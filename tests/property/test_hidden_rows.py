@@ -3,7 +3,7 @@
 Method: random files, some of whose rows are deleted, and a tail that grows. The engine answers each
 query twice: once as a statement whose tail is followed, so that it remembers which rows are hidden,
 and once as one whose tail is not, so that it joins by key. Both must agree, also about keys that
-have moved.
+have moved, and with truncates in the tail.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from seamline.sql import columns, types
 from seamline.sql.types import BIGINT, UUID, VARCHAR, Field
 
 PARTITIONS = 3
+ORDERS = ("settled", "unsettled", "truncated")
 QUERIES = (
     "SELECT * FROM t",
     "SELECT count(*) FROM t",
@@ -50,12 +51,10 @@ class Story:
         dice: Decides.
         folder: Where files lie.
         key: One of the `KEYS`.
-        is_settled: Whether no key moves.
+        order: One of the `ORDERS`: no key moves, some do, or there are truncates.
     """
 
-    def __init__(
-        self, dice: random.Random, folder: pathlib.Path, key: str, *, is_settled: bool
-    ) -> None:
+    def __init__(self, dice: random.Random, folder: pathlib.Path, key: str, order: str) -> None:
         self._dice = dice
         self._fields, self._values = KEYS[key]
         partition, offset = columns.METADATA_FIELDS[0], columns.METADATA_FIELDS[1]
@@ -63,8 +62,9 @@ class Story:
         self.offset = dataclasses.replace(offset, field_id=4)
         name = Field("name", VARCHAR, 2)
         self.columns = (*self._fields, name, self.partition, self.offset)
-        self.newest = Newest(self._fields, self.partition, self.offset, is_settled)
-        self._end = [0] * PARTITIONS
+        is_settled, is_truncated = order != "unsettled", order == "truncated"
+        self.newest = Newest(self._fields, self.partition, self.offset, is_settled, is_truncated)
+        self._end = [0] * (1 if is_truncated else PARTITIONS)
         numbers = list(range(40))
         dice.shuffle(numbers)
         storage, self.files, deletes = Storage(folder), [], []
@@ -88,6 +88,10 @@ class Story:
         """Records arrive; now and then one of a key that was elsewhere."""
         for _ in range(self._dice.randrange(8)):
             row = self._row(self._dice.randrange(40))
+            if self.newest.takes_truncates and self._dice.random() < 0.1:
+                row |= dict.fromkeys((*self.newest.key_names, "name"))
+                self._tail.append({**row, columns.DELETED: True})
+                continue
             if not self.newest.is_settled and self._dice.random() < 0.02:
                 row[columns.PARTITION] = (row[columns.PARTITION] + 1) % PARTITIONS
                 row[columns.OFFSET] = self._next(row[columns.PARTITION])
@@ -115,7 +119,7 @@ class Story:
         return self._table(self._tail, (*self.columns, columns.DELETED_FIELD))
 
     def _row(self, number: int) -> dict[str, Any]:
-        partition = number % PARTITIONS
+        partition = number % len(self._end)
         key = zip((field.name for field in self._fields), self._values(number), strict=True)
         name = self._dice.choice([None, "n1", "n2", "n3"])
         where = {columns.PARTITION: partition, columns.OFFSET: self._next(partition)}
@@ -158,13 +162,13 @@ def answer(engine: DuckDBWorkers, sql: str, scan: EngineScan, tail: pa.Table) ->
 
 @pytest.mark.one_in(test=9)
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("is_settled", [True, False])
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.prove)])
 def test_what_is_remembered_is_what_a_join_finds(
-    engine: DuckDBWorkers, tmp_path: pathlib.Path, key: str, is_settled: bool, seed: int
+    engine: DuckDBWorkers, tmp_path: pathlib.Path, key: str, order: str, seed: int
 ) -> None:
-    dice = random.Random(f"{seed} {key} {is_settled}")
-    story = Story(dice, tmp_path, key, is_settled=is_settled)
+    dice = random.Random(f"{seed} {key} {order}")
+    story = Story(dice, tmp_path, key, order)
     earlier: list[tuple[EngineScan, pa.Table]] = []
     for _ in range(5):
         story.grow()
@@ -182,7 +186,7 @@ def test_what_is_remembered_is_what_a_join_finds(
 def test_a_file_that_has_other_rows_than_its_manifest_says_is_not_read(
     engine: DuckDBWorkers, tmp_path: pathlib.Path
 ) -> None:
-    story = Story(random.Random(1), tmp_path, "number", is_settled=True)
+    story = Story(random.Random(1), tmp_path, "number", "settled")
     file: DataFile = max(story.files, key=lambda file: file.record_count)
     story.files = [dataclasses.replace(file, record_count=file.record_count + 1)]
     story.grow()

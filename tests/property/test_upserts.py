@@ -572,22 +572,27 @@ def spec_of(fields: tuple[Field, ...], primary_key: tuple[str, ...], **said: Any
     st.permutations(range(30)),
     st.booleans(),
     st.booleans(),
+    st.booleans(),
 )
 def test_arrow_and_duckdb_find_the_same_newest_rows(
     keys: list[tuple[int | None, str, int]],
     offsets: list[int],
     is_pair: bool,
     is_settled: bool,
+    is_truncated: bool,
 ) -> None:
     names = ("a", "b")[: 1 + is_pair]
     rows = pa.table(
         {
             "a": pa.array([a for a, _, _ in keys], pa.int64()),
-            "b": pa.array([b for _, b, _ in keys], pa.string()),
+            "b": pa.array([b if a else None for a, b, _ in keys], pa.string()),
             "_kafka_partition": pa.array(
                 [0 if is_settled else (a or 0) * p // 3 for a, _, p in keys], pa.int32()
             ),
             "_kafka_offset": pa.array(offsets[: len(keys)], pa.int64()),
+            "_kafka_deleted": pa.array(
+                [[True, None, a is None][p] for a, _, p in keys], pa.bool_()
+            ),
         }
     )
     newest = Newest(
@@ -595,6 +600,7 @@ def test_arrow_and_duckdb_find_the_same_newest_rows(
         Field("_kafka_partition", BIGINT),
         Field("_kafka_offset", BIGINT),
         is_settled,
+        takes_truncates=is_settled and is_truncated,
     )
     with duckdb.connect() as connection:
         connection.register("decoded", rows)

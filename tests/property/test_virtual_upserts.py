@@ -1,9 +1,9 @@
 """Goal: a virtual snapshot of an upsert table is the table at its seam, for whoever reads files.
 
-Method: random histories of writes and deletes, tiered at random places. In between the table is
-given out as it is then, as it was pinned earlier, after its leases have ended, and as planned scans
-with a filter. PyIceberg reads what is named: it knows nothing of keys, and refuses what it cannot
-apply. A dictionary's content is what it must find.
+Method: random histories of writes, deletes and truncates, tiered at random places. In between the
+table is given out as it is then, as it was pinned earlier, after its leases have ended, and as
+planned scans with a filter. PyIceberg reads what is named: it knows nothing of keys, and refuses
+what it cannot apply. A dictionary's content is what it must find.
 """
 
 from __future__ import annotations
@@ -47,12 +47,21 @@ from seamline.seam.offsets import Offsets
 KEYS = 9
 NEVER = NoDeadline()
 KINDS = (snapshots.KIND, metadata.KIND, tail_store.KIND, tail_deletes.KIND, plan_files.KIND)
+CAPTURED: dict[str, Any] = {
+    "partitions": 1,
+    "mode": "changelog",
+    "envelope": "debezium",
+    "key": None,
+}
+"""Changes of a database, in one partition, so that it may be truncated."""
 LAYOUTS: dict[str, dict[str, Any]] = {
     "in one place": {},
     "by a value": {"partitioning": ("name",)},
     "by buckets": {"partitioning": ("bucket(3, id)", "truncate(2, name)")},
     "keyed": {"key_partitioner": "murmur2", "key_format": "int64"},
     "marked": {"deleted_by": MARK},
+    "captured": CAPTURED,
+    "captured by buckets": {**CAPTURED, "partitioning": ("bucket(3, id)",)},
 }
 Found = list[tuple[Any, ...]]
 
@@ -171,7 +180,9 @@ def happen(table: Served, dice: random.Random, count: int) -> None:
     """So many writes and deletes."""
     for _ in range(count):
         id_ = dice.randrange(KEYS)
-        if dice.random() < 0.3:
+        if table.users.partitions == 1 and dice.random() < 0.1:
+            table.users.truncate()
+        elif dice.random() < 0.3:
             table.users.delete(id_)
         else:
             name = None if dice.random() < 0.2 else f"n{dice.randrange(4)}"

@@ -34,6 +34,11 @@ FEW = (
     ("expire", 0, 0),
     ("compact", 1, 1),
 )
+TRUNCATED = (
+    *(event for event in FEW if event[0] != "compact"),
+    ("truncate", 0, 0),
+)
+CAPTURED = Ways(is_captured=True)
 KEPT = (
     (("put", 0, 0), ("tier", 4, 0), ("delete", 0, 0), ("compact", 1, 0), ("read", 0, 0)),
     (("put", 0, 0), ("read", 0, 0), ("put", 0, 1), ("compact", 0, 0), ("repeat", 0, 0)),
@@ -63,35 +68,48 @@ HISTORIES = 100
 
 @pytest.mark.one_in(test=4)
 @pytest.mark.parametrize(
-    ("events", "length"), [(FEW, 3), pytest.param(FEW[1:], 4, marks=pytest.mark.prove)]
+    ("events", "length", "ways"),
+    [
+        (FEW, 3, Ways()),
+        (TRUNCATED, 3, CAPTURED),
+        pytest.param(FEW[1:], 4, Ways(), marks=pytest.mark.prove),
+        pytest.param(TRUNCATED[1:], 4, CAPTURED, marks=pytest.mark.prove),
+    ],
 )
-def test_every_sequence_of_a_few_events(events: tuple[Event, ...], length: int) -> None:
-    wrong = [found for history in every(events, length) if (found := failure(history))]
+def test_every_sequence_of_a_few_events(events: tuple[Event, ...], length: int, ways: Ways) -> None:
+    wrong = [found for history in every(events, length) if (found := failure(history, ways))]
     assert not wrong, wrong[:3]
 
 
-def test_random_histories() -> None:
-    wrong = {seed: found for seed in range(HISTORIES) if (found := failure(draw(seed)))}
+@pytest.mark.parametrize("ways", [Ways(), CAPTURED])
+def test_random_histories(ways: Ways) -> None:
+    wrong = {seed: found for seed in range(HISTORIES) if (found := failure(draw(seed), ways))}
     assert not wrong, list(wrong.items())[:3]
 
 
 @pytest.mark.prove
-def test_many_random_histories() -> None:
+@pytest.mark.parametrize("ways", [Ways(), CAPTURED])
+def test_many_random_histories(ways: Ways) -> None:
     seeds = range(HISTORIES, HISTORIES + 200)
-    wrong = {seed: found for seed in seeds if (found := failure(draw(seed, 40)))}
+    wrong = {seed: found for seed in seeds if (found := failure(draw(seed, 40), ways))}
     assert not wrong, list(wrong.items())[:3]
 
 
 @pytest.mark.one_in(test=3)
 @pytest.mark.parametrize(
-    ("others", "count"), [(ALONE, 1), pytest.param(OTHERS, 2, marks=pytest.mark.prove)]
+    ("others", "count", "ways"),
+    [
+        (ALONE, 1, Ways()),
+        ((*ALONE, ("truncate", 0, 0)), 1, CAPTURED),
+        pytest.param(OTHERS, 2, Ways(), marks=pytest.mark.prove),
+    ],
 )
 @pytest.mark.parametrize("what", ["read_while", "tier_while"])
 @pytest.mark.parametrize("before", BEGUN)
 def test_every_interleaving_with_a_read_or_with_tiering(
-    before: tuple[Event, ...], what: str, others: tuple[Event, ...], count: int
+    before: tuple[Event, ...], what: str, others: tuple[Event, ...], count: int, ways: Ways
 ) -> None:
-    wrong = list(interleaved(before, what, others, count))
+    wrong = list(interleaved(before, what, others, count, ways))
     assert not wrong, wrong[:3]
 
 

@@ -4,6 +4,7 @@ Records of a few keys are written and deleted, some in transactions, tiered by r
 whose replies are lost, compacted, trimmed, expired, and read in between, also by tokens of earlier
 reads and as of past moments. Compaction takes what has been replaced at any time, also while a
 statement runs, and forgets deletes that have been tiered.
+A table of captured changes, in one partition, is truncated besides, and not compacted.
 Statements are read by the product's own path, and tiered by `tier_once`; the table in memory merges
 as its commit does: by compare-and-swap with the head. The judge folds every record that was ever
 written below the ends of a read.
@@ -45,8 +46,9 @@ from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
 from seamline.seam.table import TableSchema
 from seamline.seam.tiering import Batch
+from seamline.seam.upserts import over
 from seamline.sql import columns
-from seamline.sql.predicates import And, Comparison, Predicate
+from seamline.sql.predicates import And, Comparison, IsNull, Or, Predicate
 from seamline.sql.types import VARCHAR, Field
 from simulation.reading import Answer, RowsEngine, Sources, at_moment, read
 from simulation.world import CATALOG, CLUSTER
@@ -57,6 +59,17 @@ ALL = f"SELECT k, v FROM {TOPIC}"
 BINDING = TopicBinding(
     CLUSTER, TOPIC, mode="upsert", primary_key=("k",), key="k", key_partitions=PARTITIONS
 )
+CAPTURED = TopicBinding(
+    CLUSTER,
+    TOPIC,
+    mode="changelog",
+    envelope="debezium",
+    primary_key=("k",),
+    key_format="json",
+    key_partitions=1,
+)
+TRUNCATE = b""
+"""The key of a truncate, which has none; a record of a row has one."""
 Values = dict[bytes, bytes]
 Event = tuple[str, int, int]
 Meanwhile = tuple[tuple[int, Event], ...]
@@ -84,6 +97,10 @@ class Ways:
         lag_ms: The topic's `min.compaction.lag.ms`.
         sees_gaps: Whether it is noticed where a tail has no records.
         asks_again: Whether ends are asked for again after a tail was read.
+        is_captured: Whether the records are changes of a database, which may be truncated.
+        truncates_files: Whether a truncate of the tail removes rows of the snapshot.
+        truncates_batches: Whether one of a batch removes rows of the table.
+        filters_truncates: Whether filters on a key leave truncates out.
     """
 
     newest: Callable[[list[Row]], Row] = lambda rows: rows[-1]
@@ -97,6 +114,15 @@ class Ways:
     lag_ms: int = 0
     sees_gaps: bool = True
     asks_again: bool = True
+    is_captured: bool = False
+    truncates_files: bool = True
+    truncates_batches: bool = True
+    filters_truncates: bool = False
+
+    @property
+    def binding(self) -> TopicBinding:
+        """What binds the table to its topic."""
+        return CAPTURED if self.is_captured else BINDING
 
 
 MUTANTS: Mapping[str, Ways] = {
@@ -108,6 +134,9 @@ MUTANTS: Mapping[str, Ways] = {
     "a later snapshot stands in for an earlier one": Ways(stands_in=True),
     "a compacted log is taken for a whole one": Ways(tells_compaction=False),
     "compaction takes deletes that are not tiered": Ways(forgets_untiered=True),
+    "a truncate leaves the snapshot": Ways(is_captured=True, truncates_files=False),
+    "a truncate leaves what is tiered": Ways(is_captured=True, truncates_batches=False),
+    "filters on a key leave truncates out": Ways(is_captured=True, filters_truncates=True),
 }
 
 
@@ -126,7 +155,7 @@ class UpsertTable(MemoryTable):
         own = (Field("k", VARCHAR), Field("v", VARCHAR))
         schema = TableSchema(0, (*own, *columns.METADATA_FIELDS))
         name = (CATALOG, "default", TOPIC)
-        super().__init__(name, schema, BINDING.to_properties(), clock, log)
+        super().__init__(name, schema, ways.binding.to_properties(), clock, log)
         self.ways = ways
 
     def _read_rows(self, batch: Batch, deadline: Deadline) -> tuple[Row, ...]:
@@ -147,6 +176,8 @@ class UpsertTable(MemoryTable):
             raise SeamlineError(COMMIT_CONFLICT, "the head is another snapshot by now")
         kept = list(self.records(self.state.current_snapshot_id))
         found = newest(rows, self.ways)
+        if TRUNCATE in found and self.ways.truncates_batches:
+            kept = []
         if self.ways.merges:
             kept = [row for row in kept if key_of(row) not in found]
         kept += [row for row in found.values() if is_row(row) or not self.ways.deletes]
@@ -155,7 +186,8 @@ class UpsertTable(MemoryTable):
 
 def said(key: bytes | None, value: bytes | None) -> bytes:
     """A record as a row's value."""
-    assert key is not None
+    if key is None:
+        return TRUNCATE
     return key if value is None else key + b"=" + value
 
 
@@ -171,9 +203,11 @@ def is_row(row: Row) -> bool:
 
 
 def newest(rows: tuple[Row, ...], ways: Ways) -> dict[bytes, Row]:
-    """The record that counts, by key; deletes included."""
+    """The record that counts, by key; deletes and the last truncate included."""
     by_key: dict[bytes, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row[1] or 0):
+        if key_of(row) == TRUNCATE:
+            by_key.clear()
         by_key.setdefault(key_of(row), []).append(row)
     return {key: ways.newest(found) for key, found in by_key.items()}
 
@@ -188,7 +222,8 @@ class UpsertHistory:
     def __init__(self, ways: Ways) -> None:
         self.ways = ways
         self.log = MemoryLog(ManualClock())
-        self.log.create_topic(TOPIC, PARTITIONS)
+        self.partitions = 1 if ways.is_captured else PARTITIONS
+        self.log.create_topic(TOPIC, self.partitions)
         self.log.compaction_lag_ms = ways.lag_ms
         self.written: list[Row] = []
         self.tokens: list[tuple[Seam, Values]] = []
@@ -215,6 +250,9 @@ class UpsertHistory:
             case "replace":
                 self._write(first % KEYS, str(second).encode())
                 self._compact(0, 0)
+            case "truncate" if self.ways.is_captured:
+                offset = self.log.produce(TOPIC, 0, b"{}")
+                self.written.append((0, offset, TRUNCATE, None))
             case "transact":
                 self._write(first % KEYS, str(second).encode(), self.log.begin())
             case "tier":
@@ -228,7 +266,7 @@ class UpsertHistory:
             case "compact":
                 self._compact(first, second)
             case "trim":
-                partition = first % PARTITIONS
+                partition = first % self.partitions
                 self.log.delete_records(TOPIC, partition, self._boundary().next[partition])
             case "expire":
                 marked, head = self._boundary().snapshot_id, self.table.state.current_snapshot_id
@@ -277,13 +315,15 @@ class UpsertHistory:
     # --- Writing -------------------------------------------------------------------------------
 
     def _write(self, number: int, value: bytes | None, transaction: int | None = None) -> None:
-        key, partition = f"k{number}".encode(), number % PARTITIONS
+        key, partition = f"k{number}".encode(), number % self.partitions
         offset = self.log.produce(TOPIC, partition, value, key=key, transaction=transaction)
         self.written.append((partition, offset, said(key, value), None))
         if transaction is not None:
             self.log.end_transaction(TOPIC, transaction, commit=True)
 
     def _compact(self, number: int, age: int) -> None:
+        if self.ways.is_captured:
+            return
         held = self._boundary().next
         ends = self._bounds().end
         before = {p: end - (number + p) % 3 for p, end in ends.items()} if age else {}
@@ -375,6 +415,8 @@ class UpsertHistory:
         for row in self.written:
             if (row[1] or 0) < ends[row[0] or 0]:
                 key, value = parts(row)
+                if key == TRUNCATE:
+                    found.clear()
                 found.pop(key, None)
                 if value is not None:
                     found[key] = value
@@ -410,10 +452,14 @@ class _NewestRows(RowsEngine):
         assert scan.newest is not None
         tail: tuple[Row, ...] = tuple(tails[scan.tail]) if scan.tail is not None else ()
         of_key = self._asked if ways.filters_tail else scan.tail_predicate
+        if ways.filters_truncates:
+            of_key = over(self._asked, scan.newest.key_names)
         found = newest(
             tuple(row for row in tail if of_key is None or matches(of_key, *parts(row))), ways
         )
         cold = self.cold_rows(scan)
+        if TRUNCATE in found and ways.truncates_files:
+            cold = []
         if ways.hides:
             cold = [row for row in cold if key_of(row) not in found]
         return [*cold, *(row for row in found.values() if is_row(row) or not ways.deletes)]
@@ -529,8 +575,12 @@ def parts(row: Row) -> tuple[bytes, bytes | None]:
 
 
 def matches(predicate: Predicate, key: bytes, value: bytes | None) -> bool:
-    """Whether a row fulfils a predicate of equalities."""
+    """Whether a row fulfils a predicate of equalities, or has no key if it asks for that."""
     match predicate:
+        case Or(any_of):
+            return any(matches(part, key, value) for part in any_of)
+        case IsNull("k", negated=False):
+            return key == TRUNCATE
         case And(both):
             return all(matches(part, key, value) for part in both)
         case Comparison("k", "=", str(wanted)):
@@ -545,7 +595,7 @@ def matches(predicate: Predicate, key: bytes, value: bytes | None) -> bool:
 _KINDS = (
     *("put",) * 6,
     *("delete",) * 3,
-    "transact",
+    *("transact", "truncate"),
     *("tier",) * 3,
     *("race", "lost", "rewrite", "compact", "trim", "expire"),
     *("read",) * 4,

@@ -66,6 +66,10 @@ class CapturedUsers:
         envelope: How changes are written.
         encoding: One of `ENCODINGS`; Maxwell and Canal write JSON.
         partitions: Of the topic; a change of a key that is one record keeps to its partition.
+
+    Attributes:
+        is_truncated: Whether some of what happens are truncates; not with several partitions, where
+            they are refused, nor with Maxwell, which does not write them.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class CapturedUsers:
         self._envelope = envelope
         self._encoding = encoding
         self._partitions = partitions
+        self.is_truncated = partitions == 1 and envelope != "maxwell"
         self._old_is_whole = dice.random() < 0.5  # as TiCDC writes Canal's
         self._database = sqlite3.connect(":memory:", isolation_level=None)
         self._database.row_factory = sqlite3.Row
@@ -96,6 +101,9 @@ class CapturedUsers:
         for _ in range(count):
             known = [row[0] for row in self.rows()]
             free = self._free_id()
+            if self.is_truncated and self._dice.random() < 0.1:
+                yield self.truncate()
+                continue
             kind = self._dice.random()
             if kind < 0.4 and free is not None:
                 yield from self._insert(free, "c")

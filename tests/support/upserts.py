@@ -72,7 +72,8 @@ class Users:
         folder: Where catalog and files lie.
         partitions: Of the topic.
         is_followed: Whether its tail is kept between statements, and what it hides.
-        definition: What the table's definition says besides.
+        definition: What the table's definition says besides. With an envelope, which is then
+            Debezium's, users are written as changes.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Users:
         self._rows = itertools.cycle(WITHOUT if is_marked else ({},))
         self._deletes = itertools.cycle(WITH if is_marked else (None,))
         self._key_format = definition.get("key_format", "string")
+        self._is_captured = "envelope" in definition
         self.connections = offline.MemoryConnections(offline.config(folder), self.log)
         self.name = names.resolve(
             (TOPIC,), names.session(self.connections.config), self.connections
@@ -130,13 +132,17 @@ class Users:
     def put(self, id_: int, name: str | None, score: int | None, partition: int = -1) -> None:
         """A user as they are now."""
         body = {"id": id_, "name": name, "score": score, **next(self._rows)}
-        value = json.dumps(body).encode()
+        value = json.dumps({"op": "c", "after": body} if self._is_captured else body).encode()
         self._produce(id_, value, partition)
 
     def delete(self, id_: int, partition: int = -1) -> None:
         """A user is no more."""
-        body = next(self._deletes)
+        body = {"op": "d", "before": {"id": id_}} if self._is_captured else next(self._deletes)
         self._produce(id_, None if body is None else json.dumps(body).encode(), partition)
+
+    def truncate(self) -> None:
+        """All captured users are no more."""
+        self.produce(None, json.dumps({"op": "t"}).encode(), 0)
 
     def _produce(self, id_: int, value: bytes | None, partition: int) -> None:
         key = key_bytes(id_, self._key_format)
@@ -179,7 +185,10 @@ class Users:
             wanted = [OffsetRange(partition, start, end)] if end > start else []
             for raw in self.log.read(TOPIC, wanted, "read_committed", NEVER):
                 for row in Decoder(spec).decode(raw, 1).rows.to_pylist():
-                    newest[row["id"]] = row
+                    if row["id"] is not None:
+                        newest[row["id"]] = row
+                    elif row[columns.DELETED]:
+                        newest.clear()
         rows = [row for _, row in sorted(newest.items()) if not row.pop(columns.DELETED)]
         schema = schema_to_pyarrow(table.iceberg.schema(), include_field_ids=False)
         summary = {
@@ -254,9 +263,13 @@ def model(log: MemoryLog, ends: Mapping[int, int] | None = None) -> dict[int, Ro
     ]
     for raw in log.read(TOPIC, ranges, "read_committed", NEVER):
         for key, value in zip(raw.keys, raw.values, strict=True):
-            assert key is not None
-            id_ = int.from_bytes(key, "big") if len(key) == _INT64 else int(key)
             body = None if value is None else json.loads(value)
+            if key is None:
+                assert body == {"op": "t"}
+                found.clear()
+                continue
+            id_ = int.from_bytes(key, "big") if len(key) == _INT64 else int(key)
+            body = body.get("after") if body is not None and "op" in body else body
             if body is None or body.get(MARK) in ("true", 1):
                 found.pop(id_, None)
             else:

@@ -33,7 +33,7 @@ from seamline.connectors.kafka.formats.parts import (
     Parts,
     nulled,
 )
-from seamline.errors import NOT_SUPPORTED, SeamlineError
+from seamline.errors import NOT_SUPPORTED, UPSERT_ORDER_UNKNOWN, SeamlineError
 from seamline.seam.encoding import KEY, Path
 from seamline.seam.records import DecoderSpec
 from seamline.sql.columns import DELETED
@@ -51,6 +51,7 @@ class Envelope:
         old: For an update, the values before it: of the columns that changed, or of the whole row.
         writes: Operations that write a row.
         deletes: Operations that delete a row.
+        truncates: Operations that delete all rows.
         nothing: Operations that say nothing about any row.
         refused: Operations that change rows that their record does not name.
         absent: The placeholder for a value that the source has not sent.
@@ -64,6 +65,7 @@ class Envelope:
     old: str
     writes: frozenset[str]
     deletes: frozenset[str]
+    truncates: frozenset[str]
     nothing: frozenset[str]
     refused: frozenset[str]
     absent: Absent | None = None
@@ -78,8 +80,9 @@ ENVELOPES: Mapping[str, Envelope] = {
         old="before",
         writes=frozenset("cur"),
         deletes=frozenset("d"),
+        truncates=frozenset("t"),
         nothing=frozenset("m"),
-        refused=frozenset("t"),
+        refused=frozenset(),
         absent=Absent("__debezium_unavailable_value"),
     ),
     "maxwell": Envelope(
@@ -89,6 +92,7 @@ ENVELOPES: Mapping[str, Envelope] = {
         old="old",
         writes=frozenset({"insert", "update", "bootstrap-insert"}),
         deletes=frozenset({"delete"}),
+        truncates=frozenset(),
         nothing=frozenset({"bootstrap-start", "bootstrap-complete"}),
         refused=frozenset(
             f"{of}-{what}" for of in ("table", "database") for what in ("create", "alter", "drop")
@@ -101,14 +105,16 @@ ENVELOPES: Mapping[str, Envelope] = {
         old="old",
         writes=frozenset({"INSERT", "UPDATE"}),
         deletes=frozenset({"DELETE"}),
+        truncates=frozenset({"TRUNCATE"}),
         nothing=frozenset({"CREATE", "CINDEX", "DINDEX", "QUERY", "TIDB_WATERMARK"}),
-        refused=frozenset({"TRUNCATE", "ERASE", "RENAME", "ALTER"}),
+        refused=frozenset({"ERASE", "RENAME", "ALTER"}),
         is_listed=True,
     ),
 }
 """All kinds of envelopes, by their names in `envelope`."""
 
-_OPERATION, _BEFORE, OLD, _LIST = "$operation", "$before", "$old", "$list"
+_OPERATION, _BEFORE, _LIST = "$operation", "$before", "$list"
+OLD, TRUNCATE = "$old", "$truncate"
 """First parts of the names that an envelope's other contents have while it is decoded."""
 
 
@@ -123,6 +129,7 @@ class EnvelopeReader:
 
     def __init__(self, spec: DecoderSpec, format_: Format, leaves: Sequence[Leaf]) -> None:
         self._topic = spec.topic
+        self._takes_truncates = spec.takes_truncates
         self._envelope = envelope = ENVELOPES[spec.encoding.envelope]
         self._required = [leaf for leaf in leaves if leaf.field.required]
         self._key = spec.primary_key
@@ -148,16 +155,18 @@ class EnvelopeReader:
     ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
         """Returns the arrays of the columns and the marks, and why parts (by index) are bad.
 
-        A mark is null if the record says nothing about any row. The columns of the key before a
-        write, as far as the record has them, are returned as `OLD`.
+        A mark is null if the record names no row; `TRUNCATE` says whether it then means all rows.
+        The columns of the key before a write, as far as the record has them, are returned as `OLD`.
         """
         arrays, bad = self._reader.decode(parts, headers)
         operations = arrays.pop((_OPERATION,))
         before = {name: arrays.pop((_BEFORE, name)) for name in self._key}
         is_delete = _is_among(operations, self._envelope.deletes)
-        is_nothing = _is_among(operations, self._envelope.nothing)
+        is_truncate = _is_among(operations, self._envelope.truncates)
+        is_nothing = pc.or_(is_truncate, _is_among(operations, self._envelope.nothing))
         is_write = _is_among(operations, self._envelope.writes)
         self._refuse(operations)
+        self._check_truncates(is_truncate)
         for index in pc.indices_nonzero(_none_of(is_delete, is_nothing, is_write)).to_pylist():
             word = operations[index].as_py()
             reason = f"{self._envelope.operation}: {word!r} is no change of a row"
@@ -171,7 +180,22 @@ class EnvelopeReader:
             if name in self._moving:
                 arrays[OLD, name] = pc.if_else(is_write, old, None)
         marks = pc.if_else(is_nothing, pa.scalar(None, pa.bool_()), is_delete)
-        return {**arrays, (DELETED,): marks}, bad
+        return {**arrays, (DELETED,): marks, (TRUNCATE,): is_truncate}, bad
+
+    def _check_truncates(self, is_truncate: pa.Array) -> None:
+        """Raises at a truncate if it is unknown which records are older.
+
+        Raises:
+            SeamlineError: UPSERT_ORDER_UNKNOWN.
+        """
+        if not self._takes_truncates and pc.any(is_truncate).as_py():
+            raise SeamlineError(
+                UPSERT_ORDER_UNKNOWN,
+                f"topic {self._topic} has several partitions and a truncate of the table, which "
+                "does not tell which records of other partitions are older",
+                hint="Capture the table into a topic with one partition, or create the table here "
+                "from what comes after the truncate (start).",
+            )
 
     def _refuse(self, operations: pa.Array) -> None:
         """Raises at a change that its record alone does not fully describe."""

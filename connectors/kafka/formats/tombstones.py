@@ -5,7 +5,8 @@ tombstone is also a delete: a record without a value, or with JSON's word null, 
 of its value marks. A mark says which rows are deletes. Of a delete, only the columns of the primary
 key are read, from the record's key if its value does not have them. A record whose key is unknown,
 or null in one of its columns, is bad. A record that changes the key of a row is two rows: a delete
-of the former key, and the row of the new one.
+of the former key, and the row of the new one. A truncate is a delete without a key; a record that
+says nothing about any row has neither key nor mark.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamline.connectors.kafka.formats.connect import part_reader, without_nulls
-from seamline.connectors.kafka.formats.envelopes import OLD, EnvelopeReader
+from seamline.connectors.kafka.formats.envelopes import OLD, TRUNCATE, EnvelopeReader
 from seamline.connectors.kafka.formats.known import JSON, format_of
 from seamline.connectors.kafka.formats.marked import marked_values
 from seamline.connectors.kafka.formats.parts import (
@@ -125,10 +126,19 @@ class Tombstones:
             arrays[column] = pc.replace_with_mask(arrays[column], mask, known[column])
 
     def require_keys(self, arrays: dict[Path, pa.Array], bad: dict[int, str]) -> None:
-        """Marks records without a key as bad, and makes those of no row deletes of no key."""
+        """Marks records without a key as bad, but for those of no row and truncates.
+
+        These have no key whatever they say, and a truncate is a delete. Nothing else of it is
+        needed, so it is not bad either.
+        """
         marks = arrays[DELETED,]
         silent = pc.indices_nonzero(marks.is_null()).to_pylist()
-        arrays[DELETED,] = pc.fill_null(marks, True)
+        truncates = arrays.pop((TRUNCATE,), None)
+        if truncates is not None:
+            is_truncate = pc.fill_null(truncates, False)
+            for index in pc.indices_nonzero(is_truncate).to_pylist():
+                bad.pop(index, None)
+            arrays[DELETED,] = pc.if_else(is_truncate, True, marks)
         for name in self._primary_key:
             if silent:
                 arrays[name,] = nulled(arrays[name,], silent)
