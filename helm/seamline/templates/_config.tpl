@@ -51,21 +51,19 @@ Only the gateway is told who may use it, and what signs its tokens.
 {{- with .tierer.spark | default .root.Values.tiererDefaults.spark -}}{{- toYaml . -}}{{- end -}}
 {{- end -}}
 
-{{/*
-Variables out of Secrets that a pod gets: dict "root" $ "config" TEXT. Those its configuration refers
-to, and those that no configuration refers to, which libraries read.
-*/}}
-{{- define "seamline.secretEnv" -}}
-{{- $whole := toYaml (list .root.Values.config .root.Values.tiererDefaults .root.Values.tierers .root.Values.maintenance) -}}
+{{/* Where a pod finds the secret of a name. */}}
+{{- define "seamline.secretPath" -}}{{ include "seamline.configDirectory" . }}/secrets/{{ .name }}{{- end -}}
+
+{{/* Sources of the volume that holds the secrets a configuration refers to: dict "root" $ "config" TEXT. */}}
+{{- define "seamline.secretSources" -}}
 {{- $config := .config -}}
-{{- range .root.Values.secretEnv -}}
-{{- $reference := printf "${env:%s}" .name -}}
-{{- if or (contains $reference $config) (not (contains $reference $whole)) }}
-- name: {{ .name | quote }}
-  valueFrom:
-    secretKeyRef:
-      name: {{ .secret | quote }}
-      key: {{ .key | quote }}
+{{- range .root.Values.secrets -}}
+{{- if contains (printf "${file:%s}" (include "seamline.secretPath" .)) $config }}
+- secret:
+    name: {{ .secret | quote }}
+    items:
+      - key: {{ .key | quote }}
+        path: secrets/{{ .name }}
 {{- end -}}
 {{- end -}}
 {{- end -}}

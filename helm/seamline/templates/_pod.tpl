@@ -76,9 +76,6 @@ env:
     value: {{ include "seamline.configDirectory" .root }}/seamline.yaml
   - name: HOME
     value: {{ include "seamline.stateDirectory" .root }}
-  {{- with include "seamline.secretEnv" . | trim }}
-  {{- . | nindent 2 }}
-  {{- end }}
   {{- with .root.Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -103,14 +100,20 @@ volumeMounts:
   {{- end }}
 {{- end -}}
 
-{{/* Volumes; also "configKey" KEY-OF-THE-CONFIGMAP and "scratchSize". */}}
+{{/* Volumes; also "config" TEXT, "configKey" KEY-OF-THE-CONFIGMAP and "scratchSize". */}}
 {{- define "seamline.volumes" -}}
 - name: config
-  configMap:
-    name: {{ include "seamline.fullname" .root | quote }}
-    items:
-      - key: {{ .configKey }}
-        path: seamline.yaml
+  projected:
+    defaultMode: 0440
+    sources:
+      - configMap:
+          name: {{ include "seamline.fullname" .root | quote }}
+          items:
+            - key: {{ .configKey }}
+              path: seamline.yaml
+      {{- with include "seamline.secretSources" . | trim }}
+      {{- . | nindent 6 }}
+      {{- end }}
 - name: scratch
   emptyDir:
     sizeLimit: {{ .scratchSize | quote }}

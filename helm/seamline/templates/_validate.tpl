@@ -93,22 +93,30 @@ BOOTSTRAP_SERVERS_MISSING: config.clusters.{{ $name }} has no bootstrap_servers.
 {{- if regexMatch "^(127\\.|localhost$|::1$)" $config.http.host }}
 HOST_LOOPBACK: config.http.host is {{ $config.http.host }}, where neither probes nor the Service reach the gateway. Use 0.0.0.0, or "::" with IPv6 only.
 {{- else if not (or $config.auth.tokens $config.auth.token_file $config.auth.passwords $config.auth.jwt.jwks $config.http.tls.client_ca) }}
-AUTH_MISSING: the gateway listens on {{ $config.http.host }} and nobody has to say who they are, so that it refuses to start. Write config.auth.tokens as {name, sha256: ${env:NAME}} and name the Secret under secretEnv.
+AUTH_MISSING: the gateway listens on {{ $config.http.host }} and nobody has to say who they are, so that it refuses to start. Write config.auth.tokens as {name, sha256: ${file:/etc/seamline/secrets/NAME}} and name the Secret under secrets.
 {{- end }}
 {{- end -}}
 
 {{- define "seamline.validate.secrets" -}}
 {{- $values := .Values -}}
 {{- $known := list "SEAMLINE_CONFIG" "HOME" -}}
-{{- range concat $values.secretEnv $values.extraEnv -}}
+{{- range $values.extraEnv -}}
 {{- if has .name $known }}
-VARIABLE_TWICE: {{ .name }} is given twice: in secretEnv, in extraEnv, or by the chart itself. Remove one.
+VARIABLE_TWICE: {{ .name }} is given twice: in extraEnv, or by the chart itself. Remove one.
 {{- end -}}
 {{- $known = append $known .name -}}
 {{- end -}}
+{{- $files := list -}}
+{{- range $values.secrets -}}
+{{- $file := include "seamline.secretPath" . -}}
+{{- if has $file $files }}
+SECRET_TWICE: secrets has two entries of the name {{ .name }}. Remove one.
+{{- end -}}
+{{- $files = append $files $file -}}
+{{- end -}}
 {{- range $values.extraEnv -}}
 {{- if and (include "seamline.isSecretName" .name) (include "seamline.isLiteral" .value) }}
-SECRET_IN_VALUES: extraEnv.{{ .name }} looks like a secret and would be readable in the pod's description. Put it into a Secret and name that under secretEnv.
+SECRET_IN_VALUES: extraEnv.{{ .name }} looks like a secret and would be readable in the pod's description. Put it into a Secret, name that under secrets, and refer to its file in config.
 {{- end -}}
 {{- end -}}
 {{- $trees := dict "config" $values.config "tiererDefaults.spark" $values.tiererDefaults.spark "maintenance.spark" $values.maintenance.spark -}}
@@ -121,18 +129,18 @@ SECRET_IN_VALUES: extraEnv.{{ .name }} looks like a secret and would be readable
 {{- range regexFindAll "\\$\\{env:[^}]*\\}" $text -1 | uniq -}}
 {{- $name := . | trimPrefix "${env:" | trimSuffix "}" -}}
 {{- if not (has $name $known) }}
-SECRET_UNKNOWN: {{ $path }} refers to {{ . }}, which no pod gets. Add {name: {{ $name }}, secret, key} to secretEnv.
+SECRET_UNKNOWN: {{ $path }} refers to {{ . }}, which no pod gets. Add {name: {{ $name }}, secret, key} to secrets, and write ${file:/etc/seamline/secrets/{{ $name }}}.
 {{- end -}}
 {{- end -}}
 {{- range regexFindAll "\\$\\{file:[^}]*\\}" $text -1 | uniq -}}
 {{- $reference := . -}}
 {{- $file := $reference | trimPrefix "${file:" | trimSuffix "}" -}}
-{{- $mounted := false -}}
+{{- $mounted := has $file $files -}}
 {{- range $values.secretFiles -}}
 {{- if hasPrefix (printf "%s/" .mountPath) $file -}}{{- $mounted = true -}}{{- end -}}
 {{- end -}}
 {{- if not $mounted }}
-SECRET_UNKNOWN: {{ $path }} refers to {{ $reference }}, which no pod gets. Mount its Secret with secretFiles.
+SECRET_UNKNOWN: {{ $path }} refers to {{ $reference }}, which no pod gets. Name its Secret under secrets, or mount it with secretFiles.
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -152,7 +160,7 @@ SECRET_UNKNOWN: {{ $path }} refers to {{ $reference }}, which no pod gets. Mount
 {{- else if kindIs "string" .value -}}
 {{- $named := and .key (include "seamline.isSecretName" .key) (include "seamline.isLiteral" .value) -}}
 {{- if or $named (regexMatch "://[^/@:]*:[^@/]+@" (regexReplaceAll "\\$\\{[^}]*\\}" .value "")) }}
-SECRET_IN_CONFIG: {{ $path }} holds a secret, and the configuration is a ConfigMap. Put it into a Secret, name that under secretEnv, and write ${env:NAME} here.
+SECRET_IN_CONFIG: {{ $path }} holds a secret, and the configuration is a ConfigMap. Put it into a Secret, name that under secrets, and write ${file:/etc/seamline/secrets/NAME} here.
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -173,7 +181,7 @@ SECRET_IN_CONFIG: {{ $path }} holds a secret, and the configuration is a ConfigM
 {{- define "seamline.validate.shared" -}}
 {{- if include "seamline.severalReplicas" . }}
 {{- if not .Values.config.tokens.secret }}
-TOKENS_SECRET_MISSING: with several gateways one does not accept a token that another signed. Write config.tokens.secret: ${env:NAME} and name the Secret under secretEnv.
+TOKENS_SECRET_MISSING: with several gateways one does not accept a token that another signed. Write config.tokens.secret: ${file:/etc/seamline/secrets/NAME} and name the Secret under secrets.
 {{- end }}
 {{- if ne .Values.gateway.service.sessionAffinity "ClientIP" }}
 AFFINITY_MISSING: a statement lives in the gateway that accepted it, and with gateway.service.sessionAffinity {{ .Values.gateway.service.sessionAffinity }} its client may reach another one. Use ClientIP, or one replica.
