@@ -63,6 +63,7 @@ from seamline.connectors.iceberg.metadata_properties import (
     require_own_places,
 )
 from seamline.connectors.iceberg.places import TablePlaces
+from seamline.connectors.iceberg.update_ids import with_field_ids, with_spec_ids
 from seamline.connectors.iceberg.views import PROPERTY as VIEW_PROPERTY
 from seamline.errors import (
     CATALOG_ACCESS_DENIED,
@@ -174,7 +175,7 @@ class TableCommit:
         return cls(
             identifier,
             _parsed(_REQUIREMENTS, list(requirements), "requirements"),
-            _parsed(_UPDATES, list(updates), "updates"),
+            _parsed(_UPDATES, with_spec_ids(updates), "updates"),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -281,7 +282,7 @@ class CatalogChanges:
         schema = _parsed(_SCHEMA, wanted.schema, "schema")
         spec = UNPARTITIONED_PARTITION_SPEC
         if wanted.spec is not None:
-            spec = _parsed(_SPEC, {"spec-id": 0, **wanted.spec}, "partition-spec")
+            spec = _parsed(_SPEC, with_field_ids(wanted.spec), "partition-spec")
         order = UNSORTED_SORT_ORDER
         if wanted.order is not None and wanted.order.get("fields"):
             order = _parsed(_ORDER, {"order-id": 1, **wanted.order}, "write-order")

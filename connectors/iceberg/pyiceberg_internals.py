@@ -113,7 +113,7 @@ from seamline.connectors.iceberg.metadata_properties import (
     require_own_places,
 )
 from seamline.connectors.iceberg.transforms import partitions
-from seamline.connectors.iceberg.update_ids import renumbered
+from seamline.connectors.iceberg.update_ids import identified, renumbered
 from seamline.errors import NUMERIC_OVERFLOW, SCHEMA_NOT_FOUND, SeamlineError
 
 METADATA_CACHED_MAX = 256
@@ -595,10 +595,10 @@ def _unmade(catalog: PyCatalog, identifier: tuple[str, ...]) -> PyTable:
 
 
 def _applicable(updates: tuple[TableUpdate, ...], table: PyTable | None) -> tuple[TableUpdate, ...]:
-    """Leaves out removals of properties that are not there, on which PyIceberg fails."""
+    """Returns updates that PyIceberg can apply: with all ids, and without removals of nothing."""
     known = set(table.metadata.properties) if table is not None else set()
     found: list[TableUpdate] = []
-    for update in updates:
+    for update in identified(updates, table.metadata if table is not None else None):
         if isinstance(update, SetPropertiesUpdate):
             known |= set(update.updates)
         if isinstance(update, RemovePropertiesUpdate):

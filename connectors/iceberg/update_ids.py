@@ -7,9 +7,11 @@ in Iceberg's own catalogs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
@@ -23,6 +25,37 @@ from pyiceberg.table.update import (
 )
 
 LAST_ADDED = -1
+_LEFT_OUT = -1_000_000
+"""From here on, a partition field's id stands for one that the client has left out."""
+
+
+def with_field_ids(spec: Any, first: int = PARTITION_FIELD_ID_START) -> Any:
+    """Returns a partition spec as a client wrote it, with the ids that it may leave out.
+
+    Args:
+        spec: The spec, as the specification writes it; anything else is returned as it is.
+        first: The id of the first field, if it has none.
+    """
+    if not isinstance(spec, Mapping) or not isinstance(spec.get("fields"), Sequence):
+        return spec
+    fields = [
+        {"field-id": first + place, **field} if isinstance(field, Mapping) else field
+        for place, field in enumerate(spec["fields"])
+    ]
+    return {"spec-id": 0, **spec, "fields": fields}
+
+
+def with_spec_ids(updates: Iterable[Any]) -> list[Any]:
+    """Returns the updates of a commit as a client wrote them, with the ids it may leave out.
+
+    `identified` replaces those of partition fields by free ones.
+    """
+    return [
+        {**update, "spec": with_field_ids(update.get("spec"), _LEFT_OUT)}
+        if isinstance(update, Mapping) and update.get("action") == "add-spec"
+        else update
+        for update in updates
+    ]
 
 
 class _Numbers:
@@ -99,3 +132,39 @@ def renumbered(updates: Iterable[TableUpdate], metadata: TableMetadata) -> tuple
             case _:
                 found.append(update)
     return tuple(found)
+
+
+def identified(
+    updates: Iterable[TableUpdate], metadata: TableMetadata | None
+) -> tuple[TableUpdate, ...]:
+    """Returns the updates with ids for the partition fields whose ids a client has left out.
+
+    A field of the same source, transform and name keeps its id, as in Iceberg's own catalogs.
+
+    Args:
+        updates: What a client wants to change.
+        metadata: The table as it is now; None if the commit creates it.
+    """
+    specs = () if metadata is None else metadata.partition_specs
+    last = (metadata.last_partition_id if metadata else None) or PARTITION_FIELD_ID_START - 1
+    known = {_meaning(field): field.field_id for spec in specs for field in spec.fields}
+    free = itertools.count(max([last, *known.values()]) + 1)
+
+    def own(field: PartitionField) -> PartitionField:
+        if field.field_id >= 0:
+            return field
+        number = known.get(_meaning(field)) or next(free)
+        return field.model_copy(update={"field_id": number})
+
+    return tuple(
+        AddPartitionSpecUpdate(
+            spec=PartitionSpec(*map(own, update.spec.fields), spec_id=update.spec.spec_id)
+        )
+        if isinstance(update, AddPartitionSpecUpdate)
+        else update
+        for update in updates
+    )
+
+
+def _meaning(field: PartitionField) -> tuple[Any, ...]:
+    return (field.source_id, field.transform, field.name)

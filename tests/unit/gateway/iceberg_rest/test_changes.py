@@ -575,3 +575,59 @@ def test_without_the_setting_everything_is_refused(tmp_path: pathlib.Path) -> No
         rest = RestCatalog("live", uri=f"{gateway.url}/iceberg")
         with pytest.raises((NotImplementedError, ForbiddenError)):
             rest.create_namespace("made")
+
+
+# --- Ids that a client may leave out -------------------------------------------------------------
+
+
+def spec_of(*transforms: str) -> dict[str, Any]:
+    """A partition spec of the column `id`, as clients write it who leave ids to the catalog."""
+    fields = [{"source-id": 1, "transform": t, "name": f"p_{t}"} for t in transforms]
+    return {"fields": fields}
+
+
+def test_a_table_is_created_with_a_spec_without_ids(world: World, name: str) -> None:
+    spec = spec_of("identity", "bucket[4]")
+    table = name.rpartition(".")[2]
+    for is_staged in (True, False):
+        body = {"name": table, "schema": SCHEMA, "partition-spec": spec, "stage-create": is_staged}
+        answer = world.request("POST", f"{ROOT}/namespaces/sales/tables", json=body)
+        assert answer.status_code == 200, answer.json
+        assert answer.json is not None
+        (found,) = answer.json["metadata"]["partition-specs"]
+        assert [field["field-id"] for field in found["fields"]] == [1000, 1001]
+
+
+def test_specs_are_added_without_ids(world: World, name: str) -> None:
+    table = name.rpartition(".")[2]
+    body = {"name": table, "schema": SCHEMA, "partition-spec": spec_of("bucket[4]")}
+    tables = f"{ROOT}/namespaces/sales/tables"
+    assert world.request("POST", tables, json=body).status_code == 200
+    for transforms, ids in (
+        (("identity", "bucket[4]"), [1001, 1000]),
+        (("truncate[3]", "identity"), [1002, 1001]),
+    ):
+        updates = [
+            {"action": "add-spec", "spec": spec_of(*transforms)},
+            {"action": "set-default-spec", "spec-id": -1},
+        ]
+        commit = {"requirements": [], "updates": updates}
+        answer = world.request("POST", f"{tables}/{table}", json=commit)
+        assert answer.status_code == 200, answer.json
+        spec = world.own.load_table(("sales", table)).spec()
+        assert [field.field_id for field in spec.fields] == ids
+
+
+def test_what_is_no_spec_is_refused(world: World, name: str) -> None:
+    table = name.rpartition(".")[2]
+    tables = f"{ROOT}/namespaces/sales/tables"
+    body = {"name": table, "schema": SCHEMA}
+    assert world.request("POST", tables, json=body).status_code == 200
+    for spec in ({"fields": 7}, {"fields": [7]}, {"fields": [{}]}, {"fields": "identity"}, [], 7):
+        updates = [{"action": "add-spec", "spec": spec}]
+        commit = {"requirements": [], "updates": updates}
+        found = world.error("POST", f"{tables}/{table}", commit)
+        assert found == (400, "BadRequestException", "INVALID_REQUEST"), spec
+        if isinstance(spec, dict):
+            wanted = {**body, "name": f"{table}_2", "partition-spec": spec}
+            assert world.error("POST", tables, wanted) == found, spec
