@@ -25,6 +25,7 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
+from seamline.sql.near import did_you_mean
 from seamline.sql.places import place_of
 
 _EXPONENT = re.compile(
@@ -485,6 +486,12 @@ def numbered_by_name(tree: exp.Expr) -> None:
         node.set("this", None)
 
 
+_TYPES = (
+    "boolean", "tinyint", "smallint", "integer", "bigint", "real", "double", "decimal", "varchar",
+    "char", "varbinary", "date", "time", "timestamp", "interval", "uuid", "json", "array", "map",
+    "row",
+)  # fmt: skip
+
 # --- Errors ------------------------------------------------------------------------------------
 
 
@@ -501,12 +508,16 @@ def syntax_error(error: ParseError) -> SeamlineError:
     message = str(details.get("description") or first_line(str(error))).rstrip(".")
     message = re.sub(r"<Token .*?text: (.*?), line.*", r"\1", message)
     message = re.sub(r"Required keyword: '(\w+)' missing for .*", "an operand is missing", message)
-    if near:
+    hint = None
+    if message == "Expected TYPE after CAST" and near:
+        message = f"there is no type {near[:40]}"
+        hint = did_you_mean(near.lower(), _TYPES) or f"Types are {', '.join(_TYPES)}."
+    elif near:
         message += f" near {near[:40]!r}"
     location = None
     if line and column:
         location = Location(int(line), max(1, int(column) - len(near) + 1))
-    return SeamlineError(SYNTAX_ERROR, message, location=location)
+    return SeamlineError(SYNTAX_ERROR, message, hint=hint, location=location)
 
 
 def first_line(text: str) -> str:

@@ -217,6 +217,20 @@ def test_what_is_not_allowed_has_a_name(sql: str, what: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sql", "message", "hint"),
+    [
+        ("SELECT CAST(1 AS varchr(3))", "there is no type varchr", "Did you mean varchar"),
+        ("SELECT TRY_CAST(1 AS Bigit)", "there is no type Bigit", "Did you mean bigint"),
+        ("SELECT CAST(1 AS foo)", "there is no type foo", "Types are boolean, tinyint"),
+    ],
+)
+def test_a_type_that_there_is_not_has_a_name(sql: str, message: str, hint: str) -> None:
+    found = refused(sql)
+    assert (found.code.name, found.message) == ("SYNTAX_ERROR", message)
+    assert (found.hint or "").startswith(hint)
+
+
+@pytest.mark.parametrize(
     ("sql", "code", "place"),
     [
         ("", "SYNTAX_ERROR", Location(1, 1)),
