@@ -61,7 +61,10 @@ class Call(exp.Expression, exp.Func):
 
 
 class BoundLambda(exp.Expression):
-    """A lambda argument `(x, y) -> body`: `expressions` are unique names, `this` is the body."""
+    """A lambda argument `(x, y) -> body`: `expressions` are the parameters, `this` is the body.
+
+    A parameter has no name of a parameter of a lambda around it.
+    """
 
     arg_types = {"this": True, "expressions": True}  # noqa: RUF012
 

@@ -15,6 +15,7 @@ from sqlglot import exp
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.sql import types
 from seamline.sql.binder.conversions import constructor
+from seamline.sql.binder.frames import EMPTY
 from seamline.sql.binder.grouping import has_aggregate
 from seamline.sql.calls import COMPUTED_COUNT, BoundLambda, Call, CallSpec, call
 from seamline.sql.correlated import is_of_window, keys, move_for_spark, source
@@ -29,6 +30,7 @@ def for_spark(tree: exp.Expr) -> exp.Expr:
     _refuse_kernels_in_lambdas(tree)
     _refuse_recursion(tree)
     _refuse_computed_counts(tree)
+    _refuse_sets_in_windows(tree)
     for union in list(tree.find_all(exp.Union)):
         _balance(union)
     names = _Names(tree)
@@ -149,8 +151,8 @@ def _one(node: exp.Expr) -> exp.Expr:
         case exp.Like() if not isinstance(node.parent, exp.Escape):
             # an escape character that occurs in no pattern
             return exp.Escape(this=node, expression=exp.Literal.string("\x01"))
-        case exp.WindowSpec() if str(node.args.get("kind")).upper() == "GROUPS":
-            return _by_range(node)
+        case exp.WindowSpec():
+            return _frame(node)
         case exp.Window():
             return _ordered(_filter_inside(node))
     return node
@@ -188,6 +190,19 @@ def _as_query(values: exp.Values) -> exp.Subquery:
 
 
 # --- Windows -------------------------------------------------------------------------------------
+
+
+def _refuse_sets_in_windows(tree: exp.Expr) -> None:
+    """Raises NOT_SUPPORTED for DISTINCT and ORDER BY in an aggregate with OVER."""
+    for window in tree.find_all(exp.Window):
+        called = window.this.this if isinstance(window.this, exp.Filter) else window.this
+        for what, key in (("DISTINCT", "distinct"), ("ORDER BY", "order")):
+            if called.args.get(key):
+                raise SeamlineError(
+                    NOT_SUPPORTED,
+                    f"Spark does not support {what} in an aggregate with OVER",
+                    hint="Ask with engine = 'duckdb', or aggregate in a subquery.",
+                )
 
 
 def _filter_inside(node: exp.Window) -> exp.Window:
@@ -252,12 +267,21 @@ def _compared(key: str, *, desc: bool, first: bool) -> str:
     )
 
 
-def _by_range(frame: exp.WindowSpec) -> exp.WindowSpec:
+def _frame(frame: exp.WindowSpec) -> exp.WindowSpec:
     """Replaces a GROUPS frame by RANGE, which means the same where no groups are counted.
 
     Raises:
-        SeamlineError: NOT_SUPPORTED when groups of equal rows are counted, which Spark cannot do.
+        SeamlineError: NOT_SUPPORTED when groups of equal rows are counted, or the frame is empty,
+            which Spark cannot do.
     """
+    if frame.meta.get(EMPTY):
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "Spark does not support a window frame without rows",
+            hint="Ask with engine = 'duckdb'.",
+        )
+    if str(frame.args.get("kind")).upper() != "GROUPS":
+        return frame
     if any(isinstance(frame.args.get(key), exp.Expr) for key in ("start", "end")):
         raise SeamlineError(
             NOT_SUPPORTED,

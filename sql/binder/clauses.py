@@ -57,6 +57,8 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
             scope.map_keys.append((value, type_))
         return value
 
+    if [e.sql().upper() for e in group.expressions] == ["AUTO"]:
+        group.set("expressions", [])  # the results without aggregates, as for ALL
     items = [
         item(e)
         for part in ("expressions", "grouping_sets", "cube", "rollup")

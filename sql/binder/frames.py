@@ -29,6 +29,9 @@ from seamline.sql.types import Interval, Timestamp, Type
 if TYPE_CHECKING:
     from seamline.sql.binder.typer import Typer
 
+EMPTY = "empty"
+"""Marks a frame of no rows, such as one between 1 and 2 PRECEDING."""
+
 _DAY = 86_400_000
 
 
@@ -50,10 +53,14 @@ def bind_frame(typer: Typer, frame: exp.Expr, order: exp.Order | None, scope: Sc
     first = _place_of(start, frame.args.get("start_side"))
     last = _place_of(end, frame.args.get("end_side")) if end is not None else 0.0
     is_known = all(bound is None or not is_computed(bound) for bound in bounds.values())
-    if (is_known and first > last) or first == math.inf or last == -math.inf:
+    is_turned = is_known and first > last
+    sides = {str(frame.args.get(side) or "").upper() for side in ("start_side", "end_side")}
+    if (is_turned and len(sides) > 1) or first == math.inf or last == -math.inf:
         raise SeamlineError(
             INVALID_ARGUMENT, "the window frame ends before it starts", location=location_of(frame)
         )
+    if is_turned:
+        frame.meta[EMPTY] = True
     distances = {key: bound for key, bound in bounds.items() if isinstance(bound, exp.Expr)}
     if kind == "GROUPS" and order is None:
         raise SeamlineError(INVALID_ARGUMENT, "a frame of GROUPS needs ORDER BY", hint="")

@@ -59,9 +59,11 @@ def _passed(
             raise SeamlineError(
                 NOT_SUPPORTED, f"{what} is not supported", hint="Cast it to varchar."
             )
-        kind = "decimal" if isinstance(type_, types.Decimal) else "json"
+        is_text = bool(member.args.get("format")) and type_ in {types.VARCHAR, types.UNKNOWN}
+        kind = "decimal" if isinstance(type_, types.Decimal) else "text" if is_text else "json"
         names.append(f"{kind}:{member.args['key'].name}")
-        values.append(_as_json(member, value, type_))
+        # a text that is no JSON is an error of the path
+        values.append((value, type_) if is_text else _as_json(member, value, type_))
     known = {name.partition(":")[2] for name in names}
     for missing in sorted(read - known):
         hint = f'Write PASSING … AS "{missing}"; a name without quotes is in capitals.'

@@ -31,13 +31,13 @@ class LambdaArgument:
         self._typer = typer
         self._node = node
         self._scope = scope
-        self._aliases = [typer.new_alias() for _ in node.expressions]
+        self._aliases = [typer.parameter(scope.depth, place) for place in range(self.arity)]
         self._bound: dict[tuple[Type, ...], Typed] = {}
 
     @property
     def arity(self) -> int:
         """The number of parameters."""
-        return len(self._aliases)
+        return len(self._node.expressions)
 
     def result(self, parameters: tuple[Type, ...]) -> Type:
         """Returns the type of the body for the given parameter types."""
@@ -68,6 +68,7 @@ class LambdaArgument:
     def _bind(self, parameters: tuple[Type, ...]) -> Typed:
         scope = Scope(self._scope, self._scope.ctes)
         scope.results = self._scope.results
+        scope.depth = self._scope.depth + 1
         for name, alias, type_ in zip(
             self._node.expressions, self._aliases, parameters, strict=True
         ):

@@ -28,7 +28,7 @@ from seamline.sql.binder.conversions import (
 from seamline.sql.binder.floats import is_between, is_one_of, may_be_nan, numbers_of
 from seamline.sql.binder.literals import literal_of_type
 from seamline.sql.binder.loose import comparable
-from seamline.sql.binder.rows import compared, in_rows, only_filters, quantified
+from seamline.sql.binder.rows import as_row, compared, in_rows, only_filters, quantified
 from seamline.sql.binder.scope import (
     Column,
     Output,
@@ -297,11 +297,9 @@ def _bind_exists(typer: Typer, node: exp.Exists, scope: Scope) -> Typed:
 
 def _bind_subquery(typer: Typer, node: exp.Subquery, scope: Scope) -> Typed:
     inner, output = typer.query(node.this, scope, scope.ctes)
-    if len(output) != 1:
-        raise SeamlineError(
-            TYPE_MISMATCH, f"a scalar subquery has one column, not {len(output)}", hint=""
-        )
-    return exp.Subquery(this=inner), output[0].type
+    if len(output) == 1:
+        return exp.Subquery(this=inner), output[0].type
+    return as_row(typer, inner, output)
 
 
 def _bind_case(typer: Typer, node: exp.Case, scope: Scope) -> Typed:

@@ -29,7 +29,7 @@ from seamline.sql.binder.scope import Output, Typed, output_column
 from seamline.sql.binder.shapes import as_operand, unparenthesized
 from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.templates import DUCKDB, SPARK
-from seamline.sql.types import Array, Map, Row, Type
+from seamline.sql.types import Array, Field, Map, Row, Type
 
 if TYPE_CHECKING:
     from seamline.sql.binder.typer import Typer
@@ -83,6 +83,23 @@ def _fields(node: exp.Expr, type_: Row) -> list[exp.Expr]:
     if isinstance(row, Call) and row.spec.overload.name == "$row":
         return [member.copy() for member in row.expressions]
     return [field_of(node.copy(), type_, field) for field in type_.fields]
+
+
+def as_row(typer: Typer, query: exp.Expr, output: Sequence[Output]) -> Typed:
+    """Returns a subquery of several columns as a value: a row of them, of nulls if it is empty."""
+    alias, fields = typer.new_alias(), list[Field]()
+    for place, column in enumerate(output):
+        is_new = column.name and column.name not in {field.name for field in fields}
+        fields.append(Field(column.name if is_new else types.nameless(place), column.type))
+    row = Row(tuple(fields))
+    columns = [exp.column(output_column(place), alias) for place in range(len(output))]
+    inner = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
+    inner.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+    one = exp.alias_(row_of(columns, row), output_column(0))
+    value = exp.Subquery(this=exp.select(one).from_(inner))
+    nulls = [implicit_cast(exp.Null(), types.UNKNOWN, field.type) for field in fields]
+    overload = constructor("coalesce", "coalesce({0}, {1})", "coalesce({0}, {1})")
+    return call(CallSpec(overload, (row, row), row), [value, row_of(nulls, row)]), row
 
 
 def in_rows(

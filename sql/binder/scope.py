@@ -129,6 +129,7 @@ class Scope:
         map_keys: Keys of GROUP BY whose values hold maps.
         is_of_order: Whether it holds the results of a query for its ORDER BY; `outer` is then the
             level that they are computed from.
+        depth: The number of lambdas around it.
     """
 
     def __init__(
@@ -143,6 +144,7 @@ class Scope:
         self.groups: dict[str, Group] = {}
         self.map_keys: list[Typed] = []
         self.is_of_order = is_of_order
+        self.depth = 0
 
     def add(self, source: Source) -> None:
         """Makes the columns of a source visible."""

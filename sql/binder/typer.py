@@ -129,6 +129,15 @@ class Typer:
         """Returns a name for a source that nothing else in the bound tree has."""
         return f"{self._prefix}{next(self._sources)}"
 
+    def parameter(self, depth: int, place: int) -> str:
+        """Returns the name of a lambda's parameter, so that equal lambdas are bound alike.
+
+        Args:
+            depth: The number of lambdas around it.
+            place: The parameter's place among those of its lambda, from 0.
+        """
+        return f"{self._prefix}l{depth}_{place}"
+
     def column(self, column: Column, written: exp.Identifier | None = None) -> Typed:
         """Returns a column, and marks it as read by the query.
 

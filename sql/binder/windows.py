@@ -47,12 +47,6 @@ def _bind_window(typer: Typer, node: exp.Window, scope: Scope) -> Typed:
             raise SeamlineError(
                 NOT_SUPPORTED, "OVER needs an aggregate or window function", hint=""
             )
-        if called.args.get("distinct"):
-            raise SeamlineError(NOT_SUPPORTED, "DISTINCT with OVER is not supported", hint="")
-        if called.args.get("order") is not None:
-            raise SeamlineError(
-                NOT_SUPPORTED, "ORDER BY inside of an aggregate with OVER is not supported", hint=""
-            )
         window = definition.copy()
         window.set("this", function)
         return window

@@ -92,6 +92,7 @@ def size(text: str, path: str) -> int | None:
 
 _FAILED = object()
 _DECIMAL = "decimal"
+_TEXT = "text"
 
 
 def _values(text: str, path: str, names: str, variables: Sequence[str | None]) -> Any:
@@ -101,7 +102,7 @@ def _values(text: str, path: str, names: str, variables: Sequence[str | None]) -
         text: JSON.
         path: The path.
         names: The names of the variables, each after its kind and a colon, divided by spaces.
-        variables: Their values as JSON.
+        variables: Their values as JSON; a null of the kind `text` is no value at all.
     """
     try:
         known: dict[str, Json] = {}
@@ -109,7 +110,7 @@ def _values(text: str, path: str, names: str, variables: Sequence[str | None]) -
             kind, _, called = name.partition(":")
             if value is not None and kind == _DECIMAL:
                 known[called] = decimal.Decimal(value)
-            else:
+            elif value is not None or kind != _TEXT:
                 known[called] = None if value is None else json_texts.parse(value)
         return sql_path(path).values(text, known)
     except (PathError, ValueError):

@@ -37,7 +37,7 @@ class Context:
     Attributes:
         is_lax: Whether missing members are left out, and arrays opened.
         root: The value that `$` stands for.
-        variables: The values of PASSING, by name.
+        variables: The values of PASSING, by name; one that is missing is an empty sequence.
         objects: The ids that `keyvalue()` has given to objects so far.
         current: The value that `@` stands for, innermost last.
         sizes: The length of the array that `last` stands for, innermost last.
@@ -126,7 +126,7 @@ def last(context: Context) -> list[Json]:
 
 def variable(name: str) -> Path:
     """Returns the path `$name`."""
-    return lambda context: [context.variables[name]]
+    return lambda context: [context.variables[name]] if name in context.variables else []
 
 
 # --- Steps ---------------------------------------------------------------------------------------
