@@ -60,6 +60,7 @@ from seamline.gateway.tail.metrics import TailMetrics
 from seamline.gateway.tail.tails import followers
 from seamline.planners.route import DUCKDB, SPARK, Limits
 from seamline.seam.seam import Seam
+from seamline.sql.statements import KillStatement
 
 _SWEEP_S = 5.0
 _PRINCIPALS_MAX = 1024
@@ -241,7 +242,7 @@ class Gateway:
             scan_bytes_max=self.config.limits.scan_bytes_max,
             compute=self._computing.run,
         )
-        commands = Commands(given, lambda statement_id: self._kill(statement_id, rights.principal))
+        commands = Commands(given, lambda asked: self._kill(asked, rights.principal))
         return Answers(
             self.config,
             queries,
@@ -264,8 +265,10 @@ class Gateway:
             statements=lambda: self.service.statements(rights.principal),
         )
 
-    def _kill(self, statement_id: str, caller: Principal) -> None:
-        self.service.statement(statement_id, caller, Action.KILL).cancel()
+    def _kill(self, asked: KillStatement, caller: Principal) -> None:
+        why = f"the statement was ended by {caller.name}"
+        found = self.service.statement(asked.statement_id, caller, Action.KILL)
+        found.cancel(f"{why}: {asked.message}" if asked.message else why)
 
     def _virtual_seam(self, table_uuid: str, snapshot_id: int) -> Seam | None:
         """Returns the seam of a virtual snapshot that was handed out; None if it is not known."""

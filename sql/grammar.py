@@ -271,7 +271,7 @@ def _call(words: Words) -> KillStatement:
     words.require(")")
     if "query_id" not in given:
         raise SeamlineError(SYNTAX_ERROR, "kill_query needs a query_id", location=place)
-    return KillStatement(given["query_id"], place)
+    return KillStatement(given["query_id"], given.get("message", ""), place)
 
 
 def _start_transaction(words: Words) -> Transaction:

@@ -443,6 +443,7 @@ class KillStatement:
     """CALL system.runtime.kill_query(query_id => '…', message => '…')."""
 
     statement_id: str
+    message: str = ""
     location: Location | None = dataclasses.field(default=None, compare=False)
 
 

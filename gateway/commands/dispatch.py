@@ -66,11 +66,11 @@ class Commands:
 
     Args:
         connections: The catalogs and clusters that the statements read and change.
-        kill: Ends the statement with a given id.
+        kill: Ends another statement.
     """
 
     def __init__(
-        self, connections: Connections, kill: Callable[[str], None] = lambda _: None
+        self, connections: Connections, kill: Callable[[KillStatement], None] = lambda _: None
     ) -> None:
         self._connections = connections
         self._kill = kill
@@ -128,7 +128,7 @@ class Commands:
             case SetTimeZone():
                 return sessions.set_time_zone(statement, self._connections.rights)
             case KillStatement():
-                self._kill(statement.statement_id)
+                self._kill(statement)
                 return done()
             case Transaction():
                 return sessions.transaction(statement, request)

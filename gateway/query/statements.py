@@ -232,11 +232,12 @@ class Statement:
             supervision.attempt("statement", self._spool.abort)
         self._move(State.CANCELED if error.code is CANCELED else State.FAILED)
 
-    def cancel(self) -> None:
-        """Asks it to end."""
-        self.deadline.cancel()
+    def cancel(self, why: str = "the statement was canceled") -> None:
+        """Asks it to end; whoever waits for it learns why."""
+        error = SeamlineError(CANCELED, why)
+        self.deadline.cancel(error)
         if self._state is State.PENDING:
-            self.fail(SeamlineError(CANCELED, "the statement was canceled"))
+            self.fail(error)
 
     def close(self) -> None:
         """Releases its result."""

@@ -12,6 +12,7 @@ import datetime
 import decimal
 import functools
 import pathlib
+import re
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -317,6 +318,7 @@ def test_a_statement_is_ended_by_another_client(gateway: Gateway, jdbc: Any, cur
     while "nextUri" in answer:
         answer = client.get(answer["nextUri"]).json
     assert answer["error"]["errorName"] == "USER_CANCELED"
+    assert re.fullmatch("the statement was ended by .+: enough", answer["error"]["message"])
     sql = "SELECT state, error_code FROM system.runtime.queries WHERE query_id = ?"
     assert cursor.execute(sql, [answer["id"]]).fetchall() == [["FAILED", "CANCELED"]]
 
