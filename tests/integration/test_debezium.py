@@ -152,6 +152,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[Database]:
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("kind", DIALECTS)
+@pytest.mark.timeout(1800)
 def test_every_table_is_the_table_of_its_database(
     kind: str, seed: int, stack: Stack, database: Database, tmp_path: pathlib.Path
 ) -> None:

@@ -385,6 +385,29 @@ def test_no_reader_misses_a_key_whose_record_is_compacted_away(
     assert sorted(i for i in found if i != FILLER) == list(RECORDS)
 
 
+TRUNCATE = {"op": "t", "before": None, "after": None}
+
+
+@pytest.mark.one_in(prove=3)
+@pytest.mark.prove
+@pytest.mark.parametrize("reader", [here, follower, spark_workers, keys_of_data_source, pipeline])
+def test_every_reader_sees_a_truncate(bench: Bench, name: str, reader: Reader) -> None:
+    stack = bench.stack
+    stack.create_topic(name, 1)
+    said = {"mode": "changelog", "envelope": "debezium", "key_format": "json"}
+    stack.create_table(name, COLUMNS, primary_key=("id",), **said)
+    before, between, after = (
+        [{"op": "c", "before": None, "after": {"id": i}} for i in ids]
+        for ids in (range(4), range(2, 6), range(5, 7))
+    )
+    stack.produce(name, before)
+    stack.tier(name)
+    stack.produce(name, [TRUNCATE, *between, TRUNCATE, *after])
+    assert sorted(reader(bench, name, Event(lambda: None))) == [5, 6]
+    stack.produce(name, [TRUNCATE])
+    assert reader(bench, name, Event(lambda: None)) == []
+
+
 @pytest.mark.prove
 def test_what_compaction_has_not_come_to_is_known_by_its_lag(eager: Bench, name: str) -> None:
     stack, log = eager.stack, eager.stack.connections.log("default")
