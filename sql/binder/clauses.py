@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlglot import exp
 
@@ -14,14 +15,16 @@ from seamline.errors import (
     TYPE_MISMATCH,
     SeamlineError,
 )
-from seamline.sql import functions
+from seamline.sql import functions, types
 from seamline.sql.binder.conversions import require_equality
 from seamline.sql.binder.grouping import distinct_sets, has_aggregate, one_group
 from seamline.sql.binder.literals import as_value, row_count, row_limit
 from seamline.sql.binder.map_keys import holds_maps
+from seamline.sql.binder.rows import fields_of
 from seamline.sql.binder.scope import Scope, Typed, location_of
+from seamline.sql.binder.shapes import as_operand
 from seamline.sql.binder.typer import Typer
-from seamline.sql.types import Type
+from seamline.sql.types import Row, Type
 
 
 def bind_condition(typer: Typer, node: exp.Expr, clause: str, scope: Scope) -> None:
@@ -105,18 +108,46 @@ def bind_order(typer: Typer, node: exp.Expr, scope: Scope) -> None:
     order = node.args.get("order")
     if order is None:
         return
+    items = []
     for ordered in order.expressions:
-        ordered.set("this", bind_order_item(typer, ordered, scope))
-        ordered.set("nulls_first", bool(ordered.args.get("nulls_first")))
+        items += sort_keys(ordered, *bind_order_item(typer, ordered, scope))
+    order.set("expressions", items)
 
 
-def bind_order_item(typer: Typer, ordered: exp.Ordered, scope: Scope) -> exp.Expr:
-    """Binds one item of ORDER BY and returns its sort key, whose type the item keeps."""
+def bind_order_item(typer: Typer, ordered: exp.Ordered, scope: Scope) -> Typed:
+    """Binds one item of ORDER BY."""
     inner, type_ = typer.expression(ordered.this, scope)
-    if not functions.is_ordered(type_):
+    if not _has_order(type_):
         raise SeamlineError(TYPE_MISMATCH, f"{type_} cannot be ordered", hint="")
-    ordered.meta["type"] = type_
-    return inner
+    return inner, type_
+
+
+def _has_order(type_: Type) -> bool:
+    if isinstance(type_, Row):
+        return all(_has_order(field.type) for field in type_.fields)
+    return functions.is_ordered(type_)
+
+
+def sort_keys(ordered: exp.Ordered, value: exp.Expr, type_: Type) -> list[exp.Ordered]:
+    """Returns what to sort by for an item of ORDER BY, each of which keeps its type.
+
+    A row is sorted by its fields, as the engines disagree on nulls in them; a null row is beyond
+    every other, on the side of nulls.
+    """
+    descends, nulls_first = ordered.args.get("desc"), bool(ordered.args.get("nulls_first"))
+
+    def key(node: exp.Expr, type_: Type, descends: Any) -> exp.Ordered:
+        found = exp.Ordered(this=node, desc=descends, nulls_first=nulls_first)
+        found.meta.update(ordered.meta, type=type_)
+        return found
+
+    if not isinstance(type_, Row):
+        return [key(value, type_, descends)]
+    is_missing = exp.Is(this=as_operand(value.copy()), expression=exp.Null())
+    keys = [key(exp.Paren(this=is_missing), types.BOOLEAN, nulls_first)]
+    for field, field_type in fields_of(value, type_):
+        keys += sort_keys(ordered, field, field_type)
+    return keys
 
 
 def bind_limits(node: exp.Expr) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import math
 import re
 from typing import Any
 
@@ -67,7 +68,10 @@ def negated_literal(node: exp.Expr, type_: Type) -> Typed | None:
 
 
 def literal_of_type(node: exp.Cast) -> Typed | None:
-    """Binds DATE '…', TIMESTAMP '…' or DECIMAL '…', checked here so that no engine parses it."""
+    """Binds DATE '…', TIMESTAMP '…' or a number such as DOUBLE '…', so that no engine parses it."""
+    number = _number_of_type(node)
+    if number is not None:
+        return number
     if node.to.this == exp.DType.DECIMAL and not node.to.expressions and CAST not in node.meta:
         try:
             return _signed_decimal(node.this.name)
@@ -78,6 +82,29 @@ def literal_of_type(node: exp.Cast) -> Typed | None:
                 location=location_of(node.this),
             ) from error
     return bind_moment(node)
+
+
+def _number_of_type(node: exp.Cast) -> Typed | None:
+    """Binds the text of a double or a whole number as a constant, or returns None if it is none.
+
+    Clients send their parameters so, and engines require constants for some arguments.
+    """
+    text, kind = node.this.name, node.to.this
+    if kind == exp.DType.DOUBLE and _DOUBLE.fullmatch(text) and math.isfinite(float(text)):
+        return _literal_text(repr(float(text)), types.DOUBLE, float(text)), types.DOUBLE
+    if kind not in _BITS or not _WHOLE_NUMBER.fullmatch(text):
+        return None
+    value, limit = int(text), 2 ** _BITS[kind]
+    if not -limit <= value < limit:
+        return None
+    if kind == exp.DType.INT:
+        return integer_literal(value), types.INTEGER
+    return bigint_literal(value), types.BIGINT
+
+
+_DOUBLE = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?")
+_WHOLE_NUMBER = re.compile("[+-]?[0-9]{1,19}")
+_BITS = {exp.DType.INT: 31, exp.DType.BIGINT: 63}
 
 
 def _signed_decimal(text: str) -> Typed:

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from seamline.errors import GROUPING_ERROR, SeamlineError
 from seamline.sql import functions
-from seamline.sql.binder.clauses import bind_order_item, place_of
+from seamline.sql.binder.clauses import bind_order_item, place_of, sort_keys
 from seamline.sql.binder.grouping import check_grouping, refuse_aggregates, refuse_windows
 from seamline.sql.binder.scope import Column, Cte, Output, Scope, location_of, output_column
 from seamline.sql.binder.shapes import bracketed
@@ -114,16 +114,12 @@ def _bind_items(
         place = place_of(ordered.this, len(output), "ORDER BY")
         found: exp.Expr
         if place is not None:
-            found = _Result(place=place)
+            found, type_ = _Result(place=place), output[place].type
         else:
-            found = bind_order_item(typer, ordered, scope)
+            found, type_ = bind_order_item(typer, ordered, scope)
             same = (i for i, projection in enumerate(projections) if projection == found)
             found = next((_Result(place=i) for i in same), found)
-        if _varies(found):
-            nulls_first = bool(ordered.args.get("nulls_first"))
-            items.append(
-                exp.Ordered(this=found, desc=ordered.args.get("desc"), nulls_first=nulls_first)
-            )
+        items += [key for key in sort_keys(ordered, found, type_) if _varies(key.this)]
     return items
 
 
