@@ -242,7 +242,7 @@ class IcebergTable:
         self.require_own_files(snapshot_id)
         if snapshot_id is not None:
             with storage_errors(f"table {self._state.display_name}"):
-                self._planner.require_same_specs(self.iceberg, self._places, snapshot_id)
+                self._planner.require_fit_for_spark(self.iceberg, self._places, snapshot_id)
 
     def require_own_writer(self) -> None:
         """Requires that the table neither chooses the code that writes it nor redirects its files.

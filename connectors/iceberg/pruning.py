@@ -91,7 +91,9 @@ class Pruner:
     def keeps_manifest(self, manifest: ManifestFile) -> bool:
         """Whether any file of a manifest may hold such rows."""
         found = self._by_bounds
-        return found is None or _unless_proven(lambda: found.of_manifest(manifest))
+        if found is None or lacks_bounds(manifest):
+            return True
+        return _unless_proven(lambda: found.of_manifest(manifest))
 
     def keeps_file(self, file: DataFile) -> bool:
         """Whether a file may hold such rows."""
@@ -99,6 +101,20 @@ class Pruner:
         if values is not None and not _unless_proven(lambda: values.by_partition(file)):
             return False
         return bounds is None or _unless_proven(lambda: bounds.by_statistics(file))
+
+
+def lacks_bounds(manifest: ManifestFile) -> bool:
+    """Whether a manifest's summary of partitions leaves out bounds of values that it must have.
+
+    Without bounds all values are null, by the specification and for every evaluator. Some writers
+    leave out those of numbers, and do not say that there are nulls.
+    """
+    return any(
+        (summary.lower_bound is None or summary.upper_bound is None)
+        and not summary.contains_null
+        and not summary.contains_nan
+        for summary in manifest.partitions or ()
+    )
 
 
 def statistics_filter(schema: Schema, row_filter: BooleanExpression) -> Callable[[DataFile], bool]:

@@ -40,7 +40,7 @@ from seamline.connectors.iceberg.guard import Checks
 from seamline.connectors.iceberg.manifests import list_entry, read_list
 from seamline.connectors.iceberg.partitions import identity_values
 from seamline.connectors.iceberg.places import TablePlaces
-from seamline.connectors.iceberg.pruning import Pruner
+from seamline.connectors.iceberg.pruning import Pruner, lacks_bounds
 from seamline.connectors.iceberg.pyiceberg_internals import (
     inheriting_entries,
     live_entries,
@@ -184,23 +184,26 @@ class ScanPlanner:
 
         collections.deque(self._pool.map(look, paths), maxlen=0)
 
-    def require_same_specs(self, table: PyTable, places: TablePlaces, snapshot_id: int) -> None:
-        """Requires manifests without a manifest list to be of the first partition spec.
+    def require_fit_for_spark(self, table: PyTable, places: TablePlaces, snapshot_id: int) -> None:
+        """Requires manifests that Iceberg's Java library reads as they are meant.
 
-        Iceberg's Java library assumes that they are.
+        It assumes that manifests without a manifest list are of the first partition spec, and that
+        partitions whose bounds a list leaves out have no values.
 
         Raises:
             SeamlineError: NOT_SUPPORTED; SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
                 LOCATION_NOT_ALLOWED.
         """
-        if not isinstance(table.metadata.snapshot_by_id(snapshot_id), ListingSnapshot):
-            return
-        if any(m.partition_spec_id for m in self.manifests(table, places, snapshot_id)):
-            raise SeamlineError(
-                NOT_SUPPORTED,
-                f"Spark misreads snapshot {snapshot_id} of {'.'.join(table.name())}: it has no "
-                "manifest list, and several ways to partition",
-            )
+        is_listed = not isinstance(table.metadata.snapshot_by_id(snapshot_id), ListingSnapshot)
+        manifests = self.manifests(table, places, snapshot_id)
+        misread = f"Spark misreads snapshot {snapshot_id} of {'.'.join(table.name())}: "
+        if not is_listed and any(manifest.partition_spec_id for manifest in manifests):
+            misread += "it has no manifest list, and several ways to partition"
+            raise SeamlineError(NOT_SUPPORTED, misread)
+        if any(map(lacks_bounds, manifests)):
+            misread += "its manifest list leaves out the bounds of partitions"
+            hint = "Read it on DuckDB, or rewrite the table's manifests."
+            raise SeamlineError(NOT_SUPPORTED, misread, hint=hint)
 
     def require_single_writer(
         self, table: PyTable, places: TablePlaces, state: TableState, snapshot_id: int

@@ -14,8 +14,10 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
+from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform
 from support import offline
 from support.gateway import Gateway
 from support.handmade import EQUALITY, File, Handmade, column, with_ids
@@ -250,4 +252,38 @@ def test_deletes_that_spark_overlooks(tables: Tables) -> None:
             retain_last=1,
             report=print,
         )
+    assert caught.value.code is NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("transform", [IdentityTransform(), BucketTransform(4)], ids=str)
+@pytest.mark.parametrize("missing", [("lower_bound", "upper_bound"), ("upper_bound",)])
+def test_manifest_lists_without_bounds(
+    tables: Tables, transform: Transform[Any, Any], missing: tuple[str, ...]
+) -> None:
+    """As ClickHouse writes them for partitions that are numbers."""
+    name = f"unbounded_{len(missing)}_{type(transform).__name__.lower()}"
+    table = tables.catalog.create_table(("default", name), pa.schema([("n", pa.int64())]))
+    with table.update_spec() as update:
+        update.add_field("n", transform, "p")
+    table.append(pa.table({"n": pa.array([*range(6), None], pa.int64())}))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    manifest_list = pathlib.Path(snapshot.manifest_list.removeprefix("file://"))
+    with manifest_list.open("rb") as stream:
+        reader = fastavro.reader(stream)
+        schema, told, found = reader.writer_schema, reader.metadata, list(reader)
+    assert schema is not None
+    for manifest in found:
+        for summary in manifest["partitions"]:
+            summary |= {"contains_null": False, **dict.fromkeys(missing)}  # type: ignore[dict-item]
+    kept = {key: value for key, value in told.items() if not key.startswith("avro.")}
+    with manifest_list.open("wb") as stream:
+        fastavro.writer(stream, schema, found, metadata=kept)
+    for i in range(6):
+        assert tables.rows(f"SELECT n FROM {name} WHERE n = {i}") == [(i,)]
+    assert tables.rows(f"SELECT count(*) FROM {name} WHERE n > 2") == [(3,)]
+    assert tables.rows(f"SELECT count(*) FROM {name} WHERE n IS NULL") == [(1,)]
+    loaded = tables.gateway.parts.connections.catalog("lake").load(("default", name))
+    with pytest.raises(SeamlineError, match="leaves out the bounds") as caught:
+        loaded.require_fit_for_spark(snapshot.snapshot_id)
     assert caught.value.code is NOT_SUPPORTED
