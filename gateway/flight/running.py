@@ -165,7 +165,9 @@ class Running:
         index, spool = 0, statement.spool
         while spool is not None and statement.error is None:
             if not spool.has_chunk(index, _LOOK_S):
-                if spool.complete or statement.state in FINAL:
+                # it may have ended since the look, with a chunk that the look did not find
+                has_ended = spool.complete or statement.state in FINAL
+                if has_ended and index >= spool.chunk_count:
                     break
                 statement.touch()
                 continue

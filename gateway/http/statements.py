@@ -306,10 +306,11 @@ def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:
     body["columns"] = [
         {"name": column.name, "type": str(column.type)} for column in statement.output
     ]
+    is_complete = spool.complete  # asked first: chunks may come until then
     body["chunks"] = {
         "count": spool.chunk_count,
         "rows": spool.chunk_rows,
-        "complete": spool.complete,
+        "complete": is_complete,
     }
     body["row_count"] = spool.row_count
     body["truncated"] = statement.truncated

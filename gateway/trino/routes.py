@@ -99,7 +99,9 @@ class _Answers:
         with self._turns.waiting(POLL_S) as left_s:
             read = _chunk(statement, chunk, left_s)
         if read is None:
-            return self._answer(statement, None if statement.state in FINAL else place, encoding)
+            # it may have ended since the look, with a chunk that the look did not find
+            is_over = statement.state in FINAL and _is_end(statement, place)
+            return self._answer(statement, None if is_over else place, encoding)
         found = page(read, place, [column.type for column in statement.output])
         is_last = statement.state in FINAL and not found.count and _is_end(statement, found.next)
         data = _data(statement, place, found, encoding)

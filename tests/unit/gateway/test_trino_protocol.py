@@ -20,6 +20,7 @@ from urllib.parse import quote_plus, urlsplit
 import pytest
 import trino
 import zstandard
+from fakes.late import LateSpool
 from support import offline
 from support.gateway import Gateway
 from support.trino_clients import VALUES
@@ -289,6 +290,21 @@ def test_the_last_page_has_no_rows(gateway: Gateway, sql: str) -> None:
     assert [page["data"] for page in pages if "data" in page] != []
     assert "data" not in pages[-1]
     assert pages[-1]["columns"] == pages[-2]["columns"]
+
+
+def test_a_chunk_that_comes_just_after_the_time_is_up_is_not_lost(gateway: Gateway) -> None:
+    client: Any = gateway.app.test_client()
+    answer = client.post("/v1/statement", data="SELECT 1").json
+    statement = gateway.service.statement(answer["id"], Principal(ANONYMOUS))
+    statement.wait(60)
+    assert statement.spool is not None
+    late: Any = LateSpool(statement.spool)
+    statement.opened(statement.output, late)
+    found = []
+    while "nextUri" in answer:
+        answer = client.get(answer["nextUri"]).json
+        found += answer.get("data", [])
+    assert (late.has_looked, found) == (True, [[1]])
 
 
 def test_addresses_cannot_be_made_up(gateway: Gateway) -> None:

@@ -17,6 +17,7 @@ import grpc
 import pyarrow as pa
 import pyarrow.flight
 import pytest
+from fakes.late import LateSpool
 from support import offline
 from support.flight import RawFlight, bound
 from support.gateway import Gateway
@@ -76,6 +77,21 @@ def test_rows_are_given_once(client: RawFlight) -> None:
     info = client.info("CommandStatementQuery", query="SELECT 1")
     client.rows(info)
     assert "STATEMENT_NOT_FOUND" in said(lambda: client.rows(info))
+
+
+def test_a_chunk_that_comes_just_after_the_time_is_up_is_not_lost(
+    offline_gateway: Gateway, client: RawFlight
+) -> None:
+    info = client.info("CommandStatementQuery", query="SELECT 'late' AS a")
+    (statement,) = (
+        s for s in offline_gateway.service.statements(ANONYMOUS) if "late" in s.request.statement
+    )
+    statement.wait(60)
+    assert statement.spool is not None
+    late: Any = LateSpool(statement.spool)
+    statement.opened(statement.output, late)
+    assert client.rows(info) == pa.table({"a": ["late"]})
+    assert late.has_looked
 
 
 def test_a_result_of_many_chunks_comes_whole(client: RawFlight) -> None:
