@@ -26,13 +26,13 @@ class DuckDBTables:
         return found.to_arrow_table()
 
 
-def attached(url: str) -> duckdb.DuckDBPyConnection:
-    """A connection to the catalog of the gateway at an address, as `live`."""
+def attached(url: str, path: str = "/iceberg") -> duckdb.DuckDBPyConnection:
+    """A connection to the catalog at an address, as `live`; the path is the gateway's own."""
     connection = duckdb.connect()
     for name in ("avro", "httpfs", "iceberg"):
         connection.execute(f"LOAD '{_extension(name)}'")
     connection.execute(
-        f"ATTACH 'lake' AS live (TYPE iceberg, ENDPOINT '{url}/iceberg', AUTHORIZATION_TYPE 'none')"
+        f"ATTACH 'lake' AS live (TYPE iceberg, ENDPOINT '{url}{path}', AUTHORIZATION_TYPE 'none')"
     )
     return connection
 

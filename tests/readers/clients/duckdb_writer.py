@@ -1,6 +1,6 @@
 """Runs statements in DuckDB with the catalog attached.
 
-Usage: python -m readers.clients.duckdb_writer '{"url": …, "statements": […]}'
+Usage: python -m readers.clients.duckdb_writer '{"url": …, "path": …, "statements": […]}'
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ import duckdb
 from readers.clients.duckdb_client import attached
 
 told = json.loads(sys.argv[1])
-connection: duckdb.DuckDBPyConnection = attached(told["url"])
+connection: duckdb.DuckDBPyConnection = attached(told["url"], told.get("path", "/iceberg"))
 for statement in told["statements"]:
     connection.execute(statement)

@@ -116,7 +116,7 @@ def test_records_are_found_and_own_rows_are_none(
 # --- Files ---------------------------------------------------------------------------------------
 
 OFFSET, INNER = 7, 9
-VALUES = {"null": [None, None], "some": [None, 5], "all": [1 << 40, 5]}
+VALUES: dict[str, list[int | None]] = {"null": [None, None], "some": [None, 5], "all": [1 << 40, 5]}
 
 
 def avro(values: list[int | None]) -> bytes:

@@ -271,11 +271,12 @@ def test_manifest_lists_without_bounds(
     manifest_list = pathlib.Path(snapshot.manifest_list.removeprefix("file://"))
     with manifest_list.open("rb") as stream:
         reader = fastavro.reader(stream)
-        schema, told, found = reader.writer_schema, reader.metadata, list(reader)
+        schema, told = reader.writer_schema, reader.metadata
+        found: list[Any] = list(reader)
     assert schema is not None
     for manifest in found:
         for summary in manifest["partitions"]:
-            summary |= {"contains_null": False, **dict.fromkeys(missing)}  # type: ignore[dict-item]
+            summary |= {"contains_null": False, **dict.fromkeys(missing)}
     kept = {key: value for key, value in told.items() if not key.startswith("avro.")}
     with manifest_list.open("wb") as stream:
         fastavro.writer(stream, schema, found, metadata=kept)
