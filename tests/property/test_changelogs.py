@@ -117,6 +117,40 @@ def test_a_change_log_is_its_database_at_many_seams() -> None:
             play(seed, pathlib.Path(folder), 10)
 
 
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_truncate_is_a_change_without_a_key(is_followed: bool, tmp_path: pathlib.Path) -> None:
+    said: dict[str, Any] = {"mode": "changelog", "envelope": "debezium", "key": None}
+    users = Users(tmp_path, 1, is_followed=is_followed, **said)
+    users.put(1, "a", 1)
+    users.put(2, "b", 1)
+    users.tier()
+    before = users.pin().facts.seam
+    users.put(1, "c", 2)
+    users.truncate()
+    users.produce(None, b'{"op": "m", "message": {}}', 0)
+    users.put(2, "d", 3)
+    every = 'SELECT id, name, _kafka_deleted, _kafka_offset FROM "users$changes"'
+    changes = [
+        (1, "a", False, 0),
+        (2, "b", False, 1),
+        (1, "c", False, 2),
+        (None, None, True, 3),
+        (None, None, None, 4),
+        (2, "d", False, 5),
+    ]
+    for _ in range(2):  # in the tail, and tiered
+        assert users.ask(every) == in_order(changes)
+        assert users.ask(f"{every} WHERE id IS NULL AND _kafka_deleted") == [changes[3]]
+        assert users.ask(f"{every} WHERE id = 2") == in_order([changes[1], changes[5]])
+        assert users.ask(ALL) == [(2, "d", 3)]
+        assert users.ask(f"{ALL} WHERE id = 1") == []
+        assert users.ask(f"{ALL} WHERE name = 'b'") == []
+        users.tier()
+    since = "SELECT id FROM TABLE(changes(table => 'users', from_token => 'x')) WHERE id IS NULL"
+    assert users.ask(since, changed_from=[before]) == [(None,), (None,)]
+    users.close()
+
+
 # --- What is refused -----------------------------------------------------------------------------
 
 FIELDS = (Field("id", BIGINT, required=True), Field("name", VARCHAR, required=True))
