@@ -29,6 +29,7 @@ from seamline.sql.binder.conversions import (
     require_comparable,
     row_of,
 )
+from seamline.sql.binder.grouping import has_aggregate
 from seamline.sql.binder.intervals import moved
 from seamline.sql.binder.lambdas import LambdaArgument
 from seamline.sql.binder.literals import (
@@ -41,7 +42,7 @@ from seamline.sql.binder.literals import (
 from seamline.sql.binder.loose import in_days, summands
 from seamline.sql.binder.map_keys import COMPARING, over_entries
 from seamline.sql.binder.scope import Scope, Typed, location_of, unsupported
-from seamline.sql.binder.shapes import unparenthesized
+from seamline.sql.binder.shapes import as_operand, unparenthesized
 from seamline.sql.binder.time_zones import bind_at_time_zone
 from seamline.sql.binder.times import is_of_time
 from seamline.sql.binder.tries import bind_try
@@ -52,7 +53,7 @@ from seamline.sql.equality import map_of_arrays
 from seamline.sql.functions import GROUPING
 from seamline.sql.functions.times import EXTRACTED
 from seamline.sql.templates import DUCKDB, SPARK
-from seamline.sql.types import Array, Function, Map, Row
+from seamline.sql.types import Array, Function, Map, Row, Type
 
 
 def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
@@ -201,9 +202,17 @@ def _bind_function(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     if name == "nullif" and len(node.expressions) == 2:
         return _bind_null_if(*(typer.expression(part, scope) for part in node.expressions))
     if name == "typeof" and len(node.expressions) == 1:
-        _, type_ = typer.expression(node.expressions[0], scope)
-        return exp.Literal.string(str(type_)), types.VARCHAR
+        return _type_of(*typer.expression(node.expressions[0], scope))
     return _bind_plain_call(typer, name, node, scope)
+
+
+def _type_of(value: exp.Expr, type_: Type) -> Typed:
+    """Returns the name of a type; with the value if it aggregates, which makes one row of many."""
+    name = exp.Literal.string(str(type_))
+    if not has_aggregate(value):
+        return name, types.VARCHAR
+    is_null = exp.Is(this=as_operand(value), expression=exp.Null())
+    return exp.Case(ifs=[exp.If(this=is_null, true=name)], default=name.copy()), types.VARCHAR
 
 
 def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope) -> Typed:
