@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.orc as orc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, FileFormat
@@ -86,6 +84,8 @@ def _parquet(
 def _orc(
     stream: Any, path: str, columns: Mapping[str, int], mapping: NameMapping | None
 ) -> pa.Table:
+    from pyarrow import orc  # few tables have such files
+
     file = orc.ORCFile(stream)
     paths = _identified([_with_parquet_id(field) for field in file.schema], path, mapping)
     roots = {paths[c][0] for c in columns.values() if c in paths}
@@ -95,6 +95,8 @@ def _orc(
 def _avro(
     stream: Any, path: str, columns: Mapping[str, int], mapping: NameMapping | None
 ) -> pa.Table:
+    import fastavro  # few tables have such files
+
     try:
         rows = fastavro.reader(stream)
         schema: Any = rows.writer_schema
