@@ -146,6 +146,7 @@ class Statement:
         self._state = State.PENDING
         self._changed = threading.Condition()
         self._should_have_ended_at: float | None = None
+        self._forget: Callable[[], None] = lambda: None  # its time may be up at once
         self._forget = self.deadline.on_end(self._give_up)
 
     @property

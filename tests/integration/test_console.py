@@ -7,6 +7,7 @@ policy complains of fails the test.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import pathlib
@@ -299,6 +300,9 @@ def test_nobody_is_kept_out(window: Window, table: str, theme: str) -> None:
         assert window.barriers() == [], place
 
 
+WRONG = base64.b64encode(b"ann:wrong").decode()
+
+
 @pytest.mark.prove
 def test_who_has_to_log_in_is_asked_once(
     browser: Browser, stack: Stack, table: str, tmp_path: pathlib.Path
@@ -313,6 +317,15 @@ def test_who_has_to_log_in_is_asked_once(
     ):
         own.set_default_timeout(30_000)
         window = Window(own.new_page(), gateway.url)
+        late: list[Route] = []
+
+        def delayed(route: Route) -> None:  # what the wrong password gets, until it is long over
+            if WRONG in route.request.headers.get("authorization", ""):
+                late.append(route)
+            else:
+                route.continue_()
+
+        window.page.route("**/api/v1/info", delayed)
         window.page.goto(gateway.url)
         form = window.page.get_by_role("dialog")
         form.get_by_label("User").fill("ann")
@@ -323,8 +336,14 @@ def test_who_has_to_log_in_is_asked_once(
         form.get_by_label("Password or access token").fill("böse")
         window.page.keyboard.press("Enter")
         window.page.get_by_role("link", name=table).first.wait_for()
+        assert late
+        for route in late:
+            with window.page.expect_response("**/api/v1/info") as refused:
+                route.continue_()
+            assert refused.value.status == 401
         window.run(f"SELECT count(*) FROM {table}")
         window.status("1 row")
+        assert form.count() == 0
         assert window.errors == []
 
 

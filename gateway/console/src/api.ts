@@ -211,6 +211,7 @@ export class Api {
       if (answer.ok) return body;
       const refused = problem(body, answer);
       if (answer.status !== 401) throw new ApiError(answer.status, refused);
+      if (sessionStorage.getItem(CREDENTIAL) !== credential) continue; // somebody has logged in since
       sessionStorage.setItem(CREDENTIAL, await this.askForCredential(refused));
       this.session = { properties: {}, prepared: {} }; // it may be somebody else from now on
       this.keep();
