@@ -245,6 +245,16 @@ def test_the_image_has_the_versions_that_were_tested() -> None:
     assert not [name for name in wanted if name not in of_image]
 
 
+def test_the_image_is_built_on_no_image_without_a_digest() -> None:
+    recipe = (_HELM / "image" / "Dockerfile").read_text(encoding="utf-8")
+    stages = re.findall(r"^FROM (\S+)(?: AS (\S+))?", recipe, re.MULTILINE)
+    own = {name for _, name in stages}
+    assert {image for image, _ in stages if image not in own} == {
+        "${PYTHON_IMAGE}@${PYTHON_DIGEST}"
+    }
+    assert re.search(r"^ARG PYTHON_DIGEST$", recipe, re.MULTILINE), "there is no default"
+
+
 def test_the_image_runs_as_the_user_that_pods_run_as() -> None:
     recipe = (_HELM / "image" / "Dockerfile").read_text(encoding="utf-8")
     pod = (_CHART / "templates" / "_pod.tpl").read_text(encoding="utf-8")
