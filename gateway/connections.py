@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from seamline.connectors.formats import read_only
 from seamline.errors import CATALOG_NOT_FOUND, INVALID_CONFIG, MISSING_EXTRA, SeamlineError
+from seamline.gateway.silent import Silent
 
 if TYPE_CHECKING:
     from seamline.connectors.config import CatalogConfig
@@ -38,6 +39,10 @@ class Sources(Protocol):
     def rights(self) -> Rights:
         """The rights of the caller."""
 
+    @property
+    def silent(self) -> Silent:
+        """The clusters and catalogs that have just not answered."""
+
     def cold(self, name: str) -> Catalog:
         """Returns the catalog of that name, whatever format its tables have."""
 
@@ -50,6 +55,7 @@ class Connections:
 
     Attributes:
         given: The rights of whoever uses these connections; None for the gateway's own.
+        silent: See `Sources.silent`.
     """
 
     given: Rights | None = None
@@ -61,6 +67,7 @@ class Connections:
         self._deltas: dict[str, DeltaCatalog] = {}
         self._clusters: dict[str, Cluster] = {}
         self._logs: dict[str, KafkaLog] = {}
+        self.silent = Silent()
 
     @property
     def config(self) -> Config:

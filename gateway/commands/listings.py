@@ -8,8 +8,6 @@ still listed.
 from __future__ import annotations
 
 import dataclasses
-import time
-import weakref
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -95,44 +93,6 @@ EVERYTHING = Only()
 Listing = Callable[[Sources, str, Deadline, Only], Iterator[Listed]]
 """Lists the contents of a catalog or a cluster, as far as they are wanted."""
 
-_clock = time.monotonic
-_SILENT_AFTER_S = 1.0
-_SILENT_S = 30.0
-
-
-class _Silent:
-    """Catalogs and clusters that have just not answered: listings of everything leave them out.
-
-    Clients ask for everything again and again, and would each time wait until one that does not
-    answer is given up. Whoever asks for one of them by name does wait.
-    """
-
-    def __init__(self) -> None:
-        self._known: weakref.WeakKeyDictionary[object, tuple[float, SeamlineError | None]] = (
-            weakref.WeakKeyDictionary()
-        )
-
-    def asked(
-        self, sources: Sources, source: str, entries: Callable[[], list[Listed]]
-    ) -> list[Listed]:
-        """Returns the entries of a catalog or cluster, or one that says why there are none."""
-        client, _ = _tried(lambda: _client(sources, source))
-        began = _clock()
-        if client is not None:
-            until, why = self._known.get(client, (began, None))
-            if began < until:
-                return [Listed(source, error=why)]
-        found, error = _tried(entries)
-        listed = [Listed(source, error=error)] if found is None else found
-        now = _clock()
-        if client is not None and now - began > _SILENT_AFTER_S:
-            for one in listed:
-                if one.error is not None and one.error.code in _UNAVAILABLE:
-                    self._known[client] = (now + _SILENT_S, one.error)
-        return listed
-
-
-_SILENT = _Silent()
 _UNAVAILABLE = (KAFKA_UNAVAILABLE, CATALOG_UNAVAILABLE)
 
 
@@ -239,7 +199,7 @@ def everything(
             def entries(source: str = source) -> list[Listed]:
                 return list(listing(sources, source, deadline, only))
 
-            yield from _SILENT.asked(sources, source, entries)
+            yield from _asked(sources, source, entries)
 
 
 def schemas_or_none(sources: Sources, source: str) -> list[str]:
@@ -250,7 +210,7 @@ def schemas_or_none(sources: Sources, source: str) -> list[str]:
     def entries() -> list[Listed]:
         return [Listed(source, schema) for schema in schemas(sources, source)]
 
-    return [one.schema for one in _SILENT.asked(sources, source, entries) if one.schema is not None]
+    return [one.schema for one in _asked(sources, source, entries) if one.schema is not None]
 
 
 def all_names(
@@ -347,6 +307,21 @@ def _waiting(
     return Waiting(table, found, error)
 
 
+def _asked(sources: Sources, source: str, entries: Callable[[], list[Listed]]) -> list[Listed]:
+    """Returns the entries of a source, or one that says why there are none; see `Silent`."""
+    silent = sources.silent
+    why = silent.why(source)
+    if why is not None:
+        return [Listed(source, error=why)]
+    asked_at = silent.clock()
+    found, error = _tried(entries)
+    listed = [Listed(source, error=error)] if found is None else found
+    errors = [one.error for one in listed]
+    if errors and errors[0] and all(e is not None and e.code in _UNAVAILABLE for e in errors):
+        silent.note(source, errors[0], asked_at)
+    return listed
+
+
 def _tried(work: Callable[[], T]) -> tuple[T | None, SeamlineError | None]:
     """Returns the result of the work, or the error with which it failed, whatever it raised."""
     try:
@@ -355,10 +330,3 @@ def _tried(work: Callable[[], T]) -> tuple[T | None, SeamlineError | None]:
         raise
     except BaseException as error:  # noqa: BLE001 - one entry keeps no other from being listed
         return None, named(error)
-
-
-def _client(sources: Sources, source: str) -> object:
-    """Returns the client of a catalog or a cluster; None for the catalog of the gateway itself."""
-    if source == SYSTEM_CATALOG:
-        return None
-    return sources.log(source) if source in sources.config.clusters else sources.cold(source)

@@ -37,6 +37,7 @@ from seamline.gateway.query.queries import Queries, QueryRequest
 from seamline.gateway.query.run import Executor
 from seamline.gateway.query.spool import ResultSpool
 from seamline.gateway.query.tokens import NOTHING, After
+from seamline.gateway.silent import Silent
 from seamline.gateway.tail.requests import TailReader
 from seamline.planners.route import DUCKDB, Limits
 from seamline.seam.offsets import OffsetRange
@@ -87,6 +88,11 @@ class Sources(NamedTuple):
     def rights(self) -> Rights:
         """See `Sources.rights`."""
         return OPERATOR
+
+    @property
+    def silent(self) -> Silent:
+        """See `Sources.silent`."""
+        return Silent()
 
     def cold(self, name: str) -> Catalog:
         """See `Sources.cold`."""

@@ -18,6 +18,7 @@ from seamline.connectors.protocols import (
 from seamline.gateway.access.rights import Rights
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
+from seamline.gateway.silent import Silent
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 
@@ -120,6 +121,11 @@ class MeddledSources:
     def rights(self) -> Rights:
         """See `Sources.rights`."""
         return self._inner.rights
+
+    @property
+    def silent(self) -> Silent:
+        """See `Sources.silent`."""
+        return self._inner.silent
 
     def cold(self, name: str) -> Catalog:
         """See `Sources.cold`."""

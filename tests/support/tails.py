@@ -17,6 +17,7 @@ from seamline.connectors.kafka.tail import Tail, read_tail
 from seamline.connectors.protocols import Catalog, NoDeadline
 from seamline.gateway.access.rights import OPERATOR
 from seamline.gateway.config.model import Config
+from seamline.gateway.silent import Silent
 from seamline.gateway.tail.followers import Budget, Followers
 from seamline.gateway.tail.tails import Tails
 from seamline.planners.physical import TailRead
@@ -48,6 +49,7 @@ class OneLog:
     """Sources of which only the log of one cluster is ever asked for."""
 
     rights = OPERATOR
+    silent = Silent()
 
     def __init__(self, log: MemoryLog) -> None:
         self._log = log

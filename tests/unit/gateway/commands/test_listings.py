@@ -30,10 +30,12 @@ from seamline.errors import (
 )
 from seamline.gateway.access.rights import OPERATOR
 from seamline.gateway.commands import listings
+from seamline.gateway.commands.listings import Listed, Only
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections
+from seamline.gateway.connections import Connections, Sources
 from seamline.gateway.query import names
 from seamline.gateway.query.gather import Gatherer
+from seamline.gateway.silent import Silent
 from seamline.sql.qualify import TableReference
 
 pytestmark = pytest.mark.filterwarnings("ignore:No preferred file implementation:UserWarning")
@@ -64,6 +66,7 @@ class BrokenSources:
     """A real catalog of broken tables, over a cluster in memory."""
 
     rights = OPERATOR
+    silent = Silent()
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._connections = Connections(offline.config(folder))
@@ -231,20 +234,41 @@ def test_fault_30_schemas_and_catalogs_that_cannot_be_listed_are_said() -> None:
     ]
 
 
+@pytest.mark.parametrize("listed", [(), ("open",)])
+def test_only_what_lists_nothing_is_left_out(listed: tuple[str, ...]) -> None:
+    sources, now = NamedSources({"lake": []}, {"kafka": []}), [0.0]
+    sources.silent = Silent(lambda: now[0])
+    asked = []
+
+    def slowly(_: Sources, source: str, *rest: object) -> Iterator[Listed]:
+        assert len(rest) == 2
+        asked.append(source)
+        now[0] += 10.0
+        yield Listed(source, "closed", error=SeamlineError(CATALOG_UNAVAILABLE, "away"))
+        yield from (Listed(source, schema) for schema in listed)
+
+    for _ in range(2):
+        found = list(listings.everything(sources, slowly, NEVER, Only(catalog="lake")))
+        assert [entry.schema for entry in found if entry.error is None] == [*listed]
+        assert any(entry.error is not None for entry in found)
+    assert asked == ["lake"] * (2 if listed else 1)
+
+
 # --- What is asked for alone ---------------------------------------------------------------------
 
 
 class Away(MemoryLog):
-    """A cluster that is away, and would take ten seconds to say so; it notes who asks."""
+    """A cluster that is away, and takes ten seconds of a clock to say so; it notes who asks."""
 
-    def __init__(self, name: str, asked: list[str]) -> None:
+    def __init__(self, name: str, asked: list[str], now: list[float]) -> None:
         super().__init__()
-        self._name, self._asked = name, asked
+        self._name, self._asked, self._now = name, asked, now
 
     def topics(self, deadline: Deadline) -> NoReturn:
         """See `HotLog.topics`."""
         deadline.check()
         self._asked.append(self._name)
+        self._now[0] += 10.0
         raise SeamlineError(KAFKA_UNAVAILABLE, f"cluster {self._name} is away")
 
 
@@ -252,6 +276,7 @@ class Watched(Connections):
     """Notes which clusters are asked."""
 
     asked: list[str]
+    now: list[float]
     away: Away
 
     def log(self, name: str) -> Any:
@@ -261,15 +286,17 @@ class Watched(Connections):
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, list[str]]]:
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, Watched]]:
     config = offline.config(tmp_path_factory.mktemp("watched"))
     own = Watched(config)
     own.asked = []
-    own.away = Away("default", own.asked)
+    own.now = [1000.0]
+    own.silent = Silent(lambda: own.now[0])
+    own.away = Away("default", own.asked, own.now)
     with contextlib.closing(Gateway(config, connections=own)) as running:
         running.rows("CREATE TABLE a_b (id bigint)")
         running.rows("CREATE TABLE other (id bigint, name varchar)")
-        yield running, own.asked
+        yield running, own
 
 
 @pytest.mark.parametrize(
@@ -292,9 +319,11 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway,
     ],
 )  # fmt: skip
 def test_a_cluster_that_is_away_is_not_asked_about_a_catalog(
-    watched: tuple[Gateway, list[str]], sql: str, rows: list[tuple[object, ...]]
+    watched: tuple[Gateway, Watched], sql: str, rows: list[tuple[object, ...]]
 ) -> None:
-    gateway, asked = watched
+    gateway, own = watched
+    asked = own.asked
+    own.now[0] += 60.0  # nothing is left out any more
     asked.clear()
     jdbc = (
         r"table_cat = 'lake' AND table_schem LIKE 'default' AND table_name LIKE 'a\_b' ESCAPE '\'"
@@ -303,21 +332,23 @@ def test_a_cluster_that_is_away_is_not_asked_about_a_catalog(
     assert not asked
 
 
-def test_it_is_asked_by_whom_it_may_concern(watched: tuple[Gateway, list[str]]) -> None:
-    gateway, asked = watched
+def test_it_is_asked_by_whom_it_may_concern(watched: tuple[Gateway, Watched]) -> None:
+    gateway, own = watched
+    asked = own.asked
+    own.now[0] += 60.0  # nothing is left out any more
     for where in ("", "WHERE table_cat = 'lake' OR table_name = 'a_b'"):
         asked.clear()
+        own.now[0] += 60.0
         assert gateway.rows(f"SELECT count(*) FROM system.jdbc.tables {where}")
         assert asked == ["default"]
 
 
 def test_while_it_is_silent_only_those_wait_who_ask_for_it(
-    watched: tuple[Gateway, list[str]], monkeypatch: pytest.MonkeyPatch
+    watched: tuple[Gateway, Watched],
 ) -> None:
-    gateway, asked = watched
-    now = [1000.0]
-    monkeypatch.setattr(listings, "_SILENT_AFTER_S", -1.0)  # as if it had taken its time
-    monkeypatch.setattr(listings, "_clock", lambda: now[0])
+    gateway, own = watched
+    asked = own.asked
+    own.now[0] += 60.0  # nothing is left out any more
     everything = "SELECT count(*) FROM system.jdbc.tables"
     asked.clear()
     first = gateway.rows(everything)
@@ -330,7 +361,7 @@ def test_while_it_is_silent_only_those_wait_who_ask_for_it(
         gateway.rows('SHOW TABLES FROM "default"."default"')
     assert caught.value.code is KAFKA_UNAVAILABLE
     assert asked == ["default"] * 2
-    now[0] += listings._SILENT_S + 1
+    own.now[0] += 31.0
     assert gateway.rows(everything) == first
     assert asked == ["default"] * 3
 
