@@ -212,16 +212,13 @@ class _Idle:
 
     Args:
         kept: How many of them stay however long nobody needs them.
-
-    Attributes:
-        is_watched: Whether those that nobody needs will be looked for.
     """
 
     def __init__(self, kept: int) -> None:
         self._kept = kept
         self._processes: list[WorkerProcess] = []
         self._fewest = 0
-        self.is_watched = False
+        self._is_watched = False
 
     def __len__(self) -> int:
         return len(self._processes)
@@ -236,15 +233,18 @@ class _Idle:
         """Adds one; a new one is taken last, as it knows nothing yet."""
         self._processes.insert(0 if is_new else len(self), process)
 
-    def is_crowded(self) -> bool:
-        """Whether there are more than those that stay."""
-        return len(self) > self._kept
+    def watch(self) -> bool:
+        """Begins to watch which are needed, unless it does, or there are none to spare."""
+        begins = len(self) > self._kept and not self._is_watched
+        if begins:
+            self._is_watched, self._fewest = True, len(self)
+        return begins
 
     def unneeded(self) -> list[WorkerProcess]:
-        """Takes those that were there all the time since it was last asked, but for those kept."""
+        """Takes those that were there all the time it watched, but for those kept."""
+        self._is_watched = False
         spare = max(0, min(self._fewest, len(self) - self._kept))
         found, self._processes = self._processes[:spare], self._processes[spare:]
-        self._fewest = len(self)
         return found
 
     def clear(self) -> list[WorkerProcess]:
@@ -282,12 +282,12 @@ class ProcessPool:
             SeamlineError: STATEMENT_KILLED if none can be started; why the statement has ended.
         """
         with self._changed:
-            if behind and len(self._behind):
+            if behind and self._behind:
                 found = self._behind.pop()
             else:
-                found = self._idle.pop() if len(self._idle) else self._awaited(deadline)
+                found = self._idle.pop() if self._idle else self._awaited(deadline)
             self._busy[found] = deadline
-            if not len(self._idle):
+            if not self._idle:
                 self._start_more(1)
         return found
 
@@ -344,7 +344,7 @@ class ProcessPool:
         forget = deadline.on_end(look)
         self._waiting += 1
         try:
-            while not len(self._idle):
+            while not self._idle:
                 deadline.check()
                 if self._problems:
                     raise self._problems.pop()
@@ -399,17 +399,17 @@ class ProcessPool:
         idle = self._behind if process.has_stepped_back else self._idle
         idle.put(process, is_new=is_new)
         self._changed.notify_all()  # the one that is told may be about to give up
-        if idle.is_crowded() and not idle.is_watched:
-            idle.is_watched = True
+        self._thin_out_later(idle)
+
+    def _thin_out_later(self, idle: _Idle) -> None:
+        if idle.watch():
             supervision.later(IDLE_S, "duckdb", functools.partial(self._thin_out, idle))
 
     def _thin_out(self, idle: _Idle) -> None:
         """Ends those that no statement has needed in the meantime."""
         with self._changed:
             ended = idle.unneeded()
-            idle.is_watched = idle.is_crowded()
-            if idle.is_watched:
-                supervision.later(IDLE_S, "duckdb", functools.partial(self._thin_out, idle))
+            self._thin_out_later(idle)
         for process in ended:
             process.close()
 
