@@ -37,9 +37,11 @@ def has_value(io: FileIO, file: DataFile, column: int, mapping: NameMapping | No
     Raises:
         SeamlineError: as `column_values`.
     """
+    if not file.record_count:
+        return False
     nulls = (file.null_value_counts or {}).get(column)
-    if nulls is not None or not file.record_count:
-        return nulls is not None and nulls < file.record_count
+    if nulls is not None:
+        return bool(nulls < file.record_count)
     if column in (file.lower_bounds or {}):
         return True
     (values,) = column_values(io, file, {"values": column}, mapping).columns

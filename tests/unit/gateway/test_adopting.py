@@ -39,11 +39,6 @@ SQL = f"SELECT id, item, price FROM {TABLE} ORDER BY id"
 
 
 @pytest.fixture
-def shop(tmp_path: pathlib.Path) -> Shop:
-    return Shop(tmp_path)
-
-
-@pytest.fixture
 def gateway(shop: Shop) -> Iterator[Gateway]:
     running = shop.gateway()
     yield running

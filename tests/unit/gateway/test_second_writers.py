@@ -40,11 +40,6 @@ OWN = {"id": 77, "item": "own", "price": 0.0}
 
 
 @pytest.fixture
-def shop(tmp_path: pathlib.Path) -> Shop:
-    return Shop(tmp_path)
-
-
-@pytest.fixture
 def gateway(shop: Shop) -> Iterator[Gateway]:
     running = shop.gateway()
     yield running
