@@ -48,7 +48,7 @@ def table_of_the_job() -> Table:
 
 
 def copy(consumer: Consumer, table: Table, count: int) -> None:
-    """One commit of the job: the next records of its topic, with their places."""
+    """One commit of the job: the next records of its topic, with their positions."""
     rows = [
         {"k_partition": m.partition(), "k_offset": m.offset(), **json.loads(m.value() or b"{}")}
         for m in consumer.consume(count, timeout=30)
@@ -62,12 +62,12 @@ def pay(numbers: range) -> None:
 
 
 def expected(count: int) -> list[tuple[int, int, int]]:
-    """The totals of so many payments."""
+    """The totals of that many payments."""
     return [(count, count, sum(100 + n for n in range(count)))]
 
 
 def main() -> None:
-    """Adopts the table while the job goes on."""
+    """Adopts the table while the job keeps running."""
     with fresh_topics(PAYMENTS), seamline.connect(URL) as connection:
         table = table_of_the_job()
         job = Consumer(

@@ -1,8 +1,8 @@
-"""A clickstream joined with the customers of a database, as both are at this moment.
+"""A clickstream joined with a database's customers, as both are at this moment.
 
-Two topics become two tables. Each click is a row. The other topic has what Debezium captures of a
-table of customers: inserts, updates, deletes; `mode = 'changelog'` makes of them the table that the
-database has. The join is asked before and after the records move into Iceberg, and once more after
+Two topics become two tables. Each click is a row. The other topic has what Debezium captures from a
+table of customers: inserts, updates, deletes; `mode = 'changelog'` turns them into the table that
+the database has. The join runs before and after the records move into Iceberg, and once more after
 a customer has changed.
 
     python examples/change_stream.py
@@ -32,13 +32,13 @@ PAGES_BY_PLAN = f"""
 
 
 def captured(op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> Any:
-    """A record of Debezium's; its key keeps all changes of a customer in one partition."""
+    """A Debezium record; its key keeps all changes of a customer in one partition."""
     row = after or before or {}
     return str(row["id"]), {"op": op, "before": before, "after": after}
 
 
 def main() -> None:
-    """Makes the tables, asks, moves the records, and asks again."""
+    """Creates the tables, queries them, moves the records, and queries again."""
     ada = {"id": 1, "name": "Ada", "plan": "free"}
     ben = {"id": 2, "name": "Ben", "plan": "free"}
     cleo = {"id": 3, "name": "Cleo", "plan": "team"}

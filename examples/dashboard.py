@@ -7,7 +7,7 @@ the dashboard takes. The cells run from top to bottom in an editor that knows `#
     python examples/dashboard.py
 """
 
-# %% What the dashboard is of: a topic of sales, and a shop that goes on selling
+# %% What the dashboard shows: a topic of sales, and a shop that keeps selling
 from __future__ import annotations
 
 import random
@@ -73,7 +73,7 @@ def dashboard() -> None:
         sell(100)  # meanwhile
         again = tiles(connection, sales)
         assert len(sums(first)) == 1, "tiles of one moment add up to the same"
-        assert sums(first) == sums(again), "and do so as long as the token is asked for"
+        assert sums(first) == sums(again), "and do so whenever the token is used"
 
         connection.execute(text("RESET SESSION token"))
         now = connection.execute(select(func.count()).select_from(sales)).scalar_one()

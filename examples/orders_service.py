@@ -6,7 +6,7 @@ ago. So the service hands a write token to whoever places one, a browser sends i
 waits for just that order, on whichever replica or gateway it lands. There is no cache to keep, and
 no database beside the topic.
 
-`app` is an ASGI application, which any server of that kind runs (`uvicorn orders_service:app`).
+`app` is an ASGI application, which any ASGI server runs (`uvicorn orders_service:app`).
 Run as a program, the file calls it itself:
 
     python examples/orders_service.py
@@ -42,14 +42,14 @@ class Orders:
         self._connection = seamline.aio.connect(URL)
 
     async def place(self, order: dict[str, Any]) -> str:
-        """Places an order, and gives the token with which a read sees it."""
+        """Places an order, and returns the token with which a read sees it."""
         key = order["customer"].encode()
         delivered = await self._producer.produce(ORDERS, json.dumps(order).encode(), key=key)
         message = await delivered
         return seamline.write_token({message.partition(): message.offset()}, table=ORDERS)
 
     async def of(self, customer: str, token: str | None) -> list[str]:
-        """The ids of a customer's orders, and no fewer than the token stands for."""
+        """The ids of a customer's orders, including those that the token stands for."""
         cursor = await self._connection.execute(
             f"SELECT id FROM {ORDERS} WHERE customer = ? ORDER BY id",
             [customer],
@@ -60,7 +60,7 @@ class Orders:
         return [order async for (order,) in cursor]
 
     async def close(self) -> None:
-        """Lets everything on its way arrive."""
+        """Waits until everything in flight has arrived."""
         await self._producer.close()
         await self._connection.close()
 

@@ -1,4 +1,4 @@
-"""What all examples need: where gateway and broker are, and topics that are theirs alone.
+"""What all examples need: where gateway and broker are, and topics of their own.
 
 `SEAMLINE_URL` and `BOOTSTRAP_SERVERS` say where they are; without them, they are those of the local
 stack. An example's topics and tables begin with `example_`, and are gone when it ends.
@@ -38,7 +38,7 @@ def fresh_topics(*names: str, partitions: int = 2) -> Iterator[None]:
 def _remove(admin: AdminClient, names: Iterable[str]) -> None:
     with seamline.connect(URL) as connection:
         for name in names:
-            with contextlib.suppress(seamline.ProgrammingError):  # it is there only after a failure
+            with contextlib.suppress(seamline.ProgrammingError):  # it exists only after a failure
                 connection.execute(f'DROP TABLE "{name}"')
     there = [name for name in names if name in admin.list_topics(timeout=30).topics]
     for deleted in admin.delete_topics(there).values() if there else ():

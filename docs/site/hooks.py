@@ -1,8 +1,8 @@
-"""Makes a site of the pages that a code host shows as they are.
+"""Builds a site from the pages that a code host shows as they are.
 
-Pages outside of `docs/` become pages of the site, and a link leads to the page that it leads to in
-the repository. What is no page there, as a folder of sources, stays a word without a link; a link
-to nothing ends the build.
+Pages outside `docs/` become pages of the site, and a link leads to the page that it leads to in
+the repository. A link to something that is not a page, such as a folder of sources, becomes plain
+text; a link to nothing ends the build.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def functions_page() -> Iterator[str]:
     yield (
         "Each means the same on both engines. `T`, `U`, `E`, `K`: any type; `…`: any number. The "
         "engine's own SQL computes it, or a kernel: a function over Arrow arrays that the engine "
-        "calls (`make golden` writes this page). [What of Trino is not there](not-there.md)."
+        "calls (`make golden` writes this page). See also [what Trino has that is not offered](not-there.md)."
     )
     public = {*functions.FORMS, *(name for name in functions.FUNCTIONS if name[0] != "$")}
     yield ""
@@ -40,19 +40,19 @@ def functions_page() -> Iterator[str]:
     kinds = {"scalar": "Scalar", "aggregate": "Aggregate", "window": "Window"}
     for kind, title in kinds.items():
         yield f"\n## {title}\n"
-        yield "| function | takes and gives | DuckDB | Spark |\n|---|---|---|---|"
+        yield "| function | signatures | DuckDB | Spark |\n|---|---|---|---|"
         for name, overloads in sorted(functions.FUNCTIONS.items()):
             found = dict.fromkeys(o.signature for o in overloads if o.kind == kind)
             if found and not name.startswith("$"):
                 cell = "<br>".join(f"`{signature}`" for signature in found).replace("|", "\\|")
                 means = (_means(overloads, engine) for engine in (DUCKDB, SPARK))
                 yield f"| `{name}` | {cell} | {' | '.join(means)} |"
-    yield "\n## With a form of their own\n"
-    yield "| function | takes and gives |\n|---|---|"
+    yield "\n## With special syntax\n"
+    yield "| function | signatures |\n|---|---|"
     for name, signatures in functions.FORMS.items():
         yield f"| `{name}` | {'<br>'.join(f'`{signature}`' for signature in signatures)} |"
     yield "\n## Operators\n"
-    yield "| operator | takes and gives |\n|---|---|"
+    yield "| operator | signatures |\n|---|---|"
     for name, form in sorted(functions.OPERATORS.items()):
         overloads = functions.FUNCTIONS[name]
         cells = (form.format("x", "y"), *dict.fromkeys(o.signature for o in overloads))
@@ -281,7 +281,7 @@ def test_the_architecture_is_short() -> None:
     sections = dict(re.findall(r"^## (.*)\n((?:(?!## ).*\n)*)", text, re.MULTILINE))
     words = re.findall(r"^\| (?!word|-)", sections["Words"], re.MULTILINE)
     assert 0 < len(words) <= WORDS_MAX
-    ways = [body for title, body in sections.items() if title.startswith("The way of a ")]
+    ways = [body for title, body in sections.items() if title.startswith("The path of a ")]
     assert len(ways) == 3
     for way in ways:
         assert 0 < len(re.findall(r"^\d+\. ", way, re.MULTILINE)) <= HOPS_MAX

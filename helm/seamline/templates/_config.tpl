@@ -8,7 +8,7 @@ seamline.yaml for each kind of pod, out of `config`. It holds references to secr
 
 {{/*
 The configuration of one kind of pod: dict "root" $ "component" NAME "spark" REPLACEMENT.
-Only the gateway is told who may use it, and what signs its tokens.
+Only the gateway gets who may use it, and what signs its tokens.
 */}}
 {{- define "seamline.config" -}}
 {{- $config := deepCopy .root.Values.config -}}
@@ -22,7 +22,7 @@ Only the gateway is told who may use it, and what signs its tokens.
 {{- include "seamline.pruned" $config -}}
 {{- end -}}
 
-{{/* A map without what is null or empty in it, as YAML. */}}
+{{/* A map without its null or empty values, as YAML. */}}
 {{- define "seamline.pruned" -}}
 {{- $kept := dict -}}
 {{- range $key, $value := . -}}

@@ -1,12 +1,12 @@
 {{/*
-What the pods of gateway, tierers and maintenance share: they run as nobody in particular, on a root
-file system that cannot be written, with scratch space of a known size.
+What the pods of gateway, tierers and maintenance share: they run as an unprivileged user, on a
+read-only root file system, with scratch space of a known size.
 Each takes dict "root" $ "component" NAME "values" VALUES-OF-THAT-COMPONENT and, where it says so, more.
 */}}
 
 {{/*
 Metadata; also "config" TEXT and "labels" FURTHER-LABELS. Versions are not among the labels, so that a
-new chart alone starts no pod anew.
+new chart alone restarts no pod.
 */}}
 {{- define "seamline.podMetadata" -}}
 labels:

@@ -24,7 +24,7 @@ A rule is a template that gives lines `NAME: what is wrong. Remedy.`, or nothing
 CATALOG_MISSING: config.catalogs names no Iceberg catalog. Write config.catalogs.<name> with type, uri and warehouse.
 {{- end }}
 {{- if and (gt (len $config.catalogs) 1) (not $config.default_catalog) }}
-DEFAULT_CATALOG_MISSING: config.catalogs has several catalogs. Say in config.default_catalog which one names without a catalog mean.
+DEFAULT_CATALOG_MISSING: config.catalogs has several catalogs. Set config.default_catalog to the one that names without a catalog mean.
 {{- end }}
 {{- if and $config.catalogs $config.default_catalog (not (hasKey $config.catalogs (toString $config.default_catalog))) }}
 DEFAULT_CATALOG_UNKNOWN: config.default_catalog {{ $config.default_catalog }} is not under config.catalogs. Correct one of them.
@@ -50,7 +50,7 @@ LOCAL_WAREHOUSE: the warehouse of config.catalogs.{{ $name }} is {{ $catalog.war
 {{- if include "seamline.severalPods" $ }}
 SQLITE_SHARED: config.catalogs.{{ $name }} is a SQLite file, which several pods cannot share. Use a catalog with a server (type rest, or sql on PostgreSQL), or one gateway replica without tierers and maintenance.
 {{- else if not (and $shared.existingClaim (hasPrefix (printf "%s/" $shared.mountPath) $file)) }}
-SQLITE_LOST: config.catalogs.{{ $name }} is a SQLite file inside a pod and goes with it. Use a catalog with a server, or a path under sharedVolume.mountPath with sharedVolume.existingClaim.
+SQLITE_LOST: config.catalogs.{{ $name }} is a SQLite file inside a pod and is lost with it. Use a catalog with a server, or a path under sharedVolume.mountPath with sharedVolume.existingClaim.
 {{- end }}
 {{- end }}
 {{- end }}
@@ -62,7 +62,7 @@ SQLITE_LOST: config.catalogs.{{ $name }} is a SQLite file inside a pod and goes 
 CLUSTER_MISSING: config.clusters names no Kafka cluster. Write config.clusters.<name>.bootstrap_servers.
 {{- end }}
 {{- if and (gt (len $config.clusters) 1) (not $config.default_cluster) }}
-DEFAULT_CLUSTER_MISSING: config.clusters has several clusters. Say in config.default_cluster which one new tables read from.
+DEFAULT_CLUSTER_MISSING: config.clusters has several clusters. Set config.default_cluster to the one that new tables read from.
 {{- end }}
 {{- if and $config.clusters $config.default_cluster (not (hasKey $config.clusters (toString $config.default_cluster))) }}
 DEFAULT_CLUSTER_UNKNOWN: config.default_cluster {{ $config.default_cluster }} is not under config.clusters. Correct one of them.
@@ -93,7 +93,7 @@ BOOTSTRAP_SERVERS_MISSING: config.clusters.{{ $name }} has no bootstrap_servers.
 {{- if regexMatch "^(127\\.|localhost$|::1$)" $config.http.host }}
 HOST_LOOPBACK: config.http.host is {{ $config.http.host }}, where neither probes nor the Service reach the gateway. Use 0.0.0.0, or "::" with IPv6 only.
 {{- else if not (or $config.auth.tokens $config.auth.token_file $config.auth.passwords $config.auth.jwt.jwks $config.http.tls.client_ca) }}
-AUTH_MISSING: the gateway listens on {{ $config.http.host }} and nobody has to say who they are, so that it refuses to start. Write config.auth.tokens as {name, sha256: ${file:/etc/seamline/secrets/NAME}} and name the Secret under secrets.
+AUTH_MISSING: the gateway listens on {{ $config.http.host }} without authentication, so it would refuse to start. Write config.auth.tokens as {name, sha256: ${file:/etc/seamline/secrets/NAME}} and name the Secret under secrets.
 {{- end }}
 {{- end -}}
 
@@ -102,7 +102,7 @@ AUTH_MISSING: the gateway listens on {{ $config.http.host }} and nobody has to s
 {{- $known := list "SEAMLINE_CONFIG" "HOME" -}}
 {{- range $values.extraEnv -}}
 {{- if has .name $known }}
-VARIABLE_TWICE: {{ .name }} is given twice: in extraEnv, or by the chart itself. Remove one.
+VARIABLE_TWICE: {{ .name }} is set twice: in extraEnv, or by the chart itself. Remove one.
 {{- end -}}
 {{- $known = append $known .name -}}
 {{- end -}}
@@ -110,7 +110,7 @@ VARIABLE_TWICE: {{ .name }} is given twice: in extraEnv, or by the chart itself.
 {{- range $values.secrets -}}
 {{- $file := include "seamline.secretPath" . -}}
 {{- if has $file $files }}
-SECRET_TWICE: secrets has two entries of the name {{ .name }}. Remove one.
+SECRET_TWICE: secrets has two entries named {{ .name }}. Remove one.
 {{- end -}}
 {{- $files = append $files $file -}}
 {{- end -}}
@@ -146,7 +146,7 @@ SECRET_UNKNOWN: {{ $path }} refers to {{ $reference }}, which no pod gets. Name 
 {{- end -}}
 {{- end -}}
 
-{{/* Secrets that are written out, at any depth: dict "path" PATH "value" ANYTHING. */}}
+{{/* Secrets in plain text, at any depth: dict "path" PATH "value" ANYTHING. */}}
 {{- define "seamline.validate.literals" -}}
 {{- $path := .path -}}
 {{- if kindIs "map" .value -}}
@@ -160,7 +160,7 @@ SECRET_UNKNOWN: {{ $path }} refers to {{ $reference }}, which no pod gets. Name 
 {{- else if kindIs "string" .value -}}
 {{- $named := and .key (include "seamline.isSecretName" .key) (include "seamline.isLiteral" .value) -}}
 {{- if or $named (regexMatch "://[^/@:]*:[^@/]+@" (regexReplaceAll "\\$\\{[^}]*\\}" .value "")) }}
-SECRET_IN_CONFIG: {{ $path }} holds a secret, and the configuration is a ConfigMap. Put it into a Secret, name that under secrets, and write ${file:/etc/seamline/secrets/NAME} here.
+SECRET_IN_CONFIG: {{ $path }} contains a secret, and the configuration is a ConfigMap. Put it into a Secret, name that under secrets, and write ${file:/etc/seamline/secrets/NAME} here.
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -170,7 +170,7 @@ SECRET_IN_CONFIG: {{ $path }} holds a secret, and the configuration is a ConfigM
 {{- if and (regexMatch "secret|password|token|credential|sasl\\.jaas|sha256|access[-_]key" $name) (not (regexMatch "(url|uri|enabled|endpoint|path|location|file|passwords|seconds_max)$" $name)) -}}yes{{- end -}}
 {{- end -}}
 
-{{/* "yes" for a text that is there and is no reference, and is no switch either. */}}
+{{/* "yes" for a string that is neither empty nor a reference nor a boolean. */}}
 {{- define "seamline.isLiteral" -}}
 {{- $text := toString . -}}
 {{- if and $text (not (contains "${" $text)) (not (has $text (list "true" "false"))) -}}yes{{- end -}}
@@ -187,7 +187,7 @@ TOKENS_SECRET_MISSING: with several gateways one does not accept a token that an
 AFFINITY_MISSING: a statement lives in the gateway that accepted it, and with gateway.service.sessionAffinity {{ .Values.gateway.service.sessionAffinity }} its client may reach another one. Use ClientIP, or one replica.
 {{- end }}
 {{- if and .Values.gateway.ingress.enabled (not .Values.gateway.ingress.annotations) }}
-INGRESS_AFFINITY_MISSING: ingress controllers go past the Service's sessionAffinity, and with several gateways a client must stay with one. Give your controller's annotations for that in gateway.ingress.annotations.
+INGRESS_AFFINITY_MISSING: ingress controllers bypass the Service's sessionAffinity, and with several gateways a client must stay with one. Set your controller's annotations for that in gateway.ingress.annotations.
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -223,7 +223,7 @@ GATEWAY_MEMORY_SMALL: gateway.resources.limits.memory is {{ . }}, and the config
 {{- end }}
 {{- $needed := add (include "seamline.bytes" $limits.spill_bytes | int64) (include "seamline.bytes" $limits.result_bytes | int64) }}
 {{- if lt (include "seamline.bytes" $gateway.scratchSize | int64) $needed }}
-SCRATCH_SMALL: gateway.scratchSize is {{ $gateway.scratchSize }}, and one statement may use {{ divf $needed $gibibyte | printf "%.1f" }}Gi (config.limits.spill_bytes and result_bytes), which would have the pod evicted. Raise the one or lower the others.
+SCRATCH_SMALL: gateway.scratchSize is {{ $gateway.scratchSize }}, and one statement may use {{ divf $needed $gibibyte | printf "%.1f" }}Gi (config.limits.spill_bytes and result_bytes), for which the pod would be evicted. Raise the one or lower the others.
 {{- end }}
 {{- $batches := dict -}}
 {{- if .Values.maintenance.enabled -}}
@@ -250,10 +250,10 @@ BATCH_MEMORY_SMALL: the memory limit of {{ $path }} is {{ . }}, and its Spark ma
 INGRESS_HOST_MISSING: gateway.ingress is enabled without hosts. Write gateway.ingress.hosts.
 {{- end }}
 {{- if not (or $ingress.tls $ingress.allowPlainHttp) }}
-INGRESS_TLS_MISSING: without gateway.ingress.tls, bearer tokens cross the network in the clear. Write gateway.ingress.tls as {secretName, hosts}; if TLS ends before the Ingress, set gateway.ingress.allowPlainHttp.
+INGRESS_TLS_MISSING: without gateway.ingress.tls, bearer tokens cross the network in the clear. Write gateway.ingress.tls as {secretName, hosts}; if TLS is terminated before the Ingress, set gateway.ingress.allowPlainHttp.
 {{- end }}
 {{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.clients) }}
-INGRESS_SHUT_OUT: the network policy lets the pods of the release's namespace reach the gateway, and an Ingress controller is seldom one of them. Name its pods in networkPolicy.clients, as {namespaceSelector, podSelector}.
+INGRESS_SHUT_OUT: the network policy lets only the release's namespace reach the gateway, and an Ingress controller is seldom in it. Name its pods in networkPolicy.clients, as {namespaceSelector, podSelector}.
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -280,7 +280,7 @@ TIERER_TWICE: two tierers are named {{ .name }}. Rename one.
 {{- $names = append $names .name -}}
 {{- range .tables -}}
 {{- if hasKey $owners . }}
-TABLE_TWICE: table {{ . }} is tiered by {{ get $owners . }} and {{ $tierer.name }}. Both would do all the work and one of each two commits would be lost; list it once.
+TABLE_TWICE: table {{ . }} is tiered by {{ get $owners . }} and {{ $tierer.name }}. Both would do all the work, and half of their commits would be lost; list it once.
 {{- end -}}
 {{- $_ := set $owners . $tierer.name -}}
 {{- end -}}
@@ -304,6 +304,6 @@ EXPIRES_TOO_EARLY: maintenance.expireOlderThan is {{ . }}, and a statement may r
 {{- define "seamline.validate.monitoring" -}}
 {{- $monitor := .Values.monitoring.serviceMonitor -}}
 {{- if and $monitor.enabled (not $monitor.bearerToken.secret) }}
-METRICS_TOKEN_MISSING: the gateway gives metrics only to whom it knows. Name a Secret with one of its bearer tokens in monitoring.serviceMonitor.bearerToken.secret.
+METRICS_TOKEN_MISSING: the gateway gives metrics only to authenticated clients. Name a Secret with one of its bearer tokens in monitoring.serviceMonitor.bearerToken.secret.
 {{- end }}
 {{- end -}}
