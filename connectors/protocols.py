@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
+from seamline.connectors.chunks import ResultFile, StoredChunk
 from seamline.seam.evolution import Change
 from seamline.seam.files import ColdPlan, ScanRequest
 from seamline.seam.log import LogBounds
@@ -525,6 +526,7 @@ class EngineQuery:
         scans: The relations.
         tails: Decoded tails, or sources of tails for the engine's workers to read, by key.
         owner: Whose query it is; owners share the cores.
+        file: Where the engine may write all but the first rows.
     """
 
     tree: Any
@@ -532,15 +534,24 @@ class EngineQuery:
     scans: tuple[EngineScan, ...]
     tails: Mapping[str, pa.Table | SpilledTail | TailSource] = dataclasses.field(hash=False)
     owner: str = ""
+    file: ResultFile | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResultStream:
-    """A streamed result: its schema, its batches, and what releases its resources."""
+    """A streamed result.
+
+    Attributes:
+        schema: Its schema.
+        batches: Its rows, or the first of them.
+        close: Releases its resources.
+        chunks: The other rows, in the query's file; there once the batches have ended.
+    """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     close: Callable[[], None] = lambda: None
+    chunks: Iterable[StoredChunk] = ()
 
 
 class Engine(Protocol):

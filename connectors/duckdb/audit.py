@@ -1,4 +1,5 @@
-"""Audits which records the rows of a snapshot are: counts them, and finds missing and double ones.
+"""Audits which records the rows of a snapshot are: counts them, and finds missing and duplicate
+ones.
 
 DuckDB counts over the snapshot's files, deletes applied. It reads only the two columns of the
 records' positions and, for an upsert table, the key columns.
@@ -51,7 +52,7 @@ class Doubles:
 
     Attributes:
         range: Their offsets.
-        rows: How many rows there are too many.
+        rows: The number of surplus rows.
     """
 
     range: OffsetRange
@@ -109,7 +110,7 @@ class SnapshotRecords:
         return [int(offset) for (offset,) in found]
 
     def keys_again(self) -> list[tuple[int, int]]:
-        """Returns, per partition, how many rows are too many because another has their key.
+        """Returns, per partition, how many rows are surplus because another has their key.
 
         Partitions without such rows are left out.
         """
@@ -199,7 +200,7 @@ def places_of(state: TableState, encoding: Encoding) -> Places:
     if places is None:
         raise SeamlineError(
             OFFSETS_NOT_STORED,
-            f"which records the rows of {state.display_name} are is stored in no column",
+            f"no column of {state.display_name} stores which records its rows are",
         )
     return places
 

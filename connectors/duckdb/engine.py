@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from seamline.connectors.arrow import conform
 from seamline.connectors.cache import Cache
+from seamline.connectors.chunks import ResultFile
 from seamline.connectors.duckdb.errors import named_error
 from seamline.connectors.duckdb.hidden import HiddenRowsCache
 from seamline.connectors.duckdb.instances import Instance, Instances
@@ -50,7 +51,7 @@ from seamline.sql.types import quoted
 _LOG = logging.getLogger("seamline.duckdb")
 BATCH_ROWS = 65_536
 _WRITTEN_MAX = 200_000
-"""Length of all texts that are remembered; none is that is longer than a tenth of it."""
+"""Total length of remembered texts; a text longer than a tenth of it is not remembered."""
 _COPIED_PART = 4
 """A statement may fill one part in this many of its memory with copies of tails."""
 
@@ -65,6 +66,7 @@ class Statement:
         schema: See `EngineQuery`.
         scans: See `EngineQuery`.
         tails: See `EngineQuery`.
+        file: See `EngineQuery`; this engine does not write to it.
     """
 
     text: tuple[str, ...]
@@ -72,6 +74,7 @@ class Statement:
     schema: pa.Schema
     scans: tuple[EngineScan, ...]
     tails: Mapping[str, pa.Table | SpilledTail | TailSource]
+    file: ResultFile | None = None
 
     def over(self, relations: Mapping[str, str]) -> str:
         """Returns its text, with a SELECT in the place of each scan."""
@@ -81,7 +84,7 @@ class Statement:
 
 
 class Writer:
-    """Writes queries as DuckDB's SQL; a tree that is run again is not written again."""
+    """Renders queries as DuckDB's SQL; a tree that is run again is not rendered again."""
 
     def __init__(self) -> None:
         self._known: Cache[int, _Written] = Cache(_WRITTEN_MAX, weight=_Written.length)
@@ -95,12 +98,14 @@ class Writer:
             found = compute(lambda: _Written.of(query), deadline)
             if found.length() <= _WRITTEN_MAX // 10:
                 self._known.put(id(query.tree), found)
-        return Statement(found.text, found.kernels, query.schema, query.scans, query.tails)
+        return Statement(
+            found.text, found.kernels, query.schema, query.scans, query.tails, query.file
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Written:
-    """What was written of a tree, which is kept: as long as it is, no other has its id."""
+    """The text of a tree, which is kept with it: while it is, no other tree has its id."""
 
     tree: exp.Expr
     text: tuple[str, ...]
@@ -216,7 +221,7 @@ class DuckDBEngine:
     def _newest(
         self, query: Statement, tails: Mapping[str, tuple[pa.Table, tuple[TailFile, ...]]]
     ) -> dict[str, tuple[pa.Table, tuple[TailFile, ...]]]:
-        """Returns the newest rows of tails of which only these count, if all are in memory."""
+        """Returns the newest rows of tails in which only those count, if all are in memory."""
         found: dict[str, tuple[pa.Table, tuple[TailFile, ...]]] = {}
         for scan in query.scans:
             if scan.newest is not None and scan.tail is not None and scan.tail not in found:
@@ -230,7 +235,7 @@ class DuckDBEngine:
     def _hide(
         self, instance: Instance, scan: EngineScan, newest: pa.Table | None
     ) -> HiddenRows | None:
-        """Returns what a tail's newest rows hide of a scan's files; tells the instance, too."""
+        """Returns what a tail's newest rows hide of a scan's files; the instance learns it, too."""
         if newest is None:
             return None
         hidden = self._hidden.find(instance.connection, scan, newest)
@@ -381,7 +386,7 @@ def _parts(
 
 
 def _counted(scan: EngineScan, rows: pa.Table | None) -> int | None:
-    """Returns how many rows a scan has in memory, if nothing else matters of them."""
+    """Returns how many rows a scan has in memory, if only their number matters."""
     if rows is None or scan.columns or scan.newest is not None:
         return None
     return int(rows.num_rows)

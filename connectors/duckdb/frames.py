@@ -23,6 +23,10 @@ from seamline.connectors.shared_memory import MappedMemory, PlacedRows, SharedMe
 from seamline.sql.functions import FUNCTIONS
 from seamline.sql.kernels.kernel import Kernel
 
+STORED = struct.Struct("<QQQ")
+"""Where a chunk begins in the file of its statement, its size in bytes, and its rows."""
+FIRST_BYTES = 1 << 20
+"""Bytes of rows that are sent themselves before others go to a file."""
 _HEAD = struct.Struct("<BQ")
 _JOINED_BYTES_MAX = 16 << 10
 """Smaller buffers are sent together."""
@@ -55,6 +59,8 @@ class Kind(enum.IntEnum):
     """From the process: an error instead of the above, as JSON."""
     LOG = 11
     """From the process: a log line, as JSON."""
+    CHUNK = 12
+    """From the process: rows of its result that it wrote to the statement's file; see `STORED`."""
 
 
 def send(channel: socket.socket, kind: Kind, *content: Any) -> None:

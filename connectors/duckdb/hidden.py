@@ -28,7 +28,7 @@ from seamline.seam.offsets import Offsets
 from seamline.seam.upserts import Newest
 
 BYTES_MAX = 64 << 20
-"""The most bytes of each cache: of bits, and of the places of newest rows."""
+"""The most bytes of each cache: of bits, and of the positions of newest rows."""
 ROWS_MAX = 1 << 26
 """The most rows of one scan; scans of more are joined by key."""
 FILE_ROWS_MAX = 1 << 22
@@ -115,7 +115,7 @@ class HiddenRowsCache:
         return HiddenRowsCache(rows_max=self._rows_max, file_rows_max=self._file_rows_max)
 
     def is_ahead(self, scan: EngineScan) -> bool:
-        """Whether it has looked at a later moment of the tail of a scan of a followed log."""
+        """Whether it has seen a later moment of the tail of a scan of a followed log."""
         assert scan.followed is not None
         assert scan.cold is not None
         tail = scan.followed
@@ -174,7 +174,7 @@ class HiddenRowsCache:
 
 
 def taken_name(files: Sequence[DataFile]) -> str | None:
-    """Returns a column of files that has DuckDB's name for the place of a row; None if none has."""
+    """Returns a column of files that has DuckDB's name for a row's position; None if none has."""
     schemas = {id(file.physical): file.physical for file in files}
     taken = {
         name.lower() for schema in schemas.values() if schema is not None for name in schema.names
@@ -206,7 +206,7 @@ def _read(
             if count != file.record_count:
                 raise SeamlineError(
                     COLD_FILE_INVALID,
-                    f"{file.path} has {count:,} rows, {file.record_count:,} in the manifest",
+                    f"{file.path} has {count:,} rows, but {file.record_count:,} in the manifest",
                 )
             gone = deleted.get(file.path, _NONE)
             bits = _with_bits(np.zeros((count + 7) // 8, dtype=np.uint8), count, gone)

@@ -1,10 +1,10 @@
 """The processes that run statements: forked when needed, and kept for the next statement.
 
 A statement takes the process that ran one most recently: what it knows of files and tails is
-newest. If all are busy it takes the first to become free, which is another's or a new one. One more
-is started as soon as none is left, so that the next statement need not wait for it. Those that no
-statement has needed for a while end. A process that has let others go first does so for ever: it
-waits for another statement that is to.
+newest. If all are busy, it takes the first to become free, whether another statement's or a new
+one. One more is started as soon as none is left, so that the next statement need not wait for it.
+Those that no statement has needed for a while end. A process that has let others go first does so
+forever: it waits for another statement that should, too.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from seamline.connectors.shared_memory import SharedMemory, shared_memory
 from seamline.errors import STATEMENT_KILLED, SeamlineError
 
 IDLE_MAX = 4
-"""Processes that wait for a statement however quiet it is; each holds some tens of megabytes."""
+"""Processes that wait for a statement even when it is quiet; each holds some tens of megabytes."""
 
 IDLE_S = 10.0
-"""How long more of them wait; to start one costs more than a short statement."""
+"""How long further ones wait; starting one costs more than a short statement."""
 
 GRACE_S = 5.0
 """How long a statement may take to end once told to."""
@@ -224,7 +224,7 @@ class _Idle:
         return len(self._processes)
 
     def pop(self) -> WorkerProcess:
-        """Takes the one that has run a statement last."""
+        """Takes the one that ran a statement last."""
         found = self._processes.pop()
         self._fewest = min(self._fewest, len(self))
         return found
@@ -234,14 +234,14 @@ class _Idle:
         self._processes.insert(0 if is_new else len(self), process)
 
     def watch(self) -> bool:
-        """Begins to watch which are needed, unless it does, or there are none to spare."""
+        """Begins to watch which are needed, unless it already does or there are none to spare."""
         begins = len(self) > self._kept and not self._is_watched
         if begins:
             self._is_watched, self._fewest = True, len(self)
         return begins
 
     def unneeded(self) -> list[WorkerProcess]:
-        """Takes those that were there all the time it watched, but for those kept."""
+        """Takes those that were there all the time it watched, except for those kept."""
         self._is_watched = False
         spare = max(0, min(self._fewest, len(self) - self._kept))
         found, self._processes = self._processes[:spare], self._processes[spare:]
@@ -359,7 +359,7 @@ class ProcessPool:
                 self._problems.clear()
 
     def _start_more(self, count: int) -> None:
-        """Starts processes until so many are on their way."""
+        """Starts processes until that many are on their way."""
         for _ in range(count - self._starting):
             self._starting += 1
             if not supervision.start("duckdb", self._start):
@@ -380,7 +380,7 @@ class ProcessPool:
         process.close()
 
     def _has_not_started(self, error: SeamlineError) -> None:
-        """Tells one of those who wait for a process, if any."""
+        """Notifies one of those waiting for a process, if any."""
         self._starting -= 1
         if self._waiting:
             self._problems.append(error)
@@ -398,7 +398,7 @@ class ProcessPool:
     def _keep(self, process: WorkerProcess, *, is_new: bool = False) -> None:
         idle = self._behind if process.has_stepped_back else self._idle
         idle.put(process, is_new=is_new)
-        self._changed.notify_all()  # the one that is told may be about to give up
+        self._changed.notify_all()  # the one that is notified may be about to give up
         self._thin_out_later(idle)
 
     def _thin_out_later(self, idle: _Idle) -> None:

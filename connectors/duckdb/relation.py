@@ -253,7 +253,7 @@ def newest_rows_sql(tail: str, newest: Newest) -> str:
         of_key = f"({partition}) OVER (PARTITION BY {key})"
         rank = f"CASE WHEN min{of_key} <> max{of_key} THEN {_moved(newest)} ELSE {rank} END"
     keyless = f"{quoted(newest.key_names[0].lower())} IS NULL"
-    keyed = f"NOT {keyless}"  # what makes no row has no key
+    keyed = f"NOT {keyless}"  # a record that makes no row has no key
     if newest.takes_truncates:
         keyed = f"({keyed} OR {quoted(names.DELETED)})"
         rank += f" AND {offset} >= coalesce(max(CASE WHEN {keyless} THEN {offset} END) OVER (), 0)"
@@ -288,7 +288,7 @@ def _constants_needed(file: DataFile) -> tuple[tuple[int, Any], ...]:
     return tuple(pair for pair in file.partition if pair[0] not in stored)
 
 
-# a folder named key=value only says where a file lies, not what is in it
+# a folder named key=value only says where a file is, not what is in it
 _OPTIONS = "can_have_nan = true, hive_partitioning = false"
 
 
@@ -301,7 +301,7 @@ def _files_sql(
         scan: The scan.
         files: The files.
         condition: Which of their rows to select, by position; it then also covers their deletes.
-        besides: What to select besides the scan's columns.
+        besides: What to select in addition to the scan's columns.
     """
     first = files[0]
     assert first.physical is not None
@@ -337,7 +337,7 @@ def _files_sql(
 
 
 def _place_sql(column: Field, files: Sequence[DataFile]) -> str | None:
-    """Returns the column that says where a row lies; None for any other column."""
+    """Returns the column that says where a row is; None for any other column."""
     name = quoted(column.name.lower())
     if column.field_id == _POSITION_ID:
         return f"CAST({POSITION} AS BIGINT) AS {name}"
@@ -369,7 +369,7 @@ def _below(scan: EngineScan, end: Offsets, stored: Mapping[int | None, pa.Field]
 
 
 def _from(scan: EngineScan, start: Offsets, stored: Mapping[int | None, pa.Field]) -> str:
-    """Leaves out rows before `cold_start` and those of no record, which are not changes."""
+    """Leaves out rows before `cold_start` and those without a record, which are not changes."""
     position = _position(scan, stored)
     if position is None:
         return "FALSE"
@@ -459,7 +459,7 @@ def _converted(expression: str, field: pa.Field, wanted: Type) -> str:
 
 def _exact(expression: str) -> str:
     """Converts a timestamp in nanoseconds to microseconds; it fails if that loses digits."""
-    problem = text("NOT_SUPPORTED: a timestamp has more digits of a second than six")
+    problem = text("NOT_SUPPORTED: a timestamp has more than 6 digits of a second")
     return (
         f"CASE WHEN epoch_ns({expression}) % 1000 <> 0 THEN error({problem}) "
         f"ELSE make_timestamp(epoch_us({expression})) END"
@@ -535,7 +535,7 @@ def _copy_sql(scan: EngineScan, copy: str) -> str:
 
 
 def _nothing(scan: EngineScan) -> str:
-    """Returns a placeholder column for a scan of which only the number of rows is wanted."""
+    """Returns a placeholder column for a scan of which only the number of rows is needed."""
     return f"NULL AS {quoted(scan.own_name(_NOTHING))}"
 
 

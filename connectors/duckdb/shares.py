@@ -1,9 +1,9 @@
-"""How owners of statements share the cores: who has computed more than its share goes last.
+"""How owners of statements share the cores: whoever has computed more than its share goes last.
 
-The system's scheduler knows processes, not whose they are: someone with many statements would get
-most of every core. Here each owner has what its statements have computed lately, which halves every
-few seconds. Statements of an owner far above the average of all owners let those of others go
-first. Where cores are free, that costs them nothing.
+The system's scheduler knows processes, not their owners: an owner of many statements would get most
+of every core. Here each owner has what its statements have computed lately, which halves every few
+seconds. Statements of an owner far above the average of all owners let those of others go first.
+Where cores are free, that costs them nothing.
 """
 
 from __future__ import annotations

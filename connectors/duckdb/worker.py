@@ -15,8 +15,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import itertools
 import json
 import logging
+import math
 import os
 import pathlib
 import queue
@@ -27,14 +29,23 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from seamline.connectors import supervision
+from seamline.connectors.chunks import ChunkWriter, Filling, ResultFile
 from seamline.connectors.duckdb.engine import DuckDBEngine
-from seamline.connectors.duckdb.frames import Kind, in_parts, receive, send, unpacked
+from seamline.connectors.duckdb.frames import (
+    FIRST_BYTES,
+    STORED,
+    Kind,
+    in_parts,
+    receive,
+    send,
+    unpacked,
+)
 from seamline.connectors.shared_memory import MappedMemory
 from seamline.errors import CANCELED, MEMORY_LIMIT, SeamlineError
 
@@ -47,7 +58,7 @@ DEADLINE = struct.Struct("<d56x")
 """Header of a statement: the seconds that it has, padded so that the statement stays aligned."""
 
 _QUIET_S = 1.0
-"""After so long without an order, there is time to import what only few statements need."""
+"""After this long without an order, there is time to import what few statements need."""
 
 _SLACK_BYTES = 1 << 30
 """Memory that a worker may hold besides what DuckDB counts: rows in transit, Python, allocators."""
@@ -112,7 +123,7 @@ def _freeze() -> None:
 
 
 class _Told:
-    """A deadline that the gateway keeps; it tells the worker when the statement must end.
+    """A deadline that the gateway tracks; it tells the worker when the statement must end.
 
     Attributes:
         is_answered: Whether the statement's whole result is on its way.
@@ -204,16 +215,39 @@ class _Worker:
                 return
 
     def _answer(self, engine: DuckDBEngine, content: pa.Buffer, told: _Told) -> None:
-        stream = engine.run_statement(unpacked(content, self._memory), told)
+        statement = unpacked(content, self._memory)
+        stream = engine.run_statement(statement, told)
         try:
             self._send(Kind.STARTED)
-            for batch in stream.batches:
-                for part in in_parts(batch):
-                    self._send(Kind.BATCH, part.serialize())
+            parts = itertools.chain.from_iterable(map(in_parts, stream.batches))
+            self._send_first(parts, FIRST_BYTES if statement.file is not None else math.inf)
+            if statement.file is not None:
+                self._write(parts, statement.file, stream.schema)
             told.is_answered = True
-            self._send(Kind.DONE)  # nobody has to wait until everything is put away
+            self._send(Kind.DONE)  # nobody has to wait until everything is cleaned up
         finally:
             stream.close()
+
+    def _send_first(self, parts: Iterator[pa.RecordBatch], bytes_max: float) -> None:
+        """Sends rows until they exceed a number of bytes."""
+        sent = 0
+        for part in parts:
+            content = part.serialize()
+            self._send(Kind.BATCH, content)
+            sent += content.size
+            if sent > bytes_max:
+                return
+
+    def _write(self, parts: Iterator[pa.RecordBatch], file: ResultFile, schema: pa.Schema) -> None:
+        """Writes the other rows to a file, and says where each chunk of them is."""
+        filling = Filling(schema)
+        full = itertools.chain.from_iterable(map(filling.add, parts))
+        writer: ChunkWriter | None = None
+        for chunk in itertools.chain(full, filling.rest()):
+            writer = writer or ChunkWriter(file, schema)
+            self._send(Kind.CHUNK, STORED.pack(*writer.write(chunk), chunk.rows))
+        if writer is not None:
+            writer.close()
 
     def _listen(self) -> None:
         """Receives orders while a statement runs, and ends the process with the gateway."""

@@ -2,7 +2,8 @@
 
 Each statement has a process to itself for as long as it runs. A statement is prepared here, as
 DuckDB's SQL; the tails of followed tables lie in shared memory, and its result comes back over a
-socket. A statement that does not end when told to is killed with its process. A process that ran
+socket; all but the first rows of a large one in a file, if it is kept in one anyway. A statement
+that does not end when told to is killed with its process. A process that ran
 its statement to the end is reused, unless it holds much memory.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import pathlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,8 +20,9 @@ from typing import Any
 import pyarrow as pa
 
 from seamline.connectors import supervision
+from seamline.connectors.chunks import StoredChunk
 from seamline.connectors.duckdb.engine import DuckDBEngine, Statement, Writer
-from seamline.connectors.duckdb.frames import Kind
+from seamline.connectors.duckdb.frames import FIRST_BYTES, STORED, Kind
 from seamline.connectors.duckdb.processes import ProcessPool, WorkerProcess
 from seamline.connectors.duckdb.shares import Shares
 from seamline.connectors.protocols import Compute, Deadline, EngineQuery, ResultStream, at_once
@@ -27,10 +30,9 @@ from seamline.connectors.shared_memory import shared_memory
 from seamline.errors import STATEMENT_KILLED, SeamlineError
 
 _REPEATS = 2
-_HELD_BYTES = 1 << 20
-
 SHORT_S = 0.25
-"""A statement that has computed for longer lets others go first; to wait for a core is no work."""
+"""A statement that has computed for longer lets others go first; waiting for a core does not
+count."""
 
 
 class DuckDBWorkers:
@@ -55,7 +57,7 @@ class DuckDBWorkers:
         statement = self._writer.statement(query, deadline, self._compute)
         running = _Running(self, statement, query.owner, deadline)
         running.begin()
-        return ResultStream(query.schema, running.batches(), running.close)
+        return ResultStream(query.schema, running.batches(), running.close, running.chunks())
 
     def warm_up(self) -> None:
         """Starts a process ahead of the next statement, in the background."""
@@ -100,6 +102,10 @@ class _Running:
         self._forget_watch: Callable[[], None] = lambda: None
         self._computed_before_s = self._counted_s = 0.0
         self._repeats_left = _REPEATS
+        self._stored: pa.Buffer | None = None
+        """Where the first chunk in the file is."""
+        self._is_handed_over = False
+        """Whether somebody else removes the file."""
 
     def begin(self) -> None:
         """Hands the statement over, and waits until it runs.
@@ -124,21 +130,38 @@ class _Running:
         held: list[pa.Buffer] = []
         while True:
             try:
-                content = self._next()
+                found = self._next()
             except _GoneError as error:
                 self._repeat(error)
                 held.clear()
                 self.begin()
                 continue
-            if content is not None:
-                held.append(content)
-            if content is None or sum(each.size for each in held) > _HELD_BYTES:
+            is_batch = found is not None and found[0] is Kind.BATCH
+            if found is not None and is_batch:
+                held.append(found[1])
+            if not is_batch or sum(each.size for each in held) > FIRST_BYTES:
                 self._repeats_left = 0
                 while held:
                     self._deadline.check()
                     yield pa.ipc.read_record_batch(held.pop(0), schema)
-            if content is None:
+            if not is_batch:
+                self._stored = found[1] if found is not None else None
                 return
+
+    def chunks(self) -> Iterator[StoredChunk]:
+        """Yields what the process writes to the statement's file, after the batches."""
+        if self._stored is None or self._statement.file is None:
+            return
+        found: tuple[Kind, pa.Buffer] | None = (Kind.CHUNK, self._stored)
+        path = self._statement.file.path
+        while found is not None:
+            self._deadline.check()
+            self._is_handed_over = True
+            yield StoredChunk(path, *STORED.unpack(found[1]))
+            try:
+                found = self._next()
+            except _GoneError as error:
+                self._repeat(error)
 
     def close(self) -> None:
         """Ends the statement if it has not ended."""
@@ -175,7 +198,7 @@ class _Running:
             raise SeamlineError(STATEMENT_KILLED, message) from error
         self._repeats_left -= 1
 
-    def _next(self) -> pa.Buffer | None:
+    def _next(self) -> tuple[Kind, pa.Buffer] | None:
         """Returns the next rows, or None at the end; the first result only says that it runs."""
         process = self._process
         if process is None:
@@ -193,7 +216,7 @@ class _Running:
                 self._end(is_fit=True)
                 self._deadline.check()
                 raise SeamlineError.from_json(json.loads(content.to_pybytes()))
-        return content
+        return kind, content
 
     def _stop(self) -> None:
         with self._lock:
@@ -205,7 +228,7 @@ class _Running:
         with self._lock:
             if self._process is None:
                 return
-            is_long = not self._count(self._process) < SHORT_S  # nor is it short if not known
+            is_long = not self._count(self._process) < SHORT_S  # nor is it short if that is unknown
             if is_long and len(self._workers.running) > 1:
                 self._process.step_back()
             self._forget_watch = supervision.later(SHORT_S, "duckdb", self._watch)
@@ -224,6 +247,8 @@ class _Running:
         with self._lock:
             process, self._process = self._process, None
             calm = self._calm
+        if self._statement.file is not None and not self._is_handed_over:
+            pathlib.Path(self._statement.file.path).unlink(missing_ok=True)
         if calm is not None:
             calm()
         assert process is not None

@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from seamline.connectors.chunks import read_chunk
 from seamline.errors import STATEMENT_NOT_ALLOWED, STATEMENT_NOT_FOUND, SeamlineError
 from seamline.gateway.flight.callers import Caller
 from seamline.gateway.flight.sessions import CallSession
 from seamline.gateway.query import updates
 from seamline.gateway.query.service import Service
-from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.query.statements import FINAL, State, Statement
 
 _LOOK_S = 1.0

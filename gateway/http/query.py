@@ -17,6 +17,7 @@ import flask
 import pyarrow as pa
 from pydantic import BeforeValidator, Field
 
+from seamline.connectors.chunks import read_chunk
 from seamline.dbapi.texts import json_value
 from seamline.dbapi.values import arrow_converter
 from seamline.errors import (
@@ -30,7 +31,6 @@ from seamline.gateway.http.operations import ANY, JSON, Answer, Query, Text, ope
 from seamline.gateway.http.turns import Turns
 from seamline.gateway.http.values import csv_text, shown
 from seamline.gateway.query.service import Service
-from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.query.statements import FINAL, Statement, StatementRequest
 from seamline.planners.route import ENGINES
 from seamline.sql.binder.scope import Output

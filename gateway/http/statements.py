@@ -23,6 +23,7 @@ from typing import Annotated, Any, Literal
 import flask
 from pydantic import BeforeValidator, Field
 
+from seamline.connectors.chunks import read_chunk
 from seamline.errors import STATEMENT_NOT_FOUND, TOO_MANY_STATEMENTS, SeamlineError
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.access.rules import Action
@@ -42,7 +43,6 @@ from seamline.gateway.http.turns import Turns
 from seamline.gateway.http.values import csv_text, json_rows
 from seamline.gateway.query import updates
 from seamline.gateway.query.service import Service
-from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.query.statements import FINAL, State, Statement, StatementRequest
 from seamline.planners.route import ENGINES
 from seamline.sql import parameters

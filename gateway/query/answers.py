@@ -259,6 +259,9 @@ class Answers:
                 "bytes_estimated": estimate.cold_bytes,
             }
 
+        if request.row_limit is None:  # else its rows are counted here
+            file = self._spools.file_for_engine(statement.statement_id)
+            request = dataclasses.replace(request, file=file)
         running = self._queries.start(request, statement.deadline, planned)
         with contextlib.closing(running.batches):
             self._write_receipt(statement, request, running)
@@ -415,6 +418,11 @@ class Answers:
                 break
             spool.write(batch)
             statement.progress["rows_produced"] = spool.row_count
+        if not statement.truncated:
+            for chunk in running.batches.chunks():
+                statement.deadline.check()
+                spool.adopt(chunk)
+                statement.progress["rows_produced"] = spool.row_count
 
     def _explain(self, statement: Statement, request: QueryRequest, asked: Explain) -> None:
         if asked.analyze:

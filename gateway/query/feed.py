@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from seamline.connectors.chunks import read_chunk
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.gateway.access.audit import NOWHERE, Origin
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.seams import Seams
 from seamline.gateway.query.service import Service
-from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.query.statements import Statement, StatementRequest
 from seamline.sql.binder.scope import Output
 

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from seamline.connectors.chunks import ResultFile
 from seamline.connectors.protocols import ColdTable, Compute, Deadline, at_once
 from seamline.errors import (
     COLD_FILE_MISSING,
@@ -97,6 +98,7 @@ class QueryRequest:
         read_token: Returns the seams of tokens in its text.
         meaning: What its text means, if the tree is that text's.
         fit: What becomes of the tree once its columns are known.
+        file: Where the engine may write all but the first rows, if somebody keeps them.
     """
 
     tree: exp.Expr
@@ -110,6 +112,7 @@ class QueryRequest:
     read_token: ReadToken = no_tokens
     meaning: Meaning | None = None
     fit: Fit = as_it_is
+    file: ResultFile | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -325,10 +328,11 @@ class Queries:
                 row_limit=request.row_limit,
                 scan_bytes_max=self._scan_bytes_max,
                 owner=self._user,
+                file=request.file,
             )
             opened.callback(execution.stream.close)
             stream = dataclasses.replace(execution.stream, close=opened.pop_all().close)
-        batches = Batches(stream)
+        batches = Batches(stream, has_file=request.file is not None)
         return Running(planned, execution, batches, retries, held)
 
     def _elsewhere(

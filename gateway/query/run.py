@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 
 import pyarrow as pa
 
+from seamline.connectors.chunks import ResultFile
 from seamline.connectors.kafka.tail import Tail, read_tail
 from seamline.connectors.protocols import (
     ColdTable,
@@ -94,6 +95,7 @@ class Executor:
         row_limit: int | None = None,
         scan_bytes_max: int = 0,
         owner: str = "",
+        file: ResultFile | None = None,
     ) -> Execution:
         """Reads the tails that must be read here, and starts the engine.
 
@@ -105,6 +107,7 @@ class Executor:
             scan_bytes_max: Bytes that may be read, from files and from tails that are read here; 0
                 sets no limit.
             owner: Whose statement it is; see `EngineQuery`.
+            file: See `EngineQuery`.
 
         Raises:
             SeamlineError: named after the cause. No row has been returned yet.
@@ -126,6 +129,7 @@ class Executor:
             hot_bytes = sum(tail.size_bytes for tail in tails.values())
             _check_size(plan.estimate.cold_bytes, hot_bytes, scan_bytes_max)
             query = _engine_query(plan, tables, tails, owner)
+            query = dataclasses.replace(query, file=file)
             stream = self._engines[plan.route.engine].run(query, deadline)
         except BaseException:
             release()

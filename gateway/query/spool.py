@@ -1,43 +1,40 @@
 """Results: spooled in chunks, so that a statement never waits for its reader.
 
-A chunk is a complete Arrow IPC stream of a few megabytes. The first chunks stay in memory, as long
-as neither all results together nor those of their owner hold too much there; the rest go to one
-file on disk. A client may fetch them at its own pace, several times, and in any order, until the
-result is released.
+The first chunks stay in memory, as long as neither all results together nor those of their owner
+hold too much there; the rest go to one file on disk. An engine may have written chunks to a file of
+its own. A client may fetch them at its own pace, several times, and in any order, until the result
+is released.
 """
 
 from __future__ import annotations
 
 import collections
-import contextlib
-import io
 import pathlib
 import secrets
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import pyarrow as pa
-import pyarrow.ipc
 
-from seamline.connectors.files import private_folder
-from seamline.errors import (
-    DISK_FULL,
-    INVALID_ARGUMENT,
-    RESULT_TOO_LARGE,
-    STATEMENT_NOT_FOUND,
-    SeamlineError,
+from seamline.connectors.chunks import (
+    ChunkWriter,
+    Filled,
+    Filling,
+    ResultFile,
+    StoredChunk,
+    check_size,
+    read_chunk,
+    write_chunk,
 )
+from seamline.errors import INVALID_ARGUMENT, STATEMENT_NOT_FOUND, SeamlineError
 
-CHUNK_BYTES = 4 << 20
-CHUNK_ROWS = 65_536
 MEMORY_BYTES = 16 << 20
 """Bytes that one result may hold in memory."""
 ALL_MEMORY_BYTES = 256 << 20
 """Bytes that all results together may hold in memory, besides the first bytes of each."""
 _FIRST_BYTES = 64 << 10
-_NO_SPACE = 28
+_RELEASED = "the result has been released"
 
 
 class SpoolMemory:
@@ -90,10 +87,12 @@ class SpoolDirectory:
 
     def open(self, schema: pa.Schema, name: str, owner: str) -> ResultSpool:
         """Opens a spool for the result of that name, which belongs to a principal."""
-        path = self._directory / f"{name}.arrow"
-        return ResultSpool(
-            schema, path, self._memory, size_bytes_max=self._size_bytes_max, owner=owner
-        )
+        file = self._file(f"{name}.arrow")
+        return ResultSpool(schema, file, self._memory, owner=owner)
+
+    def file_for_engine(self, name: str) -> ResultFile:
+        """Returns the file to which an engine may write the result of that name."""
+        return self._file(f"{name}.engine.arrow")
 
     def open_unnamed(self, schema: pa.Schema) -> ResultSpool:
         """Opens a spool for rows that are held back before they become a result, by nobody."""
@@ -103,42 +102,37 @@ class SpoolDirectory:
         """Removes everything."""
         shutil.rmtree(self._directory, ignore_errors=True)
 
+    def _file(self, name: str) -> ResultFile:
+        return ResultFile(str(self._directory / name), self._size_bytes_max)
+
 
 class ResultSpool:
     """The chunks of one result. One thread writes, any number read.
 
     Args:
         schema: Schema of the result.
-        path: File for chunks that do not stay in memory; created when needed.
+        file: File for chunks that do not stay in memory; created when needed. All chunks together
+            may have as many bytes as it may.
         memory: The memory that is shared by all results.
-        size_bytes_max: The most bytes that the whole result may have.
         owner: The principal that it belongs to.
     """
 
     def __init__(
-        self,
-        schema: pa.Schema,
-        path: pathlib.Path,
-        memory: SpoolMemory,
-        *,
-        size_bytes_max: int,
-        owner: str = "",
+        self, schema: pa.Schema, file: ResultFile, memory: SpoolMemory, *, owner: str = ""
     ) -> None:
         self.schema = schema
         self.row_count = 0
         self.size_bytes = 0
-        self._path = path
+        self._file = file
         self._owner = owner
-        self._schema_bytes = len(schema.serialize())
-        self._size_bytes_max = size_bytes_max
         self._changed = threading.Condition()
-        self._chunks: list[bytes | tuple[int, int]] = []
+        self._chunks: list[bytes | StoredChunk] = []
         self._rows: list[int] = []
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_bytes = 0
+        self._filling = Filling(schema)
         self._memory = memory
         self._in_memory = self._taken = 0
-        self._file: io.BufferedWriter | None = None
+        self._files: set[str] = set()
+        self._writer: ChunkWriter | None = None
         self._complete = False
         self._closed = False
 
@@ -163,21 +157,31 @@ class ResultSpool:
         Raises:
             SeamlineError: RESULT_TOO_LARGE, DISK_FULL.
         """
-        for start in range(0, batch.num_rows, CHUNK_ROWS):
-            piece = batch.slice(start, CHUNK_ROWS)
-            self._pending.append(piece)
-            self._pending_bytes += piece.nbytes
-            self.row_count += piece.num_rows
-            if (
-                self._pending_bytes >= CHUNK_BYTES
-                or sum(b.num_rows for b in self._pending) >= CHUNK_ROWS
-            ):
-                self._flush()
+        self.row_count += batch.num_rows
+        for chunk in self._filling.add(batch):
+            self._keep(chunk)
+
+    def adopt(self, chunk: StoredChunk) -> None:
+        """Adds rows in a file that an engine has written, and that is removed with the rest.
+
+        Raises:
+            SeamlineError: RESULT_TOO_LARGE, DISK_FULL.
+        """
+        for rest in self._filling.rest():
+            self._keep(rest)
+        check_size(self.size_bytes + chunk.size_bytes, self._file.size_bytes_max)
+        self.row_count += chunk.rows
+        self._files.add(chunk.path)
+        self._add(chunk, chunk.rows, chunk.size_bytes)
 
     def finish(self) -> None:
         """Marks the end of the rows. A result always has at least one chunk."""
-        if self._pending or not self._chunks:
-            self._flush()
+        for rest in self._filling.rest():
+            self._keep(rest)
+        if not self._chunks:
+            self._keep(self._filling.take())
+        if self._writer is not None:
+            self._writer.close()
         with self._changed:
             self._complete = True
             self._changed.notify_all()
@@ -205,15 +209,18 @@ class ResultSpool:
         self.has_chunk(index, wait_s)
         with self._changed:
             if self._closed:
-                raise SeamlineError(STATEMENT_NOT_FOUND, "the result has been released")
-            if index < len(self._chunks):
-                found = self._chunks[index]
-                return found if isinstance(found, bytes) else self._read(*found)
-            if self._complete:
+                raise SeamlineError(STATEMENT_NOT_FOUND, _RELEASED)
+            if index >= len(self._chunks):
+                if not self._complete:
+                    return None
                 raise SeamlineError(
                     INVALID_ARGUMENT, f"the result has {len(self._chunks)} chunks, none is {index}"
                 )
-            return None
+            found = self._chunks[index]
+        try:
+            return found if isinstance(found, bytes) else found.read()
+        except FileNotFoundError as error:
+            raise SeamlineError(STATEMENT_NOT_FOUND, _RELEASED) from error
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yields every row that is ready, in order."""
@@ -233,59 +240,43 @@ class ResultSpool:
         with self._changed:
             self._closed = True
             self._chunks = []
-            self._pending = []
             self._memory.give_back(self._owner, self._taken)
             self._taken = 0
-            if self._file is not None:
-                with contextlib.suppress(OSError):  # what a full disk refused is not needed
-                    self._file.close()
-                self._path.unlink(missing_ok=True)
-                self._file = None
+            if self._writer is not None:
+                self._writer.close()
+            self._remove_files()
             self._changed.notify_all()
 
-    def _flush(self) -> None:
-        size = sum(map(pa.ipc.get_record_batch_size, self._pending)) + self._schema_bytes
-        self._check_size(size)
-        rows = sum(batch.num_rows for batch in self._pending)
-        self.size_bytes += size
+    def _keep(self, chunk: Filled) -> None:
+        """Keeps a chunk, in memory or in the file."""
+        check_size(self.size_bytes + chunk.size_bytes, self._file.size_bytes_max)
         with self._changed:
             if self._closed:
                 return
-            self._chunks.append(self._keep(self._pending, size))
+            if self._stays_in_memory(chunk.size_bytes):
+                sink = pa.BufferOutputStream()
+                write_chunk(chunk, self.schema, sink)
+                self._add(sink.getvalue().to_pybytes(), chunk.rows, chunk.size_bytes)
+                return
+            if self._writer is None:
+                self._files.add(self._file.path)
+                self._writer = ChunkWriter(self._file, self.schema)
+            start, size = self._writer.write(chunk)
+            self._add(StoredChunk(self._file.path, start, size, chunk.rows), chunk.rows, size)
+
+    def _add(self, chunk: bytes | StoredChunk, rows: int, size: int) -> None:
+        with self._changed:
+            if self._closed:
+                self._remove_files()
+                return
+            self.size_bytes += size
+            self._chunks.append(chunk)
             self._rows.append(rows)
             self._changed.notify_all()
-        self._pending, self._pending_bytes = [], 0
 
-    def _check_size(self, more: int) -> None:
-        if self.size_bytes + more > self._size_bytes_max:
-            raise SeamlineError(
-                RESULT_TOO_LARGE, f"the result is larger than {self._size_bytes_max:,} bytes"
-            )
-
-    def _keep(self, batches: Sequence[pa.RecordBatch], size: int) -> bytes | tuple[int, int]:
-        if self._stays_in_memory(size):
-            sink = io.BytesIO()
-            self._write(batches, sink)
-            return sink.getvalue()
-        try:
-            if self._file is None:
-                private_folder(self._path.parent)
-                self._file = self._path.open("wb")
-            start = self._file.tell()
-            self._write(batches, self._file)
-            self._file.flush()
-        except OSError as error:
-            if error.errno == _NO_SPACE:
-                raise SeamlineError(
-                    DISK_FULL, f"no space for results at {self._path.parent}"
-                ) from error
-            raise
-        return start, self._file.tell() - start
-
-    def _write(self, batches: Sequence[pa.RecordBatch], sink: Any) -> None:
-        with pa.ipc.new_stream(sink, self.schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
+    def _remove_files(self) -> None:
+        for path in self._files:
+            pathlib.Path(path).unlink(missing_ok=True)
 
     def _stays_in_memory(self, size: int) -> bool:
         total = self._in_memory + size
@@ -297,14 +288,3 @@ class ResultSpool:
             self._taken += size
         self._in_memory = total
         return True
-
-    def _read(self, start: int, size: int) -> bytes:
-        with self._path.open("rb") as file:
-            file.seek(start)
-            return file.read(size)
-
-
-def read_chunk(data: bytes) -> Iterator[pa.RecordBatch]:
-    """Yields the batches of a chunk."""
-    with pa.ipc.open_stream(data) as reader:
-        yield from reader

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from seamline.connectors.chunks import read_chunk
 from seamline.gateway.commands.rows import NOTES
-from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.query.statements import State, Statement
 from seamline.sql import statements
 from seamline.sql.statements import ChangeRows, CreateTableAs, Insert

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from seamline.connectors.chunks import read_chunk
 from seamline.gateway.query.far_years import python_values
-from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.trino.values import encoder, is_plain
 from seamline.sql.types import Type
 

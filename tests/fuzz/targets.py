@@ -15,12 +15,12 @@ from fuzz.answers import Answer, answer_of
 from fuzz.oracle import arrow_rows
 from fuzz.queries import Query
 from fuzz.schema import Table
+from seamline.connectors.chunks import read_chunk
 from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.errors import SeamlineError
 from seamline.gateway.commands import tables as commands
 from seamline.gateway.query import names
 from seamline.gateway.query.deadline import no_deadline
-from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.query.statements import Statement
 from seamline.gateway.tiering.step import tier_once
 from seamline.sql import types

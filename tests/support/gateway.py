@@ -12,12 +12,12 @@ from typing import Any
 from werkzeug.serving import make_server
 
 import seamline
+from seamline.connectors.chunks import read_chunk
 from seamline.dbapi.values import arrow_converter
 from seamline.gateway import wiring
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import Config, FlightConfig
 from seamline.gateway.connections import Connections
-from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.query.statements import State, Statement, StatementRequest
 from seamline.gateway.query.tokens import kept_secret
 from support.slt import StatementError

@@ -23,6 +23,7 @@ import pytest
 from support import programs
 from support.engine_tables import Storage, bound, table_of
 
+from seamline.connectors.chunks import ResultFile, read_chunk
 from seamline.connectors.duckdb import processes
 from seamline.connectors.duckdb import workers as module
 from seamline.connectors.duckdb.frames import Kind
@@ -30,7 +31,13 @@ from seamline.connectors.duckdb.processes import IDLE_MAX, MODULE, WorkerProcess
 from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.connectors.protocols import EngineQuery, EngineScan, NoDeadline
 from seamline.connectors.shared_memory import shared_memory
-from seamline.errors import CANCELED, MEMORY_LIMIT, STATEMENT_KILLED, SeamlineError
+from seamline.errors import (
+    CANCELED,
+    MEMORY_LIMIT,
+    RESULT_TOO_LARGE,
+    STATEMENT_KILLED,
+    SeamlineError,
+)
 from seamline.sql import types
 from seamline.sql.types import Field
 
@@ -375,6 +382,77 @@ def test_nothing_is_left_behind(tmp_path: pathlib.Path, monkeypatch: pytest.Monk
     wait_until(lambda: len(pids() - before) <= IDLE_MAX)
     engine.close()
     wait_until(lambda: pids() <= before)
+
+
+LONG = "SELECT a.n FROM t a, UNNEST(sequence(1, 20)) AS b (m)"
+
+
+def in_file(sql: str, path: pathlib.Path, most: int = 1 << 40) -> EngineQuery:
+    return dataclasses.replace(query_of(sql), file=ResultFile(str(path), most))
+
+
+def test_rows_that_are_kept_anyway_go_to_their_file(
+    engine: DuckDBWorkers, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "results" / "r.arrow"
+    stream = engine.run(in_file(LONG, path), NoDeadline())
+    first = [n for batch in stream.batches for n in batch.column(0).to_pylist()]
+    chunks = list(stream.chunks)
+    stream.close()
+    assert path.parent.stat().st_mode & 0o077 == 0
+    assert first
+    assert len(chunks) > 1
+    rest = [
+        [n for batch in read_chunk(chunk.read()) for n in batch.column(0).to_pylist()]
+        for chunk in chunks
+    ]
+    assert [len(rows) for rows in rest] == [chunk.rows for chunk in chunks]
+    assert sorted(first + [n for rows in rest for n in rows]) == [
+        n for n in range(COUNT) for _ in range(20)
+    ]
+
+
+def test_few_rows_need_no_file(engine: DuckDBWorkers, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "r.arrow"
+    stream = engine.run(in_file("SELECT n FROM t WHERE n < 100", path), NoDeadline())
+    assert sum(batch.num_rows for batch in stream.batches) == 100
+    assert not list(stream.chunks)
+    assert not path.exists()
+
+
+def test_a_process_that_is_killed_while_it_writes_its_file_leaves_nothing(
+    engine: DuckDBWorkers, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "r.arrow"
+    query = in_file("SELECT a.n, b.n AS m FROM t a, t b", path)
+    stream = engine.run(query, NoDeadline())
+    assert sum(batch.num_rows for batch in stream.batches)
+    wait_until(path.exists)
+    (running,) = engine.running
+    os.kill(running, signal.SIGKILL)
+    with pytest.raises(SeamlineError, match="was killed") as caught:
+        list(stream.chunks)
+    path.unlink()  # as whoever keeps the rows does
+    assert caught.value.code is STATEMENT_KILLED
+    stream.close()
+
+    stream = engine.run(query, NoDeadline())
+    assert next(stream.batches).num_rows
+    wait_until(path.exists)
+    stream.close()
+    assert not path.exists(), "nobody has taken it"
+
+
+def test_a_file_that_grows_too_large_ends_its_statement(
+    engine: DuckDBWorkers, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "r.arrow"
+    query = in_file("SELECT a.n, b.n AS m FROM t a, t b", path, 9 << 20)
+    stream = engine.run(query, NoDeadline())
+    assert sum(batch.num_rows for batch in stream.batches)
+    with contextlib.closing(stream), pytest.raises(SeamlineError) as caught:
+        list(stream.chunks)
+    assert caught.value.code is RESULT_TOO_LARGE
 
 
 def test_large_rows_come_a_few_megabytes_at_a_time(engine: DuckDBWorkers) -> None:

@@ -22,7 +22,7 @@ from seamline.gateway.wiring import Gateway
 _API = "/api/v1/statements"
 _LOCAL = {"Host": "127.0.0.1"}
 _A_DAY_S = 86_400.0
-_LARGE = "WITH d(x) AS (VALUES 0,1,2,3,4,5,6,7,8,9) SELECT a.x FROM d a, d b, d c, d e, d f"
+_LARGE = "SELECT a.x FROM UNNEST(sequence(1, 1000)) AS a (x), UNNEST(sequence(1, 300)) AS b (y)"
 
 
 @pytest.fixture

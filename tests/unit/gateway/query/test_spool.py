@@ -11,21 +11,27 @@ import threading
 import pyarrow as pa
 import pytest
 
-from seamline.errors import SeamlineError
-from seamline.gateway.query.spool import (
+from seamline.connectors.chunks import (
     CHUNK_ROWS,
-    MEMORY_BYTES,
-    ResultSpool,
-    SpoolMemory,
+    ChunkWriter,
+    Filling,
+    ResultFile,
+    StoredChunk,
     read_chunk,
 )
+from seamline.errors import SeamlineError
+from seamline.gateway.query.spool import MEMORY_BYTES, ResultSpool, SpoolMemory
 
 SCHEMA = pa.schema([("n", pa.int64())])
 LARGE = pa.schema([("text", pa.large_binary())])
 
 
 def spool(path: pathlib.Path, schema: pa.Schema = SCHEMA, most: int = 1 << 30) -> ResultSpool:
-    return ResultSpool(schema, path / "results" / "r.arrow", SpoolMemory(), size_bytes_max=most)
+    return ResultSpool(schema, at(path / "results" / "r.arrow", most), SpoolMemory())
+
+
+def at(path: pathlib.Path, most: int = 1 << 30) -> ResultFile:
+    return ResultFile(str(path), most)
 
 
 def numbers(start: int, count: int) -> pa.RecordBatch:
@@ -51,13 +57,14 @@ def refused(work: object) -> str:
 
 def test_rows_come_in_chunks_of_bounded_size(tmp_path: pathlib.Path) -> None:
     found = spool(tmp_path)
-    for start in range(0, 200_000, 50_000):
+    for start in range(0, 400_000, 50_000):
         found.write(numbers(start, 50_000))
     found.finish()
-    assert sum(found.chunk_rows) == found.row_count == 200_000
+    assert sum(found.chunk_rows) == found.row_count == 400_000
+    assert found.chunk_count > 1
     assert max(found.chunk_rows) < 2 * CHUNK_ROWS
     read = [n for index in range(found.chunk_count) for n in values(found, index)]
-    assert read == list(range(200_000))
+    assert read == list(range(400_000))
 
 
 def test_an_empty_result_has_one_chunk(tmp_path: pathlib.Path) -> None:
@@ -89,7 +96,7 @@ def test_what_does_not_stay_in_memory_is_read_from_disk_in_any_order(
 def test_all_results_together_hold_so_much_in_memory(tmp_path: pathlib.Path) -> None:
     memory = SpoolMemory(11 << 20)
     files = [tmp_path / f"{n}.arrow" for n in range(4)]
-    found = [ResultSpool(LARGE, file, memory, size_bytes_max=1 << 30) for file in files]
+    found = [ResultSpool(LARGE, at(file), memory) for file in files]
     for each in found[:3]:
         each.write(blob(b"x"))  # half as much as there is
         each.finish()
@@ -99,7 +106,7 @@ def test_all_results_together_hold_so_much_in_memory(tmp_path: pathlib.Path) -> 
     found[3].write(blob(b"y"))
     found[3].finish()
     assert not files[3].exists()
-    small = ResultSpool(SCHEMA, tmp_path / "small.arrow", memory, size_bytes_max=1 << 30)
+    small = ResultSpool(SCHEMA, at(tmp_path / "small.arrow"), memory)
     small.write(numbers(0, 10))
     small.finish()
     assert values(small, 0) == list(range(10))
@@ -113,7 +120,7 @@ def test_one_principal_leaves_memory_to_others(tmp_path: pathlib.Path) -> None:
     owners = ("ann", "ann", "ann", "bob", "bob")
     files = [tmp_path / f"{n}.arrow" for n in range(len(owners))]
     found = [
-        ResultSpool(LARGE, file, memory, size_bytes_max=1 << 30, owner=owner)
+        ResultSpool(LARGE, at(file), memory, owner=owner)
         for file, owner in zip(files, owners, strict=True)
     ]
     for each in found:
@@ -123,7 +130,7 @@ def test_one_principal_leaves_memory_to_others(tmp_path: pathlib.Path) -> None:
     assert [file.exists() for file in files] == [False, False, True, False, False]
     for each in found:
         each.close()
-    again = ResultSpool(LARGE, files[0], memory, size_bytes_max=1 << 30, owner="ann")
+    again = ResultSpool(LARGE, at(files[0]), memory, owner="ann")
     again.write(blob(b"y"))
     again.finish()
     assert not files[0].exists(), "what was released is there again"
@@ -181,3 +188,47 @@ def test_a_full_disk_ends_by_name(tmp_path: pathlib.Path) -> None:
     assert refused(write) == "DISK_FULL"
     found.close()
     assert not (tmp_path / "results" / "r.arrow").is_symlink()
+
+
+def written(path: pathlib.Path, *batches: pa.RecordBatch) -> list[StoredChunk]:
+    """Each batch as a chunk of a file of an engine."""
+    writer = ChunkWriter(at(path), SCHEMA)
+    places = []
+    for batch in batches:
+        filling = Filling(SCHEMA)
+        assert not list(filling.add(batch))
+        (chunk,) = filling.rest()
+        places.append((*writer.write(chunk), chunk.rows))
+    writer.close()
+    return [StoredChunk(str(path), *place) for place in places]
+
+
+def test_what_an_engine_has_written_follows_what_was_given(tmp_path: pathlib.Path) -> None:
+    found = spool(tmp_path)
+    path = tmp_path / "engine.arrow"
+    found.write(numbers(0, 3))
+    for chunk in written(path, numbers(3, 4), numbers(7, 1)):
+        found.adopt(chunk)
+    found.finish()
+    assert (found.chunk_rows, found.row_count) == ([3, 4, 1], 8)
+    assert [values(found, n) for n in (2, 0, 1)] == [[7], [0, 1, 2], [3, 4, 5, 6]]
+    found.close()
+    assert not path.exists()
+
+
+def test_what_an_engine_has_written_is_removed_if_nobody_wants_it(tmp_path: pathlib.Path) -> None:
+    found = spool(tmp_path)
+    path = tmp_path / "engine.arrow"
+    (chunk,) = written(path, numbers(0, 3))
+    found.close()
+    found.adopt(chunk)
+    assert not path.exists()
+
+
+def test_all_of_a_result_counts_whoever_has_written_it(tmp_path: pathlib.Path) -> None:
+    found = spool(tmp_path, most=20_000)
+    found.write(numbers(0, 1000))
+    chunks = written(tmp_path / "engine.arrow", numbers(1000, 1000), numbers(2000, 1000))
+    found.adopt(chunks[0])
+    assert refused(lambda: found.adopt(chunks[1])) == "RESULT_TOO_LARGE"
+    found.close()
