@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pyarrow as pa
 
-from seamline.sql import intervals
+from seamline.sql import intervals, time_zones
 from seamline.sql.slices import list_like, map_like
-from seamline.sql.types import INTERVAL_OF
+from seamline.sql.types import INTERVAL_OF, TIME_AT
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -22,6 +24,9 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _as_field(array: pa.Array, field: pa.Field) -> pa.Array:
+    form = (field.metadata or {}).get(TIME_AT)
+    if form is not None and not pa.types.is_string(array.type):
+        return _times_as_text(array, form.decode())
     unit = (field.metadata or {}).get(INTERVAL_OF)
     if unit is None or not pa.types.is_integer(array.type):
         return _as_type(array, field.type)
@@ -29,6 +34,33 @@ def _as_field(array: pa.Array, field: pa.Field) -> pa.Array:
     values = array.to_pylist()
     texts = [None if value is None else intervals.text_of(value, name) for value in values]
     return pa.array(texts, pa.string())
+
+
+def _times_as_text(array: pa.Array, form: str) -> pa.Array:
+    """Returns times in UTC as texts of the local times at an offset, with the offset.
+
+    Args:
+        array: The times, as times or as microseconds since midnight.
+        form: The digits of a second, and the offset.
+    """
+    digits, zone = form.split(" ")
+    offset = time_zones.written_offset(zone)
+    ahead = datetime.timedelta(minutes=time_zones.offset_of(time_zones.named(offset)) or 0)
+    end = len("01:02:03") + (int(digits) + 1 if int(digits) else 0)
+    values = array.cast(pa.int64()).to_pylist()
+    texts = [
+        None
+        if value is None
+        else (_MIDNIGHT + datetime.timedelta(microseconds=value) + ahead)
+        .time()
+        .isoformat("microseconds")[:end]
+        + offset
+        for value in values
+    ]
+    return pa.array(texts, pa.string())
+
+
+_MIDNIGHT = datetime.datetime(2000, 1, 2, tzinfo=datetime.UTC)
 
 
 def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -8,10 +8,11 @@ from zero. A conversion that cannot be made the same on both engines is refused.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Sequence
 
 from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
-from seamline.sql import intervals, session_zone, time_zones, types
+from seamline.sql import clocks, intervals, session_zone, time_zones, types
 from seamline.sql.functions import Overload
 from seamline.sql.kernels import floating, json_casts
 from seamline.sql.kernels.calls import duckdb_template, spark_template
@@ -38,6 +39,8 @@ _DATE = f"{_YEAR}-[0-9]{{{{1,2}}}}-[0-9]{{{{1,2}}}}"
 _MINUTE = "([01]?[0-9]|2[0-3]):[0-5]?[0-9]"
 _SECOND = ":[0-5]?[0-9]([.][0-9]{{1,6}})?"
 _TIME = f"{_MINUTE}({_SECOND})?"
+_CLOCK = rf"{_TIME}( *([+-](0[0-9]|1[0-3]):[0-5][0-9]|[+-]14:00))?"
+"""A time of day, and perhaps its offset."""
 _TIMESTAMP = f"{_DATE}([ T]{_TIME})?"
 _IGNORED = "(Z|[+-][0-9]{{1,2}}(:?[0-9]{{2}})?|[A-Za-z]+(/[A-Za-z0-9_+-]+)*)"
 _LOCAL = f"{_TIMESTAMP}|{_DATE}([ T]{_TIME})? +{_IGNORED}|{_DATE}[ T]{_TIME}{_IGNORED}"
@@ -69,7 +72,7 @@ def overload(source: Type, target: Type, *, safe: bool, zone: str = time_zones.U
         duckdb, spark = _templates(source, target, safe=safe, zone=zone)
     name = "try_cast" if safe else "cast"
     if zone != time_zones.UTC and _makes_instants(source, target):
-        name = f"{name}{_IN}{zone}"  # what knows casts must not take it for one in UTC
+        name = f"{name}{_IN}{zone}"  # what handles casts must not take it for one in UTC
     return Overload(
         name=name,
         kind="scalar",
@@ -94,9 +97,13 @@ def zone_of(overload: Overload) -> str | None:
 def in_zones(source: Type, target: Type) -> Type:
     """Returns the type that a cast gives: the target, with the zones that its instants have."""
     match source, target:
-        case Timestamp(_, zoned), Timestamp(_, True):
+        case Timestamp(_, zoned) | Time(_, zoned), Timestamp(_, True):
             zone = source.zone if zoned else session_zone.current()
             return dataclasses.replace(target, zone=zone)
+        case Timestamp(_, zoned) | Time(_, zoned), Time(_, True):
+            return dataclasses.replace(target, zone=clocks.offset_of(source))
+        case types.VARCHAR | Char(), Time(_, True):
+            return dataclasses.replace(target, zone=session_zone.of_text())
         case types.DATE, Timestamp(_, True):
             return dataclasses.replace(target, zone=session_zone.current())
         case types.VARCHAR | Char(), Timestamp(_, True):
@@ -116,7 +123,7 @@ def in_zones(source: Type, target: Type) -> Type:
 
 
 def _makes_instants(source: Type, target: Type) -> bool:
-    """Whether a cast makes instants of local times or of texts, at any level."""
+    """Whether a cast turns local times or text into instants, at any level."""
     if isinstance(target, Timestamp) and target.zoned:
         is_local = isinstance(source, Timestamp) and not source.zoned
         return is_local or source in (types.DATE, types.VARCHAR) or isinstance(source, Char)
@@ -147,7 +154,7 @@ _TEXTS = Array(types.VARCHAR)
 
 def _templates(source: Type, target: Type, *, safe: bool, zone: str) -> tuple[Template, Template]:
     if isinstance(source, Time) or isinstance(target, Time):
-        return _time_of_day(source, target, safe=safe)
+        return _time_of_day(source, target, safe=safe, zone=zone)
     if source == target:
         return "{0}", "{0}"
     if isinstance(source, Timestamp) and source.zoned and source.zone != time_zones.UTC:
@@ -176,44 +183,46 @@ def _templates(source: Type, target: Type, *, safe: bool, zone: str) -> tuple[Te
     raise SeamlineError(TYPE_MISMATCH, f"{source} cannot be cast to {target}", hint="")
 
 
-def _time_of_day(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template]:
+def _time_of_day(source: Type, target: Type, *, safe: bool, zone: str) -> tuple[Template, Template]:
     """Returns casts to and from a time, which Spark holds as microseconds since midnight."""
     match source, target:
         case Time(digits), Time(wanted):
-            return ("{0}", "{0}") if wanted >= digits else _rounded_time("{0}", "{0}", wanted)
-        case Time(digits), types.VARCHAR:
-            length = 8 + (digits + 1 if digits else 0)
-            return (
-                f"substr(strftime(DATE '1970-01-01' + {{0}}, '%H:%M:%S.%f'), 1, {length})",
-                f"substr(date_format(timestamp_micros({{0}}), 'HH:mm:ss.SSSSSS'), 1, {length})",
-            )
-        case types.VARCHAR, Time(wanted):
-            read = f"{'TRY_' if safe else ''}CAST({{0}} AS TIME)"
-            micros = "unix_micros(CAST(concat('1970-01-01 ', {0}) AS TIMESTAMP))"
-            convert = (read, micros) if wanted == 6 else _rounded_time(read, micros, wanted)
-            return _matching(_TIME, target, safe=safe, convert=convert, trims=True)
-        case Timestamp(_, zoned), Time(wanted):
-            duckdb, spark = time_zones.local_time(source.zone) if zoned else ("{0}", "{0}")
-            micros = f"pmod(unix_micros(CAST({spark} AS TIMESTAMP)), {_DAY})"
-            if wanted >= source.precision:
-                return f"CAST({duckdb} AS TIME)", micros
-            return _rounded_time(f"CAST({duckdb} AS TIME)", micros, wanted)
+            clock = clocks.kept_as(source, target)
+            return clock if wanted >= digits else clocks.rounded(*clock, wanted)
+        case Time(), types.VARCHAR:
+            return clocks.as_text(source)
+        case ((Char() | types.VARCHAR), Time(wanted)):
+            read = clocks.of_zoned_text(safe=safe) if target.zoned else clocks.of_text(safe=safe)
+            convert = read if wanted == 6 else clocks.rounded(*read, wanted)
+            pattern = _CLOCK if target.zoned else _TIME
+            return _matching(pattern, target, safe=safe, convert=convert, trims=True)
+        case Timestamp(digits), Time(wanted):
+            clock = clocks.of_moment(source, target)
+            return clock if wanted >= digits else clocks.rounded(*clock, wanted)
+        case Time(), Timestamp():
+            return _today_at(source, target, zone=zone)
         case types.UNKNOWN, _:
             return "CAST({0} AS TIME)", "CAST({0} AS BIGINT)"
     raise SeamlineError(TYPE_MISMATCH, f"{source} cannot be cast to {target}", hint="")
 
 
-_DAY = 86_400_000_000
-
-
-def _rounded_time(duckdb: str, spark: str, digits: int) -> tuple[str, str]:
-    unit = 10 ** (6 - digits)
-    half = unit // 2
-    return (
-        f"(TIME '00:00:00' + to_microseconds((epoch_us({duckdb}) + {half}) // {unit} * {unit}"
-        f" % {_DAY}))",
-        f"(({spark} + {half}) div {unit} * {unit} % {_DAY})",
+def _today_at(source: Time, target: Timestamp, *, zone: str) -> tuple[Template, Template]:
+    """Returns casts of a time of day to that time today."""
+    today = time_zones.local(session_zone.moment(), zone).date()
+    duckdb, spark = time_zones.clock_in(source.zone) if source.zoned else ("{0}", "{0}")
+    days = (today - _EPOCH).days
+    local = (
+        f"(DATE '{today}' + {duckdb})",
+        f"CAST(timestamp_micros({days * clocks.DAY} + {spark}) AS TIMESTAMP_NTZ)",
     )
+    if target.zoned:
+        local = clocks.inside(local, time_zones.instant_of(source.zone if source.zoned else zone))
+    if source.precision <= target.precision:
+        return local
+    return _fewer_digits(*local, target.precision)
+
+
+_EPOCH = datetime.date(1970, 1, 1)
 
 
 def _from_zone(
@@ -296,7 +305,9 @@ def _nested(
         return _of_fields(source, target, safe=safe, zone=zone)
     if isinstance(source, Array) and isinstance(target, Array) and not safe:
         return _of_elements(source.element, target.element, zone=zone)
-    raise SeamlineError(NOT_SUPPORTED, f"{source} cannot be cast to {target} alike on both engines")
+    raise SeamlineError(
+        NOT_SUPPORTED, f"{source} cannot be cast to {target} the same way on both engines"
+    )
 
 
 def _names(type_: Type) -> list[str]:
@@ -406,7 +417,7 @@ def _number(source: Type, target: Type, *, safe: bool) -> tuple[Template, Templa
 
 def _or_invalid(tried: str, target: Type) -> str:
     """Wraps Spark's conversion so that it fails as a cast; Spark's own failure is arithmetic."""
-    message = f"'INVALID_CAST: a number is not a value of type {target}'"
+    message = f"'INVALID_CAST: the number is not a value of type {target}'"
     return f"(CASE WHEN {{0}} IS NULL THEN NULL ELSE coalesce({tried}, raise_error({message})) END)"
 
 
@@ -428,7 +439,7 @@ _PLAIN_DIGITS = (
 )
 """DuckDB's SQL of a number's text without its exponent, which DuckDB gets wrong in decimals.
 
-Forty zeros are as good as more: the number is zero in any decimal, or greater than all.
+Forty zeros are enough: the number is zero in any decimal, or greater than all.
 """
 
 
@@ -438,7 +449,7 @@ def _float_to_decimal(target: Decimal, *, safe: bool) -> tuple[Template, Templat
     spark = "TRY_CAST(CAST({0} AS STRING) AS {type})"
     if safe:
         return duckdb, spark
-    message = f"'INVALID_CAST: a number is not a value of type {target}'"
+    message = f"'INVALID_CAST: the number is not a value of type {target}'"
     return (
         f"(CASE WHEN {{0}} IS NULL THEN NULL ELSE coalesce({duckdb}, error({message})) END)",
         _or_invalid(spark, target),
@@ -468,7 +479,7 @@ def _to_text(source: Type) -> tuple[Template, Template]:
         return duckdb, spark
     raise SeamlineError(
         NOT_SUPPORTED,
-        f"{source} cannot be cast to varchar alike on both engines",
+        f"{source} cannot be cast to varchar the same way on both engines",
         hint="Take the fields or elements apart first, or write them as JSON.",
     )
 
@@ -538,11 +549,11 @@ def _matching(
     """Returns casts of text that matches the pattern exactly; other text is null or an error.
 
     Args:
-        pattern: What both engines understand alike.
+        pattern: A pattern that both engines understand the same way.
         target: The type.
         safe: Whether other text is null.
         convert: How each engine converts text that matches; a plain cast by default.
-        trims: Whether spaces around the text do not count.
+        trims: Whether spaces around the text are ignored.
     """
     duckdb, spark = convert or _plain(safe=safe)
     text = "trim({0})" if trims else "{0}"
@@ -569,5 +580,5 @@ def _boolean(*, safe: bool) -> tuple[Template, Template]:
 
     if safe:
         return template("NULL"), template("NULL")
-    message = "'INVALID_CAST: a text is not a value of type boolean'"
+    message = "'INVALID_CAST: the text is not a value of type boolean'"
     return template(f"error({message})"), template(f"raise_error({message})")

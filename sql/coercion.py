@@ -8,9 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seamline.sql import session_zone, types
+from seamline.sql import session_zone, time_zones, types
 from seamline.sql.session_zone import SEVERAL_ZONES
-from seamline.sql.types import Array, Char, Decimal, Field, Map, Row, Timestamp, Type, Varbinary
+from seamline.sql.types import (
+    Array,
+    Char,
+    Decimal,
+    Field,
+    Map,
+    Row,
+    Time,
+    Timestamp,
+    Type,
+    Varbinary,
+)
 
 _INTEGER_DIGITS: dict[Type, int] = {
     types.TINYINT: 3,
@@ -32,8 +43,10 @@ def common_type(left: Type, right: Type) -> Type | None:
     """Returns the common type of both sides of a comparison, set operation or CASE, or None."""
     if isinstance(left, Timestamp) and isinstance(right, Timestamp):
         return _common_moment(left, right)
-    if right == types.UNKNOWN or (left == right and not types.contains(left, Timestamp)):
-        return left  # instants in containers may be of other zones, which equality ignores
+    if isinstance(left, Time) and isinstance(right, Time):
+        return _common_clock(left, right)
+    if right == types.UNKNOWN or (left == right and not _has_moments(left)):
+        return left  # those in containers may have other zones or digits, which equality ignores
     if left == types.UNKNOWN:
         return right
     if types.is_numeric(left) and types.is_numeric(right):
@@ -63,6 +76,10 @@ def common_type(left: Type, right: Type) -> Type | None:
 _MIDNIGHT = Timestamp(0, zoned=False)
 
 
+def _has_moments(type_: Type) -> bool:
+    return types.contains(type_, Timestamp) or types.contains(type_, Time)
+
+
 def _common_moment(left: Timestamp, right: Timestamp) -> Timestamp:
     precision = max(left.precision, right.precision)
     if not left.zoned and not right.zoned:
@@ -71,6 +88,15 @@ def _common_moment(left: Timestamp, right: Timestamp) -> Timestamp:
     zones = {moment.zone if moment.zoned else local for moment in (left, right)}
     zone = zones.pop() if len(zones) == 1 else SEVERAL_ZONES
     return Timestamp(precision, zoned=True, zone=zone)
+
+
+def _common_clock(left: Time, right: Time) -> Time:
+    precision = max(left.precision, right.precision)
+    if not left.zoned and not right.zoned:
+        return Time(precision)
+    here = session_zone.current()
+    zones = {t.zone if t.zoned else time_zones.offset_now(here) for t in (left, right)}
+    return Time(precision, True, zones.pop() if len(zones) == 1 else SEVERAL_ZONES)
 
 
 def common_type_of(all_types: Sequence[Type]) -> Type | None:

@@ -24,7 +24,7 @@ from seamline.sql.places import move
 from seamline.sql.words import DEPTH_MAX
 
 _DIGITS_MAX = 1_000
-"""More than any type has: a text of eleven letters can stand for a number of gigabytes."""
+"""More than any type has: text of eleven letters can denote a number of gigabytes."""
 
 
 def bind(query: Query, values: Sequence[Any] | Mapping[str, Any]) -> exp.Expr:
@@ -52,7 +52,7 @@ def bind(query: Query, values: Sequence[Any] | Mapping[str, Any]) -> exp.Expr:
     elif len(values) != query.placeholders:
         raise SeamlineError(
             INVALID_PARAMETERS,
-            f"the statement has {query.placeholders} placeholders, {len(values)} values were given",
+            f"the statement has {query.placeholders} placeholders, but got {len(values)} values",
         )
     for node in placeholders:
         key = node.name if node.this else node.meta["number"]
@@ -82,12 +82,12 @@ def literal(value: Any, depth: int = 0) -> exp.Expr:
         depth: How many lists it is in.
 
     Raises:
-        SeamlineError: INVALID_PARAMETERS for a type without a literal, and for lists in too many
-            lists.
+        SeamlineError: INVALID_PARAMETERS for a type without a literal, and for lists nested too
+        deeply.
     """
     if depth > DEPTH_MAX:
         raise SeamlineError(
-            INVALID_PARAMETERS, f"lists are nested in each other deeper than {DEPTH_MAX} levels"
+            INVALID_PARAMETERS, f"lists are nested more than {DEPTH_MAX} levels deep"
         )
     match value:
         case exp.Literal() | exp.Null() | exp.Boolean() | exp.Cast() | exp.Paren():
@@ -106,7 +106,7 @@ def literal(value: Any, depth: int = 0) -> exp.Expr:
             if max(abs(value.adjusted()), -int(value.as_tuple().exponent)) > _DIGITS_MAX:
                 raise SeamlineError(
                     INVALID_PARAMETERS,
-                    f"a decimal has {_DIGITS_MAX:,} digits before its point and behind it at most",
+                    f"a decimal has at most {_DIGITS_MAX:,} digits before and after its point",
                     hint="Send a double, or the text and a CAST; decimals hold 38 digits.",
                 )
             text = format(value.copy_abs(), "f")  # abs() rounds to 28 digits
@@ -122,7 +122,8 @@ def literal(value: Any, depth: int = 0) -> exp.Expr:
         case datetime.datetime():
             return _moment(value)
         case datetime.time():
-            return _cast(value.isoformat(), "time(6)")
+            zone = "" if value.tzinfo is None else " with time zone"
+            return _cast(value.isoformat(), f"time(6){zone}")
         case datetime.date():
             return _cast(value.isoformat(), "date")
         case list() | tuple():
@@ -169,8 +170,8 @@ def from_json(body: Any) -> Any:
     """Converts a parameter from its JSON form to a Python value.
 
     JSON's own types stand for themselves. Anything else is `{"type": "decimal", "value": "1.50"}`
-    with a type of date, time, timestamp, timestamp with time zone, decimal, double, varbinary
-    (base64) or uuid.
+    with a type of date, time, timestamp, the latter two also with time zone, decimal, double,
+    varbinary (base64) or uuid.
 
     Raises:
         SeamlineError: INVALID_PARAMETERS.
@@ -186,7 +187,7 @@ def from_json(body: Any) -> Any:
                 return decimal.Decimal(value)
             case "date", str():
                 return datetime.date.fromisoformat(value)
-            case "time", str():
+            case "time" | "time with time zone", str():
                 return datetime.time.fromisoformat(value)
             case "timestamp", str():
                 return datetime.datetime.fromisoformat(value)
@@ -206,6 +207,6 @@ def from_json(body: Any) -> Any:
     raise SeamlineError(
         INVALID_PARAMETERS,
         f"no parameter has the type {reprlib.repr(kind)} and the value {reprlib.repr(value)}",
-        hint='Write {"type": "decimal", "value": "1.50"}, or so a date, time, timestamp, timestamp '
-        "with time zone, double, varbinary (base64) or uuid; JSON's own types stand as they are.",
+        hint='Write {"type": "decimal", "value": "1.50"}; likewise a date, time, timestamp, '
+        "timestamp with time zone, double, varbinary (base64) or uuid; not for JSON's own types.",
     )

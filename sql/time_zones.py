@@ -70,6 +70,24 @@ def offset_of(zone: str) -> int | None:
     return -minutes if zone[0] == "-" else minutes
 
 
+def offset_now(zone: str) -> str:
+    """Returns the offset of a zone at the moment of the statement, as a zone of its own.
+
+    A time of day has no date that would say which offset it is, so Trino takes this one.
+    """
+    if offset_of(zone) is not None:
+        return zone
+    there = session_zone.moment().astimezone(zoneinfo.ZoneInfo(zone))
+    offset = there.utcoffset()
+    assert offset is not None
+    return of_minutes(int(offset.total_seconds()) // 60)
+
+
+def written_offset(zone: str) -> str:
+    """Returns an offset as Trino writes it after a time: `+02:00`, and `+00:00` for UTC."""
+    return "+00:00" if zone in {UTC, SEVERAL_ZONES} else zone
+
+
 def instant(local: datetime.datetime, zone: str) -> datetime.datetime:
     """Returns the instant of a local time in a text."""
     minutes = offset_of(zone)
@@ -131,12 +149,7 @@ def local_time(zone: str) -> tuple[str, str]:
         SeamlineError: NOT_SUPPORTED for instants of different zones.
     """
     if zone == SEVERAL_ZONES:
-        raise SeamlineError(
-            NOT_SUPPORTED,
-            "instants may be of several time zones here, so their fields cannot be read",
-            hint="Name one zone: x AT TIME ZONE 'UTC'. Texts may name any, and are in the session's"
-            " otherwise.",
-        )
+        raise _several("instants may be of several time zones")
     spark = f"CAST(from_utc_timestamp({{0}}, '{zone}') AS TIMESTAMP_NTZ)"
     minutes = offset_of(zone)
     if minutes == 0:
@@ -144,6 +157,46 @@ def local_time(zone: str) -> tuple[str, str]:
     if minutes is not None:
         return f"(CAST({{0}} AS TIMESTAMP) + to_minutes({minutes}))", spark
     return f"timezone('{zone}', {{0}})", spark
+
+
+def clock_in(zone: str) -> tuple[str, str]:
+    """Returns SQL for the time of day at an offset when it is {0} in UTC.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED for times at different offsets.
+    """
+    return _clock_moved(_minutes(zone))
+
+
+def clock_in_utc(zone: str) -> tuple[str, str]:
+    """Returns SQL for the time of day in UTC when it is {0} at an offset."""
+    return _clock_moved(-_minutes(zone))
+
+
+def _minutes(zone: str) -> int:
+    if zone == SEVERAL_ZONES:
+        raise _several("times may be at several offsets")
+    minutes = offset_of(zone)
+    assert minutes is not None, zone
+    return minutes
+
+
+def _clock_moved(minutes: int) -> tuple[str, str]:
+    if minutes == 0:
+        return "{0}", "{0}"
+    return f"({{0}} + to_minutes({minutes}))", f"pmod({{0}} + {minutes * 60_000_000}, {_DAY})"
+
+
+_DAY = 86_400_000_000
+
+
+def _several(what: str) -> SeamlineError:
+    return SeamlineError(
+        NOT_SUPPORTED,
+        f"{what} here, so their fields cannot be read",
+        hint="Name one zone: x AT TIME ZONE 'UTC'. Texts may name any, and are in the session's"
+        " otherwise.",
+    )
 
 
 def instant_of(zone: str) -> tuple[str, str]:

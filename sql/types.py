@@ -108,15 +108,24 @@ class Timestamp(Type):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Time(Type):
-    """A time of day without zone; its precision takes no part in comparison."""
+    """A time of day; if zoned, it is kept as UTC, which is what comparison compares.
+
+    Attributes:
+        precision: Fractional digits of a second; it takes no part in comparison.
+        zoned: Whether it is at an offset from UTC.
+        zone: That offset, in which its fields are read.
+    """
 
     precision: int = dataclasses.field(default=6, compare=False)
+    zoned: bool = False
+    zone: str = dataclasses.field(default="UTC", compare=False)
 
     def __str__(self) -> str:
-        return f"time({self.precision})"
+        return f"time({self.precision}){' with time zone' if self.zoned else ''}"
 
 
 TIME = Time()
+TIME_TZ = Time(zoned=True)
 TIMESTAMP = Timestamp(6, zoned=False)
 TIMESTAMP_TZ = Timestamp(6, zoned=True)
 
@@ -136,7 +145,7 @@ VARBINARY = Varbinary()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Char(Type):
-    """Text of `length` characters, filled up with spaces; beside a varchar, they do not count."""
+    """Text of `length` characters, padded with spaces, which do not count beside a varchar."""
 
     length: int
 
@@ -329,13 +338,13 @@ def _parts(*types: Type) -> int:
         found += type_.parts if isinstance(type_, Map | Row) else 1
     if found > PARTS_MAX:
         raise SeamlineError(
-            STATEMENT_TOO_LARGE, f"a type has {found:,} parts, at most {PARTS_MAX:,}"
+            STATEMENT_TOO_LARGE, f"a type has {found:,} parts; at most {PARTS_MAX:,} are allowed"
         )
     return found
 
 
 def changed(type_: Type, change: Callable[[Type], Type]) -> Type:
-    """Returns a type in which each type that has none inside of it is changed."""
+    """Returns a type in which each innermost type is changed."""
     match type_:
         case Array(element):
             return Array(changed(element, change))
@@ -419,24 +428,29 @@ def arrow_field(field: Field) -> pa.Field:
 
 
 def result_field(name: str, type_: Type) -> pa.Field:
-    """Returns the Arrow field of a result column; intervals become text.
+    """Returns the Arrow field of a result column; intervals and times with zone become text.
 
     Raises:
-        SeamlineError: NOT_SUPPORTED for an interval inside an array, a map or a row.
+        SeamlineError: NOT_SUPPORTED for such a value inside an array, a map or a row.
     """
     if isinstance(type_, Interval):
         return pa.field(name, pa.string(), metadata={INTERVAL_OF: type_.unit.encode()})
-    if contains(type_, Interval):
+    if isinstance(type_, Time) and type_.zoned:
+        form = f"{type_.precision} {type_.zone}"
+        return pa.field(name, pa.string(), metadata={TIME_AT: form.encode()})
+    if contains(type_, Interval) or contains(type_, TIME_TZ):
         raise SeamlineError(
             NOT_SUPPORTED,
             f"{type_} cannot be the type of a result",
-            hint="Take the intervals out of it.",
+            hint="Take the intervals and the times with time zone out of it, or make them varchar.",
         )
     return pa.field(name, to_arrow(type_))
 
 
 INTERVAL_OF = b"seamline.interval"
 """Metadata key for the unit of a field that holds intervals as text."""
+TIME_AT = b"seamline.time"
+"""Metadata key for the digits and the offset of a field that holds times with zone as text."""
 
 
 def _arrow_field(name: str, type_: Type, field_id: int, required: bool) -> pa.Field:
@@ -515,6 +529,7 @@ _FROM_SQLGLOT: dict[exp.DType, Type] = {
     exp.DType.VARBINARY: VARBINARY,
     exp.DType.DATE: DATE,
     exp.DType.TIME: TIME,
+    exp.DType.TIMETZ: TIME_TZ,
     exp.DType.TIMESTAMP: TIMESTAMP,
     exp.DType.TIMESTAMPTZ: TIMESTAMP_TZ,
     exp.DType.TIMESTAMPNTZ: TIMESTAMP,
@@ -552,10 +567,10 @@ def from_sqlglot(data_type: exp.DataType) -> Type:
 
 
 def row(fields: tuple[Field, ...]) -> Row:
-    """Returns a row type after checking that its fields differ in their names, whatever the case.
+    """Returns a row type after checking that its fields' names differ, ignoring case.
 
     Raises:
-        SeamlineError: NOT_SUPPORTED, as DuckDB has no other rows.
+        SeamlineError: NOT_SUPPORTED, since DuckDB has no other rows.
     """
     names = [field.name.lower() for field in fields]
     twice = next((field.name for field in fields if names.count(field.name.lower()) > 1), None)
@@ -563,7 +578,7 @@ def row(fields: tuple[Field, ...]) -> Row:
         raise SeamlineError(
             NOT_SUPPORTED,
             f"a row has two fields named {twice}",
-            hint="Give each field a name of its own; case is ignored.",
+            hint="Give each field a different name; case is ignored.",
         )
     return Row(fields)
 
@@ -609,12 +624,12 @@ def _with_precision(simple: Type, data_type: exp.DataType) -> Type:
         return Timestamp(numbers[0], simple.zoned)
     if simple == VARCHAR and len(numbers) == 1 and numbers[0] >= 0:
         return simple  # CAST truncates longer text; no engine keeps the length of a column
-    if simple == TIME and len(numbers) == 1 and 0 <= numbers[0] <= 6:
-        return Time(numbers[0])
+    if isinstance(simple, Time) and len(numbers) == 1 and 0 <= numbers[0] <= 6:
+        return Time(numbers[0], simple.zoned)
     raise SeamlineError(
         NOT_SUPPORTED,
         f"the type {data_type.sql('trino').lower()} is not supported",
-        hint="timestamps have at most 6 digits; rpad(x, n) fills a text up",
+        hint="timestamps and times have at most 6 digits; rpad(x, n) pads text",
     )
 
 
@@ -641,5 +656,5 @@ def _row_field(place: int, argument: exp.Expr) -> Field:
     if isinstance(argument, exp.DataType):
         return Field(nameless(place), from_sqlglot(argument))
     raise SeamlineError(
-        NOT_SUPPORTED, f"{argument.sql()} is no field of a row", hint="Write row(name type, …)."
+        NOT_SUPPORTED, f"{argument.sql()} is not a field of a row", hint="Write row(name type, …)."
     )

@@ -45,8 +45,9 @@ def value_to_json(value: Any) -> Any:
             return _typed(kind, value.isoformat())
         case datetime.date():
             return _typed("date", value.isoformat())
-        case datetime.time() if value.tzinfo is None:
-            return _typed("time", value.isoformat())
+        case datetime.time() if value.tzinfo is None or value.utcoffset() is not None:
+            kind = "time" if value.tzinfo is None else "time with time zone"
+            return _typed(kind, value.isoformat())
         case list() | tuple():
             return [value_to_json(item) for item in value]
     raise ProgrammingError(

@@ -41,7 +41,9 @@ BINARY = TypeObject("BINARY", "varbinary")
 NUMBER = TypeObject(
     "NUMBER", "tinyint", "smallint", "integer", "bigint", "real", "double", "decimal"
 )
-DATETIME = TypeObject("DATETIME", "date", "time", "timestamp", "timestamp with time zone")
+DATETIME = TypeObject(
+    "DATETIME", "date", "time", "time with time zone", "timestamp", "timestamp with time zone"
+)
 ROWID = TypeObject("ROWID")
 
 Date = datetime.date

@@ -128,12 +128,17 @@ _JSON_LEAVES: dict[str, Converter] = {
     "uuid": uuid.UUID,
     "date": _date,
     "time": datetime.time.fromisoformat,
+    "time with time zone": datetime.time.fromisoformat,
     "timestamp": _timestamp,
     "timestamp with time zone": _timestamp,
     "double": float,
     "real": float,
 }
-_ARROW_LEAVES: dict[str, Converter] = {"uuid": uuid.UUID, "timestamp with time zone": _moment}
+_ARROW_LEAVES: dict[str, Converter] = {
+    "uuid": uuid.UUID,
+    "time with time zone": datetime.time.fromisoformat,  # which Arrow has not, so it is text
+    "timestamp with time zone": _moment,
+}
 
 
 def _nested(type_: str, leaves: dict[str, Converter]) -> Converter:

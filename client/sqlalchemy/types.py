@@ -179,6 +179,8 @@ def from_name(name: str) -> Type:
             return types.DECIMAL(length, scale)
         case "timestamp" | "timestamp with time zone":
             return types.TIMESTAMP(timezone=bare != "timestamp")
+        case "time with time zone":
+            return types.TIME(timezone=True)
     return _PLAIN.get(bare, types.NullType)()
 
 

@@ -51,8 +51,8 @@ def number_of(type_: Type) -> int:
             return 1
         case Varbinary():
             return -3
-        case Time():
-            return 92
+        case Time(zoned=zoned):
+            return 2013 if zoned else 92
         case Timestamp(zoned=zoned):
             return 2014 if zoned else 93
         case Array():
@@ -69,8 +69,8 @@ def size_of(type_: Type) -> int | None:
             return length
         case Varbinary(length):
             return length or _UNBOUNDED
-        case Time(precision):
-            return len("01:02:03") + _fraction(precision)
+        case Time(precision, zoned):
+            return len("01:02:03") + _fraction(precision) + (len("+00:00") if zoned else 0)
         case Timestamp(precision, zoned):
             zone = len(" +00:00") if zoned else 0
             return len("2024-02-29 01:02:03") + _fraction(precision) + zone
@@ -81,7 +81,7 @@ def _fraction(precision: int) -> int:
     return precision + 1 if precision else 0
 
 
-def _digits(type_: Type) -> tuple[int | None, int | None]:
+def digits_of(type_: Type) -> tuple[int | None, int | None]:
     """Returns the digits after the decimal point, and the radix of a type's digits."""
     if isinstance(type_, Decimal):
         return type_.scale, 10
@@ -127,7 +127,7 @@ def _columns(asked: Asked) -> Iterator[Row]:
 
 
 def _column(field: Field, position: int) -> Row:
-    digits, base = _digits(field.type)
+    digits, base = digits_of(field.type)
     size = size_of(field.type)
     is_text = isinstance(field.type, Char | Varbinary) or field.type == types.VARCHAR
     return (
@@ -154,7 +154,7 @@ def _types(_: Asked) -> Iterator[Row]:
     for type_, name, parameters in _TYPES:
         is_number = types.is_numeric(type_)
         quotes = None if is_number or type_ == types.BOOLEAN else "'"
-        scale, base = _digits(type_)
+        scale, base = digits_of(type_)
         yield (
             name,
             number_of(type_),
@@ -182,6 +182,7 @@ _TYPES: tuple[tuple[Type, str, str | None], ...] = (
     (types.VARBINARY, "varbinary", None),
     (types.DATE, "date", None),
     (types.TIME, "time", "precision"),
+    (types.TIME_TZ, "time with time zone", "precision"),
     (types.TIMESTAMP, "timestamp", "precision"),
     (types.TIMESTAMP_TZ, "timestamp with time zone", "precision"),
     (types.UUID, "uuid", None),

@@ -15,6 +15,7 @@ from seamline.sql.types import (
     Char,
     Decimal,
     Field,
+    Interval,
     Map,
     Row,
     Time,
@@ -34,8 +35,8 @@ def signature(type_: Type) -> dict[str, Any]:
         case Timestamp(precision, zoned):
             name = "timestamp with time zone" if zoned else "timestamp"
             return _signature(name, _long(precision))
-        case Time(precision):
-            return _signature("time", _long(precision))
+        case Time(precision, zoned):
+            return _signature("time with time zone" if zoned else "time", _long(precision))
         case Char(length):
             return _signature("char", _long(length))
         case Array(element):
@@ -48,8 +49,9 @@ def signature(type_: Type) -> dict[str, Any]:
 
 
 def written(type_: Type) -> str:
-    """Returns a type as it is written in columns: in SQL, with a blank after each comma."""
-    return _DECIMAL.sub(r"decimal(\1, \2)", str(type_))
+    """Returns a type as Trino writes it in columns: blanks after commas, intervals in capitals."""
+    text = _DECIMAL.sub(r"decimal(\1, \2)", str(type_))
+    return text.upper() if isinstance(type_, Interval) else text
 
 
 _DECIMAL = re.compile(r"\bdecimal\((\d+),(\d+)\)")

@@ -37,7 +37,7 @@ def encoder(type_: Type) -> Encode:
 
 def is_plain(type_: Type) -> bool:
     """Returns whether values of the type need no conversion for JSON."""
-    return type_ in _PLAIN or isinstance(type_, types.Interval)
+    return type_ in _PLAIN or type_ == types.TIME_TZ or isinstance(type_, types.Interval)
 
 
 _PLAIN = frozenset(
@@ -58,7 +58,7 @@ def _encoder(type_: Type) -> Encode:
             return lambda row: [encode(row[name]) for name, encode in members]
         case Timestamp():
             return _zoned(type_) if type_.zoned else _local(type_.precision)
-        case Time(precision):
+        case Time(precision, False):
             return _time(precision)
         case Char(length):
             return lambda text: text.ljust(length)

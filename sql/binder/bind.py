@@ -60,6 +60,7 @@ def bind(
         it holds the moment.
     """
     typer = Typer(relations, now, HANDLERS, bind_query, restrictions, user, session)
-    with session_zone(zone):
+    with session_zone(zone, now) as asked:
         bound, output = typer.query(tree, None, {})
-    return with_kernels(bound), output, frozenset(typer.used), typer.holds_moment
+    holds_moment = typer.holds_moment or asked.is_asked
+    return with_kernels(bound), output, frozenset(typer.used), holds_moment

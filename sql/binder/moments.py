@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import re
 
@@ -21,15 +22,15 @@ _CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{1,2})(:(?P<second>\d{1,2})([.,](?P<fr
 _TIMESTAMP = re.compile(
     rf"{_DATE}([ T]{_CLOCK})?\s*(?P<zone>Z|[+-]\d{{1,2}}(:?\d{{2}})?|[A-Za-z].*)?"
 )
-_TIME = re.compile(rf"{_CLOCK}\s*(?P<zone>\S+)?")
+_TIME = re.compile(rf"{_CLOCK}\s*(?P<zone>[+-]\d\d:\d\d)?")
 _DIGITS_MAX = 6
 
 
 def bind_moment(node: exp.Cast) -> Typed | None:
     """Binds DATE '…', TIMESTAMP '…' and TIME '…', with the digits of a second that are written.
 
-    It also binds CAST of such text, with the digits of its type. It returns None where that rounds
-    or leaves a zone out, and for any other type.
+    It also binds CAST of such text, with the digits of its type. It returns None where that rounds,
+    leaves a zone out or fails, which it does when the statement runs, and for any other type.
 
     Raises:
         SeamlineError: INVALID_LITERAL; NOT_SUPPORTED for more digits than are kept.
@@ -40,14 +41,19 @@ def bind_moment(node: exp.Cast) -> Typed | None:
             return _date(text, node)
         if kind in {exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ}:
             return _timestamp(text, node)
-        if kind == exp.DType.TIME:
+        if kind in _TIMES:
             return _time(text, node)
     except (ValueError, OverflowError) as error:
-        what = {exp.DType.DATE: "date", exp.DType.TIME: "time"}.get(kind, "timestamp")
+        if CAST in node.meta:
+            return None  # it fails where it is computed, which may be never, or inside try()
+        what = "date" if kind == exp.DType.DATE else "time" if kind in _TIMES else "timestamp"
         raise SeamlineError(
             INVALID_LITERAL, f"{text!r} is not a {what}", location=location_of(node.this)
         ) from error
     return None
+
+
+_TIMES = frozenset({exp.DType.TIME, exp.DType.TIMETZ})
 
 
 def _date(text: str, node: exp.Cast) -> Typed:
@@ -95,12 +101,32 @@ def _time(text: str, node: exp.Cast) -> Typed | None:
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError(text)
-    if match["zone"] is not None:
-        raise time_with_zone()
+    is_zoned = node.to.this == exp.DType.TIMETZ
+    if match["zone"] is not None and not is_zoned:
+        raise ValueError(text)
     digits = _digits(match["fraction"] or "", text)
-    if _rounds(node, digits):
+    if _rounds(node, digits) and not is_zoned:
         return None
-    return time_literal(_clock(match), _precision(node, digits))
+    type_ = Time(_precision(node, digits), is_zoned)
+    if is_zoned:
+        here = match["zone"] or time_zones.offset_now(session_zone.current())
+        type_ = dataclasses.replace(type_, zone=_offset(here))
+    return time_literal(_rounded(_clock(match), type_.precision), type_)
+
+
+def _rounded(value: datetime.time, digits: int) -> datetime.time:
+    """Returns a time rounded half up; what comes after the last of a day is midnight."""
+    unit = 10 ** (_DIGITS_MAX - digits)
+    ahead = (value.microsecond + unit // 2) // unit * unit - value.microsecond
+    moved = datetime.datetime.combine(_ANY_DAY, value) + datetime.timedelta(microseconds=ahead)
+    return moved.time()
+
+
+def _offset(text: str) -> str:
+    try:
+        return time_zones.named(text)
+    except SeamlineError as error:
+        raise ValueError(text) from error
 
 
 def _clock(match: re.Match[str]) -> datetime.time:
@@ -135,18 +161,11 @@ def _precision(node: exp.Cast, digits: int) -> int:
     return target.precision if isinstance(target, Time | Timestamp) else digits
 
 
-def time_with_zone() -> SeamlineError:
-    """Returns the error for a time of day with a time zone."""
-    return SeamlineError(
-        NOT_SUPPORTED,
-        "time with time zone is not supported",
-        hint="A time of day in a zone is not an instant; use timestamp with time zone, or time.",
-    )
-
-
-def time_literal(value: datetime.time, digits: int) -> Typed:
-    """Returns a literal for a time of day."""
-    type_ = Time(digits)
+def time_literal(value: datetime.time, type_: Time) -> Typed:
+    """Returns a literal for a time of day, at the offset of its type."""
+    if type_.zoned:
+        ahead = datetime.timedelta(minutes=time_zones.offset_of(type_.zone) or 0)
+        value = (datetime.datetime.combine(_ANY_DAY, value) - ahead).time()
     seconds = (value.hour * 60 + value.minute) * 60 + value.second
     micros = seconds * 1_000_000 + value.microsecond
     overload = constructor(
@@ -155,10 +174,11 @@ def time_literal(value: datetime.time, digits: int) -> Typed:
     return call(CallSpec(overload, (), type_), []), type_
 
 
+_ANY_DAY = datetime.date(2000, 1, 1)
+
+
 def bind_now(typer: Typer, node: exp.Expr, _: Scope) -> Typed:
     """Binds CURRENT_TIMESTAMP and the like to one moment: when the statement was submitted."""
-    if isinstance(node, exp.CurrentTime):
-        raise time_with_zone()
     digits = int(node.this.name) if isinstance(node.this, exp.Literal) else 3
     return now(typer, node, digits)
 
@@ -180,7 +200,9 @@ def now(typer: Typer, node: exp.Expr, digits: int) -> Typed:
         case exp.CurrentDate():
             return moment_literal(moment.date(), types.DATE)
         case exp.Localtime():
-            return time_literal(moment.time(), digits)
+            return time_literal(moment.time(), Time(digits))
+        case exp.CurrentTime():
+            return time_literal(moment.time(), Time(digits, True, time_zones.offset_now(zone)))
         case exp.Localtimestamp():
             return moment_literal(moment, Timestamp(digits, zoned=False))
     return moment_literal(instant, Timestamp(digits, zoned=True, zone=zone))

@@ -18,7 +18,7 @@ from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import is_text, unparenthesized
 from seamline.sql.binder.typer import Typer
 from seamline.sql.calls import CallSpec, call
-from seamline.sql.types import Timestamp, Type
+from seamline.sql.types import Time, Timestamp, Type
 
 
 def zone_of(node: exp.Expr) -> str:
@@ -35,7 +35,7 @@ def zone_of(node: exp.Expr) -> str:
 
         return time_zones.of_minutes(milliseconds_of(inner) // 60_000)
     raise SeamlineError(
-        NOT_SUPPORTED, "a time zone must be written out", hint="x AT TIME ZONE 'Europe/Berlin'."
+        NOT_SUPPORTED, "a time zone must be a literal", hint="x AT TIME ZONE 'Europe/Berlin'."
     )
 
 
@@ -45,16 +45,20 @@ def bind_at_time_zone(typer: Typer, node: exp.AtTimeZone, scope: Scope) -> Typed
 
 
 def at_zone(value: Typed, zone: str) -> Typed:
-    """Returns the value as an instant with its fields in a zone.
+    """Returns the value as an instant, or as a time, with its fields in a zone.
 
     Raises:
-        SeamlineError: TYPE_MISMATCH for anything but a timestamp.
+        SeamlineError: TYPE_MISMATCH for anything but a timestamp or a time.
     """
     node, type_ = value
-    if not isinstance(type_, Timestamp):
-        raise SeamlineError(TYPE_MISMATCH, f"AT TIME ZONE needs a timestamp, not {type_}", hint="")
+    if not isinstance(type_, Timestamp | Time):
+        raise SeamlineError(
+            TYPE_MISMATCH, f"AT TIME ZONE needs a timestamp or a time, not {type_}", hint=""
+        )
     instant = dataclasses.replace(type_, zoned=True)
     node = implicit_cast(node, type_, instant)
+    if isinstance(type_, Time):
+        zone = time_zones.offset_now(zone)
     returns = dataclasses.replace(instant, zone=zone)
     spec = CallSpec(constructor(f"$at_time_zone {zone}", "{0}", "{0}"), (instant,), returns)
     return call(spec, [node]), returns

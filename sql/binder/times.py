@@ -13,9 +13,10 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import functions, session_zone, time_zones, types
+from seamline.sql.binder import clocks
 from seamline.sql.binder.conversions import common_type, constructor, explicit_cast, implicit_cast
 from seamline.sql.binder.literals import whole_number_of
-from seamline.sql.binder.moments import now, time_with_zone
+from seamline.sql.binder.moments import now
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import is_text, unparenthesized
 from seamline.sql.binder.time_zones import (
@@ -33,7 +34,7 @@ from seamline.sql.casts import in_zones
 from seamline.sql.functions.times import CLOCK_UNITS, DATE_UNITS, FIELDS
 from seamline.sql.kernels.date_patterns import Zone, of_joda
 from seamline.sql.session_zone import SEVERAL_ZONES
-from seamline.sql.types import Interval, Timestamp, Type
+from seamline.sql.types import Interval, Time, Timestamp, Type
 
 Bind: TypeAlias = Callable[[str, Sequence[Typed]], Typed]
 """Binds a call of a function in the function table."""
@@ -45,7 +46,7 @@ _MOVES = frozenset({"$add", "$subtract"})
 
 def is_of_time(type_: Type) -> bool:
     """Whether arithmetic with the type is that of dates, times and intervals."""
-    return type_ in {types.DATE, types.TIME} or isinstance(type_, Timestamp | Interval)
+    return type_ == types.DATE or isinstance(type_, Timestamp | Time | Interval)
 
 
 # --- Fields in a zone ----------------------------------------------------------------------------
@@ -53,6 +54,9 @@ def is_of_time(type_: Type) -> bool:
 
 def in_zone(name: str, arguments: Sequence[Typed], bind: Bind) -> Typed | None:
     """Binds a call that reads fields of an instant in its zone; None for any other call."""
+    of_clocks = clocks.bind(name, arguments, bind)
+    if of_clocks is not None:
+        return of_clocks
     if name in _FORMATS and arguments and is_instant(arguments[0][1]):
         if name == "format_datetime" and len(arguments) == 2:
             return bind("$format_zoned", [local_time(arguments[0]), *_zone_columns(arguments)])
@@ -230,13 +234,14 @@ def _two(node: exp.Anonymous) -> Sequence[exp.Expr]:
 
 def _timezone(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     if len(node.expressions) != 1:
-        raise SeamlineError(TYPE_MISMATCH, "timezone takes one timestamp with time zone", hint="")
+        raise SeamlineError(TYPE_MISMATCH, "timezone takes one value with time zone", hint="")
     value, type_ = typer.expression(node.expressions[0], scope)
-    if not isinstance(type_, Timestamp) or not type_.zoned:
+    if not isinstance(type_, Timestamp | Time) or not type_.zoned:
         raise SeamlineError(
-            TYPE_MISMATCH, f"timezone takes a timestamp with time zone, not {type_}", hint=""
+            TYPE_MISMATCH, f"timezone takes a value with time zone, not {type_}", hint=""
         )
-    text = f"(CASE WHEN {{0}} IS NULL THEN NULL ELSE '{type_.zone}' END)"
+    zone = type_.zone if isinstance(type_, Timestamp) else clocks.offset_text(type_)
+    text = f"(CASE WHEN {{0}} IS NULL THEN NULL ELSE '{zone}' END)"
     spec = CallSpec(constructor("timezone", text, text), (type_,), types.VARCHAR)
     return call(spec, [value]), types.VARCHAR
 
@@ -263,7 +268,7 @@ def _from_unixtime(typer: Typer, node: exp.Anonymous, scope: Scope, bind: Bind) 
     if len(numbers) != 2 or None in numbers:
         raise SeamlineError(
             NOT_SUPPORTED,
-            "from_unixtime takes an offset in hours and minutes, written out",
+            "from_unixtime takes an offset in literal hours and minutes",
             hint="from_unixtime(x, 2, 30), or from_unixtime(x, 'Europe/Berlin').",
         )
     hours, minutes = (number or 0 for number in numbers)
@@ -293,13 +298,11 @@ _MAKING_INSTANTS = _PARSING | {"from_unixtime", "from_unixtime_nanos"}
 
 def _moment(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     name = node.name.lower()
-    if name == "current_time":
-        raise time_with_zone()
     digits = 3
     if node.expressions:
         found = whole_number_of(typer.expression(node.expressions[0], scope)[0])
         if found is None or len(node.expressions) > 1 or name in {"now", "current_date"}:
-            raise SeamlineError(TYPE_MISMATCH, f"{name} takes a number of digits at most", hint="")
+            raise SeamlineError(TYPE_MISMATCH, f"{name} takes at most a number of digits", hint="")
         digits = found
     return now(typer, _MOMENTS[name](), digits)
 

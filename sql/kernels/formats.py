@@ -87,7 +87,7 @@ def _aligned(text: str, match: re.Match[str]) -> str:
 
 
 def _utf16(text: str) -> bytes:
-    """Encodes text in the units of Java's widths, of which a character takes one or two."""
+    """Encodes text in the units of Java's widths; a character takes one or two."""
     return text.encode("utf-16-le", "replace")
 
 
@@ -108,7 +108,7 @@ def _written(match: re.Match[str], value: Any) -> str:
     elif kind in "cC" and isinstance(value, int):
         text = chr(value)
     else:
-        raise _wrong(match, f"takes no {type(value).__name__}")
+        raise _wrong(match, f"does not accept {type(value).__name__}")
     return text.upper() if kind.isupper() else text
 
 
@@ -128,6 +128,10 @@ def _text(value: Any) -> str:
             return floating.plain(value)
         case datetime.datetime():
             return _moment(value)
+        case datetime.time():
+            return _moment(datetime.datetime.combine(datetime.date.min, value))[
+                len("0001-01-01T") :
+            ]
         case bytes():
             return value.hex()
         case list():
@@ -208,15 +212,21 @@ _TIMES = {
 }
 
 
+_OF_CLOCKS = frozenset("HIMSpTRrkl")
+"""The specifiers that work for a time of day."""
+
+
 def _time(match: re.Match[str], value: Any) -> str:
-    if not isinstance(value, datetime.date):
-        raise _wrong(match, f"takes no {type(value).__name__}")
+    if not isinstance(value, datetime.date | datetime.time):
+        raise _wrong(match, f"does not accept {type(value).__name__}")
+    if isinstance(value, datetime.time) and match["kind"] not in _OF_CLOCKS:
+        raise _wrong(match, "does not accept a time")
     match match["kind"]:
-        case "e":
+        case "e" if isinstance(value, datetime.date):
             return str(value.day)
-        case "k" | "l" as hour if isinstance(value, datetime.datetime):
+        case "k" | "l" as hour if isinstance(value, datetime.datetime | datetime.time):
             return str(value.hour if hour == "k" else value.hour % 12 or 12)
-        case "Y":
+        case "Y" if isinstance(value, datetime.date):
             return format(value.year, "04d")
         case "p":
             return value.strftime("%p").lower()

@@ -345,7 +345,10 @@ def test_an_error_of_a_translated_statement_has_no_place_in_the_translation(
 
 # --- Their JSON form -----------------------------------------------------------------------------
 
-KINDS = ["decimal", "date", "time", "timestamp", "timestamp with time zone", "double", "varbinary"]
+KINDS = [
+    *("decimal", "date", "time", "time with time zone", "timestamp", "timestamp with time zone"),
+    *("double", "varbinary"),
+]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -359,6 +362,12 @@ def test_whatever_json_holds_it_is_a_value_or_refused_by_name(kind: Any, value: 
         parameters.from_json([{"type": kind, "value": value}])
     except SeamlineError as error:
         assert error.code is ERRORS["INVALID_PARAMETERS"]
+
+
+def test_a_time_keeps_its_offset() -> None:
+    sent = {"type": "time with time zone", "value": "10:00:00.5-03:30"}
+    node = parameters.literal(parameters.from_json(sent))
+    assert node.sql("trino") == "CAST('10:00:00.500000-03:30' AS TIME(6) WITH TIME ZONE)"
 
 
 @pytest.mark.parametrize(

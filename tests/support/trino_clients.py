@@ -8,6 +8,7 @@ import importlib
 import math
 import os
 import pathlib
+import re
 import subprocess
 import uuid
 import zoneinfo
@@ -43,6 +44,9 @@ VALUES: list[tuple[str, str, Any]] = [
     ("DATE '0001-01-01'", "date", datetime.date(1, 1, 1)),
     ("TIME '23:59:59.999999'", "time(6)", datetime.time(23, 59, 59, 999999)),
     ("TIME '01:02:03'", "time(0)", datetime.time(1, 2, 3)),
+    ("TIME '01:02:03.5-03:30'", "time(1) with time zone",
+     datetime.time(1, 2, 3, 500000,
+                   datetime.timezone(-datetime.timedelta(hours=3, minutes=30)))),
     ("TIMESTAMP '2024-02-29 01:02:03'", "timestamp(0)", datetime.datetime(2024, 2, 29, 1, 2, 3)),
     ("TIMESTAMP '2024-02-29 01:02:03.120'", "timestamp(3)",
      datetime.datetime(2024, 2, 29, 1, 2, 3, 120000)),
@@ -76,6 +80,12 @@ VALUES: list[tuple[str, str, Any]] = [
 ]  # fmt: skip
 
 """An expression, its type, and what Python's client makes of it."""
+
+
+def written(type_: str) -> str:
+    """A type as Trino writes it in columns."""
+    text = re.sub(r"(\d),(\d)", r"\1, \2", type_)
+    return text.upper() if type_.startswith("interval") else text
 
 
 def jar_of(jars: JarSet) -> pathlib.Path:

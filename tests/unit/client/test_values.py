@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from seamline.dbapi.values import arrow_converter
+from seamline.dbapi.parameters import value_to_json
+from seamline.dbapi.values import arrow_converter, json_converter
 
 ZONED = "timestamp with time zone"
 MOMENTS = st.none() | st.datetimes(timezones=st.just(datetime.UTC))
@@ -79,6 +80,19 @@ def test_fault_26_a_moment_is_the_same_wherever_it_is(data: st.DataObject) -> No
     column = pa.array(data.draw(st.lists(values, max_size=6)), type_).slice(start)
     found = arrow_converter(name)(column)
     assert repr(found) == repr([defined(value, type_) for value in column.to_pylist()])
+
+
+def test_a_time_with_time_zone_is_text_on_its_way() -> None:
+    column = pa.array(["10:00:00.5+02:00", None])
+    east = datetime.timezone(datetime.timedelta(hours=2))
+    there = datetime.time(10, 0, 0, 500_000, east)
+    name = "time(1) with time zone"
+    assert arrow_converter(name)(column) == [there, None]
+    assert [json_converter(name)(cell) for cell in column.to_pylist()] == [there, None]
+    assert value_to_json(there) == {
+        "type": "time with time zone",
+        "value": "10:00:00.500000+02:00",
+    }
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

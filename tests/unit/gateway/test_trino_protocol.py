@@ -12,7 +12,6 @@ import datetime
 import decimal
 import importlib
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote_plus, urlsplit
@@ -23,7 +22,7 @@ import zstandard
 from fakes.late import LateSpool
 from support import offline
 from support.gateway import Gateway
-from support.trino_clients import VALUES
+from support.trino_clients import VALUES, written
 from trino.exceptions import TrinoUserError
 from trino.transaction import IsolationLevel
 
@@ -68,8 +67,7 @@ def rows(cursor: Any, sql: str, parameters: Any = None) -> list[Any]:
 @pytest.mark.parametrize(("sql", "type_", "value"), VALUES, ids=[sql for sql, *_ in VALUES])
 def test_every_type_and_its_null(cursor: Any, sql: str, type_: str, value: Any) -> None:
     found = rows(cursor, f"SELECT {sql} AS x UNION ALL SELECT NULL WHERE {sql} IS NOT NULL")
-    written = re.sub(r"(\d),(\d)", r"\1, \2", type_)  # as Trino writes it in columns
-    assert [column[:2] for column in cursor.description] == [("x", written)]
+    assert [column[:2] for column in cursor.description] == [("x", written(type_))]
     assert [repr(row[0]) for row in found[:1]] == [repr(value)] or found[0][0] == value
     assert found[1:] == ([(None,)] if value is not None else [])
 
@@ -132,6 +130,8 @@ def test_parameters(cursor: Any) -> None:
     assert rows(cursor, sql, (decimal.Decimal("1.50"), day, "ü")) == [
         (2, decimal.Decimal("1.50"), day)
     ]
+    east = datetime.time(10, 0, 0, 5, datetime.timezone(datetime.timedelta(hours=2)))
+    assert rows(cursor, "SELECT ?, typeof(?)", (east, east)) == [(east, "time(6) with time zone")]
     hostile = "' OR 1=1 --"
     assert rows(cursor, "SELECT count(*) FROM plain WHERE text = ?", (hostile,)) == [(0,)]
 

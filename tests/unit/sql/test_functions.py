@@ -68,8 +68,8 @@ def test_every_signature_has_a_case() -> None:
 
 TYPES = (
     *(types.BOOLEAN, *types.INTEGERS, *types.FLOATS, types.Decimal(9, 2), types.VARCHAR),
-    *(types.VARBINARY, types.DATE, types.TIME, types.TIMESTAMP, types.TIMESTAMP_TZ, types.UUID),
-    *(types.INTERVAL_DAY, types.INTERVAL_YEAR),
+    *(types.VARBINARY, types.DATE, types.TIME, types.TIME_TZ, types.TIMESTAMP, types.TIMESTAMP_TZ),
+    *(types.UUID, types.INTERVAL_DAY, types.INTERVAL_YEAR),
     *(types.JSON, types.Char(3)),
     types.Array(types.INTEGER),
 )
