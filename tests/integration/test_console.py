@@ -267,10 +267,10 @@ def test_the_page_of_a_table_shows_its_seam_as_it_moves(
     history = re.compile("commits have moved the boundary from 0 to 40; the log ends at 42")
     expect(window.page.get_by_role("img", name=history)).to_be_visible()
     expect(window.page.get_by_text("and added 40 rows")).to_be_visible()
-    before = window.page.get_by_text(re.compile(r"\d+ of \d+ offsets are in the log alone"))
+    before = window.page.get_by_text(re.compile(r"\d+ of \d+ offsets are only in the log"))
     assert before.inner_text().startswith("2 of 42")
     stack.produce(table, [{"id": 42, "text": "new"}])
-    window.page.get_by_text("3 of 43 offsets are in the log alone").wait_for()
+    window.page.get_by_text("3 of 43 offsets are only in the log").wait_for()
 
 
 @pytest.mark.soak

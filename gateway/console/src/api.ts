@@ -86,10 +86,10 @@ export const OWN = "/* console */ ";
 const CREDENTIAL = "seamline.credential";
 const SESSION = "seamline.session";
 
-/** What says that the tab has seen something that is not to be had any more, or not here. */
+/** Errors that say that something the tab has seen is no longer available, or not here. */
 const FORGET = new Set(["INVALID_TOKEN", "HISTORY_CHANGED"]);
 
-/** What a session has: what it must not fall behind, and what SET SESSION and USE have changed. */
+/** A session: what it must not fall behind, and what SET SESSION and USE have changed. */
 interface Session {
   after?: string;
   catalog?: string;
@@ -110,7 +110,7 @@ export class Api {
     }
   }
 
-  /** Where names that leave it out are looked for. */
+  /** Where names that omit it are resolved. */
   get place(): string {
     return [this.session.catalog, this.session.schema].filter(Boolean).join(".");
   }
@@ -135,13 +135,13 @@ export class Api {
     });
   }
 
-  /** Lets the next statement begin anew where the session itself was what was refused. */
+  /** Starts the session over if an error was about the session itself. */
   forget(problem: Problem): void {
     if (FORGET.has(problem.code)) delete this.session.after;
     this.keep();
   }
 
-  /** Takes over what a statement has changed. */
+  /** Applies the changes of a statement. */
   remember(manifest: Manifest): void {
     if (manifest.session) this.session.after = manifest.session;
     const { catalog, schema, properties, prepared } = manifest.changes ?? {};
@@ -161,13 +161,13 @@ export class Api {
     return this.json(path, { method: "POST" });
   }
 
-  /** What was run, newest first, but for what the page itself has asked. */
+  /** The statements that were run, newest first, without the page's own. */
   async history(): Promise<Summary[]> {
     const found = await this.json<{ statements: Summary[] }>("api/v1/statements?limit=1000");
     return found.statements.filter((summary) => !summary.statement.startsWith(OWN));
   }
 
-  /** A chunk's rows as CSV: the texts that the command shows, and nulls told from empty texts. */
+  /** A chunk's rows as CSV: the texts that the command shows, and nulls distinguished from empty texts. */
   chunk(id: string, number: number): Promise<string> {
     const path = `api/v1/statements/${encodeURIComponent(id)}/chunks/${number}?format=CSV`;
     return this.text(path);
@@ -211,9 +211,9 @@ export class Api {
       if (answer.ok) return body;
       const refused = problem(body, answer);
       if (answer.status !== 401) throw new ApiError(answer.status, refused);
-      if (sessionStorage.getItem(CREDENTIAL) !== credential) continue; // somebody has logged in since
+      if (sessionStorage.getItem(CREDENTIAL) !== credential) continue; // someone has logged in since
       sessionStorage.setItem(CREDENTIAL, await this.askForCredential(refused));
-      this.session = { properties: {}, prepared: {} }; // it may be somebody else from now on
+      this.session = { properties: {}, prepared: {} }; // it may be someone else from now on
       this.keep();
     }
   }
@@ -236,7 +236,7 @@ function problem(body: string, answer: Response): Problem {
     // not the gateway's own words
   }
   const message = `${answer.status} ${answer.statusText}`;
-  return { code: "GATEWAY_UNAVAILABLE", message, hint: "Something between answered instead." };
+  return { code: "GATEWAY_UNAVAILABLE", message, hint: "Something in between answered instead." };
 }
 
 function merge<Value>(

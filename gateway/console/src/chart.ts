@@ -18,7 +18,7 @@ const KIND_NAMES: Record<Kind, string> = { bar: "Bars", line: "Line", scatter: "
 
 interface Point {
   name: string;
-  /** Where it is along the axis: a number, a time, or which one it is. */
+  /** Where it is along the axis: a number, a time, or its index. */
   x: number;
   y: number;
 }
@@ -33,7 +33,7 @@ function isScale(column: Column | undefined): boolean {
   return column !== undefined && (isTime(column) || isNumeric(column));
 }
 
-/** Whether a result has something to be drawn. */
+/** Whether a result has anything to draw. */
 export function isDrawable(columns: Column[], rows: Rows): boolean {
   return rows.length > 0 && columns.some(isNumeric);
 }
@@ -74,7 +74,7 @@ export class Chart {
         choice("of", "Column that is drawn", numbers.map((at) => [String(at), columns[at]!.name]), String(this.of), (value) => {
           this.of = Number(value);
         }, () => this.changed()),
-        choice("over", "Column along the axis", [["-1", "the row's number"], ...columns.map((column, at): [string, string] => [String(at), column.name])], String(this.over), (value) => {
+        choice("over", "Column along the axis", [["-1", "row number"], ...columns.map((column, at): [string, string] => [String(at), column.name])], String(this.over), (value) => {
           this.over = Number(value);
         }, () => this.changed()),
       ),
@@ -94,11 +94,11 @@ export class Chart {
     });
     if (this.kind === "line") this.points.sort((one, other) => one.x - other.x);
     this.at = 0;
-    const label = `${this.columns[this.of]!.name} over ${along?.name ?? "the row's number"}`;
+    const label = `${this.columns[this.of]!.name} over ${along?.name ?? "row number"}`;
     this.plot.setAttribute("aria-label", `${label}: ${plural(this.points.length, "point")}`);
     this.plot.setAttribute("aria-valuemin", "1");
     this.plot.setAttribute("aria-valuemax", String(Math.max(1, this.points.length)));
-    this.said.replaceChildren(`${label}. Left and right arrows go from one point to the next.`);
+    this.said.replaceChildren(`${label}. Use the left and right arrow keys to move between points.`);
     this.mark();
     this.draw();
   }
@@ -131,7 +131,7 @@ export class Chart {
     const width = Math.max(280, this.plot.clientWidth);
     const picture = svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, "aria-hidden": "true" });
     if (this.points.length === 0) {
-      this.plot.replaceChildren(h("p", { class: "muted" }, "No row has a number here, and a place along the other column."));
+      this.plot.replaceChildren(h("p", { class: "muted" }, "No row has a number in this column and a value in the other."));
       return;
     }
     const ys = ticks(this.kind === "scatter" ? null : 0, this.points.map((point) => point.y));

@@ -9,7 +9,7 @@ export function cells(text: string): (string | null)[][] {
       let value = "";
       for (let from = at + 1; ; ) {
         const quote = text.indexOf('"', from);
-        if (quote < 0) throw new Error("a quoted cell has no end");
+        if (quote < 0) throw new Error("a quoted cell is not terminated");
         value += text.slice(from, quote);
         if (text[quote + 1] !== '"') {
           at = quote + 1;

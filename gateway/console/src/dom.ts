@@ -1,4 +1,4 @@
-// Elements are made of text and elements, never of markup: what a record holds is shown, not run.
+// Elements are built from text and elements, never from markup: what a record holds is shown, not run.
 
 type Child = Node | string | null | undefined | false;
 
@@ -58,7 +58,7 @@ export function plural(number: number, word: string): string {
   return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 }
 
-/** Puts a text on the clipboard, also where the page did not come by TLS; whether that worked. */
+/** Copies a text to the clipboard, even without TLS; returns whether that worked. */
 export async function copy(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

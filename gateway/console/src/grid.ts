@@ -1,4 +1,4 @@
-// A grid over a result of any length: it holds the rows that are seen, and some chunks around them.
+// A grid over a result of any length: it holds the visible rows, and some chunks around them.
 
 import { cells, tabbed } from "./csv";
 import { copy, count, h } from "./dom";
@@ -6,10 +6,10 @@ import { isNumeric, type Column } from "./api";
 
 const ROW_PX = 26;
 const SPARE_ROWS = 12;
-/** What a cell's edges and the gap before a column's type take. */
+/** The width of a cell's edges, and of the gap before a column's type. */
 const SPARE_CH = 4;
 const CHUNKS_KEPT = 6;
-/** Browsers know no heights beyond some millions of pixels; longer results scroll in larger steps. */
+/** Browsers do not support heights of many millions of pixels; longer results scroll in larger steps. */
 const HEIGHT_PX_MAX = 8_000_000;
 const CELL_SHOWN = 400;
 const SAMPLED_ROWS = 200;
@@ -110,7 +110,7 @@ export class Grid {
     return low;
   }
 
-  /** The rows of a chunk, once they are there; the oldest of others are let go. */
+  /** The rows of a chunk, once they are loaded; the oldest other chunks are dropped. */
   private chunk(number: number): Rows | null {
     const held = this.chunks.get(number);
     if (held instanceof Promise) return null;
@@ -278,7 +278,7 @@ export class Grid {
     else void this.rowsBetween(row, row).then(([loaded]) => loaded && copy(loaded[column] ?? ""));
   }
 
-  /** Puts what is selected on the clipboard, or all rows where that is a single cell; says what. */
+  /** Copies the selection, or all rows if it is a single cell; returns a message. */
   async copySelected(): Promise<string> {
     const selected = this.area;
     const isAll = selected.count === 1;
@@ -286,7 +286,7 @@ export class Grid {
     const last = Math.min(area.bottom, area.top + COPIED_ROWS_MAX - 1);
     const rows = (await this.rowsBetween(area.top, last)).map((row) => row.slice(area.left, area.right + 1));
     const names = this.columns.slice(area.left, area.right + 1).map((column) => column.name);
-    if (!(await copy(tabbed(isAll ? [names, ...rows] : rows)))) return "The browser does not let the page copy.";
+    if (!(await copy(tabbed(isAll ? [names, ...rows] : rows)))) return "The browser does not allow the page to copy.";
     const cut = last < area.bottom ? `, the first of ${count(area.bottom - area.top + 1)}` : "";
     return `Copied ${count(rows.length)} ${rows.length === 1 ? "row" : "rows"} of ${count(names.length)} ${names.length === 1 ? "column" : "columns"}${cut}.`;
   }

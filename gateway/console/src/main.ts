@@ -60,14 +60,14 @@ function toolbar(): HTMLElement {
   return h(
     "div",
     { class: "bar", role: "toolbar", "aria-label": "Statement" },
-    button("Run", "Runs the statement at the cursor, or what is selected (Ctrl+Enter)", run, "primary"),
+    button("Run", "Runs the statement at the cursor, or the selection (Ctrl+Enter)", run, "primary"),
     button("Explain", "Shows what it reads, and where (Ctrl+Shift+Enter)", explain),
     h("span", { class: "muted keys" }, "Ctrl+Enter runs the statement at the cursor · Ctrl+Space completes · Esc cancels"),
   );
 }
 
 function header(): HTMLElement {
-  const theme = h("button", { type: "button", title: "Light, dark, or as the system is", on: { click: turn } });
+  const theme = h("button", { type: "button", title: "Light, dark, or the system's setting", on: { click: turn } });
   const say = (): void => {
     const now = localStorage.getItem(THEME) ?? "auto";
     theme.replaceChildren(h("span", { class: "wide" }, "Theme: "), now);
@@ -127,7 +127,7 @@ async function showHistory(): Promise<void> {
     past.replaceChildren(
       h("h2", {}, "History"),
       found.length === 0
-        ? h("p", { class: "muted" }, "Nothing was run yet.")
+        ? h("p", { class: "muted" }, "Nothing has been run yet.")
         : h("ol", { class: "history" }, ...found.map(entry)),
     );
   } catch (error) {
@@ -152,11 +152,11 @@ function entry(summary: Summary): HTMLElement {
   );
 }
 
-// --- Who asks -----------------------------------------------------------------------------------
+// --- Logging in ---------------------------------------------------------------------------------
 
 let asking: Promise<string> | null = null;
 
-/** Asks once for all requests that were refused at a time. */
+/** Asks once for all requests that were refused at the same time. */
 function login(refusal: Problem): Promise<string> {
   asking ??= new Promise<string>((resolve) => {
     const user = h("input", { id: "login-user", autocomplete: "username" });
@@ -164,9 +164,9 @@ function login(refusal: Problem): Promise<string> {
     const form = h(
       "form",
       { method: "dialog" },
-      h("h2", {}, "Who asks?"),
+      h("h2", {}, "Log in"),
       h("p", { class: "muted" }, refusal.message),
-      h("label", { for: "login-user" }, "User (none for an access token)"),
+      h("label", { for: "login-user" }, "User (empty for an access token)"),
       user,
       h("label", { for: "login-secret" }, "Password or access token"),
       secret,
@@ -187,7 +187,7 @@ function login(refusal: Problem): Promise<string> {
 }
 
 document.body.append(
-  h("a", { href: "#content", class: "skip", on: { click: (event) => (event.preventDefault(), editor.focus()) } }, "To the editor"),
+  h("a", { href: "#content", class: "skip", on: { click: (event) => (event.preventDefault(), editor.focus()) } }, "Skip to the editor"),
   header(),
   h("aside", {}, tree.element),
   h("main", { id: "content" }, desk, page.element, past),

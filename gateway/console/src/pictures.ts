@@ -43,14 +43,14 @@ const BAR = 16;
 const STEP = 26;
 const FILES_DRAWN = 120;
 
-/** How wide pictures are here, so that their letters are as large as others. */
+/** The width of pictures, so that their text is as large as other text. */
 function widths(): { width: number; right: number } {
   const tree = innerWidth > 800 ? 280 : 0;
   const width = Math.max(WIDTH_MIN, Math.min(WIDTH_MAX, innerWidth - tree - 44));
   return { width, right: width < 600 ? 118 : 190 };
 }
 
-/** Offsets of each partition: in files up to the boundary, in the log alone from there on. */
+/** Offsets of each partition: in files up to the boundary, only in the log from there on. */
 export function seam(partitions: Partition[], label: string): SVGElement {
   const longest = Math.max(1, ...partitions.map((p) => p.end));
   const { width: whole, right } = widths();
@@ -58,7 +58,7 @@ export function seam(partitions: Partition[], label: string): SVGElement {
   const height = partitions.length * STEP + 6;
   const cold = partitions.reduce((sum, p) => sum + p.boundary, 0);
   const hot = partitions.reduce((sum, p) => sum + p.end - p.boundary, 0);
-  const said = `${label}: ${count(cold)} offsets in files, ${count(hot)} in the log alone`;
+  const said = `${label}: ${count(cold)} offsets in files, ${count(hot)} only in the log`;
   const picture = svg(
     "svg",
     { viewBox: `0 0 ${whole} ${height}`, role: "img", "aria-label": said, class: "seam" },
@@ -67,7 +67,7 @@ export function seam(partitions: Partition[], label: string): SVGElement {
   partitions.forEach((partition, number) => {
     const y = number * STEP + 4;
     const at = (offset: number): number => LEFT + (offset / longest) * room;
-    // a tail of a few records among millions is still seen
+    // a tail of a few records among millions is still visible
     const end = at(partition.end);
     const tail = partition.end > partition.boundary ? Math.max(3, end - at(partition.boundary)) : 0;
     const edge = Math.max(LEFT, end - tail);
@@ -124,10 +124,10 @@ export function legend(showsReads = true): HTMLElement {
     "p",
     { class: "legend" },
     key("cold", "in files (Iceberg)"),
-    key("hot", "in the log alone (Kafka)"),
+    key("hot", "only in the log (Kafka)"),
     key("edge", "the seam between them"),
-    ...(showsReads ? [key("read", "read of the log")] : []),
-    h("span", { class: "muted" }, "numbers: offsets in files + in the log alone"),
+    ...(showsReads ? [key("read", "read from the log")] : []),
+    h("span", { class: "muted" }, "numbers: offsets in files + only in the log"),
   );
 }
 
@@ -198,7 +198,7 @@ export function partitions(scan: Scan): Partition[] {
     }));
 }
 
-/** A plan: the engine and why, and of each table what is read of both tiers. */
+/** A plan: the engine and why, and for each table what is read from both tiers. */
 export function plan(found: Plan): HTMLElement {
   const { rows_cold = 0, rows_hot = 0, bytes_cold = 0 } = found.estimate ?? {};
   return h(
@@ -213,7 +213,7 @@ export function plan(found: Plan): HTMLElement {
     h(
       "p",
       { class: "muted" },
-      `about ${plural(rows_cold, "row")} of files (${bytes(bytes_cold)}) and ${plural(rows_hot, "offset")} of the log`,
+      `about ${plural(rows_cold, "row")} from files (${bytes(bytes_cold)}) and ${plural(rows_hot, "offset")} from the log`,
     ),
     found.scans.length > 0 && legend(),
     ...found.scans.map((scan) => {
@@ -228,7 +228,7 @@ export function plan(found: Plan): HTMLElement {
         total > 0 && h("p", { class: "muted" }, `${count(scan.files ?? 0)} of ${plural(total, "file")}`),
         total > 0 && files(scan.files ?? 0, total),
         all.length > 0 && seam(all, scan.table),
-        (scan.pruned_by ?? []).length > 0 && h("p", { class: "muted" }, `left out by: ${scan.pruned_by!.join(", ")}`),
+        (scan.pruned_by ?? []).length > 0 && h("p", { class: "muted" }, `pruned by: ${scan.pruned_by!.join(", ")}`),
         scan.boundary_trust &&
           scan.boundary_trust !== "exact" &&
           h("p", { class: "warning" }, `the boundary is ${scan.boundary_trust}`),

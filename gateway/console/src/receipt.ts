@@ -64,7 +64,7 @@ function table(read: Read): HTMLElement {
 }
 
 function tokenButton(token: string): HTMLElement {
-  const button = h("button", { type: "button", title: "SET SESSION token = '…' reads it again" }, "Copy token");
+  const button = h("button", { type: "button", title: "SET SESSION token = '…' reads the same rows again" }, "Copy token");
   button.addEventListener("click", () => {
     void copy(token).then((worked) => (button.textContent = worked ? "Copied" : "Not copied"));
   });

@@ -1,4 +1,4 @@
-// A statement's way on the page: submitted, watched, canceled, and its rows, chart, plan and receipt.
+// A statement's life on the page: submitted, watched, canceled; its rows, chart, plan and receipt.
 
 import { Api, ApiError, ENDED, type Manifest, type Problem } from "./api";
 import { Chart, isDrawable } from "./chart";
@@ -153,7 +153,7 @@ export class Runs {
       parts.push(
         progress["engine"] ? ` · ${String(progress["engine"])}` : "",
         ` · ${plural(Number(progress["rows_produced"] ?? 0), "row")} so far`,
-        h("progress", { "aria-label": "The statement runs" }),
+        h("progress", { "aria-label": "The statement is running" }),
       );
     }
     this.status.replaceChildren(...parts);
@@ -216,7 +216,7 @@ export class Runs {
     this.actions.replaceChildren(
       ...[
         this.isRunning && button("Cancel", "Ends the statement on the gateway (Esc)", () => void this.cancel()),
-        this.grid && this.grid.rowCount > 0 && button("Copy rows", "What is selected, or all rows, for a spreadsheet", () => void this.copyRows()),
+        this.grid && this.grid.rowCount > 0 && button("Copy rows", "The selection, or all rows, for a spreadsheet", () => void this.copyRows()),
         this.grid && this.grid.rowCount > 0 && button("Download CSV", "All rows of the result", () => void this.download()),
         this.manifest && button("Copy link", "A link to this statement and its result", () => void this.link()),
       ].filter((found) => found instanceof HTMLElement),
@@ -253,7 +253,7 @@ export class Runs {
       const [row] = await this.api.rows<Record<string, string>>(`EXPLAIN (FORMAT JSON)\n${text}`);
       const found = JSON.parse(Object.values(row ?? {})[0] ?? "{}") as Plan;
       if (!isStill()) return;
-      const note = h("p", { class: "muted" }, times > 1 ? "As it would run now; looked at again every two seconds." : "As it would have run just now.");
+      const note = h("p", { class: "muted" }, times > 1 ? "As it would run now; refreshed every two seconds." : "As it would have run just now.");
       this.content.replaceChildren(plan(found), note);
       if (times > 1 && found.scans.length > 0) {
         this.live = window.setTimeout(() => void this.showPlan(document.hidden ? times : times - 1), LIVE_MS);
@@ -283,7 +283,7 @@ export class Runs {
   }
 }
 
-/** What is there before anything was run. */
+/** What is shown before anything has been run. */
 function welcome(): HTMLElement {
   const key = (keys: string, does: string): HTMLElement => h("div", {}, h("dt", {}, ...keys.split("+").map((each) => h("kbd", {}, each))), h("dd", {}, does));
   return h(

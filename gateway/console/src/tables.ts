@@ -65,7 +65,7 @@ export class Tree {
   ) {
     const again = h(
       "button",
-      { type: "button", title: "Look for tables again", "aria-label": "Look for tables again", on: { click: () => void this.load() } },
+      { type: "button", title: "Reload the tables", "aria-label": "Reload the tables", on: { click: () => void this.load() } },
       "↻",
     );
     this.element.append(h("div", { class: "tree-top" }, this.filter, again), this.list);
@@ -77,7 +77,7 @@ export class Tree {
   }
 
   async load(): Promise<Names | null> {
-    this.list.replaceChildren(h("p", { class: "muted" }, "Looking for tables …"));
+    this.list.replaceChildren(h("p", { class: "muted" }, "Loading tables …"));
     try {
       const [catalogs, functions] = await Promise.all([
         this.api.rows<{ catalog_name: string; connector_name: string }>(
@@ -106,7 +106,7 @@ export class Tree {
     }
   }
 
-  /** What a catalog has; one that is away has an entry that says why. */
+  /** The contents of a catalog; one that does not answer has an entry that says why. */
   private async inCatalog(catalog: string): Promise<{ tables: Listed[]; columns: ListedColumn[] }> {
     const place = `${quoted(catalog)}.information_schema`;
     try {
@@ -130,7 +130,7 @@ export class Tree {
     for (const table of this.tables.filter(isUnified).slice(0, FRESHNESS_ASKED)) {
       try {
         const [row] = await this.api.rows<{ tail: number | null }>(`SELECT sum(tail) AS tail FROM ${full(table, "$seam")}`);
-        this.tails.set(full(table), row?.tail ? `${count(row.tail)} in the log alone` : "all of it in files");
+        this.tails.set(full(table), row?.tail ? `${count(row.tail)} only in the log` : "all in files");
       } catch (error) {
         this.tails.set(full(table), named(error).code);
       }
@@ -152,7 +152,7 @@ export class Tree {
       ),
     );
     if (shown.length === 0) {
-      const why = this.tables.length > 0 ? "No table has that in its name." : "There are no tables yet: CREATE TABLE, or seamline table create.";
+      const why = this.tables.length > 0 ? "No table has this in its name." : "There are no tables yet: CREATE TABLE, or seamline table create.";
       this.list.append(h("p", { class: "muted" }, why));
     }
   }
@@ -174,8 +174,8 @@ export class Tree {
         {
           type: "button",
           class: "insert",
-          title: `Put ${table.name} into the statement`,
-          "aria-label": `Put ${table.name} into the statement`,
+          title: `Insert ${table.name} into the statement`,
+          "aria-label": `Insert ${table.name} into the statement`,
           on: { click: () => this.onInsert(full(table)) },
         },
         "+",
@@ -229,8 +229,8 @@ export class TablePage {
     const query = `SELECT * FROM ${full(table)} LIMIT 100`;
     const parts = [
       h("h2", {}, full(table), table.kind === "table" && table.topic && h("span", { class: "muted" }, ` over topic ${table.topic}`)),
-      h("p", {}, h("button", { type: "button", class: "primary", on: { click: () => this.onQuery(query) } }, "Query it"), " ", h("a", { href: "#/" }, "Back to the editor")),
-      isUnified(table) && h("h3", {}, "The seam, now"),
+      h("p", {}, h("button", { type: "button", class: "primary", on: { click: () => this.onQuery(query) } }, "Query"), " ", h("a", { href: "#/" }, "Back to the editor")),
+      isUnified(table) && h("h3", {}, "The seam now"),
       isUnified(table) && picture,
       isUnified(table) && h("h3", {}, "Tiering"),
       isUnified(table) && this.history(table),
@@ -252,7 +252,7 @@ export class TablePage {
       const tail = found.reduce((sum, partition) => sum + partition.tail, 0);
       const end = found.reduce((sum, partition) => sum + partition.end, 0);
       picture.replaceChildren(
-        h("p", {}, `${count(tail)} of ${plural(end, "offset")} are in the log alone; every statement sees them.`),
+        h("p", {}, `${count(tail)} of ${plural(end, "offset")} are only in the log; every statement sees them.`),
         legend(false),
         seam(found, table.name),
       );
@@ -302,12 +302,12 @@ export class TablePage {
 function pace(commits: Commit[]): string {
   const moved = commits.filter((commit) => commit.boundary && (commit.rows_added ?? 0) > 0);
   const [newest] = moved;
-  if (!newest) return "Nothing was tiered yet.";
+  if (!newest) return "Nothing has been tiered yet.";
   const ago = age((Date.now() - Date.parse(newest.committed_at)) / 1000);
   const last = `The last commit with rows was ${ago} ago, and added ${plural(newest.rows_added ?? 0, "row")}`;
   if (moved.length < 2) return `${last}.`;
   const span = (Date.parse(newest.committed_at) - Date.parse(moved.at(-1)!.committed_at)) / 1000;
-  return `${last}; ${count(moved.length)} commits have come every ${age(span / (moved.length - 1))}.`;
+  return `${last}; ${count(moved.length)} commits came ${age(span / (moved.length - 1))} apart on average.`;
 }
 
 function age(s: number): string {
