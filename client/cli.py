@@ -28,7 +28,7 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "doctor": (
         "seamline.gateway.cli.doctor",
         "gateway",
-        "Say what is wrong with machine and configuration.",
+        "Check the machine and the configuration for problems.",
     ),
     "freshness": ("seamline.commands.freshness", "", "Show how far a table has been tiered."),
     "local": ("seamline.gateway.cli.local", "gateway", "Run a local Kafka broker and catalog."),

@@ -240,10 +240,10 @@ INVALID_PARAMETERS = _declare(
 )
 INVALID_LITERAL = _declare("INVALID_LITERAL", 15, _USER, "Correct the literal.")
 DIVISION_BY_ZERO = _declare(
-    "DIVISION_BY_ZERO", 16, _USER, "Guard the divisor: a / NULLIF(b, 0) answers NULL instead."
+    "DIVISION_BY_ZERO", 16, _USER, "Guard the divisor: a / NULLIF(b, 0) gives NULL instead."
 )
 INVALID_CAST = _declare(
-    "INVALID_CAST", 17, _USER, "TRY_CAST answers NULL where a value cannot be converted."
+    "INVALID_CAST", 17, _USER, "TRY_CAST gives NULL where a value cannot be converted."
 )
 NUMERIC_OVERFLOW = _declare("NUMERIC_OVERFLOW", 18, _USER, "CAST to a wider type before computing.")
 SUBQUERY_MULTIPLE_ROWS = _declare(
@@ -291,7 +291,7 @@ VIEW_IS_STALE = _declare(
     "What the view reads has changed since it was created: use CREATE OR REPLACE VIEW.",
 )
 VIEW_IS_RECURSIVE = _declare(
-    "VIEW_IS_RECURSIVE", 49, _USER, "Let one of the views read something else."
+    "VIEW_IS_RECURSIVE", 49, _USER, "Make one of the views read something else."
 )
 
 SCHEMA_EXISTS = _declare(
@@ -317,8 +317,8 @@ OFFSETS_NOT_STORED = _declare(
     "OFFSETS_NOT_STORED",
     56,
     _USER,
-    "Let the table's writer store partition and offset of each record, and name the columns with "
-    "`seamline table adopt --columns`.",
+    "Let the table's writer store each record's partition and offset, and name the columns "
+    "with `seamline table adopt --columns`.",
 )
 ADOPTION_REFUSED = _declare(
     "ADOPTION_REFUSED",
@@ -502,8 +502,8 @@ SCHEMA_INCOMPATIBLE = _declare(
     "SCHEMA_INCOMPATIBLE",
     16,
     _EXTERNAL,
-    "No column can hold both the rows already in the table and what a schema of the topic has. "
-    "Correct the schema, or let the policy decide: ALTER TABLE … SET PROPERTIES "
+    "No column can hold both the table's rows and the values of a schema of the "
+    "topic. Correct the schema, or let the policy decide: ALTER TABLE … SET PROPERTIES "
     "evolution = 'manual'.",
     status=409,
 )
@@ -511,7 +511,7 @@ SCHEMA_NOT_EVOLVED = _declare(
     "SCHEMA_NOT_EVOLVED",
     17,
     _EXTERNAL,
-    "The topic has records of a schema that the table's columns do not hold yet. Tiering changes "
+    "The topic has records of a schema that the table's columns cannot hold yet. Tiering changes "
     "them before its next batch; `seamline tier` runs it.",
     retriable=True,
     status=503,
@@ -520,7 +520,7 @@ SECOND_WRITER = _declare(
     "SECOND_WRITER",
     14,
     _EXTERNAL,
-    "Somebody else writes records of the topic into a table that Seamline tiers. Stop one of the "
+    "Another writer writes records of the topic into a table that Seamline tiers. Stop one of the "
     "two; `seamline table audit` names the duplicates.",
     status=409,
 )
@@ -528,7 +528,7 @@ BOUNDARY_NOT_TRUSTED = _declare(
     "BOUNDARY_NOT_TRUSTED",
     15,
     _EXTERNAL,
-    "What the writer says is not an exact place in the log. Name columns with partition and "
+    "The writer does not state an exact position in the log. Name columns with partition and "
     "offset, or accept it with the property boundary_trust = 'hint'.",
     status=409,
 )
@@ -669,8 +669,8 @@ JARS_CHANGED = _declare(
     "JARS_CHANGED",
     110,
     _EXTERNAL,
-    "The jars were changed on their way: check the mirror that SEAMLINE_IVY_SETTINGS "
-    "names, or at the proxy.",
+    "The jars were altered in transit: check the proxy, or the mirror that "
+    "SEAMLINE_IVY_SETTINGS names.",
 )
 
 # --- Limits ---------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Sources(Protocol):
 
     @property
     def silent(self) -> Silent:
-        """The clusters and catalogs that have just not answered."""
+        """The clusters and catalogs that recently failed to answer."""
 
     def cold(self, name: str) -> Catalog:
         """Returns the catalog of that name, whatever format its tables have."""

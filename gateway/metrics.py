@@ -1,7 +1,7 @@
 """Metrics for Prometheus: a registry for each process, and the metrics of background work.
 
 Other modules register counters, or a collector that computes its metrics on each scrape. Creation
-times are left out: they would double the number of series and say little.
+times are left out: they would double the number of series for little information.
 """
 
 from __future__ import annotations

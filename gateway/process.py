@@ -28,7 +28,7 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """The identity of one process, for good.
+    """The permanent identity of one process.
 
     Attributes:
         pid: Its id, which the system may later give to another process.
@@ -60,7 +60,7 @@ def is_running(process: ProcessIdentity) -> bool:
 def spawn_detached(
     command: list[str], log: pathlib.Path, inherited: Sequence[int] = ()
 ) -> ProcessIdentity:
-    """Starts a process in a session of its own, which our Ctrl-C does not reach.
+    """Starts a process in its own session, which our Ctrl-C does not reach.
 
     Args:
         command: An absolute path and its arguments.
@@ -83,7 +83,7 @@ def spawn_detached(
         setsigdef=_STOPPING,
     )
     process = identify(pid)
-    assert process is not None, "a child that nobody has waited for keeps its id"
+    assert process is not None, "a child that has not been waited for keeps its id"
     return process
 
 
@@ -112,16 +112,16 @@ def interrupted_by_signals() -> Iterator[None]:
         raise KeyboardInterrupt
 
     ends = (signal.SIGTERM, signal.SIGHUP)
-    # under nohup a closed terminal stops nothing
+    # under nohup, a closed terminal must not stop anything
     with _handled([n for n in ends if signal.getsignal(n) is not signal.SIG_IGN], interrupt):
         yield
 
 
 def tell_of_signals(numbers: Iterable[signal.Signals], told: Callable[[int], None]) -> None:
-    """Has a function called when the first of each signal comes; another has its usual effect.
+    """Has a function called at the first of each signal; further ones have their usual effect.
 
     The function gets the signal's number in a thread of its own: a handler interrupts the main
-    thread anywhere, also where that holds a lock which the function needs.
+    thread anywhere, even where it holds a lock that the function needs.
     """
     if threading.current_thread() is not threading.main_thread():
         return

@@ -1,8 +1,7 @@
-"""Which catalogs and clusters have just not answered.
+"""Which catalogs and clusters recently failed to answer.
 
-Clients ask for everything again and again, and would each time wait until a source that does not
-answer is given up: listings of everything leave it out for a while. Whoever asks for it by name
-does wait.
+Clients list everything again and again, and would wait each time for the time-out of a source that
+does not answer, so listings of everything leave it out for a while. Requests that name it do wait.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Silent:
         self._known: dict[str, tuple[float, SeamlineError]] = {}
 
     def why(self, source: str) -> SeamlineError | None:
-        """Returns the error for which a source is left out; None if it is to be asked."""
+        """Returns the error for which a source is left out; None if it should be asked."""
         until, error = self._known.get(source, (self.clock(), None))
         return error if self.clock() < until else None
 

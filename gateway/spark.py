@@ -78,7 +78,7 @@ def settings(config: Config) -> SparkSettings:
 
 
 def _with(ours: Iterable[str], configured: str) -> str:
-    """Returns the configured packages, and those of ours that they have no version of."""
+    """Returns the configured packages, and those of ours that are not among them in any version."""
     theirs = [one.strip() for one in configured.split(",") if one.strip()]
     versioned = {one.rpartition(":")[0] for one in theirs}
     return ",".join([*theirs, *(one for one in ours if one.rpartition(":")[0] not in versioned)])

@@ -59,7 +59,7 @@ def _summary(connection: Connection, table: str) -> str:
         f" FROM {variant(table, 'snapshots')}"
     )
     ((committed_at, age_s),) = cursor.fetchall()
-    line = f"{tail or 0:,} of {end or 0:,} offsets are in the log alone; every statement sees them"
+    line = f"{tail or 0:,} of {end or 0:,} offsets are only in the log; every statement sees them"
     if committed_at is None:
-        return f"{line}; nothing was tiered yet"
+        return f"{line}; nothing has been tiered yet"
     return f"{line}; the newest snapshot is {age_s:,} s old"

@@ -37,7 +37,7 @@ _OPTIONS = (
         "--profile", shell_complete=_profile_names, help="Profile (a gateway by name) to use."
     ),
     click.option("--url", envvar="SEAMLINE_URL", help="Address of the gateway."),
-    click.option("--access-token", help="Bearer token, if the gateway asks for one."),
+    click.option("--access-token", help="Bearer token, if the gateway requires one."),
     click.option("--user", help="User to log in as, instead of a token; prompts for the password."),
     click.option("--ca", help="File of CA certificates to trust."),
     click.option("--certificate", help="File of your client certificate."),
@@ -56,7 +56,7 @@ _EMBEDDED_OPTIONS = (
     click.option(
         "--embedded",
         is_flag=True,
-        help="Ask a gateway that runs in this command, and ends with it.",
+        help="Use a gateway that runs inside this command and ends with it.",
     ),
     click.option(
         "--config", "config_file", help="Configuration (YAML) of the gateway that --embedded runs."
@@ -114,7 +114,7 @@ def connect(options: dict[str, Any], profile: Profile, *, follows: bool = False)
     if options.pop("embedded", False):
         return _embedded(options, follows=follows)
     if options.pop("config_file", None) is not None:
-        raise click.UsageError("--config is for --embedded; a gateway that runs has its own")
+        raise click.UsageError("--config is for --embedded; a running gateway has its own")
     return Connection(
         url_of(options, profile),
         credentials=credentials_of(options, profile),
@@ -128,7 +128,7 @@ def _embedded(options: dict[str, Any], *, follows: bool) -> EmbeddedConnection:
     for name in _OF_OTHERS:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = name.replace("_", "-")
-            raise click.UsageError(f"--embedded asks no other gateway: leave --{option} out")
+            raise click.UsageError(f"--embedded runs its own gateway: leave out --{option}")
     for name in ("url", "access_token", "user", "ca", "certificate", "key"):
         options.pop(name, None)
     return EmbeddedConnection(

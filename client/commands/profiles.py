@@ -89,7 +89,9 @@ def load(name: str | None, environment: Mapping[str, str]) -> Profile:
         return Profile()
     if not isinstance(profiles, dict) or not isinstance(profiles.get(name), dict):
         known = ", ".join(profiles) if isinstance(profiles, dict) else ""
-        raise _wrong(file, f"there is no profile {name}", hint=f"There are: {known or 'none'}.")
+        raise _wrong(
+            file, f"there is no profile {name}", hint=f"Known profiles: {known or 'none'}."
+        )
     return _profile(file, name, profiles[name])
 
 
@@ -119,7 +121,7 @@ def _refuse_unknown(
 ) -> None:
     unknown = sorted(set(values) - known)
     if unknown:
-        hint = f"There are: {', '.join(sorted(known))}."
+        hint = f"Known keys: {', '.join(sorted(known))}."
         raise _wrong(file, f"{where} has no {', '.join(unknown)}", hint=hint)
 
 

@@ -27,7 +27,7 @@ from seamline.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError
 from seamline.shell.state import State
 
 _STDIN = "-"
-_SOME = f"There are: {', '.join(FORMATS)}."
+_SOME = f"The formats are {', '.join(FORMATS)}."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Source:
 @click.option("--limit", type=int, help="Cut results off after this many rows.")
 @click.option("--dialect", help="SQL dialect of the statement, if not Trino's.")
 @click.option("--param", "-p", multiple=True, help="Value for the next ? (text).")
-@click.option("--quiet", "-q", is_flag=True, help="Print neither progress nor receipt.")
+@click.option("--quiet", "-q", is_flag=True, help="Do not print progress or the receipt.")
 @click.option("--no-pager", is_flag=True, help="Never use a pager.")
 def query(
     statement: str | None,

@@ -62,7 +62,7 @@ def spark_conf(
     token, password = credentials.given_token(), credentials.password or ""
     if form == "shell" and (token or password):
         variable = TOKEN_VARIABLE if credentials.user is None else PASSWORD_VARIABLE
-        click.echo(f"set {variable} first, as everybody can read command lines", err=True)
+        click.echo(f"set {variable} first, because everyone can read command lines", err=True)
         token = password = f"env:{variable}"  # Iceberg replaces this with the variable's value
     settings = {
         "spark.jars.packages": jar,
@@ -105,7 +105,7 @@ def _check(url: str, credentials: Credentials, planned: bool) -> None:
                 click.echo("the tails it writes can be read from this machine", err=True)
         except OSError as error:
             click.echo(
-                f"warning: the gateway writes tails where this machine does not see them: {error}. "
+                f"warning: this machine cannot read the tails that the gateway writes: {error}. "
                 "Set iceberg.location to storage that Spark's executors reach.",
                 err=True,
             )

@@ -37,14 +37,14 @@ BEGINNING, NOW = "beginning", "now"
     show_default=True,
     help="`now`, `beginning`, or the token of an earlier batch, answer or receipt.",
 )
-@click.option("--where", help="Show only rows that meet this condition.")
+@click.option("--where", help="Show only rows that satisfy this condition.")
 @click.option(
     "--format",
     "format_",
     type=click.Choice([*WRITERS]),
     default="ndjson",
     show_default=True,
-    help="Here json, too, is one object a line.",
+    help="Here json also writes one object per line.",
 )
 @gateway_options
 @embedded_options

@@ -24,7 +24,7 @@ class Connection:
         url: Address of the gateway.
         catalog: Default catalog for names without one.
         schema: Default schema for names without one.
-        time_zone: Zone of times without one, unless SET TIME ZONE says another; None means UTC.
+        time_zone: Zone of times without one, unless SET TIME ZONE sets another; None means UTC.
         properties: The session's properties by name, as set by SET SESSION.
         prepared: The session's prepared statements by name, as made by PREPARE.
         last_token: What the connection has read so far; later statements never fall behind it.
@@ -198,7 +198,7 @@ def connect(
         from seamline.dbapi.embedded import EmbeddedConnection
 
         if url is not None:
-            message = "an embedded gateway has no other url"
+            message = "an embedded gateway takes no url"
             raise errors.InterfaceError(INVALID_ARGUMENT, message, hint="Leave one of them out.")
         file = embedded if isinstance(embedded, str) else None
         return EmbeddedConnection(

@@ -84,7 +84,7 @@ class Credentials:
             raise as_client_error(
                 SeamlineError(
                     INVALID_ARGUMENT,
-                    "a user with a colon in the name, or without one, cannot log in"
+                    "a user name must not be empty or contain a colon"
                     if self.access_token is None
                     else "both a user and an access token were given",
                     hint="Give either user and password, or an access token.",

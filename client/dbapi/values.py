@@ -88,7 +88,7 @@ def _date(text: str) -> datetime.date:
 
 
 _FAR = ("+", "-", "0000")
-"""How years begin that Python lacks."""
+"""How years that Python lacks begin."""
 
 
 def _timestamp(text: str) -> datetime.datetime:

@@ -49,7 +49,7 @@ def obey(session: Session, line: str) -> None:
     """
     name, _, argument = line.removeprefix(SIGN).rstrip(";").partition(" ")
     if name not in META:
-        raise _wrong(f"{SIGN}{name} is no meta command", hint=f"{SIGN}? lists them.")
+        raise _wrong(f"{SIGN}{name} is not a meta command", hint=f"{SIGN}? lists them.")
     META[name].run(session, argument.strip())
 
 
@@ -86,7 +86,7 @@ def _switched(argument: str, is_on: bool) -> bool:
     if not argument:
         return not is_on
     if argument not in {"on", "off"}:
-        raise _wrong(f"{argument} is neither on nor off", hint="Leave it out to change over.")
+        raise _wrong(f"{argument} is neither on nor off", hint="Leave it out to toggle.")
     return argument == "on"
 
 
@@ -149,7 +149,7 @@ def _explain(session: Session, argument: str) -> None:
 
 def _last(session: Session) -> Statement:
     if session.state.last is None:
-        raise _wrong("no statement was run yet", hint="Give one.")
+        raise _wrong("no statement has been run yet", hint="Give one.")
     return session.state.last
 
 
@@ -157,7 +157,9 @@ def _watch(session: Session, argument: str) -> None:
     try:
         pause_s = float(argument) if argument else _WATCH_S
     except ValueError:
-        raise _wrong(f"{argument} is no number of seconds", hint="As in \\watch 5.") from None
+        raise _wrong(
+            f"{argument} is not a number of seconds", hint="For example: \\watch 5."
+        ) from None
     statement = _last(session)
     while True:
         session.say(time.strftime("── %H:%M:%S, every ") + f"{pause_s:g} s, until Ctrl-C")
@@ -167,7 +169,7 @@ def _watch(session: Session, argument: str) -> None:
 
 def _include(session: Session, argument: str) -> None:
     if not argument:
-        raise _wrong("\\i needs a file", hint="As in \\i queries.sql.")
+        raise _wrong("\\i needs a file", hint="For example: \\i queries.sql.")
     session.run_file(pathlib.Path(argument))
 
 
@@ -179,7 +181,8 @@ def _output(session: Session, argument: str) -> None:
 def _format(session: Session, argument: str) -> None:
     if argument not in WRITERS:
         raise _wrong(
-            f"there is no format {argument} here", hint=f"There are: {', '.join(WRITERS)}."
+            f"there is no format {argument} at the prompt",
+            hint=f"The formats are {', '.join(WRITERS)}.",
         )
     session.state.format = argument
 
@@ -195,7 +198,7 @@ def _set(session: Session, argument: str) -> None:
         case _:
             raise _wrong(
                 f"{SIGN}pset knows no {name or 'setting'}",
-                hint="There are: pager on|off, null TEXT.",
+                hint="The settings are pager on|off and null TEXT.",
             )
 
 
@@ -218,11 +221,13 @@ META = {
     "x": Meta("[on|off]", "rows one below the other", _expanded),
     "timing": Meta("[on|off]", "how long each statement takes", _timing),
     "receipt": Meta("", "what the last result reflects: seam, engine, boundary", _receipt),
-    "token": Meta("[use|token]", "the last token; with use, the same rows next", _token),
-    "explain": Meta("[statement]", "how it would be run; the last one without", _explain),
+    "token": Meta("[use|token]", "the last token; with use, read the same rows next", _token),
+    "explain": Meta(
+        "[statement]", "how a statement would be run; by default the last one", _explain
+    ),
     "watch": Meta("[seconds]", "the last statement again and again", _watch),
-    "i": Meta("file", "do what a file says", _include),
-    "o": Meta("[file]", "add results to a file; to the screen without", _output),
+    "i": Meta("file", "run the commands in a file", _include),
+    "o": Meta("[file]", "append results to a file; without one, show them", _output),
     "format": Meta("name", ", ".join(WRITERS), _format),
     "pset": Meta("pager|null value", "the pager, the text of a null", _set),
     "q": Meta("", "leave", _quit),

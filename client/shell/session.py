@@ -109,7 +109,7 @@ class Session:
         try:
             lines = path.expanduser().read_text(encoding="utf-8").splitlines(keepends=True)
         except (OSError, UnicodeDecodeError) as error:
-            cause = getattr(error, "strerror", None) or "it is no text"
+            cause = getattr(error, "strerror", None) or "it is not text"
             message = f"{path} cannot be read: {cause}"
             raise InterfaceError(INVALID_ARGUMENT, message, hint="") from error
         number, pending, first = 0, "", 1

@@ -222,7 +222,7 @@ class SeamlineDialect(default.DefaultDialect):
         tls = util.asbool(query.pop("tls", False))
         unknown = set(query) - {"access_token", "ca", "certificate", "key", "engine", "time_zone"}
         if unknown:
-            raise exc.ArgumentError(f"{min(unknown)!r} is no option of a seamline:// address")
+            raise exc.ArgumentError(f"{min(unknown)!r} is not an option of a seamline:// address")
         host = f"[{url.host}]" if ":" in (url.host or "") else url.host or "127.0.0.1"
         catalog, _, schema = (url.database or "").strip("/").partition("/")
         address = f"{'https' if tls else 'http'}://{host}:{url.port or _PORT}"

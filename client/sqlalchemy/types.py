@@ -120,7 +120,7 @@ class _Binary(_Literal, types.LargeBinary):
 
 
 class _Numeric(types.Numeric[Any]):
-    """Decimals; a float is bound as the decimal that it is written as, since none is guessed."""
+    """Decimals; a float is bound as the decimal it is written as; nothing is guessed."""
 
     def bind_processor(self, dialect: Dialect) -> Any:
         """Returns a function that converts finite floats to decimals."""

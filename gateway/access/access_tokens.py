@@ -54,7 +54,7 @@ class AccessTokens:
         return found
 
     def again(self, known: Identity) -> Identity | None:
-        """Returns the present owner of a token identified before; None if it is gone."""
+        """Returns the current owner of a token identified earlier; None if it is gone."""
         for digest, token in self._all().items():
             if digest.startswith(known.credential):
                 return _identity(digest, token)
@@ -87,6 +87,6 @@ def _read(file: pathlib.Path) -> Mapping[str, AccessToken]:
         raise SeamlineError(
             INVALID_CONFIG,
             f"auth.token_file {file}, {place}: {first['msg']}",
-            hint="It is YAML: a list `tokens` of entries as auth.tokens has them.",
+            hint="It is YAML: a list `tokens` of the same entries as auth.tokens.",
         ) from error
     return _by_digest(found.tokens)

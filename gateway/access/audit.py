@@ -40,7 +40,7 @@ class Origin:
     """Where a request comes from, besides its principal.
 
     Attributes:
-        method: How the sender has proved who it is.
+        method: How the sender proved who it is.
         credential: Which credential of that kind it was.
         address: The address it comes from.
     """
@@ -109,7 +109,7 @@ class AuditLog(Collector):
                 self._lose(left)
 
     def collect(self) -> Iterator[Metric]:
-        """Yields its metrics."""
+        """Yields the log's metrics."""
         yield CounterMetricFamily(
             "seamline_audit_events", "Audit events that were written.", self._written
         )
@@ -157,7 +157,7 @@ class AuditLog(Collector):
                 return
             self._said = (self._lost, now)
             new = self._lost - said
-        supervision.attempt("audit", lambda: _LOG.error("%d audit events are lost", new))
+        supervision.attempt("audit", lambda: _LOG.error("%d audit events were lost", new))
 
 
 def _line(event: Mapping[str, Any]) -> bytes:

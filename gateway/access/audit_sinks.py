@@ -27,7 +27,7 @@ class AuditSink(Protocol):
 
 
 class FileSink:
-    """A file that grows; if it is moved away, a new one of the same name is begun.
+    """A file that is appended to; if it is moved away, a new one of the same name is started.
 
     Args:
         name: Its path, or `-` for standard output.

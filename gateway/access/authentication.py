@@ -39,8 +39,8 @@ def check_listening(config: Config) -> None:
     if not config.asks_who and not is_loopback(config.http.host):
         raise SeamlineError(
             INVALID_CONFIG,
-            f"http.host {config.http.host} is reachable from outside, and nobody has to say who "
-            "they are",
+            f"http.host {config.http.host} is reachable from outside, and nobody "
+            "has to authenticate",
             hint="Configure auth (tokens, passwords or jwt) or http.tls.client_ca, or listen on "
             "127.0.0.1.",
         )
@@ -58,8 +58,8 @@ def check_site(site: str | None) -> None:
     if site in {"cross-site", "same-site"}:
         raise SeamlineError(
             PERMISSION_DENIED,
-            "the gateway answers no page of another site",
-            hint="Let the server of that page ask, with an access token.",
+            "the gateway does not answer pages of other sites",
+            hint="Let that page's server send the request, with an access token.",
         )
 
 
@@ -108,7 +108,7 @@ class Authentication:
         if self.is_open:
             return _on_loopback(presented.host)
         if not presented.authorization and not presented.certificate:
-            raise SeamlineError(UNAUTHENTICATED, "the request does not say who sends it")
+            raise SeamlineError(UNAUTHENTICATED, "the request carries no credentials")
         try:
             return self._proved(presented)
         except SeamlineError as error:
@@ -118,7 +118,7 @@ class Authentication:
             raise
 
     def again(self, known: Identity) -> Identity:
-        """Returns the present identity of somebody who was identified before.
+        """Returns the current identity of a caller who was identified earlier.
 
         Raises:
             SeamlineError: UNAUTHENTICATED when the credential is no longer accepted.
@@ -133,7 +133,7 @@ class Authentication:
         elif known.method in {CERTIFICATE, JWT}:
             found = self._unless_revoked(known)
         if found is None or found.has_expired:
-            raise SeamlineError(UNAUTHENTICATED, f"{known.principal.name} has no access any more")
+            raise SeamlineError(UNAUTHENTICATED, f"{known.principal.name} no longer has access")
         return found
 
     @property
@@ -180,14 +180,14 @@ def _user_and_password(given: str) -> tuple[str, str]:
     try:
         user, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
     except ValueError as error:
-        raise SeamlineError(UNAUTHENTICATED, "the header Authorization cannot be read") from error
+        raise SeamlineError(UNAUTHENTICATED, "the Authorization header cannot be read") from error
     if not user or not colon:
-        raise SeamlineError(UNAUTHENTICATED, "the header Authorization names no user")
+        raise SeamlineError(UNAUTHENTICATED, "the Authorization header names no user")
     return user, password
 
 
 def _on_loopback(host: str) -> Identity:
-    """Returns the identity of whoever asks an open gateway by a name of this machine.
+    """Returns the identity of whoever calls an open gateway by a name of this machine.
 
     Raises:
         SeamlineError: PERMISSION_DENIED.

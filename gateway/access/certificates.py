@@ -32,8 +32,8 @@ def identity(certificate: Mapping[str, Any], pattern: str) -> Identity:
     if match is None or not match[1]:
         raise SeamlineError(
             UNAUTHENTICATED,
-            "the client's certificate names nobody this gateway knows",
-            hint="Its subject needs one common name, which http.tls.client_name matches.",
+            "the client's certificate names no user that this gateway knows",
+            hint="Its subject needs one common name, and http.tls.client_name must match it.",
         )
     expires = float(ssl.cert_time_to_seconds(certificate["notAfter"]))
     found = Identity(

@@ -36,7 +36,7 @@ class AccessControl:
         self._rights = _remembered()
 
     def rights_of(self, principal: Principal) -> Rights:
-        """Returns a principal's present rights; the same object while the files stay the same."""
+        """Returns a principal's current rights; the same object while the files stay the same."""
         principal = self._groups.added(principal)
         made_of = self._watched.get() if self._watched is not None else None
         with self._lock:

@@ -1,4 +1,4 @@
-"""Who sends a request, and how they have proved it."""
+"""Who sends a request, and how they proved it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Identity:
     Attributes:
         principal: Who it is.
         method: What kind of credential it was.
-        credential: Tells it from others of its kind; useless to whoever reads it.
+        credential: Distinguishes it from others of its kind; useless to anyone who reads it.
         expires: When it expires, in seconds since the epoch; None for never.
         issuer: Who signed it, for a certificate that may be revoked.
     """

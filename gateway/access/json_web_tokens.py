@@ -2,9 +2,9 @@
 
 Only asymmetric signatures are accepted, by keys of the configured set, for the configured issuer
 and audience, within the time that the token allows. Keys come from a file that is watched, or from
-an address. From an address, they are fetched again now and then, and at once for an unknown key,
-but at most once a minute. While the address does not answer, the known keys hold for a day; after
-that, nobody can be let in.
+an address. From an address, they are fetched again now and then, and immediately for an unknown
+key, but at most once a minute. While the address does not answer, the known keys are valid for a
+day; after that, nobody can log in.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ALGORITHMS: Mapping[str, tuple[str, ...]] = {
     "P-521": ("ES512",),
     "Ed25519": ("EdDSA",),
 }
-"""Algorithms that a key of a type, or of a curve, may have signed with."""
+"""Algorithms that a key of a given type, or on a given curve, may have signed with."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class JsonWebTokens:
             for key in self._keys.named(key_id if isinstance(key_id, str) else None)
             if algorithm in key.algorithms
         ]
-        problem = "no key of the identity provider has signed it"
+        problem = "it was not signed by a key of the identity provider"
         for key in found:
             try:
                 claims: Mapping[str, Any] = jwt.decode(
@@ -129,7 +129,7 @@ class JsonWebTokens:
                 problem = str(error)
             else:
                 return claims
-        raise SeamlineError(UNAUTHENTICATED, f"the access token is not taken: {problem}")
+        raise SeamlineError(UNAUTHENTICATED, f"the access token is not accepted: {problem}")
 
     def _groups(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
         if self._config.groups_claim is None:
@@ -201,16 +201,18 @@ class FetchedKeys:
             if age_s >= _FRESH_S and self._is_due():
                 supervision.start("keys of tokens", self._renew)
             return found
-        with self._fetching:  # nobody gets in without the keys, so callers wait
+        with self._fetching:  # nobody can log in without the keys, so callers wait
             if self._is_due():
                 self._renew()
         found, _ = self._look(key_id)
-        if not found and self._has_failed:  # where they come from is no matter of strangers
-            raise SeamlineError(LOGIN_KEYS_UNAVAILABLE, "the keys of tokens cannot be fetched")
+        if not found and self._has_failed:  # where they come from is none of a stranger's business
+            raise SeamlineError(
+                LOGIN_KEYS_UNAVAILABLE, "the keys that verify tokens cannot be fetched"
+            )
         return found
 
     def _look(self, key_id: str | None) -> tuple[Sequence[Key], float]:
-        """Returns the matching keys that are known and still hold, and their age."""
+        """Returns the matching keys that are known and still valid, and their age."""
         if self._known is None:
             return (), 0.0
         known_at, keys = self._known
@@ -218,7 +220,7 @@ class FetchedKeys:
         return (_named(keys, key_id) if age_s < _KEPT_S else ()), age_s
 
     def _is_due(self) -> bool:
-        """Whether the address may be asked again; if so, the caller must ask it."""
+        """Whether the keys may be fetched again; if so, the caller must fetch them."""
         now = self._clock()
         with self._lock:
             if self._asked_at is not None and now - self._asked_at < _AGAIN_S:
@@ -232,7 +234,7 @@ class FetchedKeys:
             self._has_failed = False
         except SeamlineError as error:
             self._has_failed = True
-            _LOG.error("the keys of tokens that are known still hold: %s", error.message)
+            _LOG.error("still using the known keys that verify tokens: %s", error.message)
 
 
 def _named(keys: Sequence[Key], key_id: str | None) -> Sequence[Key]:
@@ -279,7 +281,7 @@ def _keys(text: bytes, source: str) -> Sequence[Key]:
         listed = json.loads(text)["keys"]
         found = [key for one in listed if (key := _key(one)) is not None]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SeamlineError(INVALID_CONFIG, f"{source} is no JSON Web Key Set") from error
+        raise SeamlineError(INVALID_CONFIG, f"{source} is not a JSON Web Key Set") from error
     if not found:
         raise SeamlineError(INVALID_CONFIG, f"{source} has no key that verifies signatures")
     return found
@@ -295,9 +297,9 @@ def _key(entry: Mapping[str, Any]) -> Key | None:
     try:
         public = jwt.PyJWK(dict(entry), algorithms[0]).key
     except (jwt.PyJWTError, ValueError) as error:
-        _LOG.warning("a key of tokens cannot be used: %s", error)
+        _LOG.warning("a key that verifies tokens cannot be used: %s", error)
         return None
     if not hasattr(public, "public_bytes"):
-        public = public.public_key()  # a private key, which has no business being there
+        public = public.public_key()  # a private key, which does not belong there
     key_id = entry.get("kid")
     return Key(key_id if isinstance(key_id, str) else None, algorithms, public)

@@ -1,10 +1,10 @@
 """Slows down failed logins, by address and by user.
 
-Failures are allowed at a pace: a number of them at once, then one at a fixed interval. Faster
-attempts are refused before anything about them is checked; only a password that is remembered as
-good is accepted without asking here (see `passwords`). Failures from an address from which the user
-has logged in are counted separately, so that others who try that user's name do not lock the user
-out. Memory is bounded.
+Failures are rate-limited: a number of them at once, then one per fixed interval. Faster attempts
+are refused before anything about them is checked; only a password that is remembered as correct is
+accepted without this check (see `passwords`). Failures from an address from which the user has
+logged in are counted separately, so that others who try that user's name do not lock the user out.
+Memory is bounded.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class FailedLogins:
         self._known: Cache[tuple[str, str], bool] = Cache(_KEYS_MAX, ttl_s=_KNOWN_S, clock=clock)
 
     def check(self, address: str, user: str | None = None) -> None:
-        """Checks that another attempt is not too early.
+        """Checks that another attempt does not come too early.
 
         Raises:
             SeamlineError: TOO_MANY_LOGINS, with the seconds to wait in its details.
@@ -62,7 +62,7 @@ class FailedLogins:
             seconds = math.ceil(wait_s)
             raise SeamlineError(
                 TOO_MANY_LOGINS,
-                f"too many logins have failed; the next is looked at in {seconds} s",
+                f"too many logins have failed; try again in {seconds} s",
                 details={RETRY_AFTER: seconds},
             )
 
@@ -100,7 +100,7 @@ class FailedLogins:
 
 
 def _network(address: str) -> str:
-    """Returns what the owner of an address has: that address, or a network of IPv6."""
+    """Returns what the owner of an address controls: that address, or an IPv6 network."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -1,9 +1,9 @@
-"""Identifies callers by user and password, with a file of hashes as htpasswd and Trino have it.
+"""Identifies callers by user and password, with a file of hashes as in htpasswd and Trino.
 
     ann:$2y$10$…
     bob:$argon2id$v=19$m=65536,t=3,p=4$…
 
-The file is watched. A hash is slow to check on purpose, so a good password is remembered for a
+The file is watched. A hash is slow to check on purpose, so a correct password is remembered for a
 while, as a digest under a key that only this process has. An unknown user takes as long as a known
 one.
 """
@@ -49,7 +49,7 @@ class Passwords:
 
     Args:
         file: Users and hashes.
-        failed: Slows down those who guess.
+        failed: Slows down guessing.
 
     Raises:
         SeamlineError: INVALID_CONFIG.
@@ -66,9 +66,9 @@ class Passwords:
         """Returns the identity of a user with this password.
 
         Args:
-            user: The user that somebody claims to be.
+            user: The user that the caller claims to be.
             password: The password that proves it.
-            address: The address they come from.
+            address: The caller's address.
 
         Raises:
             SeamlineError: UNAUTHENTICATED, the same for an unknown user and a wrong password;
@@ -84,7 +84,7 @@ class Passwords:
         return _identity(user, hashed)
 
     def again(self, known: Identity) -> Identity | None:
-        """Returns the identity of somebody identified before; None if the password is obsolete."""
+        """Returns the identity of a caller identified earlier; None if the password has changed."""
         hashed = self._hashes.get().get(known.principal.name)
         found = None if hashed is None else _identity(known.principal.name, hashed)
         return found if found is not None and found.credential == known.credential else None
@@ -95,7 +95,7 @@ class Passwords:
         if not self._checking.acquire(timeout=_WAIT_S_MAX):
             raise SeamlineError(
                 TOO_MANY_LOGINS,
-                "many passwords are being checked already",
+                "many passwords are already being checked",
                 details={RETRY_AFTER: 1},
             )
         try:
@@ -104,7 +104,7 @@ class Passwords:
             self._failed.check(address, user)
             if not _matches(secret, hashed) or not is_known:
                 self._failed.count_user(address, user)
-                raise SeamlineError(UNAUTHENTICATED, "the user or the password is wrong")
+                raise SeamlineError(UNAUTHENTICATED, "wrong user or password")
         finally:
             self._checking.release()
         self._failed.succeeded(address, user)
@@ -132,7 +132,7 @@ def _identity(user: str, hashed: str) -> Identity:
 
 def _matches(secret: bytes, hashed: str) -> bool:
     if len(secret) > _PASSWORD_BYTES_MAX:
-        secret = b""  # takes its time, and is nobody's password
+        secret = b""  # takes as long, and is nobody's password
     if hashed.startswith("$2"):
         return bcrypt.checkpw(secret[:_BCRYPT_BYTES_MAX], hashed.encode())
     try:
@@ -157,12 +157,12 @@ def _read(file: pathlib.Path) -> Mapping[str, str]:
         user, _, hashed = line.strip().partition(":")
         if not user or user.startswith("#"):
             continue
-        problem = "is there twice" if user in found else _problem(hashed)
+        problem = "is listed twice" if user in found else _problem(hashed)
         if problem:
             raise SeamlineError(
                 INVALID_CONFIG,
                 f"auth.passwords {file}, line {number}: {user} {problem}",
-                hint="htpasswd -B FILE USER writes such a line.",
+                hint="Write the line with htpasswd -B FILE USER.",
             )
         found[user] = hashed
     if not found:

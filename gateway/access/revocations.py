@@ -53,7 +53,7 @@ def issuer_of(certificate: bytes) -> str:
 
 
 def read(file: pathlib.Path) -> Revoked:
-    """Returns what the lists in a file have revoked.
+    """Returns what the lists in a file revoke.
 
     Raises:
         SeamlineError: INVALID_CONFIG.
@@ -61,10 +61,10 @@ def read(file: pathlib.Path) -> Revoked:
     try:
         lists = [x509.load_pem_x509_crl(text) for text in _LIST.findall(file.read_bytes())]
     except (OSError, ValueError) as error:
-        cause = getattr(error, "strerror", None) or "a list in it cannot be read"
+        cause = getattr(error, "strerror", None) or "one of its lists cannot be read"
         raise _refused(file, cause) from error
     if not lists:
-        raise _refused(file, "there is no list in it")
+        raise _refused(file, "it contains no list")
     return frozenset(
         (one.issuer.rfc4514_string(), _hexadecimal(entry.serial_number))
         for one in lists
@@ -81,5 +81,5 @@ def _refused(file: pathlib.Path, cause: str) -> SeamlineError:
     return SeamlineError(
         INVALID_CONFIG,
         f"http.tls.client_crl {file} cannot be used: {cause}",
-        hint="It is PEM: a list of revoked certificates of each authority in http.tls.client_ca.",
+        hint="It is PEM: one revocation list from each authority in http.tls.client_ca.",
     )

@@ -1,7 +1,7 @@
 """What one principal may do: the rules, applied to names.
 
 What a principal may not see at all does not exist for them: the error is the same as for a name
-that was never used. What they see but may not use is PERMISSION_DENIED, which names the missing
+that does not exist. What they see but may not use is PERMISSION_DENIED, which names the missing
 right.
 """
 
@@ -50,7 +50,7 @@ _OF_FUNCTIONS = "system"
 _ABOUT_ROWS = frozenset({"", "cold", "hot", "changes"})
 """Variants of a table that have its columns."""
 _WITHOUT_VALUES = frozenset({"seam", "tail", "snapshots", "history", "refs"})
-"""Variants that reveal no values of columns, as bounds and paths do, and no names of columns."""
+"""Variants that reveal no column names, and no column values, as bounds and paths would."""
 KEPT_WHEN_COLUMNS_ARE_HIDDEN = frozenset({"_kafka_partition", "_kafka_offset", "_kafka_timestamp"})
 """Columns of a record that reveal nothing of hidden columns."""
 
@@ -82,7 +82,7 @@ class TableRights:
 
     @property
     def sees(self) -> bool:
-        """Whether the table exists for the principal at all."""
+        """Whether the table exists at all for the principal."""
         return bool(self.privileges)
 
     def columns(self, fields: tuple[Field, ...]) -> tuple[Field, ...]:
@@ -175,8 +175,8 @@ class Rights:
         """Returns which rows and columns may be seen of a table that is read.
 
         Raises:
-            SeamlineError: as `require` for SELECT; PERMISSION_DENIED for a table about the table
-                that would reveal more.
+            SeamlineError: as `require` for SELECT; PERMISSION_DENIED for a metadata table that
+                would reveal more.
         """
         self.require(Privilege.SELECT, name)
         found = self.table(name).restriction
@@ -187,7 +187,7 @@ class Rights:
         return NO_RESTRICTION
 
     def require_new(self, name: TableName) -> None:
-        """Checks that something of a name may be created.
+        """Checks that something with this name may be created.
 
         Raises:
             SeamlineError: CATALOG_NOT_FOUND, PERMISSION_DENIED.
@@ -199,7 +199,7 @@ class Rights:
     def require_alterable(self, name: TableName) -> None:
         """Checks that a table may be altered, for which all of it must be seen.
 
-        Rules know columns by their names, and not by where their values come from.
+        Rules know columns by their names, not by where their values come from.
 
         Raises:
             SeamlineError: as `require` for OWNERSHIP; PERMISSION_DENIED.
@@ -365,22 +365,22 @@ def not_whole(principal: Principal, table: str) -> SeamlineError:
     """Returns the error for a reader of files that may not see all of a table."""
     return SeamlineError(
         PERMISSION_DENIED,
-        f"{principal.name} may not see all of {table}, and this reader would",
-        hint="Read it by a statement, which leaves out what may not be seen.",
+        f"{principal.name} may not see all of {table}, which this reader would show",
+        hint="Read it with a statement, which leaves out what may not be seen.",
     )
 
 
 def without_values(error: SeamlineError) -> SeamlineError:
     """Returns an error for a principal who may not see all of the table that it is about.
 
-    That of a bad record comes without its reason, which quotes values of any column.
+    The error for a bad record comes without its reason, which may quote values of any column.
     """
     if error.code is not BAD_RECORD:
         return error
     where = ", ".join(f"{name} {value}" for name, value in error.details.items())
     return SeamlineError(
         BAD_RECORD,
-        f"record at {where or 'some offset'}: whoever may see all of the table is told the reason",
+        f"record at {where or 'some offset'}: only who may see the whole table is told why",
         details=error.details,
     )
 

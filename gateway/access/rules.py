@@ -73,7 +73,7 @@ def _pattern(text: str) -> str:
     try:
         _compiled(text)
     except re.error as error:
-        raise refused(f"is no regular expression: {error}", value=text) from error
+        raise refused(f"is not a regular expression: {error}", value=text) from error
     return text
 
 
@@ -188,7 +188,7 @@ class QueryRule(Rule):
 
 
 class SystemRule(Rule):
-    """Who may read what the gateway tells of itself: its metrics, which name tables."""
+    """Who may read what the gateway reports about itself: its metrics, which name tables."""
 
     allow: frozenset[SystemAccess]
 

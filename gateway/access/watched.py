@@ -1,7 +1,7 @@
-"""Watched files: what was made from them, and made again once they have changed.
+"""Watched files: a value made from them, and made again once they have changed.
 
-A change takes effect at the next access. If nothing can be made of a change, that is reported in
-the log, and what was made last holds until something can.
+A change takes effect at the next access. If a changed file cannot be used, that is logged, and the
+last value stays in effect until it can.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Watched(Generic[T]):
         try:
             self._value = self._make()
         except SeamlineError as error:
-            _LOG.error("the %s as they were last still hold: %s", self._what, error.message)
+            _LOG.error("still using the previous %s: %s", self._what, error.message)
         else:
             _LOG.info("%s read from %s", self._what, ", ".join(map(str, self._files)))
 

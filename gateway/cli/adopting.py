@@ -27,7 +27,7 @@ _CELL_MAX = 60
 @click.option("--topic", required=True, help="Topic that the writer copies into the table.")
 @click.option("--cluster", help="Cluster the topic is in.")
 @click.option(
-    "--boundary", "provider", metavar="PROVIDER", help="What tells how far the table has got."
+    "--boundary", "provider", metavar="PROVIDER", help="What determines the table's boundary."
 )
 @click.option(
     "--columns",
@@ -60,15 +60,15 @@ _CELL_MAX = 60
     help="Option of the provider; repeatable.",
 )
 @click.option(
-    "--start", metavar="PARTITION:OFFSET,…", help="Where the table begins; by default at 0."
+    "--start", metavar="PARTITION:OFFSET,…", help="Where the table begins; by default, offset 0."
 )
-@click.option("--location", help="Location of a Delta table, if its name does not tell.")
+@click.option("--location", help="Location of a Delta table, if it is not at the default place.")
 @click.option(
     "--configuration",
     is_flag=True,
     help="Print the entry for the configuration, and write nothing.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what is found, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the findings, and write nothing.")
 @click.option("--force", is_flag=True, help="Adopt the table despite the problems found.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @config_options
@@ -297,7 +297,7 @@ def _audit_lines(found: Audit) -> list[str]:
         f"boundary {_offsets_text(boundary.next)} by {boundary.provider or 'seamline'} "
         f"({boundary.trust})",
         f"{rows:,} rows of {records:,} records"
-        + (f", and {found.others:,} rows that are no records" if found.others else ""),
+        + (f", and {found.others:,} rows that are not records" if found.others else ""),
     ]
     for kind in Kind:
         of_kind = [finding for finding in found.found if finding.kind is kind]

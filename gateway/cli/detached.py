@@ -28,7 +28,7 @@ _LOG = "gateway.log"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Detached:
-    """A gateway in a process of its own.
+    """A gateway in its own process.
 
     Attributes:
         address: The address at which it answers.
@@ -45,7 +45,7 @@ def start(work: Work, directory: pathlib.Path) -> Detached | None:
     """Runs the work in a child process with its own process session.
 
     Args:
-        work: What the child does; it calls its argument with the address once that answers.
+        work: What the child does; it calls its argument with the address once the gateway answers.
         directory: The gateway's state directory.
 
     Returns:
@@ -95,7 +95,7 @@ def stop(directory: pathlib.Path, grace_s: float) -> bool:
 
 def _wait(pid: int, told: int, directory: pathlib.Path) -> Detached:
     child = process.identify(pid)
-    assert child is not None, "a child that nobody has waited for keeps its id"
+    assert child is not None, "a child that has not been waited for keeps its id"
     try:
         with open(told, encoding="utf-8") as answers:
             answer = json.loads(answers.readline() or "{}")
@@ -112,5 +112,5 @@ def _wait(pid: int, told: int, directory: pathlib.Path) -> Detached:
 
 
 def _tell(tell: int, answer: dict[str, Any]) -> None:
-    with contextlib.suppress(BrokenPipeError):  # the parent has its answer and stopped reading
+    with contextlib.suppress(BrokenPipeError):  # the parent has its answer and has stopped reading
         os.write(tell, json.dumps(answer).encode() + b"\n")

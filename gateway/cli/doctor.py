@@ -1,4 +1,4 @@
-"""`seamline doctor`: reports what is wrong with machine and configuration, and what to do."""
+"""`seamline doctor`: reports problems of machine and configuration, and what to do about them."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def doctor(
     config_file: str | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Say what is wrong with this machine and this configuration, and what to do.
+    """Check this machine and this configuration for problems, and say what to do.
 
-    Exits with 1 when something is wrong, and with 0 when nothing is or there are only warnings.
+    Exits with 1 when something is wrong, and with 0 otherwise; warnings do not count.
     """
     loaded, problem = _configured(config_file, settings)
     found = _findings(loaded, problem, seconds, writes=not read_only, starts_spark=starts_spark)
@@ -156,7 +156,7 @@ def _in_short(summary: Any) -> str:
         f"{summary['ok']} ok",
     ]
     if summary["skipped"]:
-        counted.append(f"{summary['skipped']} not looked at")
+        counted.append(f"{summary['skipped']} not checked")
     return ", ".join(counted)
 
 

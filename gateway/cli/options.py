@@ -1,7 +1,7 @@
 """Options that the gateway's commands share.
 
 A module of commands imports what a command needs only when that command is called, so that neither
-`--help` nor one command waits for the libraries of all.
+`--help` nor any command waits for the libraries of all the others.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def table_of(text: str, connections: Connections) -> TableName:
     """Returns the table that a command-line argument names, spelt as in listings.
 
     Raises:
-        SeamlineError: INVALID_ARGUMENT when it names no table of a catalog; CATALOG_NOT_FOUND, ….
+        SeamlineError: INVALID_ARGUMENT when it does not name a table of a catalog;
+            CATALOG_NOT_FOUND, ….
     """
     found = names.resolve(names.split(text), names.session(connections.config), connections)
     if not found.is_own_table:

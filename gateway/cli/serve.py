@@ -14,7 +14,7 @@ from seamline.gateway.cli.options import LOG_FORMAT, PORT, config_options, load_
 @click.command()
 @config_options
 @click.option("--host", help="Address to listen on.")
-@click.option("--port", type=PORT, help="Port to listen on; 0 takes a free one.")
+@click.option("--port", type=PORT, help="Port to listen on; 0 picks a free one.")
 @click.option(
     "--detach", is_flag=True, help="Run in the background; return once the gateway answers."
 )

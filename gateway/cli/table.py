@@ -158,7 +158,7 @@ def list_(config_file: str | None, settings: tuple[str, ...], as_json: bool) -> 
     if as_json:
         click.echo(json.dumps([_as_json(entry) for entry in found], indent=2))
     elif not found:
-        click.echo("no unified tables; `seamline table create` makes one", err=True)
+        click.echo("no unified tables; `seamline table create` creates one", err=True)
     else:
         width = max(len(entry.table.display) for entry in found)
         for entry in found:
@@ -194,7 +194,7 @@ def describe(name: str, config_file: str | None, settings: tuple[str, ...], as_j
 
 @table.command()
 @click.argument("name")
-@click.option("--on-error", type=click.Choice(POLICIES), help="What becomes of bad records.")
+@click.option("--on-error", type=click.Choice(POLICIES), help="What happens to bad records.")
 @click.option(
     "--evolution", type=click.Choice(EVOLUTIONS), help="Whether columns follow newer schemas."
 )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("tables", nargs=-1, required=True, metavar="TABLE…")
-@click.option("--once", is_flag=True, help="Tier what is there now, then exit.")
+@click.option("--once", is_flag=True, help="Tier what is in the log now, then exit.")
 @click.option(
     "--interval",
     type=Duration(),
@@ -98,7 +98,7 @@ def tier(
         connections.close()
     if once and application.is_stopping:
         raise click.Abort
-    if once and failures:  # each was reported as it came
+    if once and failures:  # each was reported as it occurred
         click.get_current_context().exit(1)
 
 
@@ -113,7 +113,7 @@ def stop_on_signals(application: TieringApplication) -> None:
 
 
 def show_step(progress: Progress, step: Step | SeamlineError, seconds: float) -> None:
-    """Prints one line per step, but nothing for further checks of an idle table."""
+    """Prints one line per step, but only one line while a table is idle."""
     from seamline.seam.tiering import Outcome
 
     if isinstance(step, SeamlineError):

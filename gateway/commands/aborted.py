@@ -1,7 +1,7 @@
 """Finds records of aborted transactions, which no reader of committed records sees.
 
-A writer that reads uncommitted records, as Flink and Kafka Connect do unless they are told
-otherwise, copies them all the same. They are what only such a read of the log returns.
+A writer that reads uncommitted records, as Flink and Kafka Connect do unless configured otherwise,
+copies them all the same. They are the records that only such a read of the log returns.
 """
 
 from __future__ import annotations

@@ -100,8 +100,8 @@ def require_foreign(state: TableState) -> None:
     if bound is not None and bound.boundary_provider is None:
         raise SeamlineError(
             ADOPTION_REFUSED,
-            f"table {state.display_name} is bound to topic {bound.topic}, and Seamline itself "
-            "copies it",
+            f"table {state.display_name} is bound to topic {bound.topic}, and Seamline "
+            "itself fills it",
             hint="`seamline table hand-over` lets another writer continue.",
         )
     _require_snapshot(state)
@@ -137,6 +137,6 @@ def _known(provider: str, known: Collection[str]) -> str:
         raise SeamlineError(
             INVALID_ARGUMENT,
             f"the boundary provider {provider!r} is not known",
-            hint=did_you_mean(given, list(known)) or f"It is one of: {', '.join(known)}.",
+            hint=did_you_mean(given, list(known)) or f"It must be one of: {', '.join(known)}.",
         )
     return given

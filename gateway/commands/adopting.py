@@ -56,7 +56,7 @@ class Adoption:
         columns_from: Further entries of `columns_from`: `column = source`.
         format: How values are encoded.
         key_format: How keys are encoded.
-        on_error: What becomes of a bad record.
+        on_error: What happens to a bad record.
         isolation: The isolation level under which the log is read.
         value_schema: The schema of all values, if they do not name one in a registry.
         key_schema: The same for keys.
@@ -114,11 +114,13 @@ def of_statement(name: TableName, given: Mapping[str, Any], cluster: str) -> Ado
     known = (*_TEXTS, *_OTHERS)
     unknown = sorted(set(given) - set(known))
     if unknown or "topic" not in given:
-        problem = f"{unknown[0]!r} is no property of it" if unknown else "its topic is missing"
+        problem = (
+            f"{unknown[0]!r} is not one of its properties" if unknown else "its topic is missing"
+        )
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
             f"{name.display} cannot be adopted: {problem}",
-            hint=f"Properties are: {', '.join(known)}.",
+            hint=f"The properties are {', '.join(known)}.",
         )
     said: dict[str, Any] = {key: str(given[key]) for key in _TEXTS if key in given}
     said["columns"], said["spellings"] = _list(given, "columns"), _list(given, "spellings")
@@ -166,13 +168,13 @@ def offsets_of(text: str) -> dict[int, int]:
         return {int(partition): int(offset) for partition, offset in pairs}
     except ValueError as error:
         raise SeamlineError(
-            INVALID_ARGUMENT, f"start {text} is not understood", hint="Such as 0:500,1:480."
+            INVALID_ARGUMENT, f"start {text} is not understood", hint="Write it like 0:500,1:480."
         ) from error
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Findings:
-    """What was found out about a table.
+    """What is known about a table.
 
     Attributes:
         table: The table as it would be when adopted.
@@ -182,7 +184,7 @@ class Findings:
         bounds: The bounds of the topic.
         sample: Records of both tiers.
         problems: Objections to adopting it.
-        notes: What its owner should know.
+        notes: What the table's owner should know.
         is_for_configuration: Whether the table is read-only, so that the configuration must bind
             it.
     """
@@ -340,7 +342,7 @@ def require_no_problems(findings: Findings, *, force: bool) -> None:
 
 
 def unadopt(connections: Connections, name: TableName) -> None:
-    """Removes what adopting has written into a table.
+    """Removes what adopting wrote into a table.
 
     Raises:
         SeamlineError: NOT_A_UNIFIED_TABLE, ADOPTION_REFUSED when it was never adopted;
@@ -377,7 +379,7 @@ def _configured(state: TableState) -> SeamlineError:
     return SeamlineError(
         STATEMENT_NOT_ALLOWED,
         f"the configuration binds {state.display_name} to its topic",
-        hint="Take it out of `tables:` there.",
+        hint="Remove it from `tables:` there.",
     )
 
 
@@ -418,7 +420,7 @@ def _entry(text: str) -> str:
         raise SeamlineError(
             INVALID_ARGUMENT,
             f"{text!r} does not name a part of the record and its column",
-            hint=f"Such as offset=k_offset; parts are: {', '.join(_PARTS)}.",
+            hint=f"Write it like offset=k_offset; the parts are {', '.join(_PARTS)}.",
         )
     return f"{column.strip()} = {part.strip()}"
 
@@ -437,13 +439,13 @@ def _notes(
 ) -> Iterator[str]:
     if Places.of(binding.encoding, state.schema.columns) is None:
         yield (
-            "no column holds the offsets of records: tokens are repeated only on their own "
-            "snapshot, and neither changes nor an audit can be had"
+            "no column holds the offsets of records: tokens work only while their own "
+            "snapshot exists, and neither changes nor audits are available"
         )
     for partition, start in bounds.start.items():
         if start > boundary.next.get(partition, 0):
             yield (
                 f"partition {partition} of the log starts at {start}, past the table's boundary "
                 f"{boundary.next.get(partition, 0)}: queries will fail with LOG_TRIMMED. If the "
-                f"table was meant to begin there, say --start {partition}:{start}"
+                f"table is meant to begin there, pass --start {partition}:{start}"
             )

@@ -53,11 +53,11 @@ _PROPERTIES = {"on_error": POLICIES, "evolution": EVOLUTIONS}
 """The properties of a unified table that may be changed, and the values that each may have."""
 _INSTEAD = {
     SetColumnType: "With evolution = 'auto', columns follow the schemas of the records.",
-    DropNotNull: "Whether a record may lack a value is settled when the table is made.",
-    RenameTable: "Tokens and pipelines know it by its name; make a view of the new name instead.",
+    DropNotNull: "Whether a record may lack a value is decided when the table is created.",
+    RenameTable: "Tokens and pipelines know it by its name; create a view by the new name instead.",
 }
 _PARTITIONS = "key_partitions"
-"""Setting it renews the word of an upsert table's owner that each key is in one partition."""
+"""Setting it renews the promise of an upsert table's owner that each key is in one partition."""
 
 
 def alter(connections: Connections, statement: AlterTable, session: Session) -> Rows:
@@ -158,7 +158,7 @@ def load(connections: Connections, name: TableName) -> IcebergTable:
             raise
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
-            f"{name.display} is a view, and no table",
+            f"{name.display} is a view, not a table",
             hint="Its rows are those of its query; CREATE OR REPLACE VIEW changes that.",
         ) from error
     return connections.catalog(name.catalog).load(found.name[1:])
@@ -183,7 +183,7 @@ def _add(table: IcebergTable, binding: TopicBinding | None, change: AddColumn) -
         raise SeamlineError(
             NOT_SUPPORTED,
             f"column {column.name} cannot be NOT NULL: existing rows have no value for it",
-            hint="Leave NOT NULL out.",
+            hint="Leave out NOT NULL.",
         )
     (field,) = tables.fields_of([column])
     _check(table, binding, lambda own: (*own, field))
@@ -251,9 +251,9 @@ def _upgrade(table: IcebergTable, change: SetProperties) -> None:
         if str(value) != "2" or table.state.format_version > 2:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
-                f"{table.state.display_name} has format version {table.state.format_version}, and "
-                f"cannot get {value}",
-                hint="Version 1 can become 2.",
+                f"{table.state.display_name} has format version {table.state.format_version}, "
+                f"which cannot become {value}",
+                hint="Only version 1 can become 2.",
             )
         commits.upgrade(table, 2)
 
@@ -273,13 +273,13 @@ def _set(table: IcebergTable, binding: TopicBinding, change: SetProperties) -> N
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"the property {name} cannot be changed",
-                hint=did_you_mean(name, _PROPERTIES) or f"{', '.join(_PROPERTIES)} can.",
+                hint=did_you_mean(name, _PROPERTIES) or f"Only {', '.join(_PROPERTIES)} can.",
             )
         if value not in known:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"{name} {value!r} is not known",
-                hint=f"It is: {', '.join(known)}.",
+                hint=f"It must be one of: {', '.join(known)}.",
             )
     properties = {
         PROPERTY_PREFIX + name.replace("_", "-"): str(value) for name, value in change.properties
@@ -341,7 +341,7 @@ def _needed_for_records(binding: TopicBinding, column: Field) -> str | None:
     if binding.encoding.names(column.name):
         return "columns_from says where it comes from"
     if column.name in binding.primary_key:
-        return "it is of the primary key"
+        return "it is part of the primary key"
     return None
 
 

@@ -3,7 +3,7 @@
 Rows are counted in the snapshot's files. Offsets without a row are looked up in the log, as far as
 it reaches back. Transaction markers, aborted and compacted records leave no rows, nor do records
 that the table's policy leaves out. Anything else that the log shows and the snapshot lacks is a
-hole. If the log has such offsets, rows of a table of another writer may be of aborted records; as
+hole. If the log has such offsets, rows in another writer's table may come from aborted records; as
 far back as the log reaches, these are found, too.
 
 In an upsert table, each key must occur once. Records that later ones have replaced leave no rows
@@ -51,10 +51,10 @@ class Kind(enum.Enum):
 
 MEANINGS: Mapping[Kind, str] = {
     Kind.HOLE: "records of the log that the snapshot lacks",
-    Kind.DOUBLE: "records that the snapshot has more than once",
+    Kind.DOUBLE: "records that the snapshot holds more than once",
     Kind.ABORTED: "records of aborted transactions, which no read of the log returns",
     Kind.BEYOND: "records at or past the boundary, which would be read from the log, too",
-    Kind.KEY: "rows too many of keys that an upsert table has more than once",
+    Kind.KEY: "surplus rows of keys that an upsert table holds more than once",
     Kind.UNKNOWN: "offsets without a row that the log can no longer explain",
 }
 
@@ -65,7 +65,7 @@ class Found:
 
     Attributes:
         kind: Its kind.
-        range: The offsets at which it is.
+        range: The offsets where it is.
         records: The number of records concerned; for doubles and keys, the number of surplus rows.
     """
 
@@ -256,7 +256,7 @@ class _Auditor:
         return here.first if here is not None else self._boundary.next.get(partition, 0)
 
     def _without_rows(self, holes: Sequence[OffsetRange]) -> Iterator[Found]:
-        """Yields what the log tells about offsets without a row."""
+        """Yields what the log shows about offsets without a row."""
         kept_from = self._bounds.start
         kept = []
         for hole in holes:

@@ -1,7 +1,7 @@
 """Compares the last records below the boundary in both tiers, to find objections to adoption.
 
-If the snapshot lacks a record that the log shows, has it twice or with other values, or has one of
-an aborted transaction, then the table's writer does not copy each committed record once, or a
+If the snapshot lacks a record that the log shows, has it twice or with other values, or holds one
+of an aborted transaction, then the table's writer does not copy each committed record once, or a
 column does not hold what it is said to hold.
 """
 
@@ -196,8 +196,8 @@ def aborted(places: Sequence[tuple[int, int]]) -> Iterator[str]:
         partition, offset = places[0]
         yield (
             f"{len(places):,} of the last rows are of aborted transactions, such as partition "
-            f"{partition}, offset {offset}: its writer reads uncommitted records, which the "
-            "isolation read_uncommitted reads from the log, too"
+            f"{partition}, offset {offset}: its writer reads uncommitted records; with "
+            "isolation read_uncommitted, they are read from the log, too"
         )
 
 
@@ -210,8 +210,8 @@ def all_doubles(table: ColdTable, binding: TopicBinding) -> Iterator[str]:
         for found in records.partitions():
             if found.rows > found.records:
                 yield (
-                    f"{found.rows - found.records:,} rows of partition {found.partition} are of "
-                    "records that the table has already: its writer may copy one twice"
+                    f"{found.rows - found.records:,} rows of partition {found.partition} "
+                    "repeat records that the table already has: its writer may copy records twice"
                 )
 
 
@@ -222,15 +222,15 @@ def missing(pairs: Sequence[Pair]) -> Iterator[str]:
         first = found[0]
         yield (
             f"{len(found)} of {len(pairs)} records of the log are not in the table, such as "
-            f"partition {first.partition}, offset {first.offset}: its writer leaves out records, "
+            f"partition {first.partition}, offset {first.offset}: its writer skips records, "
             "or does not commit them in order"
         )
 
 
 def differences(pairs: Sequence[Pair], columns: Container[str], *, not_in: bool) -> Iterator[str]:
-    """Yields the first difference in a column that is among `columns`, or is not.
+    """Yields the first difference in a column that is, or is not, among `columns`.
 
-    Columns that only repeat what the log knows of a record may differ without spoiling the rows,
+    Columns that only repeat what the log knows about a record may differ without spoiling the rows,
     so callers pass those.
 
     Args:
@@ -244,6 +244,6 @@ def differences(pairs: Sequence[Pair], columns: Container[str], *, not_in: bool)
                 continue
             yield (
                 f"partition {pair.partition}, offset {pair.offset}: column {name} is "
-                f"{pair.cold[name]!r} in the table, and the record gives {pair.hot[name]!r}"
+                f"{pair.cold[name]!r} in the table, but {pair.hot[name]!r} in the record"
             )
             return

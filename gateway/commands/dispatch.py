@@ -178,7 +178,7 @@ class Commands:
         if statement.replace:
             raise SeamlineError(
                 STATEMENT_NOT_ALLOWED,
-                f"{name.display} would repeat a topic, so it replaces no table",
+                f"{name.display} would repeat a topic, so it cannot replace a table",
                 hint="DROP TABLE first, or choose another name.",
             )
         properties = {
@@ -226,7 +226,7 @@ class Commands:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 "CREATE TABLE needs columns, or WITH (topic = '…')",
-                hint="A table with a topic stands for the topic and its Iceberg copy.",
+                hint="A table with a topic combines the topic and its Iceberg copy.",
             )
 
         def create() -> None:
@@ -306,6 +306,6 @@ def _properties(given: Mapping[str, Any]) -> dict[str, Any]:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
             f"{unknown[0]!r} is not a property of a table",
-            hint=f"Properties are: {', '.join(_PROPERTIES)}.",
+            hint=f"The properties are {', '.join(_PROPERTIES)}.",
         )
     return {name: _PROPERTIES[name](name, value) for name, value in given.items()}

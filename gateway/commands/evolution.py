@@ -23,8 +23,8 @@ def settled(definition: TableDefinition, inferred: Inferred | None) -> TableDefi
     """Returns the definition with the setting resolved; it stays unset if values name no schema.
 
     If the schema determines the columns, the table also gets those of the schema's next version. If
-    the user names the columns, those are the ones that are wanted. If records have several schemas,
-    nobody has said which of them the table is to follow, so it follows none.
+    the user names the columns, those are the ones wanted. If records have several schemas, it is
+    unknown which of them the table should follow, so it follows none.
 
     Args:
         definition: The table.
@@ -62,7 +62,7 @@ def check_altered(binding: TopicBinding, value: object) -> None:
 def _check(format_: str, value_schema: str | None, envelope: str) -> None:
     problem = ""
     if format_ not in _FORMATS:
-        problem = f"values of format {format_} name no schema"
+        problem = f"values of format {format_} do not name a schema"
     elif value_schema is not None:
         problem = "the table names the schema of all values itself"
     elif envelope and ENVELOPES[envelope].is_listed:

@@ -75,7 +75,7 @@ def take_over(
     table = alterations.load(connections, name)
     if table.state.current_snapshot_id != head:
         raise SeamlineError(
-            COMMIT_CONFLICT, f"table {name.display} has been committed to: its writer still runs"
+            COMMIT_CONFLICT, f"table {name.display} has new commits: its writer is still running"
         )
     boundary = taken_over(table.state, bounds)
     own = table.iceberg.properties
@@ -113,7 +113,7 @@ def hand_over(
         raise SeamlineError(
             INVALID_ARGUMENT,
             f"the boundary provider {provider!r} is not known",
-            hint=f"It is one of: {', '.join(PROVIDERS)}.",
+            hint=f"It must be one of: {', '.join(PROVIDERS)}.",
         )
     done: list[Boundary] = []
 
@@ -127,8 +127,8 @@ def hand_over(
         if binding.is_upsert:
             raise SeamlineError(
                 ADOPTION_REFUSED,
-                f"table {name.display} is the newest record of each key, which no other writer "
-                "here goes on with",
+                f"table {name.display} holds the newest record of each key, and no other "
+                "writer here can continue that",
             )
         done.append(_let_go(connections, table, binding, deadline, provider, given))
 
@@ -168,8 +168,8 @@ def _bound(table: IcebergTable, name: TableName) -> TopicBinding:
     if TopicBinding.from_properties(table.iceberg.properties) is None:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
-            f"the configuration binds {name.display} to its topic, since it may not be written to",
-            hint="Take it out of `tables:` there, and adopt the table itself.",
+            f"the configuration binds {name.display} to its topic, because the table is read-only",
+            hint="Remove it from `tables:` there, and adopt the table itself.",
         )
     return binding
 
@@ -184,7 +184,7 @@ def _require_clean(
         raise SeamlineError(
             ADOPTION_REFUSED,
             f"table {name.display} does not hold each record once: {', '.join(kinds)}",
-            hint="`seamline table audit` says where.",
+            hint="`seamline table audit` shows where.",
         )
 
 

@@ -82,7 +82,7 @@ DEBEZIUMS_MARK = "__deleted"
 
 
 def marked(definition: TableDefinition, found: Inferred) -> tuple[TableDefinition, Inferred]:
-    """Returns an upsert table's definition with what marks its deletes, which is no column then."""
+    """Returns an upsert table's definition with the field that marks deletes, then not a column."""
     if definition.mode != "upsert":
         return definition, found
     by_name = {column.name: column.type for column in found.columns}
@@ -127,12 +127,14 @@ def _of_schema(schema: infer_schema.Found) -> Inferred:
     if not schema.columns:
         raise SeamlineError(
             INFERENCE_FAILED,
-            f"{schema.source} has no fields that are columns",
-            hint="State the columns, and where they come from with columns_from.",
+            f"{schema.source} has no fields that can be columns",
+            hint="State the columns, and their sources with columns_from.",
         )
-    left_out = (f"{name}: no column holds what the schema has there" for name in schema.left_out)
+    left_out = (
+        f"{name}: no column type can hold what the schema has there" for name in schema.left_out
+    )
     rows = (
-        f"{name}: decimals of any scale, which come as rows; state decimal(38, s) to have numbers"
+        f"{name}: decimals of any scale, which become rows; state decimal(38, s) to get numbers"
         for name in schema.of_any_scale
     )
     notes = (*schema.notes, *left_out, *rows)
@@ -190,15 +192,15 @@ def notes(
         yield from found.notes
     for name in found.unknown if found is not None else ():
         yield (
-            f"{name}: null in every sampled record, and so varchar, which holds no number and no "
-            "object. State the columns if it will be another."
+            f"{name}: null in every sampled record, and so varchar, which holds neither "
+            "numbers nor objects. State the columns if the type should be another."
         )
     values = unframed(seen.values)
     is_unmarked = definition.mode == "upsert" and definition.deleted_by is None
     if is_unmarked and definition.format in JSON and any(map(_has_mark, values)):
         yield (
-            f"{DEBEZIUMS_MARK}: the newest records have it, and one in which it is true is a row "
-            f"all the same; deleted_by = '{DEBEZIUMS_MARK}' makes it a delete"
+            f"{DEBEZIUMS_MARK}: the newest records have it, and one in which it is true "
+            f"is still a row; deleted_by = '{DEBEZIUMS_MARK}' makes it a delete"
         )
     is_plain = definition.format in JSON and not definition.spellings
     if is_plain and newest_schema(values) is None:

@@ -1,6 +1,6 @@
-"""`system.jdbc`: catalogs, schemas, tables, columns and types, as JDBC's DatabaseMetaData has them.
+"""`system.jdbc`: catalogs, schemas, tables, columns and types, shaped like JDBC's metadata.
 
-Hidden columns are left out of a table's columns; `DESCRIBE` has them.
+Hidden columns are left out of a table's columns; `DESCRIBE` shows them.
 """
 
 from __future__ import annotations
@@ -201,4 +201,4 @@ ROWS: Mapping[str, Rows] = {
     "tables": _tables,
     "types": _types,
 }
-"""The function that makes the rows, for each table that may have any."""
+"""The function that computes the rows, for each table that may have any."""

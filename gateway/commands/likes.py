@@ -1,7 +1,7 @@
-"""`CREATE TABLE x (LIKE t)`: the columns of another table and, if asked for, its properties.
+"""`CREATE TABLE x (LIKE t)`: the columns of another table and, on request, its properties.
 
 A column keeps its name, its type, whether it may be null, and its comment. Hidden columns are left
-out, and those that whoever asks may not see.
+out, and so are those that the user may not see.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def fields(
 
     Args:
         connections: Clusters and catalogs.
-        elements: What stands between the parentheses of CREATE TABLE.
+        elements: What is between the parentheses of CREATE TABLE.
         session: The catalog and schema for names that omit them.
 
     Raises:
@@ -66,12 +66,12 @@ def properties(
 
     Args:
         connections: Clusters and catalogs.
-        elements: What stands between the parentheses of CREATE TABLE.
+        elements: What is between the parentheses of CREATE TABLE.
         session: The catalog and schema for names that omit them.
 
     Raises:
         SeamlineError: TABLE_NOT_FOUND, PERMISSION_DENIED, …; STATEMENT_NOT_ALLOWED for a table
-            with a topic, NOT_SUPPORTED for a layout that no property says.
+            with a topic, NOT_SUPPORTED for a layout that no property can express.
     """
     for element in elements:
         if isinstance(element, LikeTable) and element.takes_properties:
@@ -81,13 +81,13 @@ def properties(
 
 
 def _properties(connections: Connections, name: TableName, table: ColdTable) -> dict[str, Any]:
-    connections.rights.require_all_seen(name, "and so not take its properties")
+    connections.rights.require_all_seen(name, "and so may not copy its properties")
     binding = TopicBinding.from_properties(table.state.properties)
     if binding is not None:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
-            f"{name.display} repeats topic {binding.topic}, which is no property to take",
-            hint="LIKE without INCLUDING PROPERTIES takes its columns.",
+            f"{name.display} repeats topic {binding.topic}, which is not a property to copy",
+            hint="LIKE without INCLUDING PROPERTIES copies only its columns.",
         )
     if not isinstance(table, IcebergTable):
         raise read_only(f"catalog {name.catalog}")
@@ -104,11 +104,11 @@ def _properties(connections: Connections, name: TableName, table: ColdTable) -> 
 def _found(
     connections: Connections, element: LikeTable, session: Session
 ) -> tuple[TableName, ColdTable]:
-    """Returns the table that is meant, whose columns may be read.
+    """Returns the table, whose columns the user may read.
 
     Raises:
-        SeamlineError: TABLE_NOT_FOUND, PERMISSION_DENIED, …; NOT_SUPPORTED for anything that is no
-            table of a catalog.
+        SeamlineError: TABLE_NOT_FOUND, PERMISSION_DENIED, …; NOT_SUPPORTED for anything that is not
+            a table of a catalog.
     """
     name = names.resolve(element.name, session, connections)
     if not name.is_own_table:
@@ -125,6 +125,6 @@ def _found(
 def _no_table(name: TableName) -> SeamlineError:
     return SeamlineError(
         NOT_SUPPORTED,
-        f"LIKE takes the columns of a table, and {name.display} is none of a catalog",
+        f"LIKE copies the columns of a table, and {name.display} is not a table of a catalog",
         hint=f"CREATE TABLE … AS SELECT * FROM {name.display} WITH NO DATA",
     )

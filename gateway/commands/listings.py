@@ -76,7 +76,7 @@ class Listed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Only:
-    """Which tables are wanted; None stands for all, whatever they are called.
+    """Which tables are wanted; None means all, whatever they are called.
 
     Attributes:
         catalog: The catalog or cluster.
@@ -279,7 +279,7 @@ def _listed_view(sources: Sources, source: str, schema: str, name: TableName) ->
     rights = sources.rights.table(name)
     own = rights.columns(view.columns) if view is not None else ()
     if view is not None and rights.restriction:
-        view = dataclasses.replace(view, texts={})  # whose text says what may not be seen
+        view = dataclasses.replace(view, texts={})  # whose text reveals what may not be seen
     return Listed(source, schema, name, own, error=error, view=view, is_view=True)
 
 
@@ -323,7 +323,7 @@ def _asked(sources: Sources, source: str, entries: Callable[[], list[Listed]]) -
 
 
 def _tried(work: Callable[[], T]) -> tuple[T | None, SeamlineError | None]:
-    """Returns the result of the work, or the error with which it failed, whatever it raised."""
+    """Returns the result of the work, or the error it failed with, whatever it raised."""
     try:
         return work(), None
     except KeyboardInterrupt:

@@ -1,18 +1,18 @@
-"""Metadata tables of a table of a catalog, which say what its metadata holds.
+"""Metadata tables of a catalog's table, which show what its metadata holds.
 
-    t$snapshots             the snapshots that are retained
+    t$snapshots             the retained snapshots
     t$history               which snapshots have been current, and when
     t$refs                  branches and tags
     t$properties            the table's properties
     t$metadata_log_entries  the metadata files that the table remembers
     t$files                 the data files of a snapshot
-    t$partitions            what these files record, summed by partition
+    t$partitions            what these files contain, summed by partition
     t$manifests             the manifests of a snapshot
-    t$all_manifests         those of every snapshot
+    t$all_manifests         the manifests of every snapshot
     t$entries               the entries of a snapshot's manifests
 
-The snapshot is the one that the statement reads. Except for `$snapshots` and `$files`, columns and
-their meaning are those of Trino's Iceberg connector.
+The snapshot is the one that the statement reads. Except for `$snapshots` and `$files`, the columns
+and their meanings are those of Trino's Iceberg connector.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def contents(variant: str, table: ColdTable, snapshot_id: int | None) -> Content
         raise SeamlineError(
             NOT_SUPPORTED,
             f"{state.display_name} is not an Iceberg table, and has no ${variant}",
-            hint="$snapshots, $history, $refs, $properties and $files are there for every table.",
+            hint="Every table has $snapshots, $history, $refs, $properties and $files.",
         )
     return _of_iceberg(variant, table, snapshot_id)
 
@@ -150,9 +150,9 @@ def _refs(state: TableState) -> Contents:
 
 
 def _properties(state: TableState) -> Contents:
-    """Leaves out the settings of clients, such as keys and addresses, as other engines do not get.
+    """Leaves out client settings, such as keys and addresses, which other engines do not get.
 
-    They would be those of whoever wrote them.
+    They belong to whoever wrote them.
     """
     shape: dict[str, Type] = {"key": types.VARCHAR, "value": types.VARCHAR}
     return shape, sorted(readable_by_others(state.properties).items())

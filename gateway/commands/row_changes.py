@@ -1,9 +1,9 @@
-"""DELETE, UPDATE, MERGE and TRUNCATE TABLE: of plain tables, and DELETE of upsert tables.
+"""DELETE, UPDATE, MERGE and TRUNCATE TABLE for plain tables, and DELETE for upsert tables.
 
-The rows that change are those of a query; see `sql.row_changes`. In a plain table they are known by
-file and position, and change in one snapshot. Of an upsert table, a record without a value deletes
-each. No other rows of unified tables are changed: they repeat the records of a topic, which may
-have more fields than the table has columns.
+The rows that change are those of a query; see `sql.row_changes`. In a plain table they are
+identified by file and position, and change in one snapshot. In an upsert table, each is deleted by
+a record without a value. No other rows of unified tables are changed: they repeat the records of a
+topic, which may have more fields than the table has columns.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from seamline.sql.types import BIGINT, INTEGER, Field
 _CASE = Field("case", INTEGER)
 _COUNT = Field("rows", BIGINT)
 _PLACES = len(columns.FILE_FIELDS)
-"""The column of the number of a row's case; before it is the place of the row."""
+"""The column with the number of a row's case; the columns before it hold the place of the row."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Case:
-    """A case of a statement: what it gives new values, and where they are in the query's rows."""
+    """A case of a statement: which columns get new values, and their places in the query's rows."""
 
     action: str
     fields: tuple[Field, ...]
@@ -56,10 +56,10 @@ class Changed:
     """A table whose rows are to be changed.
 
     Attributes:
-        target: What the rows of the query give: `target.given` are all of its columns.
-        cases: What becomes of the rows, by the numbers of their cases, from 1.
-        kept: Where the columns of the table are in the query's rows, as they were.
-        takes_all: Whether all rows are deleted; the query is then one of their number.
+        target: What the query's rows provide: `target.given` lists all of its columns.
+        cases: What happens to the rows, by the numbers of their cases, from 1.
+        kept: Where the table's columns, as they were, are in the query's rows.
+        takes_all: Whether all rows are deleted; the query then only counts them.
     """
 
     target: Target
@@ -69,7 +69,7 @@ class Changed:
 
 
 def changed(connections: Connections, statement: ChangeRows, session: Session) -> Changed | Target:
-    """Returns the table whose rows are to be changed, and how; an upsert table as it is.
+    """Returns the table whose rows are to be changed, and how; an upsert table unchanged.
 
     Raises:
         SeamlineError: TABLE_NOT_FOUND, COLUMN_NOT_FOUND, STATEMENT_NOT_ALLOWED, NOT_SUPPORTED,
@@ -135,23 +135,23 @@ def _require_plain(binding: TopicBinding | None, name: TableName, what: str) -> 
         return
     raise SeamlineError(
         STATEMENT_NOT_ALLOWED,
-        f"{what} is not allowed: {name.display} repeats its topic, whose records are added and "
-        "never changed",
-        hint="INSERT INTO replaces the rows of its keys, as a whole, and DELETE removes rows."
+        f"{what} is not allowed: {name.display} repeats its topic, whose records are only "
+        "added, never changed",
+        hint="INSERT INTO replaces whole rows by their keys, and DELETE removes rows."
         if binding.is_upsert
-        else "INSERT INTO adds rows; what a reader should see of them is for a view to say.",
+        else "INSERT INTO adds rows; use a view to define which of them readers see.",
     )
 
 
 def counted(query: exp.Expr) -> exp.Expr:
-    """Returns the query of a DELETE with the number of its rows instead."""
+    """Returns the query of a DELETE, turned into a count of its rows."""
     tree = query.copy()
     tree.set("expressions", [exp.Anonymous(this="count", expressions=[exp.Star()])])
     return tree
 
 
 def whole_rows(target: Target, query: exp.Expr) -> exp.Expr:
-    """Returns the query of a DELETE with the columns that records are made of."""
+    """Returns the query of a DELETE with the columns that make up records."""
     tree = query.copy()
     place = tree.expressions[0]
     assert isinstance(place, exp.Column)
@@ -166,7 +166,7 @@ def whole_rows(target: Target, query: exp.Expr) -> exp.Expr:
 
 
 def _columns(name: TableName, fields: Sequence[Field], case: RowCase) -> tuple[Field, ...]:
-    """Returns the columns that a case gives values."""
+    """Returns the columns to which a case gives values."""
     if case.action == "INSERT" and not case.columns:
         if case.values != len(fields):
             raise SeamlineError(
@@ -179,11 +179,11 @@ def _columns(name: TableName, fields: Sequence[Field], case: RowCase) -> tuple[F
 
 
 def apply(changed: Changed, table: IcebergTable, batches: Iterable[pa.RecordBatch]) -> int:
-    """Commits what a query's rows say; returns how many rows are changed, added or deleted.
+    """Commits what a query's rows say; returns how many rows were changed, added or deleted.
 
     Args:
         changed: The table and the cases.
-        table: The table as the query has read it.
+        table: The table as the query read it.
         batches: The rows of the query.
 
     Raises:
@@ -236,7 +236,7 @@ class _Rows:
         return found
 
     def _note(self, batch: pa.RecordBatch) -> None:
-        """Notes the places of rows that are there already."""
+        """Notes the places of existing rows."""
         there = batch.filter(pc.is_valid(batch.column(1)))
         paths = pc.dictionary_encode(there.column(0))
         numbers, positions = paths.indices.to_numpy(), there.column(1).to_numpy()
@@ -244,7 +244,7 @@ class _Rows:
             self._places[path].append(positions[numbers == number])
 
     def _new(self, batch: pa.RecordBatch, case: _Case) -> pa.RecordBatch:
-        """Returns the new values of rows, and with UPDATE those that they keep."""
+        """Returns the new values of rows and, for UPDATE, those that they keep."""
         target = self._changed.target
         places = {f.name: case.first + place for place, f in enumerate(case.fields)}
         if case.action == "UPDATE":

@@ -1,4 +1,4 @@
-"""The answers of statements that are not queries, and the patterns that narrow listings."""
+"""The results of statements that are not queries, and the patterns that narrow listings."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Rows:
 
 
 def done(changes: Mapping[str, Any] | None = None) -> Rows:
-    """Returns the answer of a statement that has no rows of its own."""
+    """Returns the result of a statement that has no rows of its own."""
     return Rows((Output("result", types.BOOLEAN),), [(True,)], changes or {})
 
 
 NOTES = (Output("note", types.VARCHAR),)
-"""The columns of an answer that consists of notes for the user."""
+"""The columns of a result that consists of notes for the user."""
 
 
 def noted(notes: Sequence[str]) -> Rows:
-    """Returns the notes as an answer, or that of `done` if there are none."""
+    """Returns the notes as a result, or that of `done` if there are none."""
     return Rows(NOTES, [(note,) for note in notes]) if notes else done()
 
 

@@ -2,7 +2,7 @@
 
 A schema may be created ahead of its first table, which would otherwise create it. Both statements
 need OWNERSHIP of any table in the schema, whatever its name. Only an empty schema is dropped,
-unless CASCADE says that its views and plain tables are, too; all of them, or nothing.
+unless CASCADE drops its views and plain tables, too: all of them or none.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def create(connections: Connections, statement: CreateSchema, session: Session) 
     if names.has_schema(connections, source, schema):
         if statement.if_not_exists:
             return done()
-        raise SeamlineError(SCHEMA_EXISTS, f"schema {source}.{schema} exists already")
+        raise SeamlineError(SCHEMA_EXISTS, f"schema {source}.{schema} already exists")
     _own(connections, source, schema).make_namespace(names.namespace_of(schema))
     return done()
 
@@ -110,13 +110,13 @@ def _require_droppable(connections: Connections, name: TableName) -> None:
     if not rights.table(name).sees:
         raise SeamlineError(
             PERMISSION_DENIED,
-            f"{rights.principal.name} may not drop all that is in schema {name.schema}",
+            f"{rights.principal.name} may not drop everything in schema {name.schema}",
         )
     rights.require(Privilege.OWNERSHIP, name)
 
 
 def _plain(connections: Connections, name: TableName) -> TableState:
-    """Returns a table that may be dropped together with others, as it has no topic.
+    """Returns a table that may be dropped together with others because it has no topic.
 
     Raises:
         SeamlineError: STATEMENT_NOT_ALLOWED, NOT_A_UNIFIED_TABLE, …
@@ -149,7 +149,7 @@ def _own(connections: Connections, source: str, schema: str) -> IcebergCatalog:
     if known is None or known.is_delta or schema.lower() == names.INFORMATION_SCHEMA:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
-            f"schema {source}.{schema} can neither be made nor dropped",
+            f"schema {source}.{schema} can be neither created nor dropped",
             hint="Schemas of Iceberg catalogs can.",
         )
     any_table = TableName(source, "", (*names.namespace_of(schema), ""))

@@ -80,7 +80,7 @@ def use(statement: Use, session: Session, sources: Sources) -> Rows:
 
 
 def existing_schema(name: tuple[str, ...], session: Session, sources: Sources) -> tuple[str, str]:
-    """Returns the catalog and the schema that a name means, both of which exist.
+    """Returns the catalog and the schema that a name refers to, both of which exist.
 
     Raises:
         SeamlineError: as `use`.
@@ -97,7 +97,7 @@ def existing_schema(name: tuple[str, ...], session: Session, sources: Sources) -
 
 # --- Transactions --------------------------------------------------------------------------------
 
-_ALONE = "Every statement is a transaction of its own; a token repeats what one has read."
+_ALONE = "Every statement is a transaction of its own; a token repeats a read."
 
 
 def transaction(statement: Transaction, request: StatementRequest) -> Rows:
@@ -113,7 +113,7 @@ def transaction(statement: Transaction, request: StatementRequest) -> Rows:
         )
     begins, is_in = statement.what.startswith("START"), request.transaction != NO_TRANSACTION
     if begins is is_in:
-        state = "in a transaction already" if is_in else "in no transaction"
+        state = "already in a transaction" if is_in else "not in a transaction"
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"the session is {state}", hint=_ALONE)
     return done({"transaction": str(uuid.uuid4()) if begins else None})
 
@@ -127,6 +127,6 @@ def check_transaction(statement: Statement, request: StatementRequest) -> None:
     if isinstance(statement, WRITES) and request.transaction not in {None, NO_TRANSACTION}:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
-            "nothing can be written in a transaction, which could not be rolled back",
+            "nothing can be written inside a transaction, because it could not be rolled back",
             hint="Write with autocommit on: every statement is a transaction of its own.",
         )

@@ -90,7 +90,7 @@ class Shows:
         return table(_OF_FUNCTIONS, [])
 
     def _roles(self, statement: Show, session: Session) -> Rows:
-        """Lists roles, of which no catalog has any."""
+        """Lists roles; no catalog has any."""
         source = statement.name[0] if statement.name else session.catalog
         names.session(self._connections.config, source, rights=self._connections.rights)
         title = "Role Grants" if statement.what == "role grants" else "Role"
@@ -187,7 +187,7 @@ class Shows:
 
 
 def _without(binding: TopicBinding, denied: Collection[str]) -> TopicBinding:
-    """Returns a binding that names no column that may not be seen, in lower case."""
+    """Returns a binding without the names of columns that may not be seen, in lower case."""
     if not denied:
         return binding
     key, sources = binding.key, binding.encoding.sources
@@ -197,7 +197,7 @@ def _without(binding: TopicBinding, denied: Collection[str]) -> TopicBinding:
         columns_from=tuple(str(s) for s in sources if s.column[0].lower() not in denied),
         deleted_by=None if _is_marked_by(binding, denied) else binding.deleted_by,
         primary_key=tuple(name for name in binding.primary_key if name.lower() not in denied),
-        value_schema=None,  # schemas have every field
+        value_schema=None,  # schemas show every field
         key_schema=None,
     )
 

@@ -1,7 +1,7 @@
 """SHOW STATS FOR a table: the statistics in Iceberg's metadata, and the length of its tail.
 
 No data files and no log records are read: the column statistics are those that the writers of the
-snapshot's files recorded. They are for planning, not for answers.
+snapshot's files recorded. They are for planning, not for results.
 """
 
 from __future__ import annotations

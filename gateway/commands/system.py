@@ -5,7 +5,7 @@ They are relations like any other: bound, filtered and joined by the engine.
     catalog.information_schema.{schemata, tables, columns, views}, and empty tables of roles, grants
     system.…      see `system_catalog`
     t$seam        the seam with which the same statement reads t, one row per partition
-    t$tail        what the gateway holds of t's log, one row per partition
+    t$tail        how much of t's log the gateway holds, one row per partition
     t$…           see `metadata_tables`
 """
 
@@ -189,7 +189,7 @@ def about_table(
         name: The name.
         table: The table.
         seam: The seam with which the statement reads the table.
-        follower: What follows its topic, if anything does.
+        follower: The follower of its topic, if there is one.
         sees_all: Whether the caller may see all of the table.
 
     Raises:

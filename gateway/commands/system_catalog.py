@@ -1,6 +1,6 @@
-"""The catalog `system`, whose tables answer what Trino tools ask a server.
+"""The catalog `system`, whose tables answer the questions that Trino's tools ask a server.
 
-    system.jdbc.…       catalogs, schemas, tables, columns and types, as JDBC's DatabaseMetaData
+    system.jdbc.…       catalogs, schemas, tables, columns and types, as in JDBC's DatabaseMetaData
     system.metadata.…   catalogs, and comments of tables and views
     system.runtime.…    statements, and the gateway itself
 
@@ -44,7 +44,7 @@ def _queries(asked: Asked) -> Iterator[Row]:
 
 
 def _query(statement: Statement, *, own: bool) -> Row:
-    """Returns the row of a statement; only its owner sees the tokens of its answer."""
+    """Returns the row of a statement; only its owner sees the tokens of its result."""
     receipt, error = statement.receipt, statement.error
     return (
         statement.statement_id,
@@ -82,6 +82,6 @@ _ROWS: Mapping[str, Mapping[str, Rows]] = {
 
 
 def rows(schema: str, table: str, asked: Asked) -> list[Row]:
-    """Returns the rows of a table; none for what never exists here, such as procedures."""
+    """Returns the rows of a table; none for things that never exist here, such as procedures."""
     make = _ROWS[schema].get(table)
     return [] if make is None else list(make(asked))

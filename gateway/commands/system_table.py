@@ -24,7 +24,7 @@ class Asked:
         sources: Catalogs and clusters, as far as the caller may see them.
         deadline: The deadline of the caller's statement.
         statements: Returns the statements that the caller may see.
-        equals: Texts that columns equal in every row that is wanted; others may be left out.
+        equals: Texts that columns equal in every wanted row; other rows may be left out.
     """
 
     sources: Sources
@@ -33,10 +33,10 @@ class Asked:
     equals: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def only(self, catalog: str, schema: str, table: str) -> Only:
-        """Returns the tables that are wanted.
+        """Returns the wanted tables.
 
         Args:
-            catalog: The column with their catalog; empty if they are all of one.
+            catalog: The column with their catalog; empty if all are in one.
             schema: The column with their schema.
             table: The column with their name.
         """

@@ -56,7 +56,8 @@ TOPIC_S_MAX = 3.0
 """Seconds to retry an unknown topic: brokers learn of a new one with a delay."""
 _TOPIC_AGAIN_S = 0.05
 MADE_HERE = "seamline.made-by-statement"
-"""The property of plain tables that CREATE TABLE made here, and that DROP TABLE may drop."""
+"""The property of plain tables that were created here with CREATE TABLE, and that DROP TABLE may
+drop."""
 _TABLE_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
@@ -81,7 +82,7 @@ class TableDefinition:
         envelope: The envelope that wraps the changes of a change log.
         deleted_by: The field of a value that marks deletes; empty if there is none. None is the
             default: inference looks for the one that Debezium writes.
-        on_error: What becomes of a bad record.
+        on_error: What happens to a bad record.
         isolation: The isolation level under which the log is read.
         key: Column that the record key repeats.
         key_format: How keys are encoded.
@@ -155,7 +156,7 @@ class Created:
     Attributes:
         table: The table.
         inferred: What was inferred; None when the columns were given.
-        notes: Where the newest records do not fit its columns, each with what would fit.
+        notes: Where the newest records do not fit its columns, and what would fit.
     """
 
     table: IcebergTable
@@ -283,11 +284,11 @@ def require_free(connections: Connections, name: TableName) -> None:
 
 
 def require_new_name(connections: Connections, what: str, catalog: str, to: TableName) -> None:
-    """Requires that a table or a view may get another name.
+    """Requires that a table or a view may be renamed.
 
     Args:
         connections: Clusters and catalogs.
-        what: What is to get it, for messages.
+        what: What is to be renamed, for messages.
         catalog: The catalog that it is in.
         to: The name.
 
@@ -297,8 +298,8 @@ def require_new_name(connections: Connections, what: str, catalog: str, to: Tabl
     if not to.is_own_table or to.catalog != catalog:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
-            f"{what} cannot become {to.display}",
-            hint="It keeps its catalog.",
+            f"{what} cannot be renamed to {to.display}",
+            hint="It must stay in its catalog.",
         )
     connections.rights.require_new(to)
     require_free(connections, to)
@@ -328,7 +329,9 @@ def _check_words(definition: TableDefinition) -> None:
         if value not in known:
             words = ", ".join(str(word) for word in known if word is not None)
             raise SeamlineError(
-                INVALID_TABLE_DEFINITION, f"{name} {value!r} is not known", hint=f"It is: {words}."
+                INVALID_TABLE_DEFINITION,
+                f"{name} {value!r} is not known",
+                hint=f"It must be one of: {words}.",
             )
 
 
@@ -344,7 +347,7 @@ def _check_columns(definition: TableDefinition, fields: Sequence[Field]) -> None
 
 
 def check_policy(on_error: str, fields: Sequence[Field]) -> None:
-    """Requires that bad records can be rows of nulls, if that is what they are to become.
+    """Requires that bad records can be rows of nulls, if the policy makes them so.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
@@ -402,7 +405,7 @@ def _start_offsets(
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
             f"start {reprlib.repr(start)} is not understood",
-            hint="earliest, latest, an offset, partition:offset,… or a timestamp",
+            hint="Use earliest, latest, an offset, partition:offset,… or a timestamp.",
         ) from error
     instant = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
     log = connections.log(definition.cluster)
@@ -462,7 +465,7 @@ def droppable(connections: Connections, name: TableName) -> TableState:
 
 
 def require_unified(connections: Connections, name: TableName) -> TableState:
-    """Refuses plain and adopted tables, which belong to whoever made them.
+    """Refuses plain and adopted tables, which belong to whoever created them.
 
     Returns:
         The table, looked up by name as statements look it up.
@@ -475,7 +478,7 @@ def require_unified(connections: Connections, name: TableName) -> TableState:
         raise SeamlineError(
             NOT_A_UNIFIED_TABLE,
             f"table {name.display} has no topic, so it cannot be dropped here",
-            hint="A plain Iceberg table is dropped with the tool that made it, in its catalog.",
+            hint="Drop a plain Iceberg table with the tool that created it, in its catalog.",
         )
     _require_not_adopted(table.state)
     return table.state
@@ -486,7 +489,7 @@ def _require_not_adopted(state: TableState) -> None:
         raise SeamlineError(
             NOT_A_UNIFIED_TABLE,
             f"table {state.display_name} is filled by another writer, so it cannot be dropped here",
-            hint="Run `seamline table unadopt`, then drop it with the tool that made it.",
+            hint="Run `seamline table unadopt`, then drop it with the tool that created it.",
         )
 
 

@@ -26,9 +26,9 @@ _STRUCTURED = frozenset({"json", "avro", "protobuf", "json_schema"})
 def defined(
     definition: TableDefinition, fields: tuple[Field, ...]
 ) -> tuple[TableDefinition, tuple[Field, ...]]:
-    """Returns the definition and columns, the key spelt as the columns are and made NOT NULL.
+    """Returns the definition and columns, with the key spelt like the columns and made NOT NULL.
 
-    Those of a table that is no upsert table are returned as they are.
+    Those of any other table are returned unchanged.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
@@ -41,7 +41,9 @@ def defined(
         )
     if definition.mode == "changelog" and definition.envelope not in ENVELOPES:
         words = ", ".join(ENVELOPES)
-        raise _invalid(f"envelope {definition.envelope!r} is not known", f"It is one of: {words}.")
+        raise _invalid(
+            f"envelope {definition.envelope!r} is not known", f"It must be one of: {words}."
+        )
     if definition.mode == "upsert" and definition.envelope:
         raise _invalid("envelopes are for tables of mode 'changelog'", "mode = 'changelog'")
     is_silent = definition.key is None and definition.key_format == "string"
@@ -62,11 +64,13 @@ def defined(
             raise _invalid(f"the primary key names {name} twice")
         if field.type not in KEY_TYPES:
             words = ", ".join(str(type_) for type_ in KEY_TYPES)
-            raise _invalid(f"{name} is {field.type}, which is no key", f"Keys are of: {words}.")
+            raise _invalid(
+                f"{name} is {field.type}, which cannot be a key", f"A key column may be {words}."
+            )
         key.append(field.name)
     if definition.on_error == "null":
         raise _invalid(
-            "on_error = 'null' is not for upsert tables: a bad record has no key to be a row of",
+            "on_error = 'null' is not for upsert tables: a bad record has no key for a row",
             "It is 'fail' or 'skip'.",
         )
     _check_record_key(definition, key)
@@ -87,8 +91,8 @@ def _marked(definition: TableDefinition, mark: str) -> TableDefinition:
         )
     if definition.format not in _STRUCTURED:
         raise _invalid(
-            f"deleted_by names a field, and values of format {definition.format} have none by name",
-            f"It is for the formats {', '.join(sorted(_STRUCTURED))}.",
+            f"deleted_by names a field, and format {definition.format} has no named fields",
+            f"It works with the formats {', '.join(sorted(_STRUCTURED))}.",
         )
     return dataclasses.replace(definition, deleted_by=str(DeleteMark.parse(mark)))
 
@@ -107,8 +111,8 @@ def _check_record_key(definition: TableDefinition, key: list[str]) -> None:
             raise _invalid(f"the primary key's {name} cannot come from {source}")
         if (source is None or source.part != KEY) and not is_repeated:
             raise _invalid(
-                "a delete is a record without a value, and nothing says where record keys hold "
-                f"{name} of the primary key",
+                "a delete is a record without a value, and nothing says where record keys "
+                f"hold {name}, which is in the primary key",
                 f"columns_from = ARRAY['{name} = key.{name}'] takes it from keys; key = '{name}' "
                 "says that keys repeat it, key_format = 'json' that they are objects with it.",
             )
@@ -122,7 +126,7 @@ def check_altered(name: str, value: Any) -> None:
     """
     if name == "on_error" and value == "null":
         raise _invalid(
-            "on_error = 'null' is not for upsert tables: a bad record has no key to be a row of",
+            "on_error = 'null' is not for upsert tables: a bad record has no key for a row",
             "It is 'fail' or 'skip'.",
         )
 
@@ -136,7 +140,7 @@ def check_writable(binding: TopicBinding) -> None:
     if binding.envelope:
         raise SeamlineError(
             NOT_SUPPORTED,
-            "a changelog table is written only by whatever captures the changes",
+            "a changelog table is written only by the program that captures the changes",
             hint="Write to the database that the changes come from.",
         )
     is_keyed = binding.key is not None or any(
@@ -145,8 +149,7 @@ def check_writable(binding: TopicBinding) -> None:
     if not is_keyed or (binding.key_partitioner is None and binding.key_partitions != 1):
         raise SeamlineError(
             NOT_SUPPORTED,
-            "an upsert table can be written only if it is known how its records are keyed, and "
-            "where their partitioner puts them",
+            "an upsert table can be written only if its records' keys and partitioner are known",
             hint="Create it with key = '…' and key_partitioner = 'murmur2' or 'crc32'.",
         )
 

@@ -82,7 +82,7 @@ def drop(connections: Connections, statement: DropView, session: Session) -> Row
 
 
 def rename(connections: Connections, statement: RenameView, session: Session) -> Rows:
-    """Runs ALTER VIEW … RENAME TO: makes a view of the new name, and drops the old one.
+    """Runs ALTER VIEW … RENAME TO: creates a view with the new name, and drops the old one.
 
     Raises:
         SeamlineError: VIEW_NOT_FOUND, TABLE_EXISTS, STATEMENT_NOT_ALLOWED,
@@ -106,7 +106,7 @@ def show(connections: Connections, parts: tuple[str, ...], session: Session) -> 
             whoever may not see all of it.
     """
     name, view = require(connections, parts, session)
-    connections.rights.require_all_seen(name, "and so not its query")
+    connections.rights.require_all_seen(name, "and so may not see its query")
     _, text = views.text_of(name, view)
     comment = "" if view.comment is None else f"\nCOMMENT {_quoted(view.comment)}"
     return table(
@@ -199,7 +199,7 @@ def _columns(output: Sequence[Output]) -> tuple[Field, ...]:
         if not column.name or column.name.lower() in seen:
             raise SeamlineError(
                 INVALID_VIEW,
-                f"the view has two columns {column.name}"
+                f"the view has two columns named {column.name}"
                 if column.name
                 else "a column has no name",
                 hint="Name each column once, with AS.",
@@ -210,7 +210,7 @@ def _columns(output: Sequence[Output]) -> tuple[Field, ...]:
 
 
 def _kept(type_: Type) -> Type:
-    """Returns the type of a view's column; a bare NULL becomes varchar, also inside of others."""
+    """Returns the type of a view's column; a bare NULL becomes varchar, also inside other types."""
     return types.changed(type_, lambda t: types.VARCHAR if t == types.UNKNOWN else t)
 
 

@@ -1,4 +1,4 @@
-"""CREATE TABLE of plain tables and INSERT INTO: rows written in one commit or transaction.
+"""CREATE TABLE for plain tables, and INSERT INTO: rows are written in one commit or transaction.
 
 A plain Iceberg table gets one snapshot. A unified table repeats its topic, so its rows become
 records of the topic, in the table's format, in one Kafka transaction. The write is returned, so
@@ -84,7 +84,7 @@ class Target:
         binding: Its binding to a topic; None for a plain table.
         fields: All columns that are written, without the hidden ones.
         given: The columns for which the query has values.
-        hidden: The columns that may not be seen by whoever writes; they get no values.
+        hidden: The columns that the writer may not see; they get no values.
     """
 
     name: TableName
@@ -121,7 +121,8 @@ def new_table(connections: Connections, asked: CreateTable, session: Session) ->
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"{given!r} is not a property of a plain table",
-                hint=did_you_mean(given, _PROPERTIES) or f"Properties: {', '.join(_PROPERTIES)}.",
+                hint=did_you_mean(given, _PROPERTIES)
+                or f"The properties are {', '.join(_PROPERTIES)}.",
             )
     is_there = False
     try:
@@ -136,7 +137,7 @@ def new_table(connections: Connections, asked: CreateTable, session: Session) ->
     if str(properties.get("format", "parquet")).lower() != "parquet":
         raise SeamlineError(INVALID_TABLE_DEFINITION, "plain tables are written as Parquet")
     if properties.get("format_version", 2) not in (1, 2):
-        raise SeamlineError(INVALID_TABLE_DEFINITION, "format_version is 1 or 2 here")
+        raise SeamlineError(INVALID_TABLE_DEFINITION, "format_version must be 1 or 2 here")
     replaced = _replaceable(connections, name, properties) if is_there else None
     return NewTable(name, properties, replaced)
 
@@ -150,15 +151,15 @@ def _replaceable(
     if tables.MADE_HERE not in table.state.properties:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
-            f"table {name.display} was not created by CREATE TABLE without a topic, so it is not "
-            "replaced",
+            f"table {name.display} was not created by CREATE TABLE without a topic, so "
+            "it cannot be replaced",
             hint="Choose another name.",
         )
     row_changes.require_row_changes(table)
     if properties.get("format_version", 2) < table.state.format_version:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
-            f"{name.display} has format version {table.state.format_version}, and keeps it",
+            f"{name.display} has format version {table.state.format_version}, which cannot change",
             hint="DROP TABLE first.",
         )
     return table
@@ -312,15 +313,15 @@ def check_types(target: Target, output: Sequence[Output]) -> None:
 
 
 def cast_to_columns(target: Target, tree: exp.Expr, output: Sequence[Output]) -> exp.Expr:
-    """Returns a query that gives the types of columns, where they may be stored so.
+    """Returns a query that yields the types of the columns, where values may be stored in them.
 
-    A cast to the column's type is what Trino stores. Fields of rows are matched by position, as
+    Like Trino, this stores a cast to the column's type. Fields of rows are matched by position, as
     ROW(…) has no names for them.
 
     Args:
         target: What is written to.
         tree: The query.
-        output: What it gives.
+        output: What the query yields.
     """
     if len(output) != len(target.given):
         return tree
@@ -355,7 +356,7 @@ def _may_store(source: Type, target: Type) -> bool:
 
 
 def _needs_cast(source: Type, target: Type) -> bool:
-    """Whether values are stored as the engine casts them; `_stored` converts all others."""
+    """Whether the engine casts values before they are stored; `_stored` converts all others."""
     if source in (target, types.UNKNOWN) or not _may_store(source, target):
         return False
     if isinstance(source, Timestamp) and isinstance(target, Timestamp):
@@ -464,15 +465,15 @@ def _produced(
 
 @contextlib.contextmanager
 def _naming_only_what_is_seen(target: Target) -> Iterator[None]:
-    """Replaces errors about columns that may not be seen by whoever writes."""
+    """Replaces errors about columns that the writer may not see."""
     try:
         yield
     except SeamlineError as error:
         if any(re.search(rf"\b{re.escape(f.name)}\b", error.message) for f in target.hidden):
             raise SeamlineError(
                 error.code,
-                f"rows of {target.name.display} need more than the columns that you may see",
-                hint="Ask the gateway's owner, whose rules deny you some of its columns.",
+                f"rows of {target.name.display} need values in columns that you may not see",
+                hint="Ask the gateway's owner, whose rules hide some of its columns from you.",
             ) from error
         raise
 
@@ -519,12 +520,12 @@ def whole(batch: pa.RecordBatch, target: Target, places: Mapping[str, int]) -> p
     """Returns rows with all columns of a table: its default, or null, where none is given.
 
     Args:
-        batch: What is given.
+        batch: The given columns.
         target: The table.
-        places: Where the columns of the table are in it, by their names.
+        places: Where the table's columns are in it, by name.
 
     Raises:
-        SeamlineError: NUMERIC_OVERFLOW; INVALID_ARGUMENT for a null in a column that has none.
+        SeamlineError: NUMERIC_OVERFLOW; INVALID_ARGUMENT for a null in a NOT NULL column.
     """
     schema = pa.schema([(field.name, types.to_arrow(field.type)) for field in target.fields])
     arrays = []
@@ -542,7 +543,7 @@ def whole(batch: pa.RecordBatch, target: Target, places: Mapping[str, int]) -> p
 
 
 def _no_value(field: Field, target: Target, *, is_given: bool) -> SeamlineError:
-    """Returns the error for a null in a column that has none."""
+    """Returns the error for a null in a NOT NULL column."""
     if not is_given:
         why, remedy = "the statement gives it none", "Give it a value."
     else:

@@ -1,7 +1,7 @@
 """The configuration: each value from a flag, else a variable, else the file, else the default.
 
 Unknown keys are errors, and all problems are reported at once, each with its path and its source.
-Secrets print as `******`; the file can take them from elsewhere (see `references`). `seamline
+Secrets print as `******`; the file can refer to them elsewhere (see `references`). `seamline
 config show` prints each value and where it came from.
 """
 
@@ -38,10 +38,10 @@ _PROBLEMS = {
     "string_type": "must be a string",
     "tuple_type": "must be a list",
 }
-"""Replacements for messages of Pydantic that speak of Python; all others are shown as they are."""
+"""Replacements for Pydantic's messages that mention Python; all others are shown unchanged."""
 _SUBJECT = re.compile("^(Input|String|Value) (?=should)")
 _UNFILLED = "default_factory_not_called"
-"""The error of a default that depends on a wrong value, which is no problem of its own."""
+"""The error of a default that depends on a wrong value, which is not a problem of its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class _Told:
 def _leaves(value: Any, path: str = "", name: str = "") -> Iterator[tuple[str, str, Any]]:
     """Yields (path, its last name, value); the name of a property may contain dots."""
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
-        value = ",".join(value)  # as variables and flags give it
+        value = ",".join(value)  # as given in variables and flags
     if isinstance(value, list | tuple):
         value = dict(enumerate(value))
     if not isinstance(value, Mapping):

@@ -37,7 +37,7 @@ def _in_units(**units: int) -> BeforeValidator:
         if match is None:
             return value
         if match[2] not in units:
-            raise refused(f"has none of the units {', '.join(units)}", value=match[0])
+            raise refused(f"needs one of the units {', '.join(units)}", value=match[0])
         return int(match[1].replace("_", "")) * units[match[2]]
 
     return BeforeValidator(multiplied)
@@ -61,16 +61,16 @@ def _with_a_group(pattern: str) -> str:
     try:
         groups = re.compile(pattern).groups
     except re.error as error:
-        raise refused(f"is no regular expression: {error}", value=pattern) from error
+        raise refused(f"is not a regular expression: {error}", value=pattern) from error
     if not groups:
-        raise refused("has no group, which is the principal", value=pattern)
+        raise refused("has no group to capture the principal", value=pattern)
     return pattern
 
 
 _MISSING_OF_TLS = {
     "certificate": "is missing; TLS needs a certificate and its key",
     "key": "is missing; TLS needs a certificate and its key",
-    "client_ca": "is missing; lists of revoked certificates are of those that it has signed",
+    "client_ca": "is missing; the lists of revoked certificates are about those it has signed",
 }
 
 
@@ -81,13 +81,13 @@ class TlsConfig(Settings):
     """File with its certificate and the chain above it, in PEM."""
     key: Text | None = None
     """File with the certificate's key, in PEM, without a passphrase. It must not be readable by
-    everybody on the machine."""
+    everyone on the machine."""
     client_ca: Text | None = None
     """File with the certificates of the authorities that sign clients' certificates, in PEM. A
     client with such a certificate needs no other proof of who it is."""
     client_crl: Text | None = None
-    """File with the lists of certificates that these authorities have revoked, in PEM: one list of
-    each. If a list has expired, nobody whom it could be about is let in."""
+    """File with the lists of certificates that these authorities have revoked, in PEM: one list
+    from each. If a list has expired, no client of its authority can log in."""
     client_name: Annotated[Text, AfterValidator(_with_a_group)] = "(.*)"
     """A regular expression for the whole common name of a client's certificate; its first group is
     the principal."""
@@ -116,7 +116,7 @@ def _network(text: str) -> str:
     try:
         return str(ipaddress.ip_network(text))
     except ValueError as error:
-        raise refused("is no network of addresses, such as 10.0.0.0/8", value=text) from error
+        raise refused("is not a network of addresses, such as 10.0.0.0/8", value=text) from error
 
 
 Network = Annotated[str, AfterValidator(_network)]
@@ -128,7 +128,7 @@ class HttpConfig(Settings):
     host: Text = "127.0.0.1"
     """Address; anything but loopback needs `auth` or `http.tls.client_ca`."""
     port: Port = 8474
-    """Port; 0 takes a free one."""
+    """Port; 0 picks a free one."""
     threads: Threads = 32
     """Requests handled at once, not counting those that wait for a statement or a client."""
     request_bytes_max: Bytes = 1 << 20
@@ -149,7 +149,7 @@ class HttpConfig(Settings):
     """Its TLS."""
 
     def at(self, port: int) -> str:
-        """Returns the host with a port; an address of IPv6 stands in brackets."""
+        """Returns the host with a port; an IPv6 address is put in brackets."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{port}"
 
@@ -163,7 +163,7 @@ class FlightConfig(Settings):
     """Arrow Flight SQL, at `http.host` and with `http.tls`; without a port it is not offered."""
 
     port: Port | None = None
-    """Port; 0 takes a free one."""
+    """Port; 0 picks a free one."""
 
 
 class AccessToken(Settings):
@@ -213,7 +213,9 @@ class JwtConfig(Settings):
         needed = ("jwks", "issuer", "audience")
         missing = [name for name in needed if not getattr(self, name)]
         if missing and len(missing) < len(needed):
-            raise refused("is missing; tokens are taken of one issuer for one audience", missing[0])
+            raise refused(
+                "is missing; tokens are accepted only from one issuer, for one audience", missing[0]
+            )
         return self
 
 
@@ -225,7 +227,7 @@ class TokenFile(Settings):
 
 
 class AuthConfig(Settings):
-    """Who may use the gateway; without any method of authentication, anybody who can reach it."""
+    """Who may use the gateway; without any method of authentication, anyone who can reach it."""
 
     tokens: tuple[AccessToken, ...] = ()
     """The bearer tokens that are accepted."""
@@ -233,8 +235,8 @@ class AuthConfig(Settings):
     """File of further tokens: YAML with a list `tokens` of the same entries; watched for
     changes."""
     passwords: Text | None = None
-    """File of users and the hashes of their passwords (bcrypt or argon2), as htpasswd and Trino
-    have it; watched for changes."""
+    """File of users and the hashes of their passwords (bcrypt or argon2), in the format of htpasswd
+    and Trino; watched for changes."""
     jwt: JwtConfig = JwtConfig()
     """Whose JSON Web Tokens are accepted."""
     groups: Text | None = None
@@ -244,7 +246,7 @@ class AuthConfig(Settings):
 
     @property
     def takes_credentials(self) -> bool:
-        """Whether a request can say who sends it without a client certificate."""
+        """Whether a request can authenticate without a client certificate."""
         return bool(self.tokens or self.token_file or self.passwords or self.jwt.jwks)
 
 
@@ -253,7 +255,7 @@ class AuditConfig(Settings):
 
     file: Text | None = None
     """File of JSON lines, or `-` for standard output; if it is moved away, a new one of the same
-    name is begun."""
+    name is started."""
     topic: Text | None = None
     """Topic of the default cluster, instead of a file."""
     literals: Literal["keep", "redact"] = "keep"
@@ -263,7 +265,7 @@ class AuditConfig(Settings):
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         if self.file is not None and self.topic is not None:
-            raise refused("cannot be together with file", "topic")
+            raise refused("cannot be combined with file", "topic")
         return self
 
 
@@ -367,14 +369,14 @@ class IcebergConfig(Settings):
     is a folder `_seamline` of the warehouse if that is in object storage, else a folder under
     `state_directory`, which is right only if the engines share this machine's disk and user."""
     hold_seconds: Seconds = 5
-    """How long a statement that asks for a table again gets the same seam."""
+    """How long a statement that loads a table again gets the same seam."""
     lease_seconds: PositiveSeconds = 3600
     """How long a virtual snapshot can be read after it was last given out."""
     tail_offsets_max: PositiveInt = 20_000_000
     """A tail of more offsets than this is not written."""
     writes: bool = False
     """Whether clients may also change the catalog: create, write, alter, rename and drop tables
-    that have no topic. Not together with `auth.rules`."""
+    that have no topic. Cannot be combined with `auth.rules`."""
 
 
 # --- The tree ------------------------------------------------------------------------------------
@@ -394,13 +396,13 @@ class Config(Settings):
     """The whole tree."""
 
     catalogs: Annotated[Mapping[str, CatalogConfig], BeforeValidator(_named), Field(min_length=1)]
-    """Catalogs, by the name they have in SQL."""
+    """Catalogs, by their names in SQL."""
     clusters: Annotated[Mapping[str, ClusterConfig], BeforeValidator(_named), Field(min_length=1)]
     """Kafka clusters, by the name that tables and SQL use for them."""
     tables: Mapping[str, Mapping[str, str]] = {}
     """Properties of tables by their full names, such as `lake.sales.orders`: what `seamline table
-    adopt` writes into a table, for tables that may not be written to. For a Delta table, they also
-    say where it lies (`location`), unless that is the folder of its names in the warehouse."""
+    adopt` writes into a table, for tables that are read-only. For a Delta table, they also give its
+    `location`, unless that is the folder of its names in the warehouse."""
     default_catalog: str = Field(default_factory=lambda found: next(iter(found["catalogs"])))
     """Catalog for names that leave it out; the first one, unless another is named."""
     default_cluster: str = Field(default_factory=lambda found: next(iter(found["clusters"])))
@@ -431,7 +433,7 @@ class Config(Settings):
 
     @property
     def asks_who(self) -> bool:
-        """Whether a client has to say who it is; otherwise everybody may do everything."""
+        """Whether clients must authenticate; otherwise everybody may do everything."""
         return self.auth.takes_credentials or self.http.tls.client_ca is not None
 
     def shared(self) -> LimitsConfig:
@@ -455,8 +457,8 @@ class Config(Settings):
         proves = self.auth.takes_credentials
         if self.flight.port is not None and self.http.tls.client_ca and not proves:
             problem = (
-                "needs auth.tokens, token_file, passwords or jwt: clients' certificates prove "
-                "nothing there"
+                "needs auth.tokens, token_file, passwords or jwt: client certificates "
+                "are not checked there"
             )
             raise refused(problem, "flight", "port")
         return self
@@ -465,8 +467,8 @@ class Config(Settings):
     def _rules_hold_for_writers(self) -> Self:
         if self.iceberg.writes and self.auth.rules is not None:
             problem = (
-                "cannot be together with auth.rules: whoever writes a table's metadata can make it "
-                "name the files of other tables"
+                "cannot be combined with auth.rules: whoever writes a table's metadata "
+                "can make it name the files of other tables"
             )
             raise refused(problem, "iceberg", "writes")
         return self
@@ -487,7 +489,7 @@ class Config(Settings):
                 raise refused(f"is not under {kind}s", f"default_{kind}", value=name)
         for name in self.tables:
             if name.partition(".")[0] not in self.catalogs or name.count(".") < 2:
-                raise refused("is no full name: catalog.schema.table", "tables", name)
+                raise refused("is not a full name: catalog.schema.table", "tables", name)
             catalog = self.catalogs[name.partition(".")[0]]
             if catalog.is_delta and not (catalog.warehouse or "location" in self.tables[name]):
                 problem = "is missing, and its catalog has no warehouse"
@@ -495,5 +497,5 @@ class Config(Settings):
         catalogs = {name.lower() for name in self.catalogs}
         for name in self.clusters:
             if name.lower() in catalogs:
-                raise refused("is called like a catalog; rename one of them", "clusters", name)
+                raise refused("is also the name of a catalog; rename one of them", "clusters", name)
         return self

@@ -29,7 +29,8 @@ def resolve(tree: Any, environment: Mapping[str, str]) -> tuple[Any, dict[str, s
         The tree, and by dotted path the references in every value that had any.
 
     Raises:
-        SeamlineError: INVALID_CONFIG, naming the path, when what is referred to does not exist.
+        SeamlineError: INVALID_CONFIG, naming the path, when the referenced variable or file does
+            not exist.
     """
     found: dict[str, str] = {}
     return _resolve(tree, "", environment, found), found

@@ -24,7 +24,7 @@ def is_secret(name: str) -> bool:
 
 
 def masked(text: str) -> str:
-    """The string without the secrets in it."""
+    """The string with its secrets removed."""
     for part in _PARTS:
         text = part.sub(rf"\g<kept>{HIDDEN}", text)
     return text

@@ -1,6 +1,6 @@
 """Checks that catalogs and warehouses can be reached, listed, read and, if allowed, written to.
 
-Whether a catalog may be written to is found out by writing: a namespace is created and dropped, and
+Whether a catalog can be written to is tested by writing: a namespace is created and dropped, and
 a small file is written beside the tables, read, and removed. `--read-only` prevents that.
 """
 
@@ -20,7 +20,7 @@ from seamline.gateway.doctor.findings import Finding, Level, of_error, ok, skipp
 
 _SCHEMAS_LISTED = 20
 _TEXT = b"Written by `seamline doctor` to see whether it can; nobody needs it.\n"
-_READ_ONLY = "Statements work; CREATE TABLE and tiering do not, until it may write."
+_READ_ONLY = "Statements work; CREATE TABLE and tiering do not, until it may be written to."
 
 
 def look(connections: Connections, name: str, *, writes: bool) -> Iterator[Finding]:
@@ -29,7 +29,7 @@ def look(connections: Connections, name: str, *, writes: bool) -> Iterator[Findi
     Args:
         connections: Catalogs.
         name: Its name in the configuration.
-        writes: Whether to find out by writing whether writing is allowed.
+        writes: Whether to test by writing whether writing is allowed.
     """
     try:
         catalog = connections.cold(name)
@@ -74,7 +74,7 @@ def _namespace(connections: Connections, name: str) -> Finding:
     except SeamlineError as error:
         found = of_error(error, Level.WARNING, "it may not be written to")
         return Finding(found.level, found.text, _READ_ONLY, found.code)
-    return ok("it may be written to: a schema was made and dropped")
+    return ok("it may be written to: a schema was created and dropped")
 
 
 def _object(connections: Connections, name: str, table_location: str | None) -> Finding:
@@ -101,7 +101,7 @@ def _object(connections: Connections, name: str, table_location: str | None) -> 
         return of_error(error, Level.WARNING)
     if read != _TEXT:
         return wrong(
-            f"warehouse {location} gives back other bytes than it was given",
-            "Look for something between that rewrites or caches what is stored.",
+            f"warehouse {location} returns other bytes than were written",
+            "Look for something in between that rewrites or caches what is stored.",
         )
     return ok(f"warehouse {location}: a file was written, read and removed")

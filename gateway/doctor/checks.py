@@ -106,10 +106,12 @@ def _configuration(loaded: Loaded | None, problem: SeamlineError | None) -> Iter
     if problem is not None:
         for line in problem.message.split("\n"):  # one for each wrong value
             yield of_error(SeamlineError(problem.code, line, hint=problem.hint))
-        yield skipped("clusters, catalogs, tables, Spark, the gateway: they are named there")
+        yield skipped(
+            "clusters, catalogs, tables, Spark, the gateway: the configuration names them"
+        )
     if loaded is None:
         return
     file = loaded.sources[""]
     others = Counter(source for source in loaded.sources.values() if not source.startswith(file))
     told = [f"{count} from {source}" for source, count in others.items()]
-    yield ok(f"{file} is valid" + (f"; besides, {', '.join(told)}" if told else ""))
+    yield ok(f"{file} is valid" + (f", plus {', '.join(told)}" if told else ""))

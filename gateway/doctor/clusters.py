@@ -1,4 +1,4 @@
-"""Checks Kafka clusters and their schema registries: what does not answer, and what does instead.
+"""Checks Kafka clusters and their schema registries: what answers, and what does not.
 
 Each address is probed by itself. Then the client logs in as it does for statements. Finally, every
 broker is reached at its advertised address, since a broker may answer at one address but advertise
@@ -31,7 +31,7 @@ _GIVEN = re.compile(
 )
 """How librdkafka's errors name a broker at its advertised address."""
 _SUBJECT = "seamline-doctor"
-"""A subject that no registry has; being told so shows that the registry answers."""
+"""A subject that no registry has; an answer to that effect shows that the registry works."""
 
 
 def look(config: ClusterConfig, seconds: float) -> Iterator[Finding]:
@@ -66,7 +66,7 @@ def look(config: ClusterConfig, seconds: float) -> Iterator[Finding]:
 def _versions(answer: Answer) -> Iterator[Finding]:
     if not answer.tells_topic_ids:
         yield wrong(
-            "the brokers tell no ids of topics, by which one that was created again is recognised",
+            "the brokers do not report topic ids, by which a recreated topic is recognised",
             "Kafka 2.8 or newer is needed.",
         )
 
@@ -74,7 +74,7 @@ def _versions(answer: Answer) -> Iterator[Finding]:
 def _clock(answers: list[Answer]) -> Iterator[Finding]:
     known = [a.clock_ahead_s for a in answers if a.clock_ahead_s is not None]
     if not known:
-        yield skipped("clock: the brokers do not tell their time to somebody who has not logged in")
+        yield skipped("clock: the brokers do not report their time before a login")
         return
     ahead = max(known, key=abs)
     if abs(ahead) > _SKEW_S:
@@ -82,7 +82,7 @@ def _clock(answers: list[Answer]) -> Iterator[Finding]:
         text = f"the cluster's clock is {abs(ahead):.1f} s {side} ours"
         yield warning(
             f"{text}: ages, `FOR TIMESTAMP AS OF` and logins by token are wrong by that",
-            "Set both by NTP.",
+            "Synchronize both with NTP.",
         )
     else:
         yield ok(f"the cluster's clock agrees with ours, within {max(0.1, abs(ahead)):.1f} s")
@@ -100,7 +100,7 @@ def _client(config: ClusterConfig, until: float) -> Iterator[Finding]:
         )
     except KafkaException as error:
         yield wrong(
-            f"the client refuses its properties: {error.args[0].str()}",
+            f"the client rejects its properties: {error.args[0].str()}",
             f"Correct clusters.{config.name}.properties.",
         )
         return
@@ -119,7 +119,7 @@ def _client(config: ClusterConfig, until: float) -> Iterator[Finding]:
     brokers = sorted(found.brokers.values(), key=lambda broker: broker.id)
     topics = [name for name in found.topics if not name.startswith("__")]
     yield ok(
-        f"the client is let in, and sees {_some(brokers, 'broker')} and {_some(topics, 'topic')}"
+        f"the client can log in, and sees {_some(brokers, 'broker')} and {_some(topics, 'topic')}"
     )
     for broker in brokers:
         with contextlib.suppress(SeamlineError):
@@ -147,7 +147,7 @@ def _refused(config: ClusterConfig, said: list[Any]) -> Finding | None:
             remedy = f"Correct sasl.mechanism, sasl.username and sasl.password of {properties}."
             if "SASL state" in error.str():
                 remedy = (
-                    f"Nobody logs in there: correct the port, or security.protocol of {properties}."
+                    f"That port takes no login: correct it, or security.protocol of {properties}."
                 )
             return Finding(
                 Level.WRONG,
@@ -159,7 +159,7 @@ def _refused(config: ClusterConfig, said: list[Any]) -> Finding | None:
             return Finding(
                 Level.WRONG,
                 f"TLS fails: {_reason(error)}",
-                "Correct ssl.ca.location, and ssl.certificate.location where brokers want one.",
+                "Correct ssl.ca.location, and ssl.certificate.location where brokers require one.",
                 KAFKA_UNAVAILABLE.name,
             )
     return None
@@ -171,12 +171,12 @@ def _silent_broker(config: ClusterConfig, said: list[Any]) -> Finding:
         if given is not None:  # it tried a broker's advertised address
             return _away(given["id"], given["host"], given["port"])
     logs_in = config.properties.get("security.protocol", "").lower().startswith("sasl")
-    remedy = "Look into the brokers' logs."
+    remedy = "Check the brokers' logs."
     if not logs_in:
-        remedy = "They may want a login: set security.protocol to sasl_ssl or sasl_plaintext."
+        remedy = "They may require a login: set security.protocol to sasl_ssl or sasl_plaintext."
     return Finding(
         Level.WRONG,
-        f"brokers answer, but tell this client nothing: {_reason(said[0])}",
+        f"brokers accept connections, but do not answer this client: {_reason(said[0])}",
         remedy,
         KAFKA_UNAVAILABLE.name,
     )

@@ -1,4 +1,4 @@
-"""Runs checks at the same time, each with its own time limit and whatever the others find.
+"""Runs checks at the same time, each with its own time limit and independent of the others.
 
 A check that does not end in time, or that raises an exception, is itself a finding. Tables are
 checked after the rest; those whose catalog or cluster is down are left out.
@@ -60,8 +60,8 @@ def examine(checks: Sequence[Check], seconds: float) -> Iterator[tuple[str, Find
 def _late(seconds: float) -> Finding:
     return wrong(
         f"no answer within {seconds:g} s",
-        "Look for what discards packets, such as a firewall. A machine that is only busy needs "
-        "more time: --timeout.",
+        "Look for something that drops packets, such as a firewall. A machine that is only "
+        "busy needs more time: --timeout.",
     )
 
 
@@ -78,7 +78,7 @@ def _begun(check: Check) -> queue.SimpleQueue[Finding | None]:
             found.put(None)
 
     if not supervision.start("doctor", work):
-        found.put(wrong("no thread could be started to look at it", "Raise the limit of threads."))
+        found.put(wrong("no thread could be started for the check", "Raise the limit on threads."))
         found.put(None)
     return found
 

@@ -76,7 +76,7 @@ def _of_extras(wanted: list[str]) -> Iterator[Finding]:
             if installed is None:
                 missing.append(name)
             elif not satisfies(installed, text):
-                others.append(f"{name} is {installed}, tested with {text}")
+                others.append(f"{name} is {installed}, but was tested with {text}")
         label = f"the extra {extra}" if extra else "the base install"
         name = f"seamline[{extra}]" if extra else "seamline"
         if len(missing) == len(bounds) and extra not in _NEEDED:
@@ -90,7 +90,7 @@ def _of_extras(wanted: list[str]) -> Iterator[Finding]:
             complete.append(extra or "base")
         for other in others:
             yield warning(f"{label}: {other}", f"pip install --upgrade '{name}'")
-    yield ok(f"packages of {', '.join(complete)} as they were tested")
+    yield ok(f"packages of {', '.join(complete)} in tested versions")
 
 
 def _installed(name: str) -> str | None:

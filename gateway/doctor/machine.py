@@ -1,6 +1,6 @@
-"""Checks what the gateway needs of this machine: Java, jars, folders with free space, and its port.
+"""Checks what the gateway needs from this machine: Java, jars, folders with space, and its port.
 
-It also checks whether a gateway runs there already, and whether that is of this release.
+It also checks whether a gateway runs there already, and whether it is of this release.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def jar_sets(config: Config | None) -> Iterator[Finding]:
         wanted += [jars.STORES[store] for store in sorted(stores & jars.STORES.keys())]
         if config.spark.remote is not None or config.spark.packages:
             wanted = []
-            yield skipped("jars of Spark: its own cluster, or Maven, has them")
+            yield skipped("jars of Spark: its own cluster, or Maven, provides them")
     for each in wanted:
         yield _jar_set(each, cache, "Spark needs them")
     yield _jar_set(jars.KAFKA, cache, "`seamline local up` needs them")
@@ -63,7 +63,7 @@ def _jar_set(wanted: JarSet, cache: pathlib.Path, why: str) -> Finding:
         return Finding(
             Level.SKIPPED,
             f"jars of {wanted.name} are not in {cache}: {why}, and downloads them ({size})",
-            "`make jars` of a checkout, or the first start, fetches them.",
+            "`make jars` in a checkout, or the first start, fetches them.",
         )
     files = list(folder.iterdir())
     if wanted.is_pinned:
@@ -88,31 +88,31 @@ def folders(config: Config) -> Iterator[Finding]:
         mode = stat.S_IMODE(state.stat().st_mode)
         if mode & 0o077:
             yield warning(
-                f"state directory {state} is open to others ({mode:o}): it holds results",
+                f"state directory {state} is accessible to others ({mode:o}): it holds results",
                 f"chmod 700 {state}",
             )
     yield _folder("temporary files", pathlib.Path(tempfile.gettempdir()), _ROOM_BYTES_MIN)
     if config.iceberg.location is None:
         return
-    yield ok(f"tails for other engines are put at {config.iceberg.location}")
+    yield ok(f"tails for other engines are stored at {config.iceberg.location}")
 
 
 def _folder(what: str, path: pathlib.Path, bytes_wanted: int) -> Finding:
     there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     if not there.is_dir():
-        return wrong(f"{what} {path}: {there} is no folder", "Name another one.")
+        return wrong(f"{what} {path}: {there} is not a folder", "Choose another one.")
     if not os.access(there, os.W_OK | os.X_OK):
         return wrong(
-            f"{what} {path} cannot be written by this user", f"Correct the rights of {there}."
+            f"{what} {path} cannot be written by this user", f"Correct the permissions of {there}."
         )
     free = shutil.disk_usage(there).free
     text = f"{what} {path}, {free / 1e9:.1f} GB free"
     if free < min(bytes_wanted, _ROOM_BYTES_MIN):
-        return wrong(text, "Free room on that disk, or name a folder on another.")
+        return wrong(text, "Free space on that disk, or choose a folder on another.")
     if free < bytes_wanted:
         return warning(
             f"{text}, and one statement may spill {bytes_wanted / 1e9:.1f} GB",
-            "Free room, or lower limits.spill_bytes.",
+            "Free space, or lower limits.spill_bytes.",
         )
     return ok(text)
 
@@ -121,7 +121,7 @@ def _folder(what: str, path: pathlib.Path, bytes_wanted: int) -> Finding:
 
 
 def gateway(config: Config) -> Iterator[Finding]:
-    """Checks what listens at the address on which this configuration's gateway does, or would."""
+    """Checks what listens at the address of this configuration's gateway."""
     from seamline.gateway.access.authentication import check_listening
     from seamline.gateway.http.server import check_port
 
@@ -194,13 +194,13 @@ def _listener(config: Config, taken: SeamlineError) -> Finding:
     except (urllib3.exceptions.HTTPError, ValueError):
         return of_error(taken)
     if answer.status == 401 and "error" in body:
-        return ok(f"a gateway answers at {url}; it wants to know who asks, and tells no version")
+        return ok(f"a gateway answers at {url}; it requires authentication to tell its version")
     if body.get("product") != "seamline":
         return of_error(taken)
     version = str(body.get("version"))
     if version != VERSION:
         return warning(
             f"the gateway at {url} is Seamline {version}, this is {VERSION}",
-            "Start it again with this release.",
+            "Restart it with this release.",
         )
     return ok(f"a gateway answers at {url}, of this version")

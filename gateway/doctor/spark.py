@@ -16,7 +16,7 @@ from seamline.gateway.doctor.findings import Finding, Level, of_error, ok, skipp
 
 START_S = 150.0
 ANSWER_S = 30.0
-"""Seconds for a Spark server, where opening a session takes longer than any other answer."""
+"""Seconds for a Spark server, where opening a session takes longer than anything else."""
 _PORT = 15002
 
 

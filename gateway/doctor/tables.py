@@ -40,16 +40,16 @@ def look(connections: Connections, away: Collection[str], deadline: Deadline) ->
     for entry in listings.unified(connections, deadline):
         binding = entry.table.binding
         if entry.table.source in away:
-            continue  # there is a finding about its catalog already
+            continue  # there is already a finding about its catalog
         number += 1
         if binding is not None and binding.cluster in away:
-            yield skipped(f"{entry.table.display}: its cluster {binding.cluster} is away")
+            yield skipped(f"{entry.table.display}: its cluster {binding.cluster} does not answer")
         elif entry.error is not None:
             yield of_error(entry.error, Level.WRONG, entry.table.display)
         else:
             yield _table(connections, entry, deadline)
     if not number:
-        yield skipped("there are no unified tables; `seamline table create` makes one")
+        yield skipped("there are no unified tables; `seamline table create` creates one")
 
 
 def _table(connections: Connections, entry: Waiting, deadline: Deadline) -> Finding:
@@ -86,14 +86,16 @@ def _aging(
         )
     committed_ms = _committed_ms(state)
     age_s = time.time() - committed_ms / 1000 if committed_ms is not None else None
-    since = "nothing was tiered yet" if age_s is None else f"the last commit is {_age(age_s)} old"
+    since = (
+        "nothing has been tiered yet" if age_s is None else f"the last commit is {_age(age_s)} old"
+    )
     if lag and (age_s is None or age_s > _IDLE_S):
         filler = "`seamline tier`" if state.provider is None else "the writer that fills it"
         return warning(
-            f"{name}: {lag:,} offsets are in the log alone, and {since}",
-            f"Every statement sees them; see whether {filler} runs.",
+            f"{name}: {lag:,} offsets are only in the log, and {since}",
+            f"Every statement sees them; check whether {filler} runs.",
         )
-    return ok(f"{name}: boundary and log agree, {lag:,} offsets in the log alone, {since}")
+    return ok(f"{name}: boundary and log agree, {lag:,} offsets only in the log, {since}")
 
 
 def _committed_ms(state: TableState) -> int | None:

@@ -41,7 +41,7 @@ class Actions:
         prepared: The prepared statements.
         known: The sessions.
         audit: Records who ends statements.
-        place_of: Returns the catalog and schema that those of a principal, or None, resolve to;
+        place_of: Returns the catalog and schema that a principal's names, or None, resolve to;
             raises an error if they are wrong.
     """
 
@@ -60,12 +60,12 @@ class Actions:
         self._place_of = place_of
         self._answers: Mapping[str, tuple[str, Answer]] = {
             "CreatePreparedStatement": ("Prepares a statement", self._prepare),
-            "ClosePreparedStatement": ("Forgets a prepared statement", self._close),
+            "ClosePreparedStatement": ("Closes a prepared statement", self._close),
             "CancelFlightInfo": ("Ends a statement", self._cancel),
-            "CancelQuery": ("Ends a statement, as older clients ask for it", self._cancel_query),
+            "CancelQuery": ("Ends a statement; for older clients", self._cancel_query),
             "SetSessionOptions": ("Sets options of the session", self._set_options),
-            "GetSessionOptions": ("Tells the options of the session", self._get_options),
-            "CloseSession": ("Forgets the session", self._close_session),
+            "GetSessionOptions": ("Returns the options of the session", self._get_options),
+            "CloseSession": ("Closes the session", self._close_session),
         }
 
     def described(self) -> Iterator[tuple[str, str]]:
@@ -83,7 +83,7 @@ class Actions:
             raise SeamlineError(
                 NOT_SUPPORTED,
                 f"there is no action {name[:100]}",
-                hint=f"There are {', '.join(self._answers)}.",
+                hint=f"The actions are {', '.join(self._answers)}.",
             )
         return list(self._answers[name][1](call, body))
 
@@ -91,7 +91,7 @@ class Actions:
         asked = messages.unpacked_as("ActionCreatePreparedStatementRequest", body)
         if asked.transaction_id:
             raise SeamlineError(
-                NOT_SUPPORTED, "there are no transactions", hint="Leave transaction_id out."
+                NOT_SUPPORTED, "transactions are not supported", hint="Leave out transaction_id."
             )
         handle, made = self._prepared.prepare(call, asked.query)
         yield messages.packed(
@@ -125,7 +125,7 @@ class Actions:
             SeamlineError: INVALID_REQUEST, STATEMENT_NOT_FOUND.
         """
         if len(info.endpoint) != 1:
-            raise SeamlineError(INVALID_REQUEST, "the FlightInfo is not one of this gateway")
+            raise SeamlineError(INVALID_REQUEST, "the FlightInfo does not come from this gateway")
         name, ticket = messages.unpacked(info.endpoint[0].ticket.ticket)
         if name != "TicketStatementQuery":
             return _NOT_CANCELLABLE

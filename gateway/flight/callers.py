@@ -1,10 +1,10 @@
 """Identifies callers by the headers of the call, with the same credentials as over HTTP.
 
 A client may log in once with a password, by `Handshake`. It gets a token that stands for that
-credential. Every call checks the credential again, so the token ends when the password does. A
-client may also send its credential with every call. If there are several principals, each may have
-half of the concurrent calls. An open gateway listens on loopback, and pages in a browser cannot
-speak gRPC without TLS, so nobody else reaches it here.
+credential. Every call checks the credential again, so the token becomes invalid when the password
+does. A client may also send its credential with every call. If there are several principals, each
+may have half of the concurrent calls. An open gateway listens on loopback, and pages in a browser
+cannot speak gRPC without TLS, so nobody else reaches it here.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Callers:
             method: The method that is called.
 
         Raises:
-            SeamlineError: UNAUTHENTICATED and what else `Authentication.identify` raises;
+            SeamlineError: UNAUTHENTICATED and whatever else `Authentication.identify` raises;
                 TOO_MANY_STATEMENTS when the caller has too many calls open.
         """
         headers: dict[str, str] = {}
@@ -124,8 +124,8 @@ class Callers:
             if self._calls[name] >= own_max:
                 raise SeamlineError(
                     TOO_MANY_STATEMENTS,
-                    f"{name} has {own_max} calls open already",
-                    hint="Close those that nobody reads, and come again.",
+                    f"{name} already has {own_max} open calls",
+                    hint="Close those that nobody reads, and try again.",
                     details={RETRY_AFTER: 1},
                 )
             self._calls[name] += 1
@@ -146,8 +146,8 @@ class Callers:
         except (itsdangerous.BadData, ValueError, TypeError) as error:
             raise SeamlineError(
                 UNAUTHENTICATED,
-                "the login is not known here, or is too old",
-                hint="Connect anew, which logs in again.",
+                "the login is unknown here, or too old",
+                hint="Reconnect to log in again.",
             ) from error
 
     def _refused(

@@ -25,7 +25,7 @@ from seamline.errors import (
 )
 
 _MESSAGE_MAX = 4000
-"""Size limit of the message, and of the JSON, as clients only take some kilobytes of headers."""
+"""Size limit of the message, and of the JSON, as clients accept only a few kilobytes of headers."""
 
 _BY_CODE: Mapping[ErrorCode, Any] = {
     CANCELED: grpc.StatusCode.CANCELLED,

@@ -1,7 +1,7 @@
 """Encodes rows for clients: Arrow IPC messages, each in a Flight message.
 
-A chunk of a result is Arrow IPC already, so its messages are sent as they are, without decoding.
-Clients accept messages of some megabytes, so a larger chunk is cut into smaller messages.
+A chunk of a result is already Arrow IPC, so its messages are sent unchanged, without decoding.
+Clients accept messages of a few megabytes, so a larger chunk is split into smaller messages.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _parts(chunk: bytes) -> Iterator[Any]:
 
 
 def _halved(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
-    """Yields the rows in streams that are small enough, as rows may differ much in size."""
+    """Yields the rows in streams that are small enough, as rows may differ greatly in size."""
     size = pa.ipc.get_record_batch_size(batch)
     if size <= MESSAGE_BYTES or batch.num_rows == 1:
         yield _stream(batch.schema, [batch])

@@ -147,7 +147,7 @@ def read(name: str, data: bytes) -> Any:
         return CLASSES[name].FromString(data)
     except DecodeError as error:
         raise SeamlineError(
-            INVALID_REQUEST, f"the bytes are no {name} of Arrow Flight", hint=_SPEAK
+            INVALID_REQUEST, f"not a valid Arrow Flight {name}", hint=_SPEAK
         ) from error
 
 
@@ -162,7 +162,7 @@ def packed(name: str, **fields: Any) -> bytes:
 
 
 def unpacked(data: bytes) -> tuple[str, Any]:
-    """Parses a wrapped message; returns its name, and its content or None if it is not known here.
+    """Parses a wrapped message; returns its name, and its content, or None if it is unknown here.
 
     Raises:
         SeamlineError: INVALID_REQUEST for bytes that are not such a message.
@@ -172,9 +172,7 @@ def unpacked(data: bytes) -> tuple[str, Any]:
     except DecodeError:
         found = any_pb2.Any()
     if not found.type_url.startswith(_TYPE_URL):
-        raise SeamlineError(
-            INVALID_REQUEST, "the bytes are no command of Arrow Flight SQL", hint=_SPEAK
-        )
+        raise SeamlineError(INVALID_REQUEST, "not a valid Arrow Flight SQL command", hint=_SPEAK)
     name = found.type_url.removeprefix(_TYPE_URL)
     return name, read(name, found.value) if name in CLASSES else None
 
@@ -187,5 +185,5 @@ def unpacked_as(name: str, data: bytes) -> Any:
     """
     found, content = unpacked(data)
     if found != name:
-        raise SeamlineError(INVALID_REQUEST, f"{found[:100]} came in the place of {name}")
+        raise SeamlineError(INVALID_REQUEST, f"expected {name}, got {found[:100]}")
     return content

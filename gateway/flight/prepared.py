@@ -3,7 +3,7 @@
 A statement is described by the gateway's own DESCRIBE OUTPUT and DESCRIBE INPUT, so a description
 costs a plan and reads no rows. A statement that only lists something, such as SHOW, is run to find
 its columns. A description counts as one statement. A prepared statement belongs to whoever prepared
-it, and is forgotten when unused.
+it, and is dropped after a time without use.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Prepared:
     Attributes:
         text: The statement.
         description: What is known about it.
-        values: The values of its parameters, one row for each time that it is to run.
+        values: The values of its parameters, one row per run.
     """
 
     text: str
@@ -100,7 +100,7 @@ class Prepared:
             columns = [column.to_pylist() for column in self.values.columns]
         except _UNREADABLE as error:
             raise SeamlineError(
-                INVALID_PARAMETERS, f"a parameter has no value that can be read: {error}"
+                INVALID_PARAMETERS, f"a parameter's value cannot be read: {error}"
             ) from error
         return [list(row) for row in zip(*columns, strict=True)]
 
@@ -130,7 +130,7 @@ class PreparedStatements:
         return handle, made
 
     def find(self, call: Call, handle: bytes) -> Prepared:
-        """Returns a prepared statement of the caller, for whom those of others do not exist.
+        """Returns a prepared statement of the caller; those of others do not exist for the caller.
 
         Raises:
             SeamlineError: PREPARED_STATEMENT_NOT_FOUND.
@@ -140,9 +140,9 @@ class PreparedStatements:
         if found is None:
             raise SeamlineError(
                 PREPARED_STATEMENT_NOT_FOUND,
-                "the prepared statement is not known here, or not any more",
-                hint="Prepare it again: one that is not used for an hour is forgotten, and a "
-                "gateway that stops forgets them all.",
+                "the prepared statement is unknown here, or no longer kept",
+                hint="Prepare it again: it is dropped after an hour "
+                "without use, or when the gateway stops.",
             )
         self._known.put(owner, key, found)
         return found
@@ -185,7 +185,7 @@ class PreparedStatements:
             case Execute():
                 raise SeamlineError(
                     STATEMENT_NOT_ALLOWED,
-                    "EXECUTE cannot be prepared itself",
+                    "EXECUTE itself cannot be prepared",
                     hint="Prepare the statement that it runs.",
                 )
         if statements.update_type(parsed) is not None:
@@ -230,7 +230,7 @@ def one(sets: list[Any]) -> Any:
     if len(sets) != 1:
         raise SeamlineError(
             INVALID_PARAMETERS,
-            f"{len(sets):,} rows of parameters came for a query, which takes one",
+            f"{len(sets):,} rows of parameters were sent for a query, which takes one",
             hint="Run it once for each.",
         )
     return sets[0]

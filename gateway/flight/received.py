@@ -1,9 +1,9 @@
-"""Reads rows that clients send as parameters, and unpacks none before their size is known.
+"""Reads rows that clients send as parameters, and unpacks nothing before its size is known.
 
 An Arrow IPC message states how long its columns are, and the size of its buffers once decompressed;
 a few bytes may claim terabytes. So the claim is read here from the message's FlatBuffer, before
-Arrow allocates a byte for it. Values that rows share, such as those of a dictionary, count as often
-as rows may have them.
+Arrow allocates a byte for it. Values that rows share, such as those of a dictionary, are counted
+once per row that may have them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def read_rows(messages: Iterable[Any], bytes_max: int) -> pa.Table:
         if length > bytes_max or values > bytes_max:
             raise SeamlineError(
                 INVALID_REQUEST,
-                f"the parameters have more than {bytes_max:,} bytes, or values",
+                f"the parameters have more than {bytes_max:,} bytes or values",
                 hint="Send fewer rows at once; http.request_bytes_max is the limit.",
             )
         found += _encapsulated(message.data_header, message.data_body)
@@ -69,7 +69,7 @@ def read_rows(messages: Iterable[Any], bytes_max: int) -> pa.Table:
         with pa.ipc.open_stream(bytes(found)) as reader:
             table = reader.read_all()
         table.validate()
-        _check_shared(table, values)  # before full validation looks at each value
+        _check_shared(table, values)  # before full validation, which looks at each value
         table.validate(full=True)
         table = whole(table)
         table.schema.names  # noqa: B018 - names that are not UTF-8 fail when they are read
@@ -81,7 +81,7 @@ def read_rows(messages: Iterable[Any], bytes_max: int) -> pa.Table:
 def _no_rows(why: str) -> SeamlineError:
     return SeamlineError(
         INVALID_REQUEST,
-        f"the parameters are no rows of Arrow: {why}",
+        f"the parameters are not Arrow rows: {why}",
         hint="Send a schema and record batches.",
     )
 
@@ -199,6 +199,6 @@ class _Flat:
 
     def _at(self, kind: str, place: int) -> int:
         if place < 0:
-            raise struct.error("a place before the beginning")
+            raise struct.error("a position before the start")
         found: int = struct.unpack_from(kind, self._data, place)[0]
         return found

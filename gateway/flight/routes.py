@@ -3,12 +3,12 @@
     Handshake       logs in once by password, and returns a token
     GetFlightInfo   submits a statement, and returns a ticket for its rows; also for metadata lists
     GetSchema       returns columns; a query is planned, but not run
-    DoGet           returns the rows of a ticket, as they come
+    DoGet           returns the rows of a ticket as they are produced
     DoPut           runs an update, or takes the parameters of a prepared statement
-    DoAction        prepares, forgets and cancels statements; sets and returns session options
+    DoAction        prepares, closes and cancels statements; sets and returns session options
 
-All other Flight calls are refused by name. Each call says who makes it, and its answer is for that
-caller alone: a ticket is of no use to anybody else.
+All other Flight calls are refused by name. Each call identifies its caller, and its answer is for
+that caller alone: a ticket is of no use to anybody else.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Routes:
         service: Runs statements.
         callers: Identifies callers.
         request_bytes_max: How much a client may send in one call.
-        place_of: Returns the catalog and schema that those of a principal, or None, resolve to;
+        place_of: Returns the catalog and schema that a principal's names, or None, resolve to;
             raises an error if they are wrong.
     """
 
@@ -161,7 +161,7 @@ class Routes:
         """Refuses a call that is not part of Flight SQL."""
         self._call(context, method)
         raise SeamlineError(
-            NOT_SUPPORTED, f"{method} is not offered", hint="Use the calls of Flight SQL."
+            NOT_SUPPORTED, f"{method} is not supported", hint="Use the calls that Flight SQL uses."
         )
 
     def _call(self, context: Any, method: str) -> Call:
@@ -201,7 +201,7 @@ def _only(requests: Iterator[Any]) -> Any:
     """
     found = next(requests, None)
     if found is None:
-        raise SeamlineError(INVALID_REQUEST, "the call came without a message")
+        raise SeamlineError(INVALID_REQUEST, "the call has no message")
     return found
 
 
@@ -215,7 +215,7 @@ def _command(descriptor: Any) -> tuple[str, Any]:
         raise SeamlineError(
             INVALID_REQUEST,
             "the descriptor has no command",
-            hint="Flight SQL's descriptors have commands, and no paths.",
+            hint="Flight SQL's descriptors contain commands, not paths.",
         )
     return messages.unpacked(descriptor.cmd)
 
@@ -223,7 +223,7 @@ def _command(descriptor: Any) -> tuple[str, Any]:
 def _unknown(name: str) -> SeamlineError:
     return SeamlineError(
         NOT_SUPPORTED,
-        f"{name[:100]} is not offered in this place",
+        f"{name[:100]} is not supported here",
         hint="Statements are SQL: no Substrait, no bulk ingestion, no transactions.",
     )
 
@@ -236,12 +236,12 @@ def _check_alone(command: Any) -> None:
     """
     if command.transaction_id:
         raise SeamlineError(
-            NOT_SUPPORTED, "there are no transactions", hint="Leave transaction_id out."
+            NOT_SUPPORTED, "transactions are not supported", hint="Leave out transaction_id."
         )
 
 
 def _columns(statement: Statement) -> pa.Schema:
-    """Returns the columns that the client sees; none if a statement only says what it has done."""
+    """Returns the columns that the client sees; none if a statement only reports what it did."""
     if statement.spool is None or not updates.has_result(statement):
         return NO_COLUMNS
     return statement.spool.schema

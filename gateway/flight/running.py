@@ -84,7 +84,7 @@ class Running:
             text: The statement.
             parameters: Values of its placeholders.
             prepared: The prepared statements that it refers to, instead of the session's.
-            continues: Whether it is part of what has been counted already.
+            continues: Whether it has already been counted, as part of another statement.
 
         Raises:
             SeamlineError: the error of the statement.
@@ -119,7 +119,7 @@ class Running:
         """Runs an update to its end.
 
         Returns:
-            The number of rows that it has written.
+            The number of rows that it wrote.
 
         Raises:
             SeamlineError: the error of the statement; STATEMENT_NOT_ALLOWED for a query.
@@ -130,7 +130,7 @@ class Running:
             raise SeamlineError(
                 STATEMENT_NOT_ALLOWED,
                 "the statement is a query, and was sent as an update",
-                hint="Execute it as a query, which gives its rows.",
+                hint="Execute it as a query to get its rows.",
             )
         written = updates.rows_written(statement)
         statement.close()
@@ -152,11 +152,11 @@ class Running:
         return pa.Table.from_batches([b for chunk in chunks for b in read_chunk(chunk)], schema)
 
     def forget(self, statement: Statement) -> None:
-        """Releases a statement that its client does not know of."""
+        """Releases a statement that its client does not know about."""
         self._service.forget(statement)
 
     def chunks(self, call: Call, statement: Statement) -> Iterator[bytes]:
-        """Yields the chunks of a result as they come, and releases the result after the last one.
+        """Yields the chunks of a result as they are produced, and releases it after the last one.
 
         Raises:
             SeamlineError: why there are no more.
@@ -165,7 +165,7 @@ class Running:
         index, spool = 0, statement.spool
         while spool is not None and statement.error is None:
             if not spool.has_chunk(index, _LOOK_S):
-                # it may have ended since the look, with a chunk that the look did not find
+                # it may have ended since the check, with a chunk that the check did not find
                 has_ended = spool.complete or statement.state in FINAL
                 if has_ended and index >= spool.chunk_count:
                     break

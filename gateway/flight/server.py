@@ -72,7 +72,7 @@ class FlightServer:
         self._server.start()
 
     def close(self) -> None:
-        """Accepts no more calls, and ends the current ones after a few seconds."""
+        """Accepts no further calls, and ends the current ones after a few seconds."""
         self._server.stop(_STOP_S).wait()
         self._silence.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -173,6 +173,6 @@ def _bytes(message: Any) -> bytes:
 def _named(error: Exception, context: Any) -> SeamlineError:
     if isinstance(error, SeamlineError):
         return error
-    if context.is_active():  # else its client has gone
+    if context.is_active():  # otherwise its client has gone
         _LOG.error("a call failed", exc_info=error)
     return SeamlineError(INTERNAL_ERROR, type(error).__name__)

@@ -5,7 +5,8 @@
 
 Options are `catalog`, `schema` and the properties that SHOW SESSION lists. A session is kept once a
 client comes back with its cookie or sets an option. It belongs to one principal, and is forgotten
-after twelve hours without a call. A client without cookies has only headers; nothing of it is kept.
+after twelve hours without a call. A client without cookies has only headers; nothing is kept for
+it.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Session:
 
     @property
     def has_options(self) -> bool:
-        """Whether it has options or prepared statements, without which statements differ."""
+        """Whether it has options or prepared statements, which change what statements mean."""
         return bool(self.options or self.prepared)
 
     @property
@@ -86,8 +87,8 @@ class CallSession:
     Args:
         session: The client's session.
         headers: The headers of the call.
-        offer: Called with the call's context; sends the client the right cookie if it has none or
-            another.
+        offer: Called with the call's context; sends the client the right cookie if it has none or a
+            different one.
     """
 
     def __init__(
@@ -136,11 +137,11 @@ class CallSession:
         )
 
     def take(self, statement: Statement) -> None:
-        """Updates the session from a finished statement, be it from its answer or its error."""
+        """Updates the session from a finished statement, from either its result or its error."""
         error = statement.error
         if error is not None:
             if error.code in {HISTORY_CHANGED, INVALID_TOKEN}:
-                self.session.seen.replace(self._sent)  # reported once; the next starts over
+                self.session.seen.replace(self._sent)  # reported once; then starts over
             return
         token = statement.receipt.get("session")
         if token:
@@ -171,7 +172,7 @@ class Sessions:
 
         Raises:
             SeamlineError: INVALID_REQUEST for a session that had options and is no longer known,
-                since names must not come to mean other tables because of that.
+                since its names could otherwise silently come to mean other tables.
         """
         given, has_options = _cookie(caller.headers.get("cookie", ""))
         session_id = given or secrets.token_urlsafe(18)
@@ -180,9 +181,9 @@ class Sessions:
         if session is None and has_options:
             raise SeamlineError(
                 INVALID_REQUEST,
-                "the session is not known any more, and with it what was set in it",
-                hint="Connect anew. A gateway that stops forgets its sessions, and one that is not "
-                "used is forgotten after twelve hours; options may be sent as headers instead.",
+                "the session, with everything set in it, is no longer known",
+                hint="Reconnect. Sessions are lost when a gateway stops, and dropped "
+                "after twelve hours without use; options may be sent as headers instead.",
             )
         session = session or Session()
         if given is not None:
@@ -199,7 +200,7 @@ class Sessions:
         return CallSession(session, caller.headers, offer)
 
     def close(self, caller: Caller) -> bool:
-        """Forgets the session of a call; returns False if there is none."""
+        """Drops the session of a call; returns False if there is none."""
         given, _ = _cookie(caller.headers.get("cookie", ""))
         found = None if given is None else self._known.pop(caller.principal.name, given)
         if found is None:

@@ -1,8 +1,9 @@
 """Cuts off clients that fall silent in the middle of a call, so that they do not hold resources.
 
 A call waits for its client while it reads a message and while it sends one. A client that sends
-nothing for too long, or takes nothing for even longer, is cut off, so that a stalled call does not
-keep its thread. A client that processes rows may take its time before it asks for the next ones.
+nothing for too long, or receives nothing for even longer, is cut off, so that a stalled call does
+not keep its thread. A client that processes rows may take its time before it asks for the next
+ones.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Silence:
     """Cuts off clients that are silent. Safe to share between threads.
 
     Args:
-        takes_s_max: Seconds for which a client may take nothing of what it is sent.
+        takes_s_max: Seconds for which a client may receive none of what it is sent.
         sends_s_max: Seconds for which a client may not send the message that is awaited.
         look_s: Seconds between checks.
     """
@@ -49,7 +50,7 @@ class Silence:
             yield found
 
     def sent(self, messages: Iterator[T], context: Any) -> Iterator[T]:
-        """Yields messages for a client, each when the one before has been sent."""
+        """Yields messages for a client, each once the previous one has been sent."""
         for message in messages:
             with self._waits(context, self._takes_s_max):
                 yield message

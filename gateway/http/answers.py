@@ -60,7 +60,7 @@ class Chunks(Shape):
     rows: list[int]
     """The number of rows of each chunk."""
     complete: bool
-    """Whether there will be no more chunks."""
+    """Whether these are all chunks."""
 
 
 class Rows(Shape):
@@ -96,9 +96,9 @@ class Manifest(Shape):
     update_type: str | None = None
     """Keywords of a statement without a result, such as `INSERT`; its one row says it is done."""
     update_count: int | None = None
-    """The number of rows that it has written."""
+    """The number of rows that it wrote."""
     write_token: str | None = None
-    """Sent as `after`, makes a later statement see what this one has written."""
+    """Sent as `after`, makes a later statement see what this one wrote."""
     changes: dict[str, Any] = Field(default_factory=dict)
     """Changes to the client's session, which apply from now on."""
     inline: Rows | None = None

@@ -58,7 +58,7 @@ _LOG = logging.getLogger("seamline.http")
 _WAITS_MAX = 500
 """Requests that may wait for statements at once; other connections are left for other requests."""
 _LOGIN_S = 60.0
-"""More than a login takes, during which a request has no turn."""
+"""More than a login takes; during a login, a request has no turn."""
 _NAVIGATES = "navigate"
 """The fetch mode that a browser sends when a user types an address or follows a link."""
 _FINE = {200: json(answers.Status, "It is")}
@@ -72,7 +72,7 @@ _STATUS_CODES: dict[int, ErrorCode] = {
 
 
 class _Json(DefaultJSONProvider):
-    """JSON that keeps the order of keys, and refuses to parse what is nested too deeply."""
+    """JSON that keeps the order of keys, and refuses to parse anything nested too deeply."""
 
     sort_keys = False
 
@@ -104,7 +104,7 @@ def create_app(
     app = flask.Flask("seamline", static_folder=None)
     app.json = _Json(app)
     app.config["MAX_CONTENT_LENGTH"] = config.http.request_bytes_max
-    app.url_map.merge_slashes = False  # a name may begin with one; no redirect
+    app.url_map.merge_slashes = False  # a name may begin with a slash; do not redirect
     turns = Turns(config.http.threads, _WAITS_MAX, shared=config.asks_who)
     _add_access(app, rest, audit or AuditLog(), turns)
     _add_errors(app)
@@ -135,12 +135,12 @@ def _add_access(app: flask.Flask, rest: IcebergRest, audit: AuditLog, turns: Tur
         if console.serves(path):
             return
         if not flask.request.headers.get("Authorization", "").lower().startswith("bearer "):
-            # a browser sends other credentials for whatever page makes the request
+            # a browser sends other credentials no matter which page makes the request
             authentication.check_site(flask.request.headers.get("Sec-Fetch-Site"))
         if path in PROBES:
             return
         try:
-            with turns.waiting(_LOGIN_S):  # for passwords to be checked, and keys to be fetched
+            with turns.waiting(_LOGIN_S):  # while passwords are checked, and keys are fetched
                 if iceberg.serves(path):
                     flask.g.caller = iceberg.authenticate(rest)
                     who = flask.g.caller.identity

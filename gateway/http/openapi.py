@@ -45,14 +45,14 @@ _REF = "#/components/schemas/{model}"
 _ABOUT = (
     "Statements over Kafka topics and their Iceberg copies, and the Iceberg REST catalog of the "
     "same tables, read-only. Failures have names: docs/reference/errors.md. Any request may also "
-    "end with INTERNAL_ERROR (500), which is a fault of ours."
+    "end with INTERNAL_ERROR (500), which is a fault in Seamline."
 )
 _IN_PATHS = {
     "statement_id": "The statement's id",
     "index": "The chunk's number, from 0",
     "table": "The table's name",
     "prefix": "The catalog's name",
-    "namespace": "The levels of the namespace, with U+001F in between",
+    "namespace": "The levels of the namespace, separated by U+001F",
     "view": "The view's name",
     "plan_id": "The plan's id",
 }
@@ -176,7 +176,7 @@ def _head(get: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **get,
         "operationId": f"{get['operationId']}.head",
-        "summary": "Whether it is there",
+        "summary": "Whether it exists",
         "responses": {"204": {"description": "It is"}, **failed},
     }
 
@@ -284,12 +284,12 @@ def _headers(codes: Iterable[ErrorCode]) -> dict[str, Any]:
     headers: dict[str, Any] = {}
     if any(code.retriable and code.http_status in COME_AGAIN for code in codes):
         headers["Retry-After"] = {
-            "description": "Seconds until it may be asked again",
+            "description": "Seconds to wait before a retry",
             "schema": {"type": "integer", "minimum": 0},
         }
     if UNAUTHENTICATED in codes:
         headers["WWW-Authenticate"] = {
-            "description": "How to say who one is",
+            "description": "How to authenticate",
             "schema": {"type": "string"},
         }
     return {"headers": headers} if headers else {}

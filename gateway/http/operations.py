@@ -32,7 +32,7 @@ from seamline.errors import (
 
 JSON = "application/json"
 COME_AGAIN = frozenset({429, 503})
-"""Statuses of requests that may be repeated, for which an answer says when."""
+"""Statuses of requests that may be retried; their answers say when."""
 REFUSALS = frozenset(
     {
         *(INVALID_REQUEST, REQUEST_TOO_LARGE),
@@ -234,7 +234,7 @@ def operation(
 
 
 def empty(status: int, headers: Mapping[str, str] | None = None) -> flask.Response:
-    """Returns an answer without a body, and so without a content type."""
+    """Returns an answer without a body, and therefore without a content type."""
     answer = flask.Response(status=status, headers=dict(headers or {}))
     del answer.headers["Content-Type"]
     return answer
@@ -250,7 +250,7 @@ def _refused(kind: type[Given], error: ValidationError) -> SeamlineError:
         return SeamlineError(
             INVALID_REQUEST,
             f"{name!r} is not a field of this request",
-            hint=f"Fields are: {known}.",
+            hint=f"The fields are {known}.",
         )
     problem = first["msg"].removeprefix("Input ")
     return SeamlineError(INVALID_REQUEST, f"{name} {problem[:1].lower()}{problem[1:]}")

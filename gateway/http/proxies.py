@@ -31,7 +31,7 @@ class Proxies:
 
     Args:
         networks: Their networks; if there are none, the header is ignored.
-        header: The header in which they note client addresses: `X-Forwarded-For` or `Forwarded`.
+        header: The header in which they record client addresses: `X-Forwarded-For` or `Forwarded`.
     """
 
     def __init__(self, networks: Iterable[str], header: str = X_FORWARDED_FOR) -> None:

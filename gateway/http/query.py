@@ -64,7 +64,7 @@ class QueryOptions(Query):
     schema_: str | None = Field(None, alias="schema")
     """The schema of names that omit it."""
     dialect: str | None = None
-    """The SQL dialect, if it is another than the gateway's own."""
+    """The SQL dialect, if not the gateway's own."""
     engine: str | None = Field(None, json_schema_extra={"enum": [*ENGINES]})
     """The engine that runs the query."""
     token: str | None = None
@@ -191,7 +191,7 @@ def _accepted() -> _Form:
             return form
     known = ", ".join(form.media_type for form in _FORMS.values())
     raise SeamlineError(
-        INVALID_REQUEST, "Accept names no result format", hint=f"They are: {known}."
+        INVALID_REQUEST, "Accept names no known result format", hint=f"The formats are {known}."
     )
 
 
@@ -234,7 +234,7 @@ def _arrow(chunks: Iterator[bytes], _: Sequence[Output]) -> Iterator[bytes]:
 
 
 class _Sink:
-    """A buffer to which Arrow writes a stream, and from which its bytes are taken meanwhile."""
+    """A buffer to which Arrow writes a stream, and from which its bytes are taken in between."""
 
     closed = False
 

@@ -1,6 +1,6 @@
 """Audit of HTTP requests: refused logins, reads without a statement, cancelled statements.
 
-Neither query strings nor bodies of requests are logged, as they hold conditions and secrets.
+Query strings and bodies of requests are not logged, as they may hold conditions and secrets.
 """
 
 from __future__ import annotations

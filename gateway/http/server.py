@@ -1,7 +1,7 @@
 """Serves HTTP with gunicorn: one worker with many threads, whose clients are made after the fork.
 
 SIGTERM drains: the worker keeps serving while accepted statements end and are fetched, and refuses
-new ones. SIGINT, which is Ctrl-C, ends it at once.
+new ones. SIGINT (Ctrl-C) ends it at once.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _FILES_MAX = 1 << 16
 _HEADER_BYTES_MAX = 1 << 16
 """Large, as Trino clients carry their prepared statements in headers."""
 _HEADERS_BYTES_MAX = 1 << 18
-"""Of all headers of a request: gunicorn searches them anew with every piece that arrives, before
+"""For all headers of a request: gunicorn searches them again with every piece that arrives, before
 anybody has authenticated."""
 _TURN_S = 0.0001
 """Seconds after which a computing thread lets others run. With Python's 5 ms, a thread that parses
 a text of 200,000 characters would delay a short statement by several times that."""
 _SILENT_S_MAX = 30
-"""Seconds for which a client may neither send nor take a byte within a request or an answer."""
+"""Seconds for which a client may neither send nor receive a byte within a request or an answer."""
 GRACE_S = _ANSWERS_S + _CLOSE_S
 """Seconds after draining to answer open requests and to release everything."""
 
@@ -103,7 +103,7 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
         self.wsgi = answer
 
     def get_thread_pool(self) -> concurrent.futures.ThreadPoolExecutor:
-        """Returns a thread pool that makes threads as they are needed."""
+        """Returns a thread pool that creates threads as they are needed."""
         return concurrent.futures.ThreadPoolExecutor(self.cfg.worker_connections)
 
     def accept(self, listener: Any) -> None:
@@ -124,7 +124,7 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
             self.murder_keepalived()
 
     def murder_pending(self) -> None:
-        """Closes connections that have been silent for too long, or that take too long to ask."""
+        """Closes connections that are silent for too long, or take too long to send a request."""
         super().murder_pending()
         self._strangers.end_late()
 
@@ -142,7 +142,7 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             conn.sock.setsockopt(socket.SOL_SOCKET, option, silent)
         kept = super().handle(conn)
-        if not kept:  # closed in this thread: a slow client takes no time of others
+        if not kept:  # closed in this thread, so that a slow client takes no time from others
             conn.close(graceful=True)
             conn.close = lambda **_: None
         return kept
@@ -150,8 +150,8 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
     def run(self) -> None:
         """Serves until a signal ends it.
 
-        A signal interrupts this thread anywhere, also where it holds a lock that ending needs, so
-        the handlers leave their work to the loop.
+        A signal may interrupt this thread while it holds a lock that shutdown needs, so the
+        handlers leave their work to the loop.
         """
         self._loops = True
         try:
@@ -223,7 +223,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
             "keepalive": 75,
             "timeout": 0,
             "limit_request_field_size": _HEADER_BYTES_MAX,
-            "forwarded_allow_ips": "",  # `proxies` alone reads forwarding headers
+            "forwarded_allow_ips": "",  # only `proxies` reads forwarding headers
             "forwarder_headers": "",
             "secure_scheme_headers": {},
             "graceful_timeout": http.drain_seconds_max + GRACE_S,
@@ -248,7 +248,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
                 self.cfg.set(name, value)
 
     def load(self) -> flask.Flask:
-        """Returns the application, which is made in the worker and first imports its parts there.
+        """Returns the application, which is created in the worker and imports its parts there.
 
         If DuckDB is imported before the fork and used after it, the worker crashes when it exits.
         """
@@ -312,7 +312,7 @@ def serve(config: Config, ready: Callable[[str], None]) -> None:
     """
     authentication.check_listening(config)
     if config.http.tls.certificate is not None:
-        ServerTls(config.http.tls)  # fails here if it is invalid, and not in a worker
+        ServerTls(config.http.tls)  # fails here if it is invalid, not in a worker
     check_port(config.http.host, config.http.port)
     _allow_files()
     with _own_state(pathlib.Path(config.state_directory)):
@@ -349,7 +349,7 @@ def _own_state(directory: pathlib.Path) -> Iterator[None]:
 
 def named_state_errors(directory: pathlib.Path) -> contextlib.AbstractContextManager[None]:
     """Turns failures to write to a state directory into named errors."""
-    hint = "Set state_directory to a directory this user may write to, with nobody else's files."
+    hint = "Set state_directory to a writable directory without other users' files."
     return named_write_errors(directory, INVALID_CONFIG, hint=hint)
 
 
@@ -357,7 +357,7 @@ def check_port(host: str, port: int) -> None:
     """Requires that the address can be listened on.
 
     Raises:
-        SeamlineError: PORT_TAKEN; INVALID_CONFIG for a host that is no address of this machine.
+        SeamlineError: PORT_TAKEN; INVALID_CONFIG for a host that is not an address of this machine.
     """
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

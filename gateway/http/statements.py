@@ -56,7 +56,7 @@ INLINE_BYTES_MAX = 1 << 20
 _LOOK_S = 0.2
 HEARTBEAT_S = 10.0
 _OWN = ("receipt", "token", "session", "write_token", "changes")
-"""What a manifest has for the principal alone who submitted the statement."""
+"""What a manifest shows only to the principal who submitted the statement."""
 _ARROW_TYPE = "application/vnd.apache.arrow.stream"
 _CSV_TYPE = "text/csv"
 
@@ -85,7 +85,7 @@ class Submission(Body):
     schema_: str | None = Field(None, alias="schema")
     """The schema of names that omit it."""
     dialect: str | None = None
-    """The SQL dialect, if it is another than the gateway's own."""
+    """The SQL dialect, if not the gateway's own."""
     engine: str | None = Field(None, json_schema_extra={"enum": [*ENGINES, None]})
     """The engine that runs the statement."""
     token: str | None = None
@@ -105,7 +105,7 @@ class Submission(Body):
     row_limit: Annotated[int, Field(ge=0)] | None = None
     """Number of rows after which the result is cut off and marked as truncated."""
     time_zone: Annotated[str | None, Field(examples=["Europe/Berlin"])] = None
-    """The zone of times without one, unless the session property `time_zone_id` says another; by
+    """The zone of times without one, unless the session property `time_zone_id` sets another; by
     default UTC."""
     format: Format | None = None
     """Format of the rows in the answer itself, if they are few; by default JSON_ARRAY."""
@@ -173,7 +173,7 @@ _MANIFEST = json(answers.Manifest, "The manifest")
 _LISTING = json(answers.Listing, "Statements, newest first")
 _CHUNKS = {
     200: Answer("The rows", {_ARROW_TYPE: None, JSON: answers.Chunk, _CSV_TYPE: None}),
-    202: Answer("It is not there yet: ask again"),
+    202: Answer("Not ready yet: ask again"),
 }
 
 
@@ -183,7 +183,7 @@ def blueprint(service: Service, turns: Turns, streams: Streams) -> flask.Bluepri
 
     @routes.post("")
     @operation(
-        "Submits a statement, and waits a little for its end",
+        "Submits a statement, and waits briefly for its end",
         {200: _MANIFEST},
         ANY,
         failed=answers.Manifest,
@@ -200,14 +200,14 @@ def blueprint(service: Service, turns: Turns, streams: Streams) -> flask.Bluepri
         return answer
 
     @routes.get("")
-    @operation("The last statements that the caller may see", {200: _LISTING})
+    @operation("The latest statements that the caller may see", {200: _LISTING})
     def listing(query: ListingQuery) -> flask.Response:
         found = service.summaries(flask.g.principal)
         wanted = [each for each in found if query.state in {None, each.state.value}]
         return flask.jsonify({"statements": [each.to_json() for each in wanted[: query.limit]]})
 
     @routes.get("/<statement_id>")
-    @operation("What has become of a statement", {200: _MANIFEST}, {STATEMENT_NOT_FOUND})
+    @operation("The state of a statement", {200: _MANIFEST}, {STATEMENT_NOT_FOUND})
     def status(statement_id: str, query: Waiting) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal, Action.VIEW)
         _await(statement, turns, query.wait)
@@ -247,7 +247,7 @@ def _add_results(routes: flask.Blueprint, service: Service, turns: Turns) -> Non
 def _add_events(routes: flask.Blueprint, service: Service, streams: Streams) -> None:
     @routes.get("/<statement_id>/events")
     @operation(
-        "A statement's progress, as it is made",
+        "A statement's progress, as it happens",
         {200: Answer("Events", {EVENT_STREAM: None})},
         {STATEMENT_NOT_FOUND, TOO_MANY_STATEMENTS},
     )
@@ -282,7 +282,7 @@ def _progress(
 
 
 def _seen_by(who: Principal, statement: Statement) -> dict[str, Any]:
-    """Returns the manifest; without what stands for the reads of another principal."""
+    """Returns the manifest, without the parts that represent the reads of another principal."""
     found = manifest(statement)
     if who.name != statement.principal:
         for name in _OWN:
@@ -306,7 +306,7 @@ def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:
     body["columns"] = [
         {"name": column.name, "type": str(column.type)} for column in statement.output
     ]
-    is_complete = spool.complete  # asked first: chunks may come until then
+    is_complete = spool.complete  # checked first: chunks may be added until then
     body["chunks"] = {
         "count": spool.chunk_count,
         "rows": spool.chunk_rows,

@@ -1,8 +1,8 @@
 """Connections with a request whose sender has not been identified yet.
 
-A new connection does not say whose it is, so connections cannot be counted by principal. Instead,
+A new connection does not say who owns it, so connections cannot be counted by principal. Instead,
 an unidentified request must arrive and be answered within `SECONDS_MAX`, and when connections get
-scarce, the one whose request began first makes way.
+scarce, the one whose request began first is closed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 SECONDS_MAX = 60.0
-"""Seconds until a request's sender must be identified; until its end, if it never is."""
+"""Seconds until a request's sender must be identified, or until the request's end if it never
+is."""
 
 
 class Connection(Protocol):

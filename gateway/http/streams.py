@@ -1,8 +1,8 @@
 """Server-sent events: streams to clients that stay connected.
 
 Each stream costs a waiting thread, but no turn while it waits, so the number of streams is limited.
-If there are several principals, each may have half of them. A stream ends when the credential that
-it began with does.
+If there are several principals, each may have half of them. A stream ends when the credential it
+began with expires or is revoked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Streams:
     """The streams of one gateway. Safe to share between threads.
 
     Args:
-        authentication: Tells whether a client's credential is still valid.
+        authentication: Checks whether a client's credential is still valid.
     """
 
     def __init__(self, authentication: Authentication) -> None:
@@ -81,7 +81,7 @@ class Streams:
         raise SeamlineError(
             TOO_MANY_STATEMENTS,
             f"{who} tables or statements already",
-            hint="Follow it from another gateway, or when one of them has gone.",
+            hint="Follow it from another gateway, or once one of them has disconnected.",
             details={RETRY_AFTER: _RETRY_S},
         )
 

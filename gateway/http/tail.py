@@ -9,7 +9,7 @@
 A client that reconnects sends the last id in `Last-Event-ID`, and continues exactly there. An error
 before the first event is the status of the answer. While no rows arrive, a new id is sent now and
 then. Each client costs a waiting thread, and a turn only while rows are read for it. A stream ends
-when the credential that it began with does.
+when the credential it began with expires or is revoked.
 """
 
 from __future__ import annotations

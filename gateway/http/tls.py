@@ -1,7 +1,8 @@
 """TLS of the gateway: its own certificate, and those of its clients.
 
 The files are watched; a new certificate applies to all later connections. Each handshake runs in
-the thread of its connection and has a timeout, so that a silent client holds up nobody.
+the thread of its connection and has a timeout, so that a silent client does not hold up anybody
+else.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _OTHERS = 0o007
 
 
 class _ServedSocket(ssl.SSLSocket):
-    """A connection that times out if its client falls silent in the middle of anything."""
+    """A connection that times out if its client falls silent at any point."""
 
     silent_s_max = 30.0
 
@@ -71,7 +72,7 @@ def _context(config: TlsConfig) -> ssl.SSLContext:
             INVALID_CONFIG,
             f"http.tls.certificate {config.certificate} and http.tls.key {config.key} cannot be "
             f"used: {_cause(error)}",
-            hint="Both are PEM, the certificate with its chain, the key without a passphrase.",
+            hint="Both must be PEM: the certificate with its chain, the key without a passphrase.",
         ) from error
     if config.client_ca is not None:
         try:
@@ -80,7 +81,7 @@ def _context(config: TlsConfig) -> ssl.SSLContext:
             raise SeamlineError(
                 INVALID_CONFIG,
                 f"http.tls.client_ca {config.client_ca} cannot be used: {_cause(error)}",
-                hint="It is PEM: the certificates of those who sign clients' certificates.",
+                hint="It must be PEM: the certificates of those who sign client certificates.",
             ) from error
         context.verify_mode = ssl.CERT_OPTIONAL  # probes have none; others have other proofs
     if config.client_crl is not None:
@@ -100,7 +101,7 @@ def _check_private(key: pathlib.Path) -> None:
     if mode & _OTHERS:
         raise SeamlineError(
             INVALID_CONFIG,
-            f"http.tls.key {key} can be read by everybody on this machine",
+            f"http.tls.key {key} can be read by everyone on this machine",
             hint=f"chmod o= {key}",
         )
 
@@ -111,6 +112,6 @@ def _nothing() -> str:
 
 
 def _cause(error: Exception) -> str:
-    known = {"KEY_VALUES_MISMATCH": "the key is not the certificate's"}
+    known = {"KEY_VALUES_MISMATCH": "the key does not belong to the certificate"}
     reason = getattr(error, "reason", None)
     return known.get(reason or "") or getattr(error, "strerror", None) or str(error)

@@ -1,9 +1,9 @@
-"""Turns: only a few requests are worked on at a time, and one that only waits holds up nobody.
+"""Turns: only a few requests are worked on at a time, and one that only waits holds up nobody else.
 
 A request takes a turn once all of it has arrived, and gives it up while it waits for a statement;
 its answer is sent after its turn. So clients that wait, or are slow, only cost a thread and a
-connection each. Probes take no turn. If very many requests are waiting already, a request does not
-wait, but is answered at once with the present state.
+connection each. Probes take no turn. If very many requests are already waiting, a request does not
+wait, but is answered at once with the current state.
 
 If there are several principals, the requests of one may take at most half of the turns and half of
 the waiting places. A further request waits without a turn until another of the same principal has
@@ -192,8 +192,8 @@ class _Shares:
 def _receive(environ: Any, bytes_max: int) -> None:
     """Reads the body, up to one byte more than allowed, so that the application refuses it.
 
-    Of a body in chunks it would otherwise take what is allowed, and leave out the rest. What is
-    left stands where the connection's next request would begin.
+    Otherwise it would take only the allowed part of a chunked body and ignore the rest, which would
+    remain where the connection's next request begins.
     """
     length = environ.get("CONTENT_LENGTH") or ""
     if not length and not environ.get("wsgi.input_terminated"):

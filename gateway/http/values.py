@@ -49,7 +49,7 @@ def csv_text(batches: Iterable[pa.RecordBatch], columns: Sequence[Output], *, he
 
 
 def shown(convert: Callable[[pa.Array], list[Any]], column: pa.Array) -> list[Any]:
-    """Returns the values of a column as clients of ours have them; texts for years they lack."""
+    """Returns the values of a column as our clients represent them; as text for years they lack."""
     try:
         return convert(column)
     except SeamlineError as error:

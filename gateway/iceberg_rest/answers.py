@@ -1,6 +1,6 @@
 """Models of the catalog's answers, as far as its OpenAPI description covers them.
 
-The Iceberg REST specification says more, above all about metadata and files.
+The Iceberg REST specification says more, especially about metadata and files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class IcebergFailure(_Answer):
 
 
 class CatalogConfig(_Answer):
-    """What a client has to know about a catalog."""
+    """What a client must know about a catalog."""
 
     defaults: dict[str, str]
     overrides: dict[str, str]
@@ -63,7 +63,7 @@ class ChangedProperties(_Answer):
     updated: list[str]
     removed: list[str]
     missing: list[str]
-    """Those to be removed that were not there."""
+    """Properties to be removed that did not exist."""
 
 
 class Identifier(_Answer):

@@ -1,8 +1,8 @@
 """Routes of the Iceberg REST catalog that change something, where `iceberg.writes` allows it.
 
-What a client asks for is made in the catalog behind. Tables with a topic are not changed. An answer
-to a commit says that nothing was committed only if that is certain, since clients then remove the
-files that they have written.
+What a client requests is done in the catalog behind this one. Tables with a topic are not changed.
+An answer to a commit says that nothing was committed only if that is certain, since clients then
+remove the files that they have written.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ VIEW_ENDPOINTS = (
 _PATH = "/<prefix>/namespaces/<namespace>"
 
 Load = Callable[[TableName, DelegationHeaders], flask.Response]
-"""Answers as a load of a table does."""
+"""Answers like a load of a table."""
 
 
 class NamespaceBody(SpecBody):
@@ -100,7 +100,7 @@ class TableBody(SpecBody):
 
 
 class RegisterBody(SpecBody):
-    """A table to make of a metadata file."""
+    """A table to register from a metadata file."""
 
     name: str
     metadata_location: str = Field(alias="metadata-location")
@@ -121,11 +121,11 @@ class TogetherBody(SpecBody):
 
 
 class AnyBody(SpecBody, extra="allow"):
-    """What the catalog behind is sent as it came."""
+    """What is passed on unchanged to the catalog behind this one."""
 
 
 class RenameBody(SpecBody):
-    """Another name for a table."""
+    """A new name for a table."""
 
     source: dict[str, Any]
     destination: dict[str, Any]
@@ -138,7 +138,7 @@ class DropQuery(SpecQuery):
     """Whether its files are deleted, too."""
 
 
-_DONE = {204: Answer("It was done")}
+_DONE = {204: Answer("Done")}
 _LOADED = {200: json_of(answers.LoadedTable, "The table")}
 
 
@@ -153,9 +153,9 @@ def add_routes(routes: flask.Blueprint, rest: IcebergRest, load: Load, *, planne
     """Adds the routes.
 
     Args:
-        routes: Where to.
+        routes: Where to add them.
         rest: The catalog's parts.
-        load: Answers as a load of a table does.
+        load: Answers like a load of a table.
         planned: Whether scans are planned here.
     """
     _add_namespaces(routes, rest)
@@ -175,7 +175,7 @@ def _add_namespaces(routes: flask.Blueprint, rest: IcebergRest) -> None:
     def create_namespace(prefix: str, body: NamespaceBody) -> flask.Response:
         path = tuple(body.namespace)
         if not path:
-            raise SeamlineError(INVALID_REQUEST, "a namespace has a name")
+            raise SeamlineError(INVALID_REQUEST, "a namespace needs a name")
         _require_new_in(prefix, path)
         _changes(rest, prefix).create_namespace(path, body.properties)
         return flask.jsonify({"namespace": list(path), "properties": body.properties})
@@ -194,7 +194,7 @@ def _add_namespaces(routes: flask.Blueprint, rest: IcebergRest) -> None:
         path = namespace_path(namespace)
         _require_new_in(prefix, path)
         if both := set(body.removals) & set(body.updates):
-            message = f"properties are both updated and removed: {', '.join(sorted(both))}"
+            message = f"properties cannot be both updated and removed: {', '.join(sorted(both))}"
             raise SeamlineError(INVALID_REQUEST, message)
         changed = _changes(rest, prefix).change_namespace(path, body.removals, body.updates)
         return flask.jsonify(changed)
@@ -223,13 +223,13 @@ def _add_new_tables(
         return _staged(rest, prefix, made, headers, planned=planned)
 
     @routes.post(f"{_PATH}/register")
-    @operation("Makes a table of a metadata file", _LOADED, ANY)
+    @operation("Registers a table from a metadata file", _LOADED, ANY)
     def register(
         prefix: str, namespace: str, body: RegisterBody, headers: DelegationHeaders
     ) -> flask.Response:
         name = _new_table(prefix, (*namespace_path(namespace), body.name))
         if body.overwrite:
-            raise SeamlineError(NOT_SUPPORTED, "a table is not registered over another one")
+            raise SeamlineError(NOT_SUPPORTED, "a table cannot be registered over an existing one")
         _changes(rest, prefix).register(name.path, body.metadata_location)
         rest.catalog.forget(name, flask.g.caller)
         return load(name, headers)
@@ -296,7 +296,7 @@ def _add_commits(routes: flask.Blueprint, rest: IcebergRest) -> None:
 
 @contextlib.contextmanager
 def _forgetting(rest: IcebergRest, prefix: str, *commits: TableCommit) -> Iterator[None]:
-    """Makes what the client asks for after the commits what is there, also if one has failed."""
+    """Makes the client's loads after the commits fresh, even if a commit failed."""
     try:
         yield
     finally:
@@ -316,7 +316,7 @@ def _checked(changes: CatalogChanges, prefix: str, commit: TableCommit) -> PyTab
 
 
 def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
-    """Adds routes for views, which the catalog behind is handed as they are."""
+    """Adds routes for views, which are passed on unchanged to the catalog behind this one."""
 
     def change(prefix: str, name: tuple[str, ...], *path: str, body: AnyBody | None) -> bytes:
         view = TableName(prefix, "", name)
@@ -368,7 +368,7 @@ def _staged(
     *,
     planned: bool,
 ) -> flask.Response:
-    """Returns the answer with a table that is yet to be created."""
+    """Returns the answer with a table that has yet to be created."""
     catalog, location = rest.config.catalogs[prefix], made.metadata.location
     config = storage_access.addresses(catalog, location)
     if planned:
@@ -398,10 +398,10 @@ def _quoted(text: str | None) -> bytes:
 
 
 def _path(named: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the path that an identifier in a body stands for."""
+    """Returns the path for an identifier in a body."""
     namespace, name = named.get("namespace"), named.get("name")
     if not isinstance(namespace, list) or not all(isinstance(v, str) for v in (*namespace, name)):
-        raise SeamlineError(INVALID_REQUEST, "an identifier has a namespace and a name")
+        raise SeamlineError(INVALID_REQUEST, "an identifier needs a namespace and a name")
     return (*namespace, str(name))
 
 
@@ -415,7 +415,7 @@ def _new_table(prefix: str, path: tuple[str, ...]) -> TableName:
 
 
 def _require_new_in(prefix: str, namespace: tuple[str, ...]) -> None:
-    """Requires that the caller may create whatever table in a namespace."""
+    """Requires that the caller may create any table in a namespace."""
     if namespace and namespace[0].lower() == INFORMATION_SCHEMA:
-        raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {INFORMATION_SCHEMA} is no namespace")
+        raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {INFORMATION_SCHEMA} is not a namespace")
     flask.g.caller.rights.require_new(TableName(prefix, "", (*namespace, "")))

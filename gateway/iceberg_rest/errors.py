@@ -71,14 +71,15 @@ _CERTAIN = frozenset(
         *(NOT_SUPPORTED, CATALOG_ACCESS_DENIED, LOCATION_NOT_ALLOWED, PROPERTY_NOT_ALLOWED),
     }
 )
-"""Errors of a commit after which nothing has been committed."""
+"""Errors of a commit that guarantee that nothing was committed."""
 
 
 @contextlib.contextmanager
 def landing() -> Iterator[None]:
     """Marks errors that may come after a commit has landed, so that clients keep their files.
 
-    Clients remove the files of a commit that failed, unless the answer says that nobody knows.
+    Clients remove the files of a commit that failed, unless the answer says that the outcome is
+    unknown.
     """
     try:
         yield
@@ -110,7 +111,7 @@ def _body(error: SeamlineError, status: int, kind: str) -> dict[str, Any]:
 
 
 def status_of(code: ErrorCode) -> int:
-    """Returns the HTTP status; it is one that clients retry only if a retry may help.
+    """Returns the HTTP status; clients retry it only if a retry may help.
 
     Iceberg's Java library repeats a read that ends with 500, for up to a minute.
     """

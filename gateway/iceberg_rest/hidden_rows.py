@@ -23,7 +23,7 @@ from seamline.gateway.iceberg_rest.table import ServedTable
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
 
 _ANY = 1 << 62
-"""No limit on the number of rows, as nobody else finds them for a reader."""
+"""No limit on the number of rows, as nothing else finds them for a reader."""
 
 
 class HiddenRowsFinder:
@@ -99,8 +99,8 @@ def _scan(table: ServedTable) -> tuple[EngineScan, ColdPlan]:
     if problem is not None:
         raise SeamlineError(
             NOT_SUPPORTED,
-            f"upsert table {table.name.display} has a tail, and {problem}: which rows the tail "
-            "replaces cannot be told to other readers",
+            f"upsert table {table.name.display} has a tail, and {problem}: other readers "
+            "cannot be told which rows the tail replaces",
             hint="Read it through SQL, or tier and compact it first.",
         )
     scan = EngineScan(

@@ -67,7 +67,7 @@ class Leases:
         self._leases = {lease.lease_id: lease for lease in self._read()}
 
     def hold(self, lease_id: str, kind: str, paths: Iterable[str], body: Mapping[str, Any]) -> None:
-        """Begins a lease, or begins it anew with other files."""
+        """Begins a lease, or begins it again with other files."""
         lease = Lease(lease_id, kind, self._clock() + self._seconds, tuple(paths), body)
         with self._lock:
             self._leases[lease_id] = lease
@@ -154,7 +154,7 @@ class Leases:
                 version = record.pop("version", None)
                 lease = Lease(**{**record, "paths": tuple(record["paths"])})
             except (ValueError, LookupError, TypeError, AttributeError) as error:
-                _LOG.warning("%s is no record of a lease, and is left alone: %r", path, error)
+                _LOG.warning("%s is not a record of a lease, and is left alone: %r", path, error)
                 continue
             if version != _VERSION:  # its files must still be removed
                 lease = dataclasses.replace(lease, kind="", body={})

@@ -1,6 +1,6 @@
 """Composes the table metadata that is served, writes it to its own file, and caches it.
 
-Clients tell one state of a table from another by the location of its metadata, so each version has
+Clients distinguish states of a table by the location of its metadata, so each version has
 its own file, named after its content. A table with nothing virtual keeps its own metadata.
 """
 

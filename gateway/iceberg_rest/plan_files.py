@@ -29,7 +29,7 @@ class PlanFiles:
         self._known: Cache[str, tuple[str, tuple[DataFile, ...]]] = Cache(_CACHED_MAX)
 
     def find(self, key: str) -> tuple[DataFile, ...] | None:
-        """Returns the files of a key and renews their lease; None if there are none any more."""
+        """Returns the files of a key and renews their lease; None if there are none any longer."""
         known = self._known.get(key)
         if known is None or self._leases.renew([known[0]]):
             return None

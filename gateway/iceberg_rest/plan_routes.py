@@ -1,4 +1,4 @@
-"""Planned scans of the Iceberg REST catalog: plans, their pages, and how they are dropped.
+"""Planned scans of the Iceberg REST catalog: plans, their pages, and their cancellation.
 
     POST   …/tables/{table}/plan              plan a scan; "submitted" when it takes long
     GET    …/tables/{table}/plan/{plan-id}    get its status or result
@@ -47,7 +47,7 @@ from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.names import TableName
 
 _TABLE = "/<prefix>/namespaces/<namespace>/tables/<table>"
-_PLANNED = {200: json(answers.PlannedScan, "What has become of it")}
+_PLANNED = {200: json(answers.PlannedScan, "Its state")}
 _TASKS = {200: json(answers.Tasks, "The page")}
 
 
@@ -75,7 +75,7 @@ def add_routes(routes: flask.Blueprint, rest: IcebergRest) -> None:
         return flask.jsonify({**_result(made), "plan-id": made.plan_id})
 
     @routes.get(f"{_TABLE}/plan/<plan_id>")
-    @operation("What has become of a planned scan", _PLANNED, ANY)
+    @operation("The state of a planned scan", _PLANNED, ANY)
     def fetch(prefix: str, namespace: str, table: str, plan_id: str) -> flask.Response:
         name = table_name(prefix, namespace, table)
         found = rest.plans.find(plan_id, flask.g.caller.principal, name.full)
@@ -97,7 +97,7 @@ def add_routes(routes: flask.Blueprint, rest: IcebergRest) -> None:
         is_number = re.fullmatch(r"[0-9]{1,9}", number) is not None
         if found.canceled or not found.done or not is_number or int(number) >= found.pages():
             number = reprlib.repr(number)
-            raise SeamlineError(PLAN_NOT_FOUND, f"there is no page {number} of plan {plan_id}")
+            raise SeamlineError(PLAN_NOT_FOUND, f"plan {plan_id} has no page {number}")
         return flask.jsonify(_tasks(found.result.result(), found.page(int(number))))
 
 
@@ -113,7 +113,7 @@ def _supported(asked: PlanRequest) -> PlanRequest:
     if asked.start_snapshot_id is not None or asked.end_snapshot_id is not None:
         raise SeamlineError(
             NOT_SUPPORTED,
-            "scans of what changed between snapshots are not planned here",
+            "scans of the changes between snapshots are not planned here",
             hint="Read changes through the catalog that does not plan scans.",
         )
     return asked

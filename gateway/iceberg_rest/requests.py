@@ -32,7 +32,7 @@ def table_name(prefix: str, namespace: str, table: str) -> TableName:
     """Returns the table that a path names, if the caller may see all of it.
 
     Raises:
-        SeamlineError: UNAUTHENTICATED when the request's session is that of another table;
+        SeamlineError: UNAUTHENTICATED when the request's session belongs to another table;
             CATALOG_NOT_FOUND, TABLE_NOT_FOUND, PERMISSION_DENIED.
     """
     name = TableName(prefix, "", (*namespace_path(namespace), table))
@@ -49,12 +49,12 @@ def require_whole(name: TableName) -> None:
     flask.g.table = name.display
     session = flask.g.caller.session
     if session is not None and session.table != name.full:
-        raise SeamlineError(UNAUTHENTICATED, f"the session is not one of table {name.display}")
+        raise SeamlineError(UNAUTHENTICATED, f"the session does not belong to table {name.display}")
     flask.g.caller.rights.require_whole(name)
 
 
 class DelegationHeaders(Headers):
-    """How a client gets at the files of a table."""
+    """How a client gets access to the files of a table."""
 
     delegation: str = Field("", alias=storage_access.DELEGATION_HEADER)
     """`vended-credentials` if the client wants credentials for the files."""
@@ -87,7 +87,7 @@ class PageQuery(SpecQuery):
         if token is None or not (token or self.page_size):
             return {field: list(found)}
         if token and not re.fullmatch(r"[0-9]{1,18}", token):
-            raise SeamlineError(INVALID_REQUEST, "the page token is none of this list")
+            raise SeamlineError(INVALID_REQUEST, "the page token does not belong to this list")
         start = int(token or 0)
         more = str(start + size) if start + size < len(found) else None
         return {field: list(found[start : start + size]), "next-page-token": more}

@@ -3,7 +3,7 @@
 Under `/iceberg`, clients plan scans themselves, from files. Under `/iceberg-plan`, the gateway
 plans them. The rest of each path is that of the specification. The prefix names a catalog of the
 configuration, and so does the `warehouse` of the first request. Every table of that catalog is
-served: a unified table with its tail, a plain one as it is.
+served: a unified table with its tail, a plain one unchanged.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class LoadQuery(SpecQuery):
 
 
 class LoadHeaders(DelegationHeaders):
-    """What a client has already, and what it supports."""
+    """What a client already has, and what it supports."""
 
     if_none_match: str = Field("", alias="If-None-Match")
     """The `ETag` of the metadata that the client has."""
@@ -123,7 +123,7 @@ class Report(SpecBody):
 
 _LOADED = {
     200: json_of(answers.LoadedTable, "It"),
-    304: Answer("It is as the client knows it"),
+    304: Answer("The client's copy is current"),
 }
 
 
@@ -157,7 +157,7 @@ def blueprint(rest: IcebergRest, root: str) -> flask.Blueprint:
     planned = root == PLANNED
 
     @routes.get("/config")
-    @operation("What to know of a catalog", {200: json_of(answers.CatalogConfig, "It")}, ANY)
+    @operation("The settings of a catalog", {200: json_of(answers.CatalogConfig, "It")}, ANY)
     def config(query: ConfigQuery) -> flask.Response:
         name = query.warehouse or rest.config.default_catalog
         return flask.jsonify(_config(rest, name, planned=planned))
@@ -182,7 +182,7 @@ def blueprint(rest: IcebergRest, root: str) -> flask.Blueprint:
             return _no_tokens()
         raise SeamlineError(
             CATALOG_READ_ONLY,
-            f"this catalog only reads; {flask.request.method} {anything} would change something",
+            f"this catalog is read-only; {flask.request.method} {anything} would change something",
         )
 
     return routes
@@ -226,7 +226,7 @@ def _add_tables(routes: flask.Blueprint, rest: IcebergRest, *, planned: bool) ->
             return _load(rest, name, query, headers, planned=planned)
 
     @routes.get("/<prefix>/namespaces/<namespace>/tables/<table>/credentials")
-    @operation("Keys for a table's files", {200: json_of(answers.Credentials, "Keys")}, ANY)
+    @operation("Credentials for a table's files", {200: json_of(answers.Credentials, "Keys")}, ANY)
     def credentials(prefix: str, namespace: str, table: str) -> flask.Response:
         name = table_name(prefix, namespace, table)
         with missing(TABLE_NOT_FOUND):
@@ -234,7 +234,7 @@ def _add_tables(routes: flask.Blueprint, rest: IcebergRest, *, planned: bool) ->
         return flask.jsonify({"storage-credentials": found})
 
     @routes.post("/<prefix>/namespaces/<namespace>/tables/<table>/metrics")
-    @operation("Takes what a client has measured", {204: Answer("It was taken")}, ANY)
+    @operation("Accepts a client's metrics report", {204: Answer("Accepted")}, ANY)
     def metrics(prefix: str, namespace: str, table: str, _body: Report) -> flask.Response:
         with missing(TABLE_NOT_FOUND):
             path = table_name(prefix, namespace, table).path
@@ -266,7 +266,7 @@ def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
             text = own.view(path)
         if flask.request.method == "HEAD":
             return empty(204)
-        found = json.loads(text)  # its `config` is the gateway's: keys, and its token
+        found = json.loads(text)  # its `config` is the gateway's own: keys and a token
         return flask.jsonify({name: found[name] for name in ("metadata-location", "metadata")})
 
 
@@ -277,8 +277,8 @@ def _no_tokens() -> flask.Response:
     """Refuses a client that exchanges its `credential` for a token, in the form of OAuth."""
     body = {
         "error": "unsupported_grant_type",
-        "error_description": "The gateway issues no tokens: configure the client with the `token` "
-        "that the gateway accepts, or with `oauth2-server-uri` of whoever issues it.",
+        "error_description": "The gateway issues no tokens: configure the client with a "
+        "`token` that the gateway accepts, or with the `oauth2-server-uri` of its issuer.",
     }
     answer = flask.jsonify(body)
     answer.status_code = 400

@@ -102,7 +102,7 @@ class ScanPlans:
         """Starts a plan and waits briefly for it.
 
         Raises:
-            SeamlineError: the error with which it has failed by then.
+            SeamlineError: its error, if it has failed by then.
         """
         deadline = StatementDeadline(self._seconds_max)
         result = self._workers.submit(principal, lambda: _run(make, deadline))
@@ -139,7 +139,7 @@ class ScanPlans:
         plan.deadline.cancel()
         gone: _Made = concurrent.futures.Future()
         gone.set_exception(SeamlineError(PLAN_NOT_FOUND, "the plan was canceled"))
-        plan.result = gone  # whoever asks just now is not left waiting
+        plan.result = gone  # a request that is waiting for it ends now
 
     def close(self) -> None:
         """Ends every plan."""
@@ -167,7 +167,7 @@ class ScanPlans:
 
 
 class _Workers:
-    """Threads that make plans; next is the oldest of the principal with the fewest being made.
+    """Threads that make plans; next is the oldest of the principal with the fewest in progress.
 
     Args:
         own_max: The number of plans of one principal that are made at once.
@@ -197,7 +197,7 @@ class _Workers:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _make(self) -> None:
-        """Makes plans until no further one may be made now."""
+        """Makes plans until no other may start now."""
         while (found := self._take()) is not None:
             principal, made, make = found
             try:

@@ -128,7 +128,9 @@ def plan_scan(tables: ServedTables, request: TableScan, deadline: Deadline) -> S
             metadata, table.cold.iceberg.io, expression, case_sensitive=asked.case_sensitive
         )
     except (ValueError, TypeError) as error:
-        raise SeamlineError(INVALID_REQUEST, f"the filter does not fit: {error}") from error
+        raise SeamlineError(
+            INVALID_REQUEST, f"the filter does not match the schema: {error}"
+        ) from error
     cold = table.tail.seam.snapshot_id if request.reads_tail and table.tail else request.snapshot_id
     hidden = tables.hidden(table, deadline) if request.reads_tail else ()
     tasks = table.cold.tasks(cold, pruner, hidden) if cold is not None else []
@@ -171,7 +173,7 @@ class _TailPlan:
         self._layout = self._table.layout()
         self._pruner = pruner
         self._rows_wanted = rows_wanted
-        # names of another schema than the tail's do not apply to it, so all of it is read
+        # names from a schema other than the tail's do not apply to it, so all of it is read
         speaks_of_tail = request.schema.schema_id == self._tail.seam.schema_id
         self._expression = expression if speaks_of_tail else AlwaysTrue()
         self._select = request.asked.select if speaks_of_tail else None

@@ -73,7 +73,7 @@ class SessionTokens:
             identity = Identity(Principal(name, tuple(groups)), *proof)
         except (itsdangerous.BadData, ValueError, TypeError) as error:
             raise SeamlineError(
-                UNAUTHENTICATED, "the table's session is not known here, or is too old"
+                UNAUTHENTICATED, "the table's session is unknown here, or too old"
             ) from error
         return TableSession(identity, tuple(table), session_id)
 

@@ -24,7 +24,8 @@ class ServedSnapshot:
     """One virtual snapshot that was served.
 
     Attributes:
-        source: A text of what determined its rows; if it differs now, so may the rows.
+        source: A text that describes what determined its rows; if it differs now, the rows may
+            differ, too.
         snapshot: The snapshot.
         written: Whether its tail and its manifest list have been written; if not, only a planned
             scan can read it.

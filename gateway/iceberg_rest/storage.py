@@ -54,8 +54,8 @@ class SnapshotStorage:
 
         Args:
             catalog: Name of the catalog.
-            table_location: Location of the table that it is needed for; the name of a warehouse
-                need not say where it is.
+            table_location: Location of the table that it is needed for; a warehouse's name need not
+                be a location.
 
         Raises:
             SeamlineError: INVALID_CONFIG when engines could not reach the default location.
@@ -78,10 +78,10 @@ class SnapshotStorage:
                 return f"{location.rstrip('/')}/{OWN_FOLDER}"
         raise SeamlineError(
             INVALID_CONFIG,
-            f"catalog {catalog} keeps tables in {table_location or known.warehouse}, none of its "
-            "configured locations is in that storage, and iceberg.location is not set",
-            hint="Set iceberg.location to a prefix in the same storage, outside of every "
-            "table, that this gateway writes and the engines read.",
+            f"catalog {catalog} stores tables in {table_location or known.warehouse}, none "
+            "of its configured locations is in that storage, and iceberg.location is not set",
+            hint="Set iceberg.location to a prefix in the same storage, outside every "
+            "table, that this gateway can write and the engines can read.",
         )
 
     def probe(self, catalog: str) -> str:
@@ -111,7 +111,7 @@ class SnapshotStorage:
         return f"{self.folder(table.name.catalog, table.cold.state.location)}/{table.uuid}"
 
     def remove(self, paths: Iterable[str]) -> bool:
-        """Removes files of the gateway; it is no error if some are gone already.
+        """Removes files of the gateway; files that are already gone are not an error.
 
         Returns:
             Whether no file is left.

@@ -48,7 +48,7 @@ class ServedTable:
         cold: The table in its own catalog.
         file: Its own metadata.
         base: The same metadata, in a format version to which virtual snapshots can be added.
-        tail: Its tail; None if its own head is all there is.
+        tail: Its tail; None if there is only its own head.
         moment_ms: A moment that every reader's clock has passed; None for a plain table.
     """
 
@@ -108,9 +108,9 @@ class ServedTable:
         return Newest.of(binding, self.tail.decoder)
 
     def source(self) -> str:
-        """Returns a text of what determines the rows of given offsets, besides the layout.
+        """Describes, as text, what determines the rows of given offsets, besides the layout.
 
-        The leaders are part of it: a new one may go on at offsets that the log has lost.
+        The leaders are part of it: a new one may continue at offsets that the log has lost.
         """
         assert self.tail is not None
         seam, decoder = self.tail.seam, self.tail.decoder

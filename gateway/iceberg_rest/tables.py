@@ -2,7 +2,7 @@
 
 A unified table is pinned as for any statement, and its seam becomes a virtual snapshot. Writing the
 tail and composing metadata are separate from pinning, because a planned scan needs neither. A plain
-table is served as it is, and so is a unified table whose tail is empty.
+table is served unchanged, and so is a unified table whose tail is empty.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ServedTables:
         return (table.cold.state.location, *ours, *shared)
 
     def close(self) -> None:
-        """Stops expiring leases; what is leased is left for the next gateway."""
+        """Stops expiring leases; leased files are left for the next gateway."""
         self._sweeper.stop()
         self._sweeper.join()
 

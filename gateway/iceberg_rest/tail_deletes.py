@@ -1,7 +1,7 @@
 """Position deletes for the snapshot rows that the tails of upsert tables hide.
 
 Every reader applies position deletes, or says that it cannot. Their files belong to one snapshot
-and one tail; they are leased as the files of the tail are, and can always be written again. In
+and one tail; they are leased like the files of the tail, and can always be written again. In
 format version 3, a data file has at most one deletion vector. So an existing vector is merged into
 the new one, and the manifest that names it is replaced by one without it.
 """

@@ -1,9 +1,9 @@
 """Tail files, written once and used by every virtual snapshot that holds their offsets.
 
 A segment holds the rows of some ranges of offsets, as data files with their manifests. A tail is
-covered by the segments that lie inside it; what they leave out is read and written as further
-segments. If a tail has become many small segments, they are merged. Segments are leased: a segment
-that nobody asks for is removed, since it can always be written again.
+covered by the segments that lie inside it; the rest is read and written as further segments. If a
+tail has become many small segments, they are merged. Segments are leased: a segment that is no
+longer requested is removed, since it can always be written again.
 
 The tail of an upsert table is one segment, with the newest row of each key that has one.
 """

@@ -35,7 +35,8 @@ Rows = Callable[[ServedTable, Sequence[OffsetRange], Sequence[str], Deadline], p
 
 _LISTS_CACHED_MAX = 64
 _UNWRITTEN = "this-catalog-plans-scans-and-only-reads"
-"""Name for the manifest list of a snapshot that has none; who tries to open it reads why."""
+"""Name for the manifest list of a snapshot that has none; it explains why to anyone who tries to
+open it."""
 
 
 class SnapshotWriter:
@@ -105,7 +106,7 @@ class SnapshotWriter:
         return served
 
     def _known(self, table: ServedTable, tail: ServedTail) -> ServedSnapshot | None:
-        """Returns the snapshot that was served before, if its rows still come from the same."""
+        """Returns the snapshot that was served before, if its rows still have the same source."""
         known = self._snapshots.find(table.uuid, tail.snapshot_id)
         return known if known is not None and known.source == table.source() else None
 

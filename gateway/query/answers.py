@@ -74,10 +74,10 @@ class Answers:
         config: The configuration.
         queries: Plans and runs queries.
         commands: Runs statements that are not queries.
-        connections: What statements write to.
+        connections: The catalogs and clusters that statements write to.
         signer: Reads tokens, and signs those of receipts.
         spools: Where results are kept.
-        meanings: What texts mean.
+        meanings: Remembers what texts mean.
         compute: Runs pure computations.
     """
 
@@ -105,7 +105,7 @@ class Answers:
         """Runs a statement to its result and receipt.
 
         Raises:
-            SeamlineError: whatever is wrong with the statement, or with what it reads.
+            SeamlineError: whatever is wrong with the statement or with what it reads.
         """
         try:
             self._run(statement)
@@ -311,7 +311,7 @@ class Answers:
         self._wrote(statement, target, written)
 
     def _wrote(self, statement: Statement, target: writes.Target, written: writes.Written) -> None:
-        """Says what was written; waits for it if the client cannot say that it must be read."""
+        """Reports what was written; waits until it is readable if the client sends no tokens."""
         if written.write is not None:
             if not statement.request.carries_tokens:
                 writes.wait_until_readable(
@@ -333,7 +333,7 @@ class Answers:
         if request.token:
             raise SeamlineError(
                 STATEMENT_NOT_ALLOWED,
-                f"{parsed.what} changes rows as they are now, not as a token has seen them",
+                f"{parsed.what} changes the current rows, not the rows of a token",
                 hint="Leave out the token.",
             )
 
@@ -377,7 +377,7 @@ class Answers:
 
     @contextlib.contextmanager
     def _reading(self, statement: Statement, request: QueryRequest) -> Iterator[Running]:
-        """Runs a query whose rows are used here, and not returned to the client."""
+        """Runs a query whose rows are used here, not returned to the client."""
         running = self._queries.start(
             request, statement.deadline, lambda plan: self._note(statement, plan)
         )
@@ -450,13 +450,13 @@ class Answers:
                 statement.deadline.check()
                 rows += batch.num_rows
         receipt = statement.receipt
-        verbose = asked.verbose and statement.sees_all  # the bound query contains the rules
+        verbose = asked.verbose and statement.sees_all  # the bound query contains the access rules
         lines = explain(self._explained(running.planned.plan), verbose=verbose)
         lines += [
             "",
             f"Ran in {statement.elapsed_s:.3f} s: {rows:,} rows, "
-            f"{receipt['rows_hot']:,} records read of the log "
-            f"({receipt['bytes_hot']:,} bytes)",
+            f"{receipt['rows_hot']:,} records read from "
+            f"the log ({receipt['bytes_hot']:,} bytes)",
         ]
         self._write_rows(statement, _lines(lines))
 
@@ -477,13 +477,15 @@ class Answers:
 
 
 def _read_table(running: Running, changed: Changed) -> IcebergTable:
-    """Returns the table whose rows change, as a query of them has read it."""
+    """Returns the table whose rows change, as the query for them read it."""
     wanted = changed.target.table.state.uuid
     for table in running.planned.tables.values():
         if table.state.uuid == wanted and isinstance(table, IcebergTable):
             return table
     name = changed.target.name.display
-    raise SeamlineError(COMMIT_CONFLICT, f"table {name} was replaced by another one meanwhile")
+    raise SeamlineError(
+        COMMIT_CONFLICT, f"table {name} was replaced by another one in the meantime"
+    )
 
 
 def _lines(lines: Sequence[str]) -> Rows:

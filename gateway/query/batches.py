@@ -1,4 +1,4 @@
-"""An engine's result as a statement consumes it: first batch computed, always released."""
+"""An engine's result as a statement consumes it: its first batch computed, and always released."""
 
 from __future__ import annotations
 

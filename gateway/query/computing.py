@@ -1,10 +1,10 @@
 """The analysis of statements runs in the gateway's own process, where it can be interrupted.
 
 Parsing, binding, planning, and translating a statement for an engine take milliseconds. Limits on
-length and nesting keep them short. A case that no limit foresees, such as a text that expands with
-every word, would occupy a thread forever and slow down all the others. So a computation that has
-used up its processor time, or whose statement has ended, is interrupted wherever it is. It is pure,
-so there is nothing that it could leave behind.
+length and nesting keep them short. A case that no limit anticipates, such as a text that expands
+with every word, would occupy a thread forever and slow down all the others. So a computation that
+has used up its processor time, or whose statement has ended, is interrupted wherever it is. It is
+pure, so it cannot leave anything behind.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Computing:
 
         Args:
             compute: The computation.
-            deadline: The statement's deadline; a computation may go on for a moment after it.
+            deadline: The statement's deadline; a computation may run for a moment after it.
 
         Raises:
             SeamlineError: STATEMENT_TOO_LARGE, or the reason why the statement has ended.
@@ -94,7 +94,7 @@ class Computing:
             deadline.check()
             raise SeamlineError(
                 STATEMENT_TOO_LARGE,
-                f"to understand the statement takes more than {self._seconds_max:g} s",
+                f"analyzing the statement takes more than {self._seconds_max:g} s",
             ) from None
         return found
 

@@ -17,7 +17,7 @@ class StatementDeadline:
     """Implements `Deadline`. Safe to share between threads.
 
     A callback registered with `on_end` is called repeatedly until it is unregistered, because a
-    call may come a moment before there is anything to stop.
+    call may come just before there is anything to stop.
 
     Args:
         seconds: How long the statement may take.
@@ -78,7 +78,7 @@ class StatementDeadline:
         """Ends the statement at its next check, and stops what it waits for; returns at once.
 
         Args:
-            why: The error that it ends with; the first one given stands.
+            why: The error that it ends with; the first one given counts.
         """
         if self._canceled is None:
             self._canceled = why or SeamlineError(CANCELED, "the statement was canceled")

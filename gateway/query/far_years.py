@@ -1,7 +1,7 @@
-"""Values of Arrow columns as Python's, also those of years before 1 and after 9999.
+"""Converts Arrow columns to Python values, including years before 1 and after 9999.
 
-Python has no dates and timestamps of such years. Here they are texts, as JSON and CSV show them:
-the year has a sign if it has not four digits, `+20222-01-31`.
+Python has no dates and timestamps in such years. Here they are texts, as in JSON and CSV: a year
+that does not have four digits gets a sign, `+20222-01-31`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A feed: the rows of a table as they arrive, batch by batch, for a client that stays connected.
 
 Each batch is a statement of its own, which reads the changes since the token of the previous one.
-Before that, only the log and the catalog are asked whether there is anything new. Between two
+Before it runs, only the log and the catalog are asked whether there is anything new. Between two
 batches a feed holds nothing but its token, so it can continue on any gateway, and a slow client
 costs nothing.
 """
@@ -23,7 +23,7 @@ from seamline.gateway.query.statements import Statement, StatementRequest
 from seamline.sql.binder.scope import Output
 
 OFFSETS_MAX = 10_000
-"""The most offsets in a batch."""
+"""The maximum number of offsets in a batch."""
 NOW = "now"
 
 
@@ -34,7 +34,7 @@ class FeedRequest:
     Attributes:
         table: The table, as SQL writes it.
         start: Where it begins: after a token, at the `beginning`, or `now`.
-        where: An SQL condition that the rows meet; empty for none.
+        where: An SQL condition that the rows satisfy; empty for none.
         catalog: Default catalog for the table name.
         schema: Default schema for the table name.
     """
@@ -97,10 +97,10 @@ class Feed:
         return self._service.accepts_statements
 
     def begin(self) -> FeedBatch:
-        """Returns the first batch; if the feed begins now, whatever has arrived since it began.
+        """Returns the first batch; if the feed begins now, it has whatever has arrived since then.
 
         Raises:
-            SeamlineError: as the statement would raise.
+            SeamlineError: whatever the statement would raise.
         """
         if self._token == NOW:
             condition = self._request.where or "TRUE"
@@ -116,7 +116,7 @@ class Feed:
             is_due: Whether to return a batch in any case, for the sake of its new token.
 
         Raises:
-            SeamlineError: as the statement would raise.
+            SeamlineError: whatever the statement would raise.
         """
         request = self._request
         if is_due:
@@ -159,7 +159,7 @@ class Feed:
                 raise SeamlineError(
                     NOT_SUPPORTED,
                     "the condition of a feed reads another table",
-                    hint="Read all of the table's rows, and look up the others with a statement.",
+                    hint="Read all of the table's rows, and query other tables with a statement.",
                 )
             (table,) = receipt["tables"]
             self._token, self._end = receipt["token"], table["end"]

@@ -4,7 +4,7 @@
     bounded '500ms'   every record acknowledged up to that long before the statement
     cached            whatever the gateway holds, without asking the log
 
-Anything weaker than `latest` only makes a difference for a table that is followed. The receipt says
+Anything weaker than `latest` matters only for a table that is followed. The receipt says
 which moment an answer reflects. Whatever is requested, an answer comes from one exact seam.
 """
 
@@ -25,7 +25,7 @@ class Freshness:
 
     Attributes:
         text: Its text form.
-        asks_log: Whether the log must be asked for its ends in any case.
+        asks_log: Whether the log must always be asked for its ends.
         age_s_max: If not, how old the answer may be; None for any age.
     """
 

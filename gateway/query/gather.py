@@ -69,7 +69,7 @@ from seamline.sql.qualify import TableReference
 _NAMES_NOTHING = frozenset({TABLE_NOT_FOUND, SCHEMA_NOT_FOUND})
 _TOKEN_SHOWN = 8
 _BOUND_ANEW = frozenset({READ_CONFLICT, TOPIC_NOT_FOUND, INVALID_CONFIG})
-"""Errors that a table may cause at first if it has been bound to another topic meanwhile."""
+"""Errors that a table may cause at first if it has since been bound to another topic."""
 
 VirtualSeams = Callable[[str, int], Seam | None]
 """Returns the seam behind a virtual snapshot, given the ids of the table and the snapshot."""
@@ -95,7 +95,7 @@ class Gatherer:
         connections: Clusters and catalogs.
         tails: Knows how far tables are followed.
         virtual: Knows the virtual snapshots that statements may name by id.
-        loaded: Loads tables; by default, a new one that remembers none.
+        loaded: Loads tables; by default, a new one with nothing remembered.
         statements: Returns the statements that the caller may see; by default, none.
     """
 
@@ -300,7 +300,7 @@ class Gatherer:
         }
         asked = {topic for target, topic in topics.items() if target not in cached_ends}
         # a commit that landed after the log was asked may hold records of a topic that has been
-        # recreated since: asked once more, the log says which topic the table is now over
+        # recreated since: asked once more, the log shows which topic the table now belongs to
         moved = {
             topics[target]
             for target in targets
@@ -317,7 +317,7 @@ class Gatherer:
         return [pinned[_identity(target, tables)] for target in targets]
 
     def _is_recent(self, target: Target, ends: CachedEnds, table: ColdTable) -> bool:
-        """Whether cached ends can go with a table's newest snapshot.
+        """Whether cached ends are compatible with a table's newest snapshot.
 
         Records that compaction removed before that snapshot was written were replaced below later
         ends.
@@ -388,7 +388,7 @@ class Gatherer:
     ) -> dict[Target, CachedEnds]:
         """Returns the ends that are cached here, for the targets that need not ask the log."""
         found: dict[Target, CachedEnds] = {}
-        of_table: dict[str, CachedEnds | None] = {}  # one seam, whatever part of it is read
+        of_table: dict[str, CachedEnds | None] = {}  # one seam, whichever part of it is read
         for target in targets:
             topic = topics[target]
             table = tables.get(target.name)

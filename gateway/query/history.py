@@ -1,4 +1,4 @@
-"""What became of statements: the latest of each principal, even after their results are gone.
+"""The outcome of statements: the latest of each principal, even after their results are gone.
 
 The number of principals, the statements of each, and the text kept of each statement are bounded.
 """
@@ -85,7 +85,7 @@ def _short(error: SeamlineError) -> dict[str, Any]:
 
 
 class History:
-    """The last statements that have ended. Safe to share between threads.
+    """The latest statements that have ended. Safe to share between threads.
 
     Args:
         each_max: How many are kept for each principal.

@@ -2,7 +2,7 @@
 
 A statement must ask the log before it loads the table state that it pins, but only the table says
 which topic to ask. If the table was read before, its last known state is good enough for that,
-which saves the statement one of two requests to the catalog.
+which saves one of two requests to the catalog.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class LoadedTables:
 
 
 def is_changed(before: ColdTable, now: ColdTable) -> bool:
-    """Whether a table was committed to, or replaced by another one, between two looks at it."""
+    """Whether a table was committed to, or replaced by another one, between two reads."""
     known = (before.state.uuid, before.state.current_snapshot_id)
     return known != (now.state.uuid, now.state.current_snapshot_id)
 

@@ -1,12 +1,12 @@
-"""What texts mean: a query that is asked again is neither parsed nor bound again.
+"""What texts mean: a repeated query is neither parsed nor bound again.
 
-A text is parsed once for each principal. How it was bound counts again if all that binding depends
+A text is parsed once for each principal. Its binding is reused if everything that binding depends
 on is the same: the columns of its tables and their ids, and the session's catalog, schema and time
-zone. Bound every time is a query that holds the moment it was submitted, as with CURRENT_DATE, or
-reads a table of which its principal may not see everything; and so are queries with parameters, or
-with views.
+zone. A query is bound every time if it depends on the moment it was submitted, as with
+CURRENT_DATE, reads a table of which its principal may not see everything, or has parameters or
+views.
 
-Nothing that is read comes from here: a statement pins its tables before it asks how it was bound.
+No data comes from here: a statement pins its tables before it looks up its binding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seamline.sql.statements import Query
 from seamline.sql.types import Field, Row, Type, children
 
 LENGTH_MAX = 4_000
-"""Length of the longest text that is remembered; a tree takes some hundred times as much."""
+"""Length of the longest text that is remembered; a tree takes about a hundred times as much."""
 _LENGTHS_MAX = 100_000
 
 
@@ -43,7 +43,7 @@ class Meaning:
         session: tuple[str, str, str],
         bind: Callable[[], BoundQuery],
     ) -> BoundQuery:
-        """Returns the query as it was bound last, or binds it.
+        """Returns the query as it was last bound, or binds it.
 
         Args:
             relations: The relations that it reads.
@@ -60,7 +60,7 @@ class Meaning:
 
 
 def _storage(relations: Sequence[Relation]) -> list[tuple[Any, ...]]:
-    """Returns what two columns of one name and type may differ in: how they are stored."""
+    """Returns how columns are stored, in which two columns of one name and type may differ."""
     return [told for relation in relations for told in _of_fields(relation.columns)]
 
 
@@ -79,7 +79,7 @@ def _of_type(type_: Type) -> Iterator[tuple[Any, ...]]:
 
 
 class Meanings:
-    """The meanings of the last texts. Safe to share between threads."""
+    """The meanings of the latest texts. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._known: Cache[tuple[str, str, str | None], Meaning] = Cache(
@@ -87,7 +87,7 @@ class Meanings:
         )
 
     def find(self, text: str, dialect: str | None, user: str) -> Meaning | None:
-        """Returns the meaning of a text that the user has had parsed before."""
+        """Returns the meaning of a text that was parsed for the user before."""
         return self._known.get((user, text, dialect))
 
     def remember(self, text: str, dialect: str | None, user: str, query: Query) -> Meaning:

@@ -1,8 +1,8 @@
 """Limits on the memory that running statements hold together, per principal and in total.
 
 The limit of one statement is enforced in its own process. This module looks at all of these
-processes a few times a second. When they hold too much together, it ends the statement that holds
-the most, and the next one only after that one has released its memory. The memory that a process
+processes a few times a second. When together they hold too much, it ends the statement that holds
+the most, and the next one only after the first has released its memory. The memory that a process
 holds before its statement begins does not count, nor do tails, which processes share, nor what
 Spark holds.
 """
@@ -80,7 +80,7 @@ def _bound(
     largest.deadline.cancel(
         SeamlineError(
             MEMORY_LIMIT,
-            f"{whose} hold {size:,} bytes, this one most of them; {limit} is {allowed:,}",
+            f"{whose} hold {size:,} bytes, this one the most; {limit} is {allowed:,}",
             hint="Run fewer at once, read less, or run it on Spark.",
             details=details,
         )

@@ -2,12 +2,12 @@
 
 In each partition, the moment lies at the end of the longest run of records after the snapshot of
 that time in which no record is later than the moment. Record times need not ascend: an early record
-that follows a later one is not part of the run. A record whose time is still to come only shows
-that its producer's clock is wrong.
+that follows a later one is not part of the run. A record with a time in the future only shows that
+its producer's clock is wrong.
 
 The log is asked wherever it still reaches back to that snapshot. For records that it has lost, the
-newest snapshot is asked, which holds the same records. So the place is the same whatever retention
-and tiering do.
+newest snapshot is asked, which holds the same records. So the position is the same whatever
+retention and tiering do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Later:
 
     Attributes:
         first_ms: Their earliest possible time.
-        last_ms: Their latest possible time: the present.
+        last_ms: Their latest possible time: now.
         decoder: Decides which records are rows at all; those that the policy `skip` leaves out are
             not.
     """

@@ -1,7 +1,7 @@
-"""Names of tables in statements: which catalog, schema, table and variant they stand for.
+"""Names of tables in statements: which catalog, schema, table and variant they refer to.
 
 A name has one to three parts. One rule resolves every name, so a name that `information_schema` or
-SHOW lists stands for what it was listed for:
+SHOW lists always refers to the listed object:
 
     table                  in the session's schema
     schema.table           in the session's catalog; only when that has no such schema, and a
@@ -41,14 +41,14 @@ METADATA_TABLES = (
     *("snapshots", "history", "refs", "properties", "metadata_log_entries"),
     *("files", "partitions", "manifests", "all_manifests", "entries"),
 )
-"""Variants that say what the metadata of a table of a catalog holds; its log does not matter."""
+"""Variants that show what the metadata of a catalog's table holds; its log does not matter."""
 VARIANTS = ("cold", "hot", "changes", "seam", "tail", *METADATA_TABLES)
 INFORMATION_SCHEMA = "information_schema"
 CLUSTER_SCHEMA = "default"
 """The one schema that a cluster has besides `information_schema`."""
 
 SYSTEM_CATALOG = "system"
-"""The catalog of what the gateway knows; no configured catalog has its name."""
+"""The catalog of the gateway's own tables; no configured catalog has its name."""
 SYSTEM_SCHEMAS = ("jdbc", "metadata", "runtime")
 
 _PART = r'(?:"((?:[^"]|"")*)"|([^".]*))'
@@ -157,7 +157,7 @@ def resolve(
         parts: The name.
         session: The defaults for parts that it leaves out.
         sources: Catalogs and clusters, as the caller may see them.
-        is_new: Whether it names something that is to be created.
+        is_new: Whether it names something to be created.
 
     Raises:
         SeamlineError: CATALOG_NOT_FOUND, SCHEMA_NOT_FOUND, TABLE_NOT_FOUND; CATALOG_UNAVAILABLE
@@ -203,7 +203,7 @@ def nearest(name: TableName, sources: Sources) -> str | None:
     near, cluster = _near(name, sources), name.schema.lower()
     if cluster in sources.config.clusters and sources.rights.sees_catalog(cluster):
         topic = text_of((cluster, CLUSTER_SCHEMA, name.path[-1]))
-        return f"{f'{near} ' if near else ''}The topic of that name would be {topic}."
+        return f"{f'{near} ' if near else ''}The topic with that name would be {topic}."
     return near
 
 

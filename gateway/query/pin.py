@@ -95,7 +95,7 @@ class AskedChanges:
 
 
 CHANGES = "changes"
-"""The variant of an upsert table that is the raw log of its changes."""
+"""The variant of an upsert table that shows the raw log of its changes."""
 EVERY_CHANGE = AskedChanges(earlier=None)
 
 
@@ -108,7 +108,7 @@ class Target:
         version: The past version that it asks for, if any.
         virtual: The seam behind the virtual snapshot that it asks for, if any.
         changes: The changes that it asks for; None for the whole table.
-        equals: What it demands of the columns of a table that is computed.
+        equals: The values that it requires of columns of a computed table.
     """
 
     name: TableName
@@ -307,7 +307,7 @@ class TablePinner:
         bounds: LogBounds,
         known: Known,
     ) -> Seam:
-        """Returns the present seam, or the token's."""
+        """Returns the current seam, or the token's."""
         head = cold_side(state, state.current_snapshot_id)
         log, deadline = self._connections.log(binding.cluster), known.wanted.deadline
         earlier = told(target, known.tables, known.wanted)
@@ -315,7 +315,7 @@ class TablePinner:
             own = kept_side(state, earlier.snapshot_id)
             bounds = _under((own or head).boundary.isolation, bounds, log, deadline)
             # what only the log holds depends on the snapshot, and a snapshot of an upsert table
-            # has lost the rows that were replaced: a later one cannot stand in
+            # has lost the rows that were replaced: a later one cannot replace it
             is_own = target.name.variant in {"hot", "seam"} or binding.is_upsert
             later = () if is_own else (head,)
             sides = (*((own,) if own is not None else ()), *later)
@@ -323,8 +323,8 @@ class TablePinner:
             if binding.is_upsert and seam.cold_end is not None and target.changes is None:
                 raise SeamlineError(
                     TOKEN_EXPIRED,
-                    f"the token is of changes of {target.name.display}, and what it was then has "
-                    "been replaced in its snapshots since",
+                    f"the token is for changes of {target.name.display}, whose "
+                    "rows have since been replaced in its snapshots",
                 )
             _check_remembered(log, bounds, earlier, deadline)
             return dataclasses.replace(seam, as_of=_as_of(target))
@@ -350,7 +350,7 @@ class TablePinner:
         log = self._connections.log(binding.cluster)
         bounds = _under(own.boundary.isolation, bounds, log, wanted.deadline)
         require(recreated(bounds.topic, bounds.topic_id, own.boundary.topic_id))
-        if binding.is_upsert:  # no later snapshot has what was replaced since
+        if binding.is_upsert:  # no later snapshot has the rows that have been replaced since
             starts = {p: own.boundary.next.get(p, 0) for p in bounds.end}
             require(trimmed(bounds, starts))
             head = own
@@ -446,8 +446,8 @@ def _require_offsets(state: TableState, binding: TopicBinding, seam: Seam) -> No
         what = "its changes" if seam.since is not None else "an earlier moment of it"
         raise SeamlineError(
             OFFSETS_NOT_STORED,
-            f"{what} cannot be read of {state.display_name}: no column holds the offsets of its "
-            "records",
+            f"{what} cannot be read from {state.display_name}: no column holds the "
+            "offsets of its records",
         )
 
 
@@ -469,7 +469,7 @@ def _seam_of_now(
     cluster: str,
     deadline: Deadline,
 ) -> Seam:
-    """Returns the present seam; asks the log again if its ends predate the table's last commit."""
+    """Returns the current seam; asks the log again if its ends predate the table's last commit."""
     for newer in (False, True):
         if newer or head.boundary.isolation != bounds.isolation:
             bounds = log.bounds([bounds.topic], head.boundary.isolation, deadline)[bounds.topic]
@@ -477,7 +477,7 @@ def _seam_of_now(
         if seam is not None:
             check_not_truncated(log, bounds, head.boundary.next, head.boundary.epochs, deadline)
             return seam
-    raise AssertionError("bounds read after the table always pin it")
+    raise AssertionError("bounds read after the table always suffice to pin it")
 
 
 def _check_remembered(log: HotLog, bounds: LogBounds, earlier: Seam, deadline: Deadline) -> None:
@@ -492,12 +492,12 @@ def _check_remembered(log: HotLog, bounds: LogBounds, earlier: Seam, deadline: D
         check_not_truncated(log, bounds, earlier.end, earlier.end_epochs, deadline)
     except SeamlineError as error:
         if error.code is LOG_TRUNCATED:
-            message = f"topic {bounds.topic} lost records a token stands for: {error.message}"
+            message = f"topic {bounds.topic} lost records that a token covers: {error.message}"
             raise SeamlineError(HISTORY_CHANGED, message) from error
         raise
 
 
-# --- What a reference stands for -----------------------------------------------------------------
+# --- What a reference means -----------------------------------------------------------------
 
 
 def remembered(
@@ -558,8 +558,8 @@ def _of_token(
 def _no_changes(name: TableName) -> SeamlineError:
     return SeamlineError(
         NOT_SUPPORTED,
-        f"{name.display} has no changes to be read",
-        hint='Unified tables and topics do; "t$changes" is of upsert tables.',
+        f"{name.display} has no changes to read",
+        hint='Unified tables and topics do; "t$changes" exists for upsert tables.',
     )
 
 

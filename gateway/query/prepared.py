@@ -57,7 +57,7 @@ def prepare(statement: Prepare, request: StatementRequest) -> Rows:
     if longest is not None and size > longest:
         raise SeamlineError(
             STATEMENT_TOO_LARGE,
-            f"the statement is {size:,} bytes long as a header carries it, at most {longest:,} fit",
+            f"the statement takes {size:,} bytes in a header, but at most {longest:,} fit",
             location=statement.location,
             hint="EXECUTE IMMEDIATE takes statements of any length.",
         )
@@ -131,7 +131,7 @@ def _text_of(name: str, request: StatementRequest, location: Location | None) ->
 
 
 def with_nulls(query: Query) -> exp.Expr:
-    """Returns a query's tree with nulls for its parameters; each null knows its number."""
+    """Returns a query's tree with nulls for its parameters; each null has its number."""
     tree = query.tree.copy()
     for node in list(tree.find_all(exp.Placeholder)):
         null = exp.Null()

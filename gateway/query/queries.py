@@ -62,10 +62,10 @@ _MAY_HAVE_GONE_STALE = frozenset(
     {COLD_FILE_MISSING, SNAPSHOT_GONE, LOG_TRIMMED, LOG_TRUNCATED, TOPIC_RECREATED, READ_CONFLICT}
 )
 """A topic that is recreated while it is read may at first cause any of the log's three errors; when
-asked once more, the log gives the right one."""
+asked again, the log gives the right one."""
 
 _REFUSED = frozenset({NOT_SUPPORTED, STATEMENT_TOO_LARGE, INTERNAL_ERROR, SPARK_FAILED})
-"""Errors with which an engine ends a bound query that the other engine may well run."""
+"""Errors of an engine on a bound query that the other engine may well run."""
 
 
 def may_have_gone_stale(error: SeamlineError) -> bool:
@@ -74,11 +74,11 @@ def may_have_gone_stale(error: SeamlineError) -> bool:
 
 
 Fit = Callable[[exp.Expr, Sequence[Output]], exp.Expr]
-"""Returns a query that gives what is wanted, from one and the columns that it gives."""
+"""Returns a query adapted to its use, given a query and its columns."""
 
 
 def as_it_is(tree: exp.Expr, _: Sequence[Output]) -> exp.Expr:
-    """Leaves a query as it is."""
+    """Leaves a query unchanged."""
     return tree
 
 
@@ -97,7 +97,7 @@ class QueryRequest:
         row_limit: Rows after which its result is cut off.
         read_token: Returns the seams of tokens in its text.
         meaning: What its text means, if the tree is that text's.
-        fit: What becomes of the tree once its columns are known.
+        fit: Adapts the tree once its columns are known.
         file: Where the engine may write all but the first rows, if somebody keeps them.
     """
 
@@ -161,7 +161,7 @@ class Queries:
         qualify: Binds statements.
         snapshot_tags: Keeps what Spark reads from expiring; by default, nothing does.
         views: Replaces views by their queries; by default, there are no views.
-        user: The name of the user who asks.
+        user: The name of the user.
         scan_bytes_max: Bytes that a query may read, from files and from tails that are read here; 0
             sets no limit.
         compute: Runs pure computations.
@@ -247,7 +247,7 @@ class Queries:
         return Planned(found, cold, as_of)
 
     def _bound(self, request: QueryRequest, relations: Sequence[Relation]) -> BoundQuery:
-        """Binds the query, unless it is known how it was bound to the same."""
+        """Binds the query, unless its binding to the same relations is known."""
         catalog, schema, zone = dataclasses.astuple(request.session)
 
         def bound(tree: exp.Expr) -> BoundQuery:
@@ -289,7 +289,7 @@ class Queries:
                 if not may_have_gone_stale(error) or attempt == ATTEMPTS_MAX - 1:
                     raise
                 deadline.check()
-                # the ends that a follower knows may still be the stale ones
+                # a follower may still know only the stale ends
                 request = dataclasses.replace(request, freshness=LATEST)
         raise AssertionError("the last attempt returns or raises")
 
@@ -356,7 +356,7 @@ class Queries:
             reason = f"{plan.route.engine} refused it: {error.code.name}: {error.message[:200]}"
             route = Route(SPARK if plan.route.engine == DUCKDB else DUCKDB, reason)
         if route.engine == DUCKDB:
-            try:  # DuckDB needs to know more about the files
+            try:  # DuckDB needs more information about the files
                 planned = self.plan(dataclasses.replace(request, engine=DUCKDB), deadline)
             except SeamlineError:
                 raise error from None

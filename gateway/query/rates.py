@@ -44,7 +44,7 @@ class MinuteRate:
 
 
 class ProcessLoad:
-    """How busy this process is. Its Python code uses one processor at most.
+    """How busy this process is. Its Python code uses at most one processor.
 
     Args:
         clock: A monotonic clock, in seconds.

@@ -1,8 +1,8 @@
 """Receipts: what a result reflects. Every result carries one.
 
 A receipt is JSON-ready. It has the seam of each table, the rows and bytes per tier, the engine and
-the reason for it, how fresh the rows are, whether anything is missing from them by the table's own
-policy, and the token that repeats them.
+the reason for it, how fresh the rows are, whether the table's own policy left anything out, and the
+token that repeats them.
 """
 
 from __future__ import annotations

@@ -22,14 +22,14 @@ def columns_read(own: tuple[Field, ...], seam: Seam) -> tuple[Field, ...]:
 
 
 def relation_of(fields: tuple[Field, ...], state: TableState | None = None) -> Relation:
-    """Returns a table's columns; those of another writer's table are never ours to hide."""
+    """Returns a table's columns; those of another writer's table are never hidden."""
     if state is not None and state.provider is not None:
         return Relation(fields)
     return Relation(fields, columns.METADATA_NAMES & {field.name for field in fields})
 
 
 def with_places(relation: Relation) -> Relation:
-    """Returns the columns of a plain table, with those that say where a row lies."""
+    """Returns the columns of a plain table, with those that give a row's position."""
     taken = {field.name.lower() for field in relation.columns}
     places = tuple(field for field in columns.FILE_FIELDS if field.name not in taken)
     hidden = relation.hidden.union(field.name for field in places)

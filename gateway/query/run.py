@@ -103,7 +103,7 @@ class Executor:
             plan: The plan.
             tables: The tables of the scans that have a cold side, by scan id.
             deadline: The statement's deadline.
-            row_limit: Rows after which the result is not read any further; None for all.
+            row_limit: Rows after which the result is read no further; None for all.
             scan_bytes_max: Bytes that may be read, from files and from tails that are read here; 0
                 sets no limit.
             owner: Whose statement it is; see `EngineQuery`.

@@ -44,18 +44,18 @@ class Seams:
         token: str | None,
         whole: bool = True,
     ) -> dict[str, Any]:
-        """Returns the seam of one table, with all that a reader elsewhere needs; JSON-ready.
+        """Returns the seam of one table, with everything that a reader elsewhere needs; JSON-ready.
 
         Args:
             table: Its name, as SQL writes it.
             caller: The principal who asks.
             catalog: Default catalog for the name.
             schema: Default schema for the name.
-            token: A token whose seam to pin again; None pins the present one.
-            whole: Whether the caller will read the whole table, and must be allowed to.
+            token: A token whose seam to pin again; None pins the current one.
+            whole: Whether the caller will read the whole table, and must be allowed to do so.
 
         Raises:
-            SeamlineError: as a query of the table would raise.
+            SeamlineError: whatever a query of the table would raise.
         """
         gatherer = self._gatherer_of(caller)
         session = gatherer.session(catalog, schema)
@@ -74,8 +74,8 @@ class Seams:
         if whole and is_part and seam.table_uuid:  # a topic without a table is whole
             raise SeamlineError(
                 NOT_SUPPORTED,
-                f"{table} is a part of what its table and topic hold, which has no seam of its own",
-                hint="Pin the table itself; in Spark, its changes are the option changes.",
+                f"{table} is only a part of its table and topic, and has no seam of its own",
+                hint="Pin the table itself; in Spark, read its changes with the option changes.",
             )
         token = self._signer.sign([pinned.facts.seam], caller.name)
         return receipt.pinned(pinned, token, self._config)

@@ -2,7 +2,7 @@
 
 Statements wait for one of a fixed number of runners, run under their deadline, and leave a result
 and a receipt. The next statement to run is the oldest of the principal with the fewest running, so
-nobody waits for the many statements of somebody else. While this process is busy and others have
+nobody waits for the many statements of someone else. While this process is busy and others have
 statements too, a principal with more than one waiting, or with a long one, runs one at a time.
 Whatever goes wrong becomes a named error of the statement. A result that nobody fetches is released
 after a while, and a running statement that nobody asks about is canceled.
@@ -107,8 +107,8 @@ class Service:
             request: What the client asks for.
             caller: The principal who asks.
             origin: Where the request comes from.
-            continues: Whether it continues what an earlier statement began, and so does not count
-                against the limits per minute.
+            continues: Whether it continues an earlier statement, and so does not count against the
+                limits per minute.
 
         Raises:
             SeamlineError: INVALID_REQUEST, INVALID_SESSION_PROPERTY, TOO_MANY_STATEMENTS,
@@ -123,7 +123,7 @@ class Service:
     def count(self, request: StatementRequest, caller: Principal, origin: Origin = NOWHERE) -> None:
         """Counts a request to describe a statement against the limits per minute, like a statement.
 
-        What runs for it then continues it; see `submit`.
+        The statements run for it then continue it; see `submit`.
 
         Raises:
             SeamlineError: TOO_MANY_STATEMENTS.
@@ -143,7 +143,7 @@ class Service:
             raise SeamlineError(
                 INVALID_REQUEST,
                 f"engine {request.engine!r} is not known",
-                hint=f"engine is one of: {', '.join(ENGINES)}",
+                hint=f"engine must be one of: {', '.join(ENGINES)}",
             )
         longest = self._limits.statement_seconds_max
         timeout_s = longest if request.timeout_s is None else min(longest, request.timeout_s)
@@ -208,7 +208,7 @@ class Service:
     def statement(
         self, statement_id: str, caller: Principal, action: Action | None = None
     ) -> Statement:
-        """Returns a statement of the caller, for whom those of others do not exist.
+        """Returns a statement of the caller; those of others do not exist for the caller.
 
         Args:
             statement_id: Its id.
@@ -228,7 +228,7 @@ class Service:
         return found
 
     def forget(self, statement: Statement) -> None:
-        """Releases a statement that nobody else knows of."""
+        """Releases a statement that nobody else knows about."""
         with self._lock:
             self._statements.pop(statement.statement_id, None)
         statement.close()
@@ -236,7 +236,7 @@ class Service:
     def summaries(self, caller: Principal) -> list[Summary]:
         """Returns summaries of the latest statements that a principal may see, newest first.
 
-        These include statements of which nothing else is left.
+        These include statements of which nothing else remains.
         """
         found = {summary.statement_id: summary for summary in self._history.all()}
         with self._lock:
@@ -299,7 +299,7 @@ class Service:
     def _crowded_out(self) -> list[Statement]:
         """Returns the ended statements that exceed the limits.
 
-        They are the oldest ones of their principal, or of the principal who holds most.
+        They are the oldest ones of their principal, or of the principal who holds the most.
         """
         limits, found = self._limits, []
         kept: dict[str, list[Statement]] = collections.defaultdict(list)
@@ -373,7 +373,7 @@ class Service:
                 if found.begin():
                     self._ran_at[found.principal] = time.monotonic()
                     self._running[found.principal] += 1
-                    if self._waiting:  # for those that had to wait for this one
+                    if self._waiting:  # for the statements that had to wait for this one
                         self._runners.submit(supervision.attempt, "statement", self._run_next)
                     return found
 

@@ -30,7 +30,7 @@ class SessionProperty:
         field: The request field that it sets.
         type: Its type, as SHOW SESSION shows it.
         default: The value when nothing is set; empty for none.
-        description: What it is.
+        description: What it does.
         value: Returns the field's value for a text; raises ValueError or SeamlineError if it has
             none.
     """
@@ -78,7 +78,7 @@ def _duration(text: str) -> float:
 
 def _token(text: str) -> str:
     if not text:
-        raise ValueError("it must be the token of an answer; RESET SESSION removes it")
+        raise ValueError("it must be a token from an earlier result; RESET SESSION removes it")
     return text
 
 
@@ -102,11 +102,9 @@ PROPERTIES = {
         SessionProperty(
             "after", "after", "varchar", "", "Tokens that results do not fall behind", _tokens
         ),
+        SessionProperty("dialect", "dialect", "varchar", "trino", "Dialect of queries", _dialect),
         SessionProperty(
-            "dialect", "dialect", "varchar", "trino", "Dialect queries are written in", _dialect
-        ),
-        SessionProperty(
-            "engine", "engine", "varchar", AUTO, f"What runs queries: {', '.join(ENGINES)}", _engine
+            "engine", "engine", "varchar", AUTO, f"Engine of queries: {', '.join(ENGINES)}", _engine
         ),
         SessionProperty(
             "freshness",
@@ -139,7 +137,7 @@ PROPERTIES = {
             "timeout", "timeout_s", "double", "", "Seconds a statement may take", _seconds
         ),
         SessionProperty(
-            "token", "token", "varchar", "", "Token of an earlier answer: its rows again", _token
+            "token", "token", "varchar", "", "Token of an earlier result: its rows again", _token
         ),
     )
 }

@@ -3,7 +3,7 @@
 A gateway has one tag on a snapshot, however many statements read it at once. It keeps the tag a
 little longer than they need it, for the next statement. So a table gets one commit per snapshot,
 not per statement, and statements do not compete with its writers. A tag is removed once no
-statement has used it for a while, by the commit that makes the next one if there is one. Tags that
+statement has used it for a while, in the commit that makes the next one if there is one. Tags that
 a killed gateway leaves behind are removed by the first expiry after their age. A snapshot that
 cannot be tagged is read all the same, and the receipt says so.
 """
@@ -29,9 +29,9 @@ TAG_PREFIX = "seamline-snapshot-"
 IDLE_S = 30.0
 """Seconds that a tag stays while no statement uses it."""
 _LIFE_S = 3600.0
-"""The least seconds that a tag lasts: for shorter statements it rarely needs to be renewed."""
+"""The minimum seconds that a tag lasts: for shorter statements it rarely needs to be renewed."""
 _SPARE_S = 60.0
-"""Seconds that a tag lasts longer than its statement may take, as clocks differ."""
+"""Seconds by which a tag outlasts the time limit of its statement, as clocks differ."""
 _LOOK_S = 0.1
 _LOG = logging.getLogger("seamline.snapshot_tags")
 
@@ -226,7 +226,7 @@ class SnapshotTags:
             commits.insist(lambda: commits.remove_refs(self._load(name), tags))
         except SeamlineError as error:
             text = ", ".join(tags)
-            _LOG.warning("%s of %s stay until they expire: %s", text, ".".join(name), error)
+            _LOG.warning("tags %s of %s stay until they expire: %s", text, ".".join(name), error)
 
     def _load(self, name: tuple[str, ...]) -> IcebergTable:
         return self._connections.catalog(name[0]).load(name[1:])

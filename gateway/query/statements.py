@@ -48,14 +48,14 @@ class StatementRequest:
         catalog: Default catalog of its names.
         schema: Default schema of its names.
         dialect: The SQL dialect it is written in, if not the default one.
-        engine: `auto`, `duckdb` or `spark`; None means what the session says, or else `auto`.
+        engine: `auto`, `duckdb` or `spark`; None means the session's, or else `auto`.
         token: Token of an earlier receipt, to read the same rows again.
         after: Session tokens and write tokens that it must not fall behind.
-        freshness: `latest`, `bounded '500ms'` or `cached`; None means what the session says, or
-            else `latest`.
+        freshness: `latest`, `bounded '500ms'` or `cached`; None means the session's, or else
+            `latest`.
         timeout_s: Seconds it may take; None means the gateway's limit.
         row_limit: Rows after which the result is cut off and marked as such.
-        time_zone: The zone in which local times become instants, unless the session says another;
+        time_zone: The zone in which local times become instants, unless the session sets another;
             None means UTC.
         properties: The session's properties, by name.
         prepared: The session's prepared statements: texts by name.
@@ -96,7 +96,7 @@ class Statement:
     Attributes:
         parsed: The parsed statement; for EXECUTE, the one that was prepared. None at first.
         changes: Changes to the client's session: `catalog`, `schema`, `properties` and `prepared`
-            by name, `transaction`. A value that is None is unset; what is absent stays as it is.
+            by name, `transaction`. A value that is None is unset; what is absent stays unchanged.
         tables: The tables it reads, with their columns, as far as it has been planned.
         sees_all: Whether its principal may see all of these tables.
         writes: The table it writes; None if it writes none.
@@ -146,7 +146,7 @@ class Statement:
         self._state = State.PENDING
         self._changed = threading.Condition()
         self._should_have_ended_at: float | None = None
-        self._forget: Callable[[], None] = lambda: None  # its time may be up at once
+        self._forget: Callable[[], None] = lambda: None  # its time may be up immediately
         self._forget = self.deadline.on_end(self._give_up)
 
     @property
@@ -171,7 +171,7 @@ class Statement:
 
     @property
     def trino_state(self) -> str:
-        """Its state in the words of Trino's protocol and tables."""
+        """Its state as named in Trino's protocol and tables."""
         match self.state:
             case State.PENDING:
                 return "QUEUED"
@@ -194,7 +194,7 @@ class Statement:
         """Notes which columns its rows will have, each time that it is planned.
 
         Raises:
-            SeamlineError: READ_CONFLICT if its client has been told of other columns.
+            SeamlineError: READ_CONFLICT if its client has been told other columns.
         """
         with self._changed:
             if self._told and self._told != output:
@@ -228,13 +228,13 @@ class Statement:
                 return
             error.query_id = self.statement_id
             error.__cause__ = error.__context__ = None
-            self.error = error.with_traceback(None)  # whose frames hold trees and rows
+            self.error = error.with_traceback(None)  # its frames hold trees and rows
         if self._spool is not None:
             supervision.attempt("statement", self._spool.abort)
         self._move(State.CANCELED if error.code is CANCELED else State.FAILED)
 
     def cancel(self, why: str = "the statement was canceled") -> None:
-        """Asks it to end; whoever waits for it learns why."""
+        """Asks it to end; everybody who waits for it learns why."""
         error = SeamlineError(CANCELED, why)
         self.deadline.cancel(error)
         if self._state is State.PENDING:
@@ -264,7 +264,7 @@ class Statement:
         """Waits until the columns are known, it has ended, or the time is up.
 
         Returns:
-            Whether its client has been told of the columns.
+            Whether its client has been told the columns.
         """
         with self._changed:
             self._changed.wait_for(
@@ -281,7 +281,7 @@ class Statement:
         """Whether it has not ended yet, or somebody may still fetch its rows.
 
         Args:
-            quiet_s: Seconds without a request after which a client will not come back.
+            quiet_s: Seconds without a request after which a client is considered gone.
         """
         if self._state not in FINAL:
             return True

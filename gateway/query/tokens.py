@@ -100,7 +100,7 @@ class TokenSigner:
         """Returns the seams of a token.
 
         Raises:
-            SeamlineError: INVALID_TOKEN for one that is forged, broken, of another version or of
+            SeamlineError: INVALID_TOKEN for one that is forged, malformed, of another version or of
                 another principal; TOKEN_EXPIRED for one that is too old.
         """
         return self._read(token, principal, self._age_seconds_max)
@@ -109,7 +109,9 @@ class TokenSigner:
         try:
             version, owner, body = self._serializer.loads(token, max_age=age_seconds_max)
             if version != _VERSION:
-                raise SeamlineError(INVALID_TOKEN, f"the token is of version {version}")
+                raise SeamlineError(
+                    INVALID_TOKEN, f"the token has the unsupported version {version}"
+                )
             seams = tuple(decode(entry) for entry in body)
         except itsdangerous.SignatureExpired as error:
             raise SeamlineError(
@@ -120,7 +122,7 @@ class TokenSigner:
                 INVALID_TOKEN, "the token was not issued by this gateway, or was altered"
             ) from error
         if owner != principal:
-            raise SeamlineError(INVALID_TOKEN, "the token was issued to somebody else")
+            raise SeamlineError(INVALID_TOKEN, "the token was issued to someone else")
         return seams
 
 
@@ -170,7 +172,7 @@ def decode(entry: Any) -> Seam:
 
 
 def _write(token: str) -> Write:
-    """Returns the write that a client's token stands for.
+    """Returns the write that a client's token represents.
 
     The token is not signed: it can only make its owner wait.
     """
@@ -185,8 +187,8 @@ def _write(token: str) -> Write:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SeamlineError(
             INVALID_TOKEN,
-            "the write token is broken",
-            hint="Make it with seamline.write_token({partition: offset}).",
+            "the write token is malformed",
+            hint="Create it with seamline.write_token({partition: offset}).",
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What a statement other than a query has done, as every protocol reports it."""
+"""What a statement other than a query did, as every protocol reports it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def has_result(statement: Statement) -> bool:
 
 
 def rows_written(statement: Statement) -> int | None:
-    """Returns how many rows it has written, which is its result; None if it writes none."""
+    """Returns how many rows it wrote, which is its result; None if it writes none."""
     if not isinstance(statement.parsed, _WRITING) or statement.state is not State.SUCCEEDED:
         return None
     data = statement.spool.chunk(0, 0) if statement.spool is not None else None

@@ -52,7 +52,7 @@ class ViewExpander:
         return found if self._expand(found, session, ()) else None
 
     def require_no_ring(self, tree: exp.Expr, session: Session, name: TableName) -> None:
-        """Checks that a view which is being created does not read itself.
+        """Checks that a view being created does not read itself.
 
         Args:
             tree: The view's query.
@@ -74,9 +74,9 @@ class ViewExpander:
             if changes_of(table) is not None and (found is not None or around):
                 raise SeamlineError(
                     NOT_SUPPORTED,
-                    "changes can be read of a table, but not of a view or inside one",
+                    "changes can be read from a table, but not from a view or inside one",
                     location=location_of(table),
-                    hint="Ask for the changes of the tables that the view reads.",
+                    hint="Read the changes of the tables that the view reads.",
                 )
             if found is not None:
                 path, view = found
@@ -102,7 +102,7 @@ class ViewExpander:
                 NOT_SUPPORTED,
                 f"{name.display} is a view, which has no history of its own",
                 location=place,
-                hint="Ask for the history of the tables it reads.",
+                hint="Read the history of the tables that it reads.",
             )
         try:
             inner = self.body(name, view)

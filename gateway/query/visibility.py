@@ -43,10 +43,10 @@ def wait_until_visible(
 ) -> LogBounds:
     """Returns the bounds of a topic, taken once it is readable as far as it must be.
 
-    What a session has read was readable at that time, so the wait for it lasts only as long as a
-    change of leaders takes; the wait for a write lasts until the deadline. If the topic is another
-    one, or has lost what the session has read, its bounds are returned as they are: pinning the
-    table raises HISTORY_CHANGED.
+    What a session has read was readable at that time, so waiting for it takes only as long as a
+    change of leaders; the wait for a write lasts until the deadline. If the topic is another one,
+    or has lost what the session has read, its bounds are returned as they are: pinning the table
+    raises HISTORY_CHANGED.
 
     Raises:
         SeamlineError: WRITE_NOT_VISIBLE when a write does not become readable.

@@ -1,4 +1,4 @@
-"""Assembles a tail from cached segments and from what was read besides them."""
+"""Assembles a tail from cached segments and from what was read in addition."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def assemble(
     wanted: Sequence[str],
     predicate: Predicate | None,
 ) -> Tail:
-    """Returns a tail made of slices and of what was read from the log besides them.
+    """Returns a tail made of slices and of what was read from the log in addition.
 
     Bad records were looked for in all slices, and skipped ones are counted in all. Only then are
     segments dropped that the predicate rules out, so that neither depends on the query.

@@ -1,4 +1,4 @@
-"""Checks that a tail holds the newest record of every key, if its topic is compacted meanwhile.
+"""Checks that a tail holds the newest record of every key, even if its topic is compacted.
 
 It does if no record of it was gone when it was read, or if every such record has been replaced
 below its end. Otherwise the end has to be a later one, and the statement is read afresh. What was
@@ -25,10 +25,11 @@ from seamline.seam.offsets import Offsets
 
 _KNOWN_MAX = 256
 _LOOKED_OFFSETS_MAX = 100_000_000
-"""The most offsets that are looked at; each takes one byte of memory."""
+"""The maximum number of offsets that are looked at; each takes one byte of memory."""
 
 Settle = Callable[[float, Offsets], None]
-"""Takes a moment, and the offsets below which all that was gone by then has been replaced."""
+"""Takes a moment, and the offsets below which everything that was gone by then has been
+replaced."""
 
 
 class _Part(NamedTuple):
@@ -69,13 +70,14 @@ class NewestOfKeys:
         Args:
             wanted: The tail.
             seen: Which offsets had records, in the ranges that were read from the log for it.
-            cached: Per cached partition, the offset below which all that was missing from it has
-                been replaced; None where that is not known.
+            cached: Per cached partition, the offset below which everything that was missing from it
+                has been replaced; None where that is not known.
             settle: Notes what is learned about the cached partitions.
             deadline: The statement's deadline.
 
         Raises:
-            SeamlineError: READ_CONFLICT when it may not hold them; else as `continuity.check_read`.
+            SeamlineError: READ_CONFLICT when it may not hold them; otherwise as
+                `continuity.check_read`.
         """
         ends = {r.partition: r.end_exclusive for r in wanted.ranges}
         doubtful = {p for p, below in cached.items() if below is None or below > ends[p]}
@@ -88,7 +90,7 @@ class NewestOfKeys:
             self._conclude(wanted, unknown, found)
 
     def check_left(self, wanted: TailRead, deadline: Deadline) -> None:
-        """Checks the same of a tail that Spark's workers have read, whose findings are unknown.
+        """Checks the same for a tail that Spark's workers have read, where gaps are unknown.
 
         What is still in the log was there for them, too, so the log is read again where that
         matters.

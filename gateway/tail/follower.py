@@ -1,7 +1,7 @@
 """Follows one table's tail: consumes it in the background from the boundary on, as segments.
 
 A statement asks Kafka for its ends, waits here until the follower's positions have reached them,
-and takes slices of segments. Nothing that it gets depends on when the follower read them.
+and takes slices of segments. Its result does not depend on when the follower read them.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ READERS = 2
 
 LOOK_EVERY_S = 1.0
 QUIET_S = 30.0
-"""Seconds after which a table that nobody has asked for costs its brokers less: it is followed
-patiently, and looked at less often."""
+"""Seconds after which a table that nobody has asked for costs its brokers less: it is polled with
+longer waits, and checked less often."""
 _QUIET_LOOK_EVERY_S = 10.0
 STALLED_S = 3.0
-"""Seconds without any progress after which a wait is given up."""
+"""Seconds without any progress after which a wait is abandoned."""
 
 
 class State(enum.Enum):
@@ -74,7 +74,7 @@ class Follower:
         table: What is followed.
         identity: Identifies the records: what is cached at an offset never becomes another record.
         last_used: When a statement last used it, on the monotonic clock.
-        over: Whether it is no longer of use; then nothing is cached.
+        over: Whether it is no longer usable; then nothing is cached.
         error: Why it failed, or why a reader cannot continue now and will try again.
     """
 
@@ -165,8 +165,8 @@ class Follower:
             spoilt = watch.for_statement(self.error)
             if spoilt is not None:
                 raise spoilt
-            if self.over and ends:  # nothing here says any more where their rows came from
-                raise SeamlineError(READ_CONFLICT, f"{self.table.name} is not followed any more")
+            if self.over and ends:  # nothing here shows any longer where their rows came from
+                raise SeamlineError(READ_CONFLICT, f"{self.table.name} is no longer followed")
             self._confirm(self._partitions.quiet_since(asked_at, epochs))
             confirmed = self._partitions.confirmed()
             if all(confirmed.get(partition, 0) >= end for partition, end in ends.items()):
@@ -223,7 +223,7 @@ class Follower:
 
         Returns:
             False when it has moved back to before what is cached (the table was rolled back), so
-            that the follower is no longer of use.
+            that the follower is no longer usable.
         """
         with self._changed:
             self.last_used = time.monotonic()
@@ -332,14 +332,14 @@ class Follower:
             self._changed.notify_all()
 
     def fail(self, error: SeamlineError) -> None:
-        """Gives up: releases everything cached, and tells those that wait."""
+        """Gives up: releases everything cached, and notifies those that wait."""
         with self._changed:
             if self.over:
                 return
             self.error = error
             self._troubles.clear()
             self._end()
-        _LOG.warning("table %s is not followed any more: %s", ".".join(self.table.name), error)
+        _LOG.warning("table %s is no longer followed: %s", ".".join(self.table.name), error)
 
     def close(self) -> None:
         """Stops, and releases everything."""
@@ -415,7 +415,7 @@ class Follower:
         """Adds what a reader has read of a partition."""
         with self._changed:
             if self.over or not self._partitions.publish(read, time.monotonic()):
-                return  # reading has moved elsewhere by now
+                return  # reading has moved elsewhere in the meantime
             if read.segment is not None:
                 self._rows_seen += read.segment.row_count
                 self._bytes_seen += read.segment.size_bytes

@@ -3,7 +3,7 @@
 When there is too much in memory, the largest run of segments that no statement reads goes to disk,
 whichever follower has it. When the disk is full too, the least recently used follower is stopped,
 since what it holds can be read again. If that is not possible either, a follower is full: it reads
-no further until something is released, and tells those that wait for it.
+no further until something is released, and notifies those that wait for it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Budget:
     Attributes:
         memory_bytes: Decoded rows in memory.
         disk_bytes: Files of spilled segments.
-        idle_seconds: A follower that no statement used for this long stops.
+        idle_seconds: A follower that no statement has used for this long stops.
     """
 
     memory_bytes: int
@@ -109,7 +109,7 @@ class Followers:
         another topic), has failed, or begins past the boundary.
 
         Args:
-            table: What is to be followed.
+            table: What to follow.
             cluster: Name of its cluster.
             boundary: The boundary of the table's newest snapshot.
             epochs: Leader epochs there, where known.
@@ -151,7 +151,7 @@ class Followers:
         for follower in self.all():
             idle = now - follower.last_used
             if idle >= self.budget.idle_seconds and not follower.in_use:
-                _LOG.info("table %s: idle, not followed any more", follower.table.name)
+                _LOG.info("table %s: idle, no longer followed", follower.table.name)
                 self.stop(follower)
 
     def close(self) -> None:
@@ -180,11 +180,11 @@ class Followers:
         return not self._store.is_over_budget
 
     def _relief(self, wanting: Follower) -> Iterator[None]:
-        """Frees something at every step, as long as there is anything to free."""
+        """Frees something at every step, while there is anything to free."""
         while self._spill_one():
             yield
         while self._store.is_over_budget and (unused := self._unused(wanting)) is not None:
-            _LOG.info("table %s: not followed any more, to make room", unused.table.name)
+            _LOG.info("table %s: no longer followed, to make room", unused.table.name)
             self.stop(unused)
             yield
 

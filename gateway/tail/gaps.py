@@ -1,8 +1,8 @@
 """The gaps of one partition: records that a follower may have come too late to see.
 
-A gap may be a record that compaction had removed. What replaced it lies below any end that the log
-is asked for after the gap was read. Once such an end is known, a cached tail that reaches it has
-the newest record of every key; until then, that is unknown. See `seam.compaction`.
+A gap may be a record that compaction has removed. Its replacement lies below any end that the log
+reports after the gap was read. Once such an end is known, a cached tail that reaches it has the
+newest record of every key; until then, that is unknown. See `seam.compaction`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Gaps:
 
     Attributes:
         below: Every settled gap lies below this offset.
-        replaced_below: What is missing from settled gaps has been replaced below this offset.
-        unknown: Where the gaps lie that are not settled yet.
+        replaced_below: Everything missing from settled gaps has been replaced below this offset.
+        unknown: Where the unsettled gaps are.
         read_at: When the last gap was read, on the monotonic clock.
     """
 

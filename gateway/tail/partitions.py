@@ -146,7 +146,7 @@ class CachedPartitions:
                 cached.confirmed = max(cached.confirmed, min(position, cached.position))
 
     def reached(self, ends: Mapping[int, int]) -> int | None:
-        """Returns how far the ends are reached, in offsets; None when all are."""
+        """Returns how far the ends have been reached, in offsets; None when all have."""
         positions = {p: self.position(p) for p in ends}
         if all(positions[p] >= end for p, end in ends.items()):
             return None
@@ -204,7 +204,7 @@ class CachedPartitions:
         return slices, missing
 
     def settle(self, asked_at: float, below: Mapping[int, int]) -> None:
-        """Notes that all that was missing by a moment has been replaced below these offsets."""
+        """Notes that everything missing at a moment has been replaced below these offsets."""
         for partition, offset in below.items():
             cached = self._by_number.get(partition)
             if cached is not None:

@@ -1,6 +1,6 @@
 """A reader of a follower: a loop that consumes some of its partitions and decodes what arrives.
 
-Consuming holds the GIL, decoding does not, so that two readers of one follower overlap. A reader
+Consuming holds the GIL, decoding does not, so two readers of one follower overlap. A reader
 subscribes at the follower's positions, and again whenever these are not where it left them: a
 partition was added, the follower skipped to a boundary, or the connection failed.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from seamline.gateway.tail.follower import Follower
 
 POLL_S = 0.2
-"""Longest wait for records; between waits a reader checks whether it should end."""
+"""Longest wait for records; between waits, a reader checks whether it should stop."""
 
 _BACKOFF = Backoff(first_s=0.5, max_s=5.0)
 _LOOK_S_MAX = 5.0
@@ -63,7 +63,7 @@ class Reader:
         self._patient = False
 
     def read_in_background(self) -> Loop:
-        """Reads in a loop of its own, until the follower is over."""
+        """Reads in its own loop, until the follower is over."""
         return Loop("tail", self._round, after_failure=self._failed, at_end=self._unsubscribe)
 
     def step(self, wait_s: float) -> bool:
@@ -112,7 +112,7 @@ class Reader:
         return 0.0
 
     def _failed(self, error: SeamlineError, failures: int) -> float:
-        """Tries again after transient and unknown errors; any other error ends the follower."""
+        """Retries after transient and unknown errors; any other error ends the follower."""
         supervision.attempt("tail", self._unsubscribe)
         if error.code in _UNKNOWN:
             self._follower.in_trouble(self._number, error)

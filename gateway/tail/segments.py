@@ -1,6 +1,6 @@
 """Segments: decoded rows of a range of offsets, immutable, in memory or in a Parquet file.
 
-A segment stands for every record that the isolation level shows in [start, end_exclusive) of one
+A segment represents every record that the isolation level shows in [start, end_exclusive) of one
 partition, decoded with all columns by the one decoder. A segment alone provides what `read_tail`
 returns for such a range: the rows, how many records there were, which were left out, and the first
 bad one. Slicing goes by position and copies nothing. A slice keeps its whole segment alive, so the
@@ -240,7 +240,7 @@ def spill(segment: Segment, directory: pathlib.Path) -> Segment:
 # --- Which neighbours to merge -------------------------------------------------------------------
 
 MERGED_BYTES = 8 << 20
-"""A segment half this size is large enough; merges make none much larger than this."""
+"""A segment half this size is large enough; merges do not produce any much larger than this."""
 
 _FAN_IN = 8
 _LEVEL_BYTES = 4096

@@ -24,7 +24,7 @@ class RowSource:
     decoder: DecoderSpec
     schema_id: int
     digest: str = dataclasses.field(init=False)
-    """A short name for all of it, field ids, aliases and defaults included."""
+    """A short name for all of it, including field ids, aliases and defaults."""
 
     def __post_init__(self) -> None:
         text = repr((self.topic_id, self.isolation, self.decoder, self.schema_id))

@@ -1,7 +1,7 @@
 """Statistics for pruning: least value, greatest value and nulls of the columns of a batch.
 
 They are computed when a predicate first asks for a column, and cached. The answer to "may a row
-match" is never wrongly no: values that do not compare, nested columns and columns that hold NaN
+match" is never wrongly no: values that cannot be compared, nested columns and columns that hold NaN
 (which the engines order above every number) count as "may".
 """
 
@@ -36,7 +36,7 @@ class ColumnStatistics:
 
 
 class Statistics:
-    """Statistics of the columns of a batch; computed when asked for.
+    """Statistics of the columns of a batch; computed on demand.
 
     Args:
         rows: The batch.
@@ -49,7 +49,7 @@ class Statistics:
         self._known: dict[str, ColumnStatistics | None] = {}
 
     def column(self, name: str) -> ColumnStatistics | None:
-        """Returns the statistics of a column; None when nothing can be said about it."""
+        """Returns the statistics of a column; None when nothing is known about it."""
         if name not in self._known:
             rows = self._rows
             is_there = rows is not None and name in rows.schema.names

@@ -16,7 +16,7 @@ class PartitionStatus:
         cached_from: First offset cached.
         position: First offset not read yet.
         end: The log's end as last seen.
-        segments: Segments cached, those on disk included.
+        segments: Segments cached, including those on disk.
         segments_on_disk: Those on disk.
         rows: Rows in all of them.
         memory_bytes: Bytes they take in memory.

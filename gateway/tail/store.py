@@ -1,4 +1,4 @@
-"""The segments that a gateway caches: counted, spilled, and freed when nobody uses them any more.
+"""The segments that a gateway caches: counted, spilled, and freed when nobody uses them any longer.
 
 All tables share one budget of memory and one of disk. A segment counts from when it is cached until
 its last user has released it: trimming it does not free what a statement still reads. The store

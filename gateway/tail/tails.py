@@ -5,9 +5,9 @@ follower has not cached (because they begin before what it has, because waiting 
 reading, or because it is full) are read from the log at the same offsets, with the same decoder. So
 followers affect how fast a statement is answered, but never the answer.
 
-A follower follows a table with its present schema and its present topic. Statements about the past,
-or with a token, use its rows where these are what they need, and start no follower. A topic without
-a table is not followed: all of it is its tail.
+A follower follows a table with its current schema and its current topic. Statements about the past,
+or with a token, use its rows where they fit, and start no follower. A topic without a table is not
+followed: all of it is its tail.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Tails:
     def follow(self, wanted: TailRead) -> Follower | None:
         """Returns the follower that can serve a read; starts one if there should be one.
 
-        Returns None when the table is not to be followed, or is followed as something else.
+        Returns None when the table should not be followed, or is followed as something else.
         """
         seam = wanted.seam
         if self.followers is None or not seam.table_uuid:
@@ -205,7 +205,7 @@ class Tails:
         return CachedEnds(bounds, datetime.datetime.now(datetime.UTC) - age, complete_at)
 
     def _wait(self, follower: Follower, wanted: TailRead, deadline: Deadline) -> str:
-        """Waits for the follower if that pays off; returns why it may not have everything."""
+        """Waits for the follower if that is worthwhile; returns why it may not have everything."""
         missing = length_of(follower.missing(wanted.ranges))
         if follower.lag(wanted.ranges) > missing * _SHORTCUT + _SHORTCUT_OFFSETS:
             return "the follower is still far behind"
@@ -240,13 +240,13 @@ class Tails:
     def _read_log(
         self, wanted: TailRead, ranges: Sequence[OffsetRange], deadline: Deadline
     ) -> Tail:
-        """Reads ranges, then checks that the log still holds what was asked for."""
+        """Reads ranges, then checks that the log still holds what was requested."""
         seam = wanted.seam
         if length_of(ranges) > self._offsets_max:
             raise SeamlineError(
                 TAIL_TOO_LARGE,
-                f"{length_of(ranges):,} offsets of {seam.display_name} would have to be read here, "
-                f"over {self._offsets_max:,}",
+                f"{length_of(ranges):,} offsets of {seam.display_name} would have to be read "
+                f"here, more than {self._offsets_max:,}",
             )
         log = self._connections.log(seam.cluster)
         starts = {r.partition: r.start for r in ranges}
@@ -278,7 +278,7 @@ class Tails:
 
 
 def followers(config: Config, connections: Connections) -> Followers | None:
-    """Returns the followers of a gateway; None when it is not to follow."""
+    """Returns the followers of a gateway; None when it should not follow any tables."""
     tail = config.tail
     if not tail.follow:
         return None

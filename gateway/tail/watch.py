@@ -1,14 +1,14 @@
 """Checks that rows read in the background belong to the very topic that a statement asks for.
 
-Cached rows need no look at the log's start. A read in progress must check afterwards that the start
-of the log has not passed it, but the broker returned cached rows for a position that it still kept
-at the time, and the record at an offset never changes. What may change is the topic: a subscription
-goes by name, and continues with a topic that is recreated under that name. So rows count as this
-topic's only if its id was asked for after they were consumed, and was still the same. It is asked
-for by the statement, if that pinned its seam later, by the follower's own look every second (every
-ten, while nobody asks), or by one more look for this statement. An end that lies before a position
-shows that the log was truncated. Another leader may mean the same, and is asked. If the topic is
-another one or was truncated, everything cached is thrown away.
+Cached rows need no check of the log's start. A read in progress must check afterwards that the
+start of the log has not passed it, but the broker returned cached rows for a position that it still
+kept at the time, and the record at an offset never changes. What may change is the topic: a
+subscription goes by name, and continues with a topic that is recreated under that name. So rows
+count as this topic's only if its id was requested after they were consumed, and was still the same.
+It is requested by the statement, if that pinned its seam later, by the follower's own check every
+second (every ten, while there are no statements), or by one more check for this statement. An end
+that lies before a position shows that the log was truncated. Another leader may mean the same, and
+is asked. If the topic is another one or was truncated, everything cached is discarded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def look(
     epochs: Mapping[int, int],
     deadline: Deadline,
 ) -> LogBounds:
-    """Returns the log's bounds, once everything below the positions proved to be of this topic.
+    """Returns the log's bounds, once everything below the positions is known to be of this topic.
 
     Args:
         log: The cluster.

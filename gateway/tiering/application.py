@@ -85,11 +85,11 @@ class Tables(Protocol):
 def start_spark(connections: Connections, *, verbose: bool = False) -> Any:
     """Opens a Spark session for tiering and maintenance: remote if configured, else in-process.
 
-    SIGTERM while it starts gives it up, as Ctrl-C does.
+    SIGTERM during the start aborts it, like Ctrl-C.
 
     Args:
         connections: The connections, for their configuration.
-        verbose: Whether a Spark in this process logs; its failures are raised in any case.
+        verbose: Whether a Spark in this process logs; its failures are always raised.
 
     Raises:
         SeamlineError: SPARK_UNAVAILABLE, JAVA_NOT_FOUND, JARS_UNAVAILABLE, …
@@ -98,7 +98,7 @@ def start_spark(connections: Connections, *, verbose: bool = False) -> Any:
     if config.spark.remote is not None:
         with named_errors(NoDeadline()):
             return open_session(config.spark.remote)
-    find_java(os.environ)  # says what is wrong with Java in one line, where Spark takes many
+    find_java(os.environ)  # reports problems with Java in one line, where Spark takes many
     made = settings(config)
     try:
         spark = start_interruptibly(made)
@@ -142,7 +142,7 @@ class SparkTables:
         return made, log
 
     def _session(self) -> Any:
-        """Returns the session, or a new one, as a restarted remote server lost the old one."""
+        """Returns the session, or a new one if a restarted remote server has lost it."""
         with self._starting:
             if self._connections.config.spark.remote is not None and self._spark.is_stopped:
                 self._spark = start_spark(self._connections)
@@ -154,7 +154,7 @@ class TieringApplication:
 
     Args:
         tables: Opens them.
-        records_max: Offsets a batch covers at most.
+        records_max: Maximum number of offsets in a batch.
         backoff: Pauses after failures of a table.
     """
 
@@ -190,7 +190,8 @@ class TieringApplication:
 
         Args:
             names: The tables.
-            interval_s: Seconds between looks at an idle table; None tiers what is there and stops.
+            interval_s: Seconds between checks of an idle table; None tiers what is in the log and
+                stops.
             report: Called after every step of every table.
 
         Returns:
@@ -260,5 +261,5 @@ class TieringApplication:
 
     def _step(self, name: TableName) -> Step:
         table, log = self._tables.open(name)
-        # requests to the log have limits of their own; a batch takes as long as its size needs
+        # requests to the log have their own limits; a batch takes as long as its size requires
         return tier_once(table, log, NoDeadline(), records_max=self._records_max)

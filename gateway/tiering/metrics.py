@@ -40,7 +40,7 @@ class TieringMetrics(Collector):
         )
         last_success = GaugeMetricFamily(
             "seamline_tier_last_success_timestamp_seconds",
-            "When a batch last worked, whether or not there was anything to tier.",
+            "When a batch last succeeded, whether or not there was anything to tier.",
             labels=_LABELS,
         )
         errors = CounterMetricFamily(

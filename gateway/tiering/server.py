@@ -1,4 +1,4 @@
-"""What a tierer reports over HTTP: its health (`/healthz`) and its metrics.
+"""What tiering reports over HTTP: its health (`/healthz`) and its metrics.
 
 Both contain names of tables, errors and counts, but no data.
 """
@@ -34,7 +34,7 @@ def serve_metrics(
     Args:
         application: The application to report on.
         host: Address to listen on.
-        port: Port to listen on; 0 takes a free one.
+        port: Port to listen on; 0 picks a free one.
         unhealthy_after_s: When no step of a table has succeeded for this long, health is 503.
 
     Raises:
@@ -59,13 +59,13 @@ def serve_metrics(
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's
-            """Logs nothing: requests are not logged."""
+            """Does nothing: requests are not logged."""
 
     class Server(http.server.ThreadingHTTPServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
         def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - its own
-            """Logs the error, unless the client is merely gone."""
+            """Logs the error, unless the client has just disconnected."""
             error = sys.exc_info()[1]
             if error is not None and not isinstance(error, ConnectionError):
                 _LOG.error("a request failed: %s", supervision.named(error))

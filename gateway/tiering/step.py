@@ -4,8 +4,8 @@ One step reads the table, chooses a batch that starts at the boundary of the sna
 writes its rows and its boundary in one commit, which lands only if no other batch has started
 there. The table is the only checkpoint, so a step can be killed anywhere and run again, and two
 tierers at once cannot write a record twice. A range without rows still publishes its progress.
-Records whose schema needs other columns wait until the columns have been changed, in a step of its
-own.
+Records whose schema needs other columns wait until the columns have been changed, in a separate
+step.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max:
         table: The table.
         log: The cluster its topic is in.
         deadline: Bounds requests to the log.
-        records_max: Offsets a step covers at most.
+        records_max: Maximum number of offsets in a step.
 
     Raises:
         SeamlineError: TOPIC_RECREATED, LOG_TRIMMED, LOG_TRUNCATED, BAD_RECORD, COMMIT_CONFLICT,
@@ -113,7 +113,7 @@ def _has_landed(table: TierTable, batch: Batch) -> bool:
 
 
 def _is_of(batch: Batch, found: Boundary) -> bool:
-    """Whether a boundary was written by a batch, or by a rival of it, and not by another writer."""
+    """Whether a boundary was written by a batch or a rival tierer, and not by another writer."""
     is_hands = found.provider or found.handed_to or found.taken_id != batch.boundary.taken_id
     return found.next == batch.boundary.next and not is_hands
 
@@ -135,7 +135,7 @@ def _check_landed(
     """Checks that the commit agrees with the log and the schema that its rows were read with."""
     landed = boundary_of(after, after.current_snapshot_id)
     if not _is_of(batch, landed):
-        return  # somebody has already continued from here
+        return  # another tierer has already continued from here
     topic = batch.binding.topic
     bounds = log.bounds([topic], batch.boundary.isolation, deadline)[topic]
     problem = (
@@ -163,9 +163,9 @@ def _truncation(
 
 
 def _second_writer(table: TierTable, after: TableState) -> SeamlineError | None:
-    """Returns an error if somebody else has added records while a batch was written.
+    """Returns an error if another writer added records while a batch was written.
 
-    The batch would hide who did.
+    The batch would hide which one.
     """
     try:
         table.require_single_writer(after.current_snapshot_id)

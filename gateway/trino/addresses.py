@@ -41,7 +41,7 @@ class Addresses:
         return f"{self._base()}/#/q/{statement_id}"
 
     def check(self, statement_id: str, slug: str) -> None:
-        """Requires that an address was given out here.
+        """Requires that an address was issued here.
 
         Raises:
             SeamlineError: STATEMENT_NOT_FOUND.

@@ -1,4 +1,4 @@
-"""The errors of Trino that ours are for Trino's clients.
+"""Which of Trino's errors ours are for Trino's clients.
 
 Clients and tools match on Trino's own names and numbers: dbt on TABLE_NOT_FOUND, drivers on the
 number 46. An error of ours that corresponds to exactly one of Trino's therefore has that one's
@@ -20,9 +20,9 @@ class TrinoError:
     """One of Trino's standard errors.
 
     Attributes:
-        name: What clients have as `errorName`.
-        number: What they have as `errorCode`.
-        kind: What they have as `errorType`.
+        name: What clients see as `errorName`.
+        number: What they see as `errorCode`.
+        kind: What they see as `errorType`.
     """
 
     name: str
@@ -31,7 +31,7 @@ class TrinoError:
 
 
 def trino_error(code: ErrorCode) -> TrinoError:
-    """Returns what an error is called in Trino's protocol, be it Trino's name or our own."""
+    """Returns what an error is called in Trino's protocol: Trino's name or our own."""
     return TRINO_ERRORS[code] or TrinoError(code.name, code.number, code.kind)
 
 

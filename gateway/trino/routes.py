@@ -99,7 +99,7 @@ class _Answers:
         with self._turns.waiting(POLL_S) as left_s:
             read = _chunk(statement, chunk, left_s)
         if read is None:
-            # it may have ended since the look, with a chunk that the look did not find
+            # it may have ended since the check, with a chunk that the check did not find
             is_over = statement.state in FINAL and _is_end(statement, place)
             return self._answer(statement, None if is_over else place, encoding)
         found = page(read, place, [column.type for column in statement.output])
@@ -108,7 +108,7 @@ class _Answers:
         return self._answer(statement, None if is_last else found.next, encoding, data)
 
     def leave(self, statement_id: str, slug: str, chunk: int, row: int) -> flask.Response:  # noqa: ARG002 - parts of the address
-        """Cancels a statement that still runs, or releases its result, as its client asks."""
+        """Cancels a statement that is still running, or releases its result, as its client asks."""
         statement = self._own(statement_id, slug)
         if statement.state in FINAL:
             statement.close()
@@ -130,7 +130,7 @@ class _Answers:
         return flask.Response(status=204)
 
     def info(self) -> flask.Response:
-        """Returns which server answers."""
+        """Describes the server."""
         body = {
             "nodeVersion": {"version": PROTOCOL},
             "environment": f"seamline {VERSION}",
@@ -146,7 +146,7 @@ class _Answers:
     def _answer(
         self, statement: Statement, next_: Place | None, encoding: str | None, data: str = ""
     ) -> flask.Response:
-        """Returns a page, with everything that is known about its statement by now."""
+        """Returns a page, with everything that is known about its statement so far."""
         statement_id = statement.statement_id
         has_ended, error = statement.state in FINAL, statement.error
         next_uri = None
@@ -177,7 +177,7 @@ def _text() -> str:
 
 
 def _chunk(statement: Statement, index: int, seconds: float) -> bytes | None:
-    """Returns a chunk of the result; None when it is not there yet, or there are no more."""
+    """Returns a chunk of the result; None when it is not ready yet, or there are no more."""
     if not statement.wait_for_plan(seconds):
         seconds = min(seconds, COLUMNS_S)
     statement.wait_for_result(seconds)
@@ -186,7 +186,7 @@ def _chunk(statement: Statement, index: int, seconds: float) -> bytes | None:
         return None
     has_chunk = spool.has_chunk(index, seconds)
     if spool.complete:
-        statement.wait(seconds)  # it ends in a moment, and then its outcome is known
+        statement.wait(seconds)  # it will end in a moment, and then its outcome is known
     return spool.chunk(index, 0) if has_chunk and statement.error is None else None
 
 

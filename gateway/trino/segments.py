@@ -1,4 +1,4 @@
-"""Segments: rows in an encoding that the client has asked for.
+"""Segments: rows in an encoding that the client requested.
 
 A client that knows Trino's spooling protocol names the encodings that it reads, the best first. The
 `data` of its answers is then an object, with the rows in a segment: JSON, compressed if it is large
@@ -21,7 +21,7 @@ _CODECS = {"json+zstd": "zstd", "json+lz4": "lz4_raw", "json": None}
 
 
 def chosen(wanted: str) -> str | None:
-    """Returns the encoding for a client; None for one that only takes plain rows.
+    """Returns the encoding for a client; None for one that takes only plain rows.
 
     Args:
         wanted: The encodings that it reads, the best first, separated by commas.

@@ -70,7 +70,7 @@ def check_user(headers: Headers, principal: str) -> None:
             raise SeamlineError(
                 PERMISSION_DENIED,
                 f"{principal} cannot act as {user}",
-                hint=f"Connect as user {principal}, or leave the user out.",
+                hint=f"Connect as user {principal}, or leave out the user.",
             )
 
 
@@ -124,7 +124,7 @@ def _pairs(headers: Headers, name: str) -> Iterator[tuple[str, str]]:
             raise SeamlineError(
                 INVALID_REQUEST,
                 f"the header {PREFIX}{name} is not a list of name=value",
-                hint="Values are encoded as in a URL.",
+                hint="Values must be URL-encoded.",
             )
         yield _unquoted(key.strip()), _unquoted(value.strip())
 

@@ -107,7 +107,7 @@ def _local(precision: int) -> Callable[[datetime.datetime | str], str]:
     end = _SECONDS + (precision + 1 if precision else 0)
 
     def text(value: datetime.datetime | str) -> str:
-        if isinstance(value, str):  # of a year that has not four digits
+        if isinstance(value, str):  # of a year that does not have four digits
             return value[: len(value) - len("0001-01-01 00:00:00.000000") + end]
         return value.isoformat(" ", "microseconds")[:end]
 

@@ -129,7 +129,7 @@ def test_a_cluster_that_cannot_be_used_says_why(
     said = {name: lines(found, f"Cluster {name}") for name in clusters}
     for name in ("good", "good-tls", "good-login"):
         assert "speaks Kafka 4.1" in said[name], said[name]
-        assert "ok the client is let in, and sees 1 broker" in said[name], said[name]
+        assert "ok the client can log in, and sees 1 broker" in said[name], said[name]
         assert "wrong" not in said[name]
     assert "ok the cluster's clock agrees with ours" in said["good"]
     assert "speaks Kafka's protocol without TLS" in said["no-tls-there"]
@@ -137,11 +137,11 @@ def test_a_cluster_that_cannot_be_used_says_why(
     assert "is not trusted: " in said["unknown-authority"]
     assert "the login is refused: " in said["wrong-password"]
     assert "the login is refused: " in said["no-login-there"]
-    assert "brokers answer, but tell this client nothing" in said["login-there"]
+    assert "brokers accept connections, but do not answer this client" in said["login-there"]
     assert "which cannot be reached from here" in said["away"]
     remedies = {f["about"].removeprefix("Cluster "): f["remedy"] for f in found if f["remedy"]}
-    assert "Nobody logs in there" in remedies["no-login-there"]
-    assert "They may want a login" in remedies["login-there"]
+    assert "That port takes no login" in remedies["no-login-there"]
+    assert "They may require a login" in remedies["login-there"]
     assert "advertised.listeners" in remedies["away"]
 
 
@@ -156,9 +156,9 @@ def test_tables_say_what_statements_over_them_would(stack: Stack, tmp_path: path
     stack.recreate_topic(again, 1)
     found = examined("--timeout", "60s", "--read-only", **stack.environment)
     said = lines(found, "Tables")
-    assert f"ok lake.default.{good}: boundary and log agree, 0 offsets in the log alone" in said
+    assert f"ok lake.default.{good}: boundary and log agree, 0 offsets only in the log" in said
     assert f"wrong lake.default.{again}: topic {again} was created again" in said
-    assert f"warning lake.default.{waiting}: 3 offsets are in the log alone" in said
+    assert f"warning lake.default.{waiting}: 3 offsets are only in the log" in said
     assert "ok Spark at " in lines(found, "Spark")
 
 

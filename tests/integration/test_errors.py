@@ -359,7 +359,7 @@ def guarded(stack: Stack, tmp_path: pathlib.Path) -> Iterator[Gateway]:
 
 
 def test_who_is_not_known(guarded: Gateway) -> None:
-    fails(guarded, "SELECT 1", "UNAUTHENTICATED", "does not say who sends it")
+    fails(guarded, "SELECT 1", "UNAUTHENTICATED", "carries no credentials")
     fails(guarded, "SELECT 1", "UNAUTHENTICATED", "not known", credential="wrong")
     with guarded.connect(access_token=SECRET) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)

@@ -258,7 +258,7 @@ def test_killed_broker_is_recovered(local: LocalStack) -> None:
     assert again.bootstrap_servers == first.bootstrap_servers
     assert again.pid != first.pid
     assert consume(first.bootstrap_servers, 100) == [str(number) for number in range(100)]
-    assert any("taking up its data" in line for line in said)
+    assert any("recovering its data" in line for line in said)
 
 
 @pytest.mark.soak
@@ -295,7 +295,7 @@ def test_broker_that_is_not_on_record_keeps_others_off_its_data(
 ) -> None:
     local.up(silent)
     record = (folder / "local.json").rename(folder / "lost.json")
-    with pytest.raises(SeamlineError, match="an unknown broker still runs") as caught:
+    with pytest.raises(SeamlineError, match="an unknown broker is still running") as caught:
         local.up(silent)
     assert caught.value.code is LOCAL_STACK_FAILED
     assert "fuser" in caught.value.hint
@@ -420,7 +420,7 @@ def test_port_lost_between_choosing_and_binding_is_named(folder: pathlib.Path) -
 @pytest.mark.soak
 def test_other_port_than_the_running_one_is_refused(local: LocalStack) -> None:
     first = local.up(silent)
-    with pytest.raises(SeamlineError, match="already runs on port") as caught:
+    with pytest.raises(SeamlineError, match="already running on port") as caught:
         local.up(silent, kafka_port=1)
     assert caught.value.code is INVALID_ARGUMENT
     assert local.status() == first

@@ -200,8 +200,8 @@ def test_fault_32_create_table_gives_the_notes(tmp_path: pathlib.Path) -> None:
     assert "such a record is left out" in world.notes(skipping)[0]
     assert world.notes("CREATE TABLE v (n varchar, at bigint) WITH (topic = 'bids')") == []
     assert world.notes("CREATE TABLE w WITH (topic = 'bids')") == [
-        "later: null in every sampled record, and so varchar, which holds no number and no object. "
-        "State the columns if it will be another."
+        "later: null in every sampled record, and so varchar, which holds neither numbers nor "
+        "objects. State the columns if the type should be another."
     ]
     assert (
         world.notes("CREATE TABLE x (value varbinary) WITH (topic = 'bids', format = 'raw')") == []

@@ -60,7 +60,7 @@ def test_fault_28_a_plain_table_is_not_dropped(tables: Tables, statement: str) -
     with pytest.raises(SeamlineError) as caught:
         tables.gateway.rows(statement.format("plain"))
     assert caught.value.code.name == "NOT_A_UNIFIED_TABLE"
-    assert "tool that made it" in caught.value.hint
+    assert "tool that created it" in caught.value.hint
     assert tables.left() == {"plain", "unified"}
     assert tables.own.load_table("default.plain").scan().to_arrow().num_rows == len(ROWS)
 

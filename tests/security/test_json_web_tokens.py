@@ -350,7 +350,7 @@ def test_known_keys_hold_for_a_day_without_the_provider() -> None:
         ("{jwks: 'http://identity.example/k', issuer: i, audience: a}", "must be https"),
         ("{jwks: 'ftp://identity.example/k', issuer: i, audience: a}", "must be https"),
         ("{jwks: /nowhere, issuer: i, audience: a}", "No such file"),
-        ("{jwks: WORDS, issuer: i, audience: a}", "is no JSON Web Key Set"),
+        ("{jwks: WORDS, issuer: i, audience: a}", "is not a JSON Web Key Set"),
         ("{jwks: EMPTY, issuer: i, audience: a}", "has no key that verifies"),
     ],
 )

@@ -199,7 +199,7 @@ def test_a_token_may_be_asked_for_each_time(world: World) -> None:
         ("\nann:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=", "line 2: ann has a hash"),
         ("ann:$apr1$x$y", "line 1: ann has a hash"),
         ("ann", "line 1: ann has a hash"),
-        (f"{FILE}\nann:{hashed('x')}", "ann is there twice"),
+        (f"{FILE}\nann:{hashed('x')}", "ann is listed twice"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_at_the_start(

@@ -131,6 +131,6 @@ def test_no_other_header_leads_astray(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("networks", ["nowhere", "10.0.0.1/8", "1.2.3.4/33", "*"])
 def test_what_is_no_network_is_refused_at_the_start(tmp_path: pathlib.Path, networks: str) -> None:
-    with pytest.raises(SeamlineError, match="is no network") as caught:
+    with pytest.raises(SeamlineError, match="is not a network") as caught:
         offline.load_config(tmp_path, f"http: {{trusted_proxies: ['{networks}']}}\n")
     assert caught.value.code.name == "INVALID_CONFIG"

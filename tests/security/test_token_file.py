@@ -93,4 +93,4 @@ def test_a_file_that_says_nothing_is_refused_at_the_start_and_ignored_later(
     assert "secret" not in caught.value.message
     with caplog.at_level(logging.ERROR, "seamline.access"):
         assert authentication.identify(Presented("Bearer apple")).principal.name == "ann"
-    assert "the tokens as they were last still hold" in caplog.text
+    assert "still using the previous tokens" in caplog.text

@@ -1,6 +1,6 @@
 """Auction bids in the shape of the NEXMark benchmark, and the exact answers at any seam.
 
-Bid number i is a function of i alone. The producer chooses partitions by the hash of the auction,
+Bid number i depends only on i. The producer chooses partitions by the hash of the auction,
 as Kafka's clients do, and remembers which bids each partition got in which order. So the exact
 answer of every demo query is known for every seam without reading anything.
 """

@@ -41,7 +41,7 @@ class Patience:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing has changed for so long that nothing is expected to."""
+        """Whether nothing has changed for so long that no progress is expected."""
         now = self._clock()
         seen = self._signs()
         if seen != self._last:

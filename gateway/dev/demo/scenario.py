@@ -55,12 +55,12 @@ class Question:
 
 QUESTIONS = (
     Question(
-        "how many bids, and worth what",
+        "how many bids, and their total value",
         "SELECT count(*), sum(price) FROM bids",
         bids.expected_totals,
     ),
     Question(
-        "the bids of one auction (its key tells the partition)",
+        "the bids of one auction (its key gives the partition)",
         f"SELECT count(*), max(price) FROM bids WHERE auction = {HOT_AUCTION}",
         lambda numbers: bids.expected_of_auction(numbers, HOT_AUCTION),
     ),
@@ -210,7 +210,7 @@ class Demo:
             except seamline.OperationalError:
                 if process.poll() is not None or patience.is_over:
                     raise self.gave_up("the gateway did not start", patience, "serve") from None
-        self.say(f"gateway on {url}, tables fill in the background, live bids keep coming")
+        self.say(f"gateway on {url}, tables fill in the background, live bids keep arriving")
         return url
 
     def _produce_live(self) -> float:
@@ -245,7 +245,7 @@ class Demo:
             if rows[0][0]:
                 return
             if not filling.is_running() or patience.is_over:
-                raise self.gave_up("nothing was copied", patience, filling.log)
+                raise self.gave_up("nothing has been copied", patience, filling.log)
             time.sleep(0.2)
 
     def patience(self, what: str, session: int, command: str) -> Patience:
@@ -257,8 +257,8 @@ class Demo:
         """Returns the error for a program that makes no more progress."""
         return SeamlineError(
             LOCAL_STACK_FAILED,
-            f"{what} within {patience.elapsed_s:.0f} s, and no more goes on; "
-            f"see {self._log(command)}",
+            f"{what} within {patience.elapsed_s:.0f} s, and there is no more "
+            f"progress; see {self._log(command)}",
         )
 
     def _log(self, command: str) -> pathlib.Path:

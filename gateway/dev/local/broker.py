@@ -81,8 +81,8 @@ class Broker:
             except BlockingIOError as error:
                 raise SeamlineError(
                     LOCAL_STACK_FAILED,
-                    f"an unknown broker still runs in {self._directory}",
-                    hint=f"`fuser {self._lock}` names its process; end it and try again.",
+                    f"an unknown broker is still running in {self._directory}",
+                    hint=f"`fuser {self._lock}` shows its process; end it and try again.",
                 ) from error
             return spawn_detached(command, self.log, inherited=[lock.fileno()])
 
@@ -125,11 +125,11 @@ class Broker:
             raise SeamlineError(
                 LOCAL_STACK_FAILED,
                 f"the broker's process {process.pid} does not stop",
-                hint="Its disk may not answer; look at the system's log.",
+                hint="Its disk may not be responding; check the system's log.",
             )
 
     def _answers(self, cluster: Cluster) -> bool:
-        """Returns whether this very broker, told by its cluster id, has fully started."""
+        """Returns whether this very broker, identified by its cluster id, has fully started."""
         from confluent_kafka import KafkaException
 
         try:

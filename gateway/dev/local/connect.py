@@ -1,7 +1,7 @@
 """A Kafka Connect worker with Iceberg's official sink, in its own process.
 
-It copies JSON topics into tables of the local stack's catalog by itself, as it would anywhere else.
-The demo of adopting and tests use it.
+It copies JSON topics into tables of the local stack's catalog on its own, as it would anywhere
+else. The demo of adopting and tests use it.
 """
 
 from __future__ import annotations

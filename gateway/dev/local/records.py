@@ -1,4 +1,4 @@
-"""Creates topics and produces records on the embedded stack, as a producer of your own would."""
+"""Creates topics and produces records on the embedded stack, as your own producer would."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def make_topic(bootstrap_servers: str, name: str, partitions: int) -> bool:
     """Creates a topic, and returns when the broker lists it.
 
     Returns:
-        Whether it was created; False if it existed already.
+        Whether it was created; False if it already existed.
 
     Raises:
         SeamlineError: KAFKA_UNAVAILABLE, also for an invalid name.
@@ -103,7 +103,9 @@ def produce_lines(
     if failures:
         raise named_error(failures[0], f"topic {topic}")
     if left:
-        raise SeamlineError(KAFKA_UNAVAILABLE, f"topic {topic}: {left} records got no answer")
+        raise SeamlineError(
+            KAFKA_UNAVAILABLE, f"topic {topic}: {left} records were not acknowledged"
+        )
     return count
 
 
@@ -112,7 +114,9 @@ def _key(value: bytes, name: str | None, number: int) -> bytes | None:
         record: Any = json.loads(value)
     except ValueError as error:
         raise SeamlineError(
-            INVALID_ARGUMENT, f"line {number} is not JSON: {error}", hint="Write one object a line."
+            INVALID_ARGUMENT,
+            f"line {number} is not JSON: {error}",
+            hint="Write one object per line.",
         ) from error
     if name is None:
         return None

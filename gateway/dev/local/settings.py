@@ -39,7 +39,7 @@ def new_text(directory: pathlib.Path, bootstrap_servers: str) -> str:
     """Returns the file's initial text."""
     catalog = catalog_config(directory)
     return f"""\
-# Written by `seamline local up`. Edit it as you like: later only the broker's port is kept right.
+# Written by `seamline local up`. Edit it as you like: later, only the broker's port is updated.
 catalogs:
   {CATALOG}:
     type: {catalog.type}

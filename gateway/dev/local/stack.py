@@ -154,10 +154,10 @@ class LocalStack:
         java = find_java(os.environ)
         directory = jars.kafka_jars(report)
         if last is not None and last.process is not None:
-            report("kafka: the last broker was not stopped; taking up its data")
+            report("kafka: the last broker was not stopped; recovering its data")
 
         def start(attempts: int) -> State:
-            """Starts the broker, and retries on other ports if somebody took one in between."""
+            """Starts the broker, and retries on other ports if one was taken in between."""
             first = attempts == _STARTS_MAX
             chosen = ports.choose(kafka_port, last.ports if last else None, in_order=first)
             report(f"kafka: starting on {chosen.bootstrap_servers} (Java {java.version})")
@@ -189,8 +189,8 @@ class LocalStack:
         if kafka_port not in (None, running.ports.kafka):
             raise SeamlineError(
                 INVALID_ARGUMENT,
-                f"the broker already runs on port {running.ports.kafka}, not {kafka_port}",
-                hint="Stop it with `seamline local down` first, or leave --kafka-port out.",
+                f"the broker is already running on port {running.ports.kafka}, not {kafka_port}",
+                hint="Stop it with `seamline local down` first, or leave out --kafka-port.",
             )
         assert running.process is not None
         self._broker.wait_until_ready(running.process, running.ports)
@@ -238,10 +238,10 @@ class LocalStack:
 
     @contextmanager
     def _locked(self, report: Report) -> Iterator[None]:
-        hint = "Correct the rights on the folder, or choose another with --state."
+        hint = "Correct the permissions of the folder, or choose another with --state."
         with named_write_errors(self._directory, LOCAL_STACK_FAILED, hint=hint):
             make_folder(self._directory)
-            waiting = "another `seamline local` is at work in this folder, waiting for it"
+            waiting = "waiting for another `seamline local` in this folder"
             lock = exclusive(self._directory / "local.lock", lambda: report(waiting))
             with private_files(), lock:
                 yield

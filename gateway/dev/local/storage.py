@@ -75,7 +75,7 @@ def format_once(data: pathlib.Path, java: Java, jars: pathlib.Path, ports: Ports
 
 
 def cluster_id(data: pathlib.Path) -> str:
-    """Returns the id that formatting gave the storage, which tells this broker from every other.
+    """Returns the id that formatting gave the storage, which no other broker has.
 
     Raises:
         SeamlineError: LOCAL_STACK_FAILED when there is none.
@@ -86,7 +86,7 @@ def cluster_id(data: pathlib.Path) -> str:
         raise SeamlineError(
             LOCAL_STACK_FAILED,
             f"{path} does not contain the broker's identity",
-            hint=f"Restore it, or remove {data} to begin with an empty broker.",
+            hint=f"Restore it, or remove {data} to start with an empty broker.",
         )
     return match[1]
 
@@ -101,7 +101,7 @@ def _run_storage_tool(
     ]
     try:
         with log.open("wb") as output, contextlib.ExitStack() as at_the_end:
-            with uninterrupted():  # else a tool that is not yet registered keeps running
+            with uninterrupted():  # otherwise a tool that is not registered yet keeps running
                 tool = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
                 )
@@ -115,7 +115,7 @@ def _run_storage_tool(
 
 
 def _escaped(text: str) -> str:
-    """Escapes what is not ASCII, as Java reads property files as Latin-1."""
+    """Escapes what is not ASCII, because Java reads property files as Latin-1."""
     utf16 = text.encode("utf-16-be")
     units = struct.unpack(f">{len(utf16) // 2}H", utf16)
     return "".join(chr(unit) if unit < 128 else f"\\u{unit:04x}" for unit in units)

@@ -93,8 +93,8 @@ def test_what_a_killed_one_has_left_is_removed_by_the_next(tmp_path: pathlib.Pat
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["SELECT 1", "--url", "http://127.0.0.1:1"], 2, "leave --url out"),
-        (["SELECT 1", "--profile", "production"], 2, "leave --profile out"),
+        (["SELECT 1", "--url", "http://127.0.0.1:1"], 2, "leave out --url"),
+        (["SELECT 1", "--profile", "production"], 2, "leave out --profile"),
         (["SELECT 1", "--config", "nowhere.yaml"], 1, "INVALID_CONFIG: there is no configuration"),
     ],
 )

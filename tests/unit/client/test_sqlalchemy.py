@@ -74,7 +74,7 @@ def test_addresses(address: str, url: str, options: dict[str, str]) -> None:
 
 
 def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(exc.ArgumentError, match="'ssl' is no option"):
+    with pytest.raises(exc.ArgumentError, match="'ssl' is not an option"):
         DIALECT.create_connect_args(sa.make_url("seamline://h?ssl=true"))
 
 

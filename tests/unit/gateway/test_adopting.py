@@ -565,7 +565,7 @@ def test_all_of_a_table_is_looked_at_whose_writer_may_double(shop: Shop) -> None
     shop.copy({0: 50, 1: 40}, shape=shape, one_file=True)
     again = [shape(0, 1, shop.records[0, 1]), shape(0, 2, shop.records[0, 2])]
     shop.table.append(pa.Table.from_pylist(again, schema=schema))
-    with pytest.raises(SeamlineError, match="2 rows of partition 0 are of records that"):
+    with pytest.raises(SeamlineError, match="2 rows of partition 0 repeat records that"):
         shop.adopt()
     found = shop.adopt(force=True)
     assert not found.notes

@@ -185,7 +185,7 @@ def test_transactions_are_words(gateway: Gateway, cursor: Any) -> None:
         assert rows(connection.cursor(), "SELECT count(*) FROM plain") == [(2,)]
         connection.rollback()
     for sql in ("COMMIT", "ROLLBACK WORK"):
-        with pytest.raises(trino.exceptions.TrinoUserError, match="in no transaction"):
+        with pytest.raises(trino.exceptions.TrinoUserError, match="not in a transaction"):
             rows(cursor, sql)
     with gateway.connect() as ours, pytest.raises(Exception, match="START TRANSACTION is not"):
         ours.execute("START TRANSACTION READ ONLY")

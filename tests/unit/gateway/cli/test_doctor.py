@@ -78,10 +78,10 @@ def test_what_is_away_is_named_and_what_is_there_is_tried(tmp_path: pathlib.Path
     assert about(found, "Cluster default") == [("wrong", "nothing listens on 127.0.0.1:1")]
     assert about(found, "Catalog lake") == [
         ("ok", "it answers, and lists 0 schemas without a table"),
-        ("ok", "it may be written to: a schema was made and dropped"),
+        ("ok", "it may be written to: a schema was created and dropped"),
         ("ok", f"warehouse file://{tmp_path}/warehouse: a file was written, read and removed"),
     ]
-    assert about(found, "Configuration") == [("ok", f"{file} is valid; besides, 1 from flag")]
+    assert about(found, "Configuration") == [("ok", f"{file} is valid, plus 1 from flag")]
     assert about(found, "Tables")[0][0] == "skipped"
     assert all(f["remedy"] for f in found if f["status"] in {"warning", "wrong"})
     assert list((tmp_path / "warehouse").iterdir()) == []

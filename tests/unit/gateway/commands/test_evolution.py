@@ -81,7 +81,7 @@ def test_it_is_set_later(world: World) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ("format = 'json'", "values of format json name no schema"),
+        ("format = 'json'", "values of format json do not name a schema"),
         ("format = 'avro', value_schema = '\"long\"'", "the table names the schema"),
     ],
 )

@@ -124,7 +124,7 @@ def test_a_flag_into_a_value_is_named(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("name", ["lake", "Lake"])
 def test_a_catalog_and_a_cluster_cannot_share_a_name(tmp_path: pathlib.Path, name: str) -> None:
     flags = {f"clusters__{name}__bootstrap_servers": "127.0.0.1:1"}
-    assert f"clusters.{name} is called like a catalog" in refused(tmp_path, **flags)
+    assert f"clusters.{name} is also the name of a catalog" in refused(tmp_path, **flags)
 
 
 # --- Secrets -------------------------------------------------------------------------------------
