@@ -1,7 +1,7 @@
 """Many narrow rows to an Arrow table: by our client, by ADBC, in DuckDB itself, by Trino's client.
 
-DuckDB reads one Parquet of the same rows in this process; the others ask a gateway, whose table has
-them. Trino's client makes a DataFrame of its rows.
+DuckDB reads one Parquet of the same rows in this process; the others query a gateway, whose table
+has them. Trino's client makes a DataFrame of its rows.
 
     python benchmarks/arrow.py [--rows 5000000] [--repeats 9]
 """

@@ -1,9 +1,9 @@
 """Live tables for other engines: what the catalog costs Spark, a load, and a planned scan.
 
 spark   a group-by in Spark over the live table, against a plain table of the same rows
-load    loadTable over HTTP with a tail of 100,000 rows: its files there already, one record more,
-        and all of them new
-planned bytes of the tail that a selective filter makes the gateway write, against files mode
+load    loadTable over HTTP with a tail of 100,000 rows: its files already there, one more record,
+and all of them new planned bytes of the tail that a selective filter makes the gateway write,
+against files mode
 
 python benchmarks/catalog.py [--cold 5000000] [--hot 300000] [--only spark,load,planned]
 """
@@ -38,7 +38,7 @@ SELECTIVE = "SELECT auction, price FROM {table} WHERE price = 100 ORDER BY aucti
 PLAIN = "plain"
 SPARK_GOAL = 1.1
 LOAD_ROWS = 100_000
-LOAD_GOALS_S = {"its files are there": 0.05, "one record more": 0.05, "all of it new": 0.3}
+LOAD_GOALS_S = {"its files are there": 0.05, "one more record": 0.05, "all of it new": 0.3}
 BYTES_GOAL = 0.05
 _FILES, _PLANNED = "live", "planned"
 
@@ -53,7 +53,7 @@ def main() -> None:
     chosen = options.parse_args()
     wanted = set(chosen.only.split(","))
     if "load" in wanted:
-        # each load asks for a cut of its own; by default one is given again for five seconds
+        # each load gets a seam of its own; by default one is reused for five seconds
         with stand({"SEAMLINE_ICEBERG__HOLD_SECONDS": "0"}) as running:
             loads(running, chosen.repeats)
     if wanted & {"spark", "planned"}:
@@ -127,7 +127,7 @@ def loads(running: Stand, repeats: int) -> None:
         times["its files are there"].append(_load(running, name, LOAD_ROWS))
         producer.produce(1)
         producer.flush()
-        times["one record more"].append(_load(running, name, LOAD_ROWS + 1))
+        times["one more record"].append(_load(running, name, LOAD_ROWS + 1))
     rows = [
         f"| loadTable, {LOAD_ROWS:,} tail rows | p50 | least | greatest | goal |",
         "|---|---|---|---|---|",
@@ -145,7 +145,7 @@ def loads(running: Stand, repeats: int) -> None:
 
 
 def _load(running: Stand, name: str, rows: int) -> float:
-    """Seconds that a load takes, after making sure of what it gives."""
+    """Seconds that a load takes, after checking what it returns."""
     url = f"{running.url}/iceberg/v1/lake/namespaces/default/tables/{name}?snapshots=refs"
     started = time.perf_counter()
     with urllib.request.urlopen(url) as response:

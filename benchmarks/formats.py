@@ -120,7 +120,7 @@ def as_protobuf() -> Callable[[dict[str, Any]], bytes]:
 
 
 def decoding(format_: str, schema: Schema, values: list[bytes]) -> Callable[[], Any]:
-    """A side: it decodes everything and gives the sum of what came out."""
+    """A side: it decodes everything and returns the sum of the results."""
     fields = (*parse_fields(COLUMNS), *columns.METADATA_FIELDS)
     decoder = Decoder(DecoderSpec("bids", format_, "fail", fields), OneSchema(schema))
     batches = []

@@ -98,7 +98,7 @@ def measure(
 STAGES = (
     "a statement without a table",
     "its plan (EXPLAIN)",
-    "DuckDB alone over the cold files as they lie",
+    "DuckDB alone over the cold files as they are",
     "and over copies compressed as DuckDB does",
     "the whole statement",
 )
@@ -111,7 +111,7 @@ def profile(
     name: str,
     scratch: pathlib.Path,
 ) -> tuple[str, dict[str, Any]]:
-    """Medians of a statement's parts, each run by itself; the rest is the tail and handing over."""
+    """Medians of a statement's parts, each run by itself; the rest is handing over the tail."""
     sql = QUERIES[name]
     files = sorted(map(str, running.directory.glob("warehouse/**/bids/data/**/*.parquet")))
     copies = [_as_snappy(pathlib.Path(file), scratch) for file in files]

@@ -1,7 +1,7 @@
 """How benchmarks measure: pairs in one run, interleaved, equal results first, with intervals.
 
-A side is a function that does the work and gives its result. Intervals are those of the median's
-order statistics, so nothing is assumed of how times are distributed.
+A side is a function that does the work and returns its result. Intervals are those of the median's
+order statistics, so nothing is assumed about how times are distributed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Comparison:
         name: What was measured.
         ours: Our side.
         theirs: The other.
-        goal: Greatest ratio of ours to theirs that is wanted.
+        goal: The greatest acceptable ratio of ours to theirs.
         notes: Sizes and whatever else belongs to the figure.
     """
 
@@ -87,13 +87,13 @@ def compare(
     notes: dict[str, Any] | None = None,
     prepare: Callable[[], None] = lambda: None,
 ) -> Comparison:
-    """Measures both sides, after their results have been found equal.
+    """Measures both sides, after checking that their results are equal.
 
     Args:
         name: What is measured.
         ours: Our side.
         theirs: The other.
-        goal: Greatest ratio wanted.
+        goal: The greatest acceptable ratio.
         processes: Other processes whose processor time counts to a side, with all they start.
         repeats: Runs of each side.
         notes: Goes with the figure.
@@ -195,5 +195,5 @@ def _with_descendants(processes: Sequence[int]) -> set[int]:
 
 
 def _stat(process: int) -> list[str]:
-    """What the system says of a process, from its state on."""
+    """What the system reports about a process, from its state on."""
     return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()

@@ -55,7 +55,7 @@ def query_of(sql: str, rows: pa.Table) -> EngineQuery:
 
 
 def side(engine: Engine, query: EngineQuery, at_once: int = 1) -> Callable[[], Any]:
-    """It runs the statement, several times at once, and gives its rows."""
+    """Runs the statement, several times at once, and returns its rows."""
 
     def one(_: int) -> list[str]:
         stream = engine.run(query, NoDeadline())

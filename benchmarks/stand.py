@@ -1,4 +1,4 @@
-"""What benchmarks stand on: a local stack, a table of bids with both tiers filled, a gateway."""
+"""What benchmarks build on: a local stack, a table of bids with both tiers filled, a gateway."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Stand:
 
     @contextlib.contextmanager
     def serve(self, name: str, settings: Mapping[str, str]) -> Iterator[Server]:
-        """Another gateway over the same stack, with settings and a state of its own."""
+        """Another gateway over the same stack, with settings and state of its own."""
         state = {"SEAMLINE_STATE_DIRECTORY": str(self.directory / name)}
         server = Server({**self._environment, **state, **settings}, self.directory / f"{name}.log")
         try:
@@ -133,7 +133,7 @@ class Stand:
             server.close()
 
     def fill(self, cold: int, hot: int) -> None:
-        """Puts cold rows into the table as a foreign writer would, and hot ones into the log."""
+        """Writes cold rows to the table as a foreign writer would, and hot ones to the log."""
         self.fill_table("bids", cold)
         self.produce(hot)
 
@@ -191,7 +191,7 @@ class Stand:
 
 @contextlib.contextmanager
 def stand(settings: Mapping[str, str] | None = None) -> Iterator[Stand]:
-    """A stand in a folder of its own, gone afterwards.
+    """A stand in a folder of its own, removed afterwards.
 
     Args:
         settings: Variables of the gateway's configuration that differ from the defaults.

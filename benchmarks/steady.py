@@ -1,4 +1,4 @@
-"""A producer at a steady rate, until it is ended: `steady.py SERVERS TOPIC MESSAGES_A_SECOND`.
+"""A producer at a steady rate, until it is stopped: `steady.py SERVERS TOPIC MESSAGES_A_SECOND`.
 
 Says `ready` when it begins.
 """

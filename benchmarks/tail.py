@@ -143,7 +143,7 @@ def cold(own: Gateway, repeats: int) -> None:
 
 
 def profile(own: Gateway, pinned: PinnedTable) -> None:
-    """Where a follower's time goes, a record: its stages one after the other, in one thread."""
+    """Where a follower's time goes, per record: its stages one after the other, in one thread."""
     seam = pinned.facts.seam
     assert pinned.facts.decoder is not None
     decoder = Decoder(pinned.facts.decoder)
@@ -198,7 +198,7 @@ def _pinned(own: Gateway) -> list[PinnedTable]:
 
 
 def follow(own: Gateway, pinned: PinnedTable) -> int:
-    """Records that a new follower holds when it has caught up."""
+    """Records that a new follower holds once it has caught up."""
     seam = pinned.facts.seam
     assert pinned.facts.decoder is not None
     wanted = TailRead(
@@ -225,7 +225,7 @@ def forget(own: Gateway) -> None:
 
 
 def drop(cluster: Cluster, ends: dict[int, int], threads: int) -> int:
-    """Messages that the follower's consumer gives when nothing is done with them."""
+    """Messages that the follower's consumer returns when nothing is done with them."""
     counts: list[int] = []
 
     def run(number: int) -> None:
@@ -282,7 +282,7 @@ def again(running: Stand, own: Gateway, repeats: int) -> None:
 
 
 def _query(running: Stand, own: Gateway) -> tuple[float, float]:
-    """Seconds that a statement takes, after making sure of its answer."""
+    """Seconds that a statement takes, after checking its answer."""
     started, cpu = time.perf_counter(), time.process_time()
     statement = own.service.submit(StatementRequest(SQL, engine="duckdb"), Principal("benchmark"))
     statement.wait(600)
@@ -419,7 +419,7 @@ def _fetch(running: Stand, seen: dict[bytes, float], stop: threading.Event) -> N
 
 @contextlib.contextmanager
 def _steady(running: Stand, rate: int) -> Iterator[None]:
-    """A table `probes` that gets so many messages a second from a process of its own."""
+    """A table `probes` that gets that many messages a second from a separate process."""
     script = pathlib.Path(__file__).with_name("steady.py")
     process = subprocess.Popen(
         [sys.executable, str(script), running.bootstrap_servers, "probes", str(rate)],

@@ -117,7 +117,7 @@ def produce(running: Stand, chosen: argparse.Namespace) -> None:
 
 
 def check(connection: Any, chosen: argparse.Namespace) -> None:
-    """The upsert table is what DuckDB makes of all rows and changes."""
+    """The upsert table is what DuckDB computes from all rows and changes."""
     cold = _COLD.format(start=0, end=chosen.cold)
     hot = _HOT.format(cold=chosen.cold, hot=chosen.hot)
     duckdb.sql(

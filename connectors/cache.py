@@ -128,7 +128,7 @@ class FairCache(Generic[K, V]):
             while sum(weights.values()) > self._weight_max:
                 others = (each for each in weights if each != owner or len(self._owners[each]) > 1)
                 heaviest = max(others, key=weights.__getitem__)
-                with contextlib.suppress(KeyError):  # all that is left has just expired
+                with contextlib.suppress(KeyError):  # everything left has just expired
                     self._owners[heaviest].popitem()
                 weights[heaviest] = self._owners[heaviest].currsize
             self._owners = {each: self._owners[each] for each in weights if weights[each]}

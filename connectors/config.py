@@ -55,7 +55,7 @@ def refused(problem: str, *path: str, value: str | None = None) -> ValidationErr
 
 def _understood(location: str) -> str:
     if place_of(location) is None:
-        raise refused("is no location that every reader understands alike", value=location)
+        raise refused("is not a location that all readers understand the same way", value=location)
     return location
 
 

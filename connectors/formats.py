@@ -9,6 +9,6 @@ def read_only(what: str) -> SeamlineError:
     """Returns the error for a request that only Iceberg tables, or Spark, can serve."""
     return SeamlineError(
         NOT_SUPPORTED,
-        f"{what}: Delta tables are only read, and only by DuckDB",
-        hint="Query it with the engine 'auto' or 'duckdb'; its own writer changes it.",
+        f"{what}: Delta tables are read-only, and only DuckDB reads them",
+        hint="Query it with the engine 'auto' or 'duckdb'; only its own writer changes it.",
     )

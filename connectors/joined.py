@@ -1,7 +1,7 @@
 """Packs values that contain Arrow data into one piece of memory, to be read without copying.
 
 Processes hand such pieces to each other. A piece begins with a table of its parts: the pickled
-value and the buffers it refers to. Each part starts at a multiple of 64 bytes, as Arrow wants.
+value and the buffers it refers to. Each part starts at a multiple of 64 bytes, as Arrow requires.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _last_truncate(rows: pa.Table, newest: Newest) -> int | None:
 def of_keys(rows: pa.Table, predicate: Predicate | None, newest: Newest) -> pa.Table:
     """Returns the rows whose keys match a predicate's key values, and truncates.
 
-    All rows if it names no values.
+    Returns all rows if it names no values.
 
     Args:
         rows: Decoded rows.

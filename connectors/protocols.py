@@ -468,7 +468,7 @@ class EngineScan:
         deletes: `ColdTable.deleted_rows` of the plan.
         file_access: Opens files that the engine cannot open: PyIceberg's `FileIO`, opaque here.
         tail: Key into the query's tails; None without a hot side.
-        rows: The rows themselves, for tables that the gateway makes of its own knowledge.
+        rows: The rows themselves, for tables that the gateway generates itself.
         tail_predicate: Tail rows for which it is not true may be left out.
         newest: Which of its rows count; None when all do.
         places: The columns that identify a row's record, if the table has any.

@@ -3,7 +3,7 @@
 One sparse file without a name is mapped as a whole: for writing by the process that writes, for
 reading by the others. A batch takes a range of its pages and returns them to the system when
 nothing in the writing process refers to it any more. So a process that hands a batch to another
-keeps it until the other is done with it; only its place is sent.
+keeps it until the other is done with it; only its position is sent.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Buffers: TypeAlias = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """Where a batch lies.
+    """Where a batch is.
 
     Attributes:
         number: Its number among all batches ever placed; places are reused, numbers are not.
@@ -64,7 +64,7 @@ class PlacedRows:
     """A part of a placed batch.
 
     Attributes:
-        place: Where the batch lies.
+        place: Where the batch is.
         columns: Positions of the columns taken from it.
         offset: The first row.
         length: The number of rows.
@@ -120,7 +120,7 @@ class SharedMemory:
         return placed
 
     def find(self, batch: pa.RecordBatch) -> PlacedRows | None:
-        """Returns where the rows of a batch lie, or None if it is not part of one placed batch."""
+        """Returns where the rows of a batch are, or None if it is not part of one placed batch."""
         first: Place | None = None
         positions = []
         offsets = {column.offset for column in batch.columns}

@@ -72,7 +72,7 @@ def route(asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: 
             raise SeamlineError(
                 NOT_SUPPORTED,
                 f"DuckDB cannot read {unsupported} exactly",
-                hint="Leave the engine open, or ask for 'spark'.",
+                hint="Omit the engine, or use 'spark'.",
             )
         return _spark(f"{unsupported}, which DuckDB cannot read exactly", limits)
     if estimate.hot_rows_unread > limits.duckdb_tail_rows_max:
@@ -118,7 +118,7 @@ def _neither(only_duckdb: str, unsupported: str | None) -> SeamlineError:
         return SeamlineError(
             NOT_SUPPORTED,
             f"Spark cannot read {only_duckdb}",
-            hint="Leave the engine open, or ask for 'duckdb'.",
+            hint="Omit the engine, or use 'duckdb'.",
         )
     return SeamlineError(
         NOT_SUPPORTED,

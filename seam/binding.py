@@ -225,7 +225,7 @@ def _require_meaning(binding: TopicBinding) -> None:
     if binding.deleted_by is not None and binding.mode != "upsert":
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
-            f"a table of mode {binding.mode} has no deletes that {binding.deleted_by} marks",
+            f"a table of mode {binding.mode} cannot have deleted_by {binding.deleted_by}",
             hint="Only tables of mode upsert have deleted_by.",
         )
     if not is_whole or (binding.mode == "changelog") != bool(binding.envelope):
@@ -233,7 +233,7 @@ def _require_meaning(binding: TopicBinding) -> None:
             INVALID_TABLE_DEFINITION,
             f"a table of mode {binding.mode} with the primary key "
             f"{list(binding.primary_key)} and the envelope {binding.envelope!r} has no meaning",
-            hint="Upsert tables have a primary key; change logs an envelope besides.",
+            hint="Upsert tables have a primary key; change logs also have an envelope.",
         )
 
 

@@ -239,7 +239,7 @@ def boundary_of(state: TableState, snapshot_id: int | None) -> Boundary:
         raise SeamlineError(
             BOUNDARY_MISSING,
             f"table {state.display_name} has no boundary at snapshot {snapshot_id}: rows were "
-            f"added after {own.snapshot_id} by a writer who does not fill the table now",
+            f"added after {own.snapshot_id} by a writer that no longer fills the table",
             hint="Roll the table back to a snapshot before that, or read a later one.",
         )
     return own
@@ -331,8 +331,8 @@ def check_columns(state: TableState) -> None:
         )
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
-            f"table {state.display_name} has {problem}: which record a row is cannot be told",
-            hint="Rename the column back, or create the table anew.",
+            f"table {state.display_name} has {problem}: which record a row belongs to is unknown",
+            hint="Rename the column back, or recreate the table.",
         )
 
 

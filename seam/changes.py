@@ -53,7 +53,7 @@ def between(later: Seam, earlier: Seam | None, *, offsets_max: int | None = None
                 INVALID_ARGUMENT,
                 f"from_token is later than the end of the changes: partition {partition} was read "
                 f"up to offset {start}, and they end at {end}",
-                hint="Give the token of the earlier read as from_token.",
+                hint="Pass the token of the earlier read as from_token.",
             )
     since = Offsets({p: starts.get(p, 0) for p in later.end})
     found = dataclasses.replace(later, since=since)
@@ -102,15 +102,15 @@ def _check_rows(later: Seam, earlier: Seam) -> None:
     if not earlier.topic_id:
         raise SeamlineError(
             INVALID_TOKEN,
-            f"from_token is of the snapshot of {later.display_name} alone",
-            hint="Give the token of a read of the table itself.",
+            f"from_token is for the snapshot of {later.display_name} alone",
+            hint="Pass the token of a read of the table itself.",
         )
     if later.foreign_change_id != earlier.foreign_change_id:
         raise SeamlineError(
             HISTORY_CHANGED,
-            f"rows of {later.display_name} have been changed by others since from_token was given, "
-            "so what has arrived is not all that is different",
-            hint="Read the table again, and go on from the token of that read.",
+            f"rows of {later.display_name} have been changed by others since from_token was "
+            "issued, so the difference is more than what has arrived",
+            hint="Read the table again, and continue from the token of that read.",
         )
 
 

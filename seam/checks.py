@@ -54,7 +54,7 @@ def recreated(topic: str, topic_id: str, expected_id: str) -> SeamlineError | No
     if topic_id == expected_id:
         return None
     return SeamlineError(
-        TOPIC_RECREATED, f"topic {topic} was created again: its id is {topic_id}, not {expected_id}"
+        TOPIC_RECREATED, f"topic {topic} was recreated: its id is {topic_id}, not {expected_id}"
     )
 
 
@@ -73,7 +73,7 @@ def trimmed(bounds: LogBounds, starts: Mapping[int, int]) -> SeamlineError | Non
         if kept_from > start:
             return SeamlineError(
                 LOG_TRIMMED,
-                f"partition {partition} of topic {bounds.topic} starts at {kept_from}, and is "
+                f"partition {partition} of topic {bounds.topic} starts at {kept_from}, but is "
                 f"needed from {start} on: {kept_from - start} offsets are gone",
                 details={"partition": partition, "log_start": kept_from, "boundary": start},
             )
@@ -107,8 +107,8 @@ def shortened(
         if found.get(partition, 0) < end:
             return SeamlineError(
                 LOG_TRUNCATED,
-                f"partition {partition} of topic {topic} ends at {found.get(partition, 0)}, and "
-                f"has ended at {end} before: it has lost records",
+                f"partition {partition} of topic {topic} ends at {found.get(partition, 0)}, but "
+                f"ended at {end} before: it has lost records",
                 details={
                     "partition": partition,
                     "log_end": found.get(partition, 0),
@@ -167,7 +167,7 @@ def tiered_elsewhere(state: TableState) -> SeamlineError | None:
     return SeamlineError(
         TABLE_TIERED_ELSEWHERE,
         f"table {state.display_name} is filled by another writer (boundary provider "
-        f"{state.provider.name}), and never tiered here",
+        f"{state.provider.name}), and is never tiered here",
     )
 
 
@@ -191,7 +191,7 @@ def outrun(state: TableState, snapshot_id: int | None) -> SeamlineError | None:
                 return SeamlineError(
                     SECOND_WRITER,
                     f"snapshot {batch.snapshot_id} of {state.display_name} has records of the "
-                    "topic by Seamline's pipeline, and another writer was to go on before it",
+                    "topic by Seamline's pipeline, but another writer was to continue before it",
                     details={"snapshot_id": batch.snapshot_id},
                 )
         return None
@@ -221,7 +221,7 @@ def rolled_back(state: TableState, seam: Seam, earlier: Seam) -> SeamlineError |
     if earlier.snapshot_id in known or earlier.snapshot_id == expired:
         return None
     if expired is None or moved_back(seam.boundary, earlier.boundary):
-        problem = f"was rolled back behind snapshot {earlier.snapshot_id}"
+        problem = f"was rolled back to before snapshot {earlier.snapshot_id}"
     elif seam.foreign_change_id == earlier.foreign_change_id or earlier.foreign_change_id in (
         None,
         expired,
@@ -231,7 +231,7 @@ def rolled_back(state: TableState, seam: Seam, earlier: Seam) -> SeamlineError |
     else:
         problem = (
             f"was changed since by others, and snapshot {earlier.snapshot_id} has expired: "
-            "whether their changes stand on it can no longer be told"
+            "whether their changes build on it is no longer known"
         )
     return SeamlineError(HISTORY_CHANGED, f"table {state.display_name} {problem}")
 

@@ -68,8 +68,8 @@ def conflict(topic: str, ends: Mapping[int, int]) -> SeamlineError:
     where = ", ".join(f"{partition} (which ends at {end})" for partition, end in ends.items())
     return SeamlineError(
         READ_CONFLICT,
-        f"topic {topic} is compacted while it is read: what was removed of partition {where} may "
-        "have been replaced by records that came after the statement had begun",
+        f"topic {topic} was compacted while it was read: what was removed from partition {where} "
+        "may have been replaced by records that came after the statement began",
         hint="Try again; min.compaction.lag.ms of the topic, twice as long as statements take, "
         "lets every statement finish.",
         details={"partitions": sorted(ends)},

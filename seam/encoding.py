@@ -94,7 +94,7 @@ class DeleteMark:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"deleted_by: {text!r} is not `field` or `field = word`",
-                hint="Such as: __deleted, or op = d",
+                hint="For example: __deleted, or op = d",
             )
         return cls(_names(match["path"]), match["word"])
 
@@ -179,7 +179,7 @@ def parse(text: str) -> Encoding:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise SeamlineError(
-            INVALID_TABLE_DEFINITION, f"{text!r} is not how records are encoded: {error!r}"
+            INVALID_TABLE_DEFINITION, f"{text!r} is not a valid encoding of records: {error!r}"
         ) from error
 
 
@@ -207,7 +207,7 @@ def parse_sources(texts: Iterable[str]) -> tuple[ColumnSource, ...]:
         if sum(other[: len(path)] == path for other in paths) > 1:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
-                f"columns_from names {'.'.join(path)}, or a field inside of it, more than once",
+                f"columns_from names {'.'.join(path)}, or a field inside it, more than once",
                 hint="Name each column, or each of its fields, once.",
             )
     return found
@@ -221,7 +221,7 @@ def _entries(text: str) -> Iterator[ColumnSource]:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"columns_from: {text[place:].strip()!r} is not `column = source`",
-                hint="Such as: id = key, trace = header.trace-id, at = timestamp",
+                hint="For example: id = key, trace = header.trace-id, at = timestamp",
             )
         yield ColumnSource(_names(match["column"]), _source(match["source"]))
         place = match.end()
@@ -234,7 +234,7 @@ def _source(text: str) -> Source:
     if not is_known:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
-            f"columns_from: {text} is no part of a record",
+            f"columns_from: {text} is not a part of a record",
             hint=f"It is one of: {_SOURCES}.",
         )
     return Source(part, (".".join(path),) if part == HEADER else tuple(path))
@@ -271,6 +271,6 @@ def _spelt(entry: ColumnSource, path: Path, fields: Sequence[Field]) -> Path:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
             f"columns_from: the table has no column {'.'.join(entry.column)}",
-            hint="Name one that it has, or declare it with the other columns.",
+            hint="Name an existing column, or declare it with the other columns.",
         )
     return (found.name, *(_spelt(entry, path[1:], inner) if path[1:] else ()))

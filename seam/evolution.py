@@ -184,7 +184,7 @@ def changes(
         if isinstance(change, RenameColumn) and change.path in [(name,) for name in watch.fixed]:
             raise _incompatible(
                 change.path,
-                f"other settings of the table name it, and it is called {change.name} now",
+                f"other settings of the table name it, but it is called {change.name} now",
             )
     return tuple(found)
 
@@ -255,12 +255,14 @@ def _of_row(
         inside = (*path, column.name)
         if column.name not in which:
             if column.required:
-                raise _incompatible(inside, "it is required, and the schema does not have it")
+                raise _incompatible(inside, "it is required, but the schema lacks it")
             continue
         member = members[which[column.name]]
         for other in columns:
             if other.name not in which and other.name in member.aliases:
-                raise _incompatible(inside, f"its field says it was {other.name}, another column")
+                raise _incompatible(
+                    inside, f"its field says it was {other.name}, which is another column"
+                )
         is_renamed = member.name not in (column.name, *column.aliases)
         if is_renamed and column.name in member.aliases and rules.is_tiering:
             _require_free((*path, member.name), columns, reserved)
@@ -343,7 +345,7 @@ def _require_free(path: Path, columns: Sequence[Field], reserved: Collection[str
         if name.lower() == column.name.lower():
             raise _incompatible(path, f"there is a column {column.name} (case is ignored)")
         if name in column.aliases:
-            raise _incompatible(path, f"column {column.name} was once called so")
+            raise _incompatible(path, f"column {column.name} once had that name")
     folded = {other.lower() for other in (*reserved, *names.RESERVED_BY_ICEBERG)}
     if len(path) == 1 and (name.lower() in folded or name.startswith(names.RESERVED_PREFIX)):
         raise _incompatible(path, "its name is reserved, or another column's")
@@ -432,7 +434,7 @@ def _may_hold(column: Type, member: Type, encoding: Encoding) -> bool:
             return True
         case ((types.VARCHAR | Varbinary()), (types.VARCHAR | Varbinary() | types.UUID)):
             return True
-        case types.VARCHAR, types.TIMESTAMP_TZ:  # Debezium's are texts
+        case types.VARCHAR, types.TIMESTAMP_TZ:  # Debezium's are text
             return True
         case Varbinary(), Decimal():
             return True

@@ -90,8 +90,8 @@ def invisible(bounds: LogBounds, wanted: Mapping[int, int]) -> str | None:
         held = bounds.high_watermark.get(partition, end)
         if held >= stop:
             return (
-                f"offset {stop - 1} of partition {partition} of topic {bounds.topic} is there, but "
-                f"a transaction that began at offset {end} is still open"
+                f"offset {stop - 1} of partition {partition} of topic {bounds.topic} exists, but a "
+                f"transaction that began at offset {end} is still open"
             )
         return (
             f"partition {partition} of topic {bounds.topic} ends at {held}: it does not hold "

@@ -100,8 +100,8 @@ def repeat(
             log.
     """
     if not earlier.topic_id:
-        message = f"the token is of the snapshot of {state.display_name} alone"
-        raise SeamlineError(INVALID_TOKEN, message, hint='Give it to "t$cold", or ask without it.')
+        message = f"the token is for the snapshot of {state.display_name} alone"
+        raise SeamlineError(INVALID_TOKEN, message, hint='Use it with "t$cold", or omit it.')
     check_same_history(state, earlier, bounds)
     is_kept = earlier.snapshot_id in state.snapshots
     problem = "has lost the snapshots before it" if is_kept else "has expired"

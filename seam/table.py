@@ -108,7 +108,7 @@ class TableState:
         snapshot = self.snapshots.get(snapshot_id)
         if snapshot is None:
             raise SeamlineError(
-                SNAPSHOT_GONE, f"snapshot {snapshot_id} of {self.display_name} is not kept"
+                SNAPSHOT_GONE, f"snapshot {snapshot_id} of {self.display_name} is no longer kept"
             )
         schema_id = snapshot.schema_id
         return self.schemas[self.current_schema_id if schema_id is None else schema_id]

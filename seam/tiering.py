@@ -196,11 +196,11 @@ def _discontinued(state: TableState, previous: Boundary, landed: Boundary) -> Se
     if moved_back(previous.next, landed.start):
         return SeamlineError(
             TIERING_GAP,
-            f"a batch of table {state.display_name} starts above the boundary before it",
+            f"a batch of table {state.display_name} starts above the preceding boundary",
         )
     if moved_back(landed.next, previous.next):
         return SeamlineError(
             COMMIT_CONFLICT,
-            f"a batch of table {state.display_name} ends before the boundary before it",
+            f"a batch of table {state.display_name} ends before the preceding boundary",
         )
     return None

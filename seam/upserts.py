@@ -6,9 +6,9 @@ Every record of the tail has a greater offset than the snapshot's row for its ke
 
     rows(table) = rows(snapshot) without the keys of the tail  ∪  newest(tail) without deletes
 
-as long as all records of a key are in one partition. If that is not certain, readers check it key
-by key, and fail if it does not hold. A partitioner makes it certain only where each key is the same
-bytes in every record: as text, the key 7 may also be `007`, which lies elsewhere.
+provided that all records of a key are in one partition. If that is not certain, readers check it
+key by key, and fail if it does not hold. A partitioner makes it certain only where each key is the
+same bytes in every record: as text, the key 7 may also be `007`, which lies elsewhere.
 
 A truncate removes every row whose record is older. Only in a topic with one partition do offsets
 tell which are. With one in the tail, the snapshot counts as empty, and so does the tail before the
@@ -110,8 +110,8 @@ def check_partitions(binding: TopicBinding, count: int) -> None:
     if binding.is_upsert and binding.key_partitions != count:
         raise SeamlineError(
             UPSERT_ORDER_UNKNOWN,
-            f"topic {binding.topic} has {count} partitions, and had {binding.key_partitions} when "
-            "its table was made: a key may have moved from one to another",
+            f"topic {binding.topic} has {count} partitions, but had {binding.key_partitions} when "
+            "its table was created: a key may have moved from one to another",
         )
 
 

@@ -63,7 +63,7 @@ class Call(exp.Expression, exp.Func):
 class BoundLambda(exp.Expression):
     """A lambda argument `(x, y) -> body`: `expressions` are the parameters, `this` is the body.
 
-    A parameter has no name of a parameter of a lambda around it.
+    No parameter has the name of one of an enclosing lambda.
     """
 
     arg_types = {"this": True, "expressions": True}  # noqa: RUF012

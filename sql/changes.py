@@ -71,7 +71,7 @@ def changes_of(table: exp.Table) -> Changes | None:
             NOT_SUPPORTED,
             "a function cannot be read as a table",
             location=location_of(table),
-            hint=f"After FROM stands a table, a query in brackets, VALUES, UNNEST or {USAGE}.",
+            hint=f"FROM takes a table, a query in brackets, VALUES, UNNEST or {USAGE}.",
         )
     inner = call.expressions[0] if len(call.expressions) == 1 else None
     if not isinstance(inner, exp.Anonymous) or inner.name.lower() != NAME:
@@ -82,7 +82,7 @@ def changes_of(table: exp.Table) -> Changes | None:
             hint=f"{USAGE}, or {SEQUENCE_USAGE}.",
         )
     if table.args.get("version") is not None:
-        raise _wrong("changes have no version: to_token says where they end", table)
+        raise _wrong("changes take no version: to_token says where they end", table)
     return _changes(inner)
 
 

@@ -1,6 +1,6 @@
 """Rewrites subqueries that read the rows around them into forms that the engines plan.
 
-Neither engine takes them as keys of groups, which become columns of a source, nor in the condition
+Neither engine accepts them as group keys, which become columns of a source, nor in the condition
 of an outer join, whose right side becomes LATERAL and has the condition as a filter.
 
 Spark refuses them in more places. Each is moved to a place that gives the same rows:
@@ -21,7 +21,7 @@ from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.sql.calls import Call
 
 Named = Callable[[], str]
-"""Gives names that no source of the tree has."""
+"""Generates names that no source of the tree has."""
 
 
 def move_for_spark(tree: exp.Expr, new_name: Named) -> None:
@@ -365,7 +365,7 @@ def _into_source(
 
 
 def _computed(select: exp.Select) -> Iterator[exp.Expr]:
-    """Yields what a query computes of its groups."""
+    """Yields what a query computes from its groups."""
     yield from select.expressions
     for argument in ("having", "order"):
         if select.args.get(argument) is not None:

@@ -68,8 +68,8 @@ def product_type(arguments: Sequence[Type]) -> Type:
 def quotient_type(arguments: Sequence[Type]) -> Type:
     """Returns the type of `a / b`.
 
-    It has digits for the largest quotient and, after the point, for the least but zero, at least 6.
-    Where that is more than a type holds, digits after the point give way, down to those 6.
+    It has digits for the largest quotient and, after the point, for the least one above zero, at
+    least 6. Where that is more than a type holds, digits after the point give way, down to those 6.
     """
     one, other = map(decimal_of, arguments)
     whole = one.precision - one.scale + other.scale

@@ -74,9 +74,9 @@ def _table(sql: str, tokens: list[Token]) -> CreateTable:
     if tree.args.get("replace") and tree.args.get("exists"):
         raise SeamlineError(
             SYNTAX_ERROR,
-            "a table is either replaced or left as it is",
+            "OR REPLACE and IF NOT EXISTS exclude each other",
             location=places.location_of(tree),
-            hint="Leave out OR REPLACE, or IF NOT EXISTS.",
+            hint="Omit one of them.",
         )
     target = tree.this
     definitions: list[exp.Expr] = []
@@ -128,7 +128,7 @@ def table_name(table: exp.Expr) -> tuple[str, ...]:
 
 
 def _element(node: exp.Expr) -> ColumnDefinition | LikeTable:
-    """Reads what stands between two commas: a column, or LIKE a table."""
+    """Reads what is between two commas: a column, or LIKE a table."""
     if not isinstance(node, exp.LikeProperty):
         return _column(node)
     place = places.location_of(node.this)
@@ -136,7 +136,7 @@ def _element(node: exp.Expr) -> ColumnDefinition | LikeTable:
     if options not in ([], [("INCLUDING", "PROPERTIES")], [("EXCLUDING", "PROPERTIES")]):
         raise SeamlineError(
             SYNTAX_ERROR,
-            f"LIKE {node.this.sql('trino')} {' '.join(map(' '.join, options))} is not known",
+            f"LIKE {node.this.sql('trino')} {' '.join(map(' '.join, options))} is not supported",
             location=place,
             hint="INCLUDING PROPERTIES and EXCLUDING PROPERTIES are.",
         )
@@ -188,7 +188,7 @@ def _property(node: exp.Expr) -> tuple[str, Any]:
     if isinstance(node, exp.LikeProperty):
         raise SeamlineError(
             SYNTAX_ERROR,
-            "LIKE stands among the columns",
+            "LIKE belongs among the columns",
             location=places.location_of(node.this),
             hint=f"CREATE TABLE … (LIKE {node.this.sql('trino')})",
         )

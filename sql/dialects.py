@@ -33,7 +33,7 @@ _EXPONENT = re.compile(
     r"|(?<!\w)(?P<number>(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)[eE][+-]?\d+)(?=[+-])",
     re.DOTALL,
 )
-"""A number with an exponent in front of a sign, or text in which there is none."""
+"""A number with an exponent before a sign, or text without one."""
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 
 FROM_ZERO = "$from_zero"
@@ -315,7 +315,7 @@ class SeamlineDialect(Trino):
             return super()._parse_derived_table_values(allow_value_synonym)
 
         def build_cast(self, strict: bool, **parts: Any) -> exp.Expr:
-            """Marks CAST and `::`, which sqlglot does not tell from a literal after its type."""
+            """Marks CAST and `::`, which sqlglot confuses with a literal after its type."""
             found: exp.Expr = super().build_cast(strict, **parts)
             found.meta[CAST] = True
             return found

@@ -23,7 +23,7 @@ from seamline.sql.calls import Call
 
 
 def bring_columns_near(tree: exp.Expr, has_lambda: Callable[[Call], bool]) -> None:
-    """Copies columns of outer queries into the query itself where DuckDB finds them nowhere else.
+    """Copies columns of outer queries into the query itself where DuckDB would not find them.
 
     Args:
         tree: A bound tree, changed in place.
@@ -63,7 +63,7 @@ def keep_rows_of_aggregates(tree: exp.Expr) -> None:
 
 
 def order_frames(tree: exp.Expr) -> None:
-    """Gives windows of nothing but a frame that moves along an order in which all rows are equal.
+    """Gives windows that have only a moving frame an order in which all rows are equal.
 
     Args:
         tree: A bound tree, changed in place.

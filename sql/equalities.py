@@ -1,7 +1,7 @@
-"""What a query's WHERE says that columns of one of its tables equal, as far as it is plain text.
+"""The plain text that a query's WHERE requires columns of one of its tables to equal.
 
-Tables that are computed, such as `information_schema.columns`, then compute only the rows that may
-be wanted. It is a hint: whatever is found here is in the query, too, which is computed as ever.
+Computed tables, such as `information_schema.columns`, then compute only the rows that may be
+needed. It is a hint: whatever is found here is in the query, too, which is computed as usual.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 Equalities = tuple[tuple[str, str], ...]
-"""Pairs of a column, in lower case, and a text that it equals in every row that is wanted."""
+"""Pairs of a column, in lower case, and the text that it equals in every required row."""
 
 
 def equalities(table: exp.Table) -> Equalities:
     """Returns what the WHERE of the query that reads a table demands of its columns.
 
-    There is something to find only where nothing else is read beside the table, so that each name
-    is that of one of its columns: `column = 'text'`, and `LIKE` of a pattern without wildcards.
+    It finds something only if the query reads nothing but the table, so that each name is one of
+    its columns: `column = 'text'`, and `LIKE` of a pattern without wildcards.
     """
     from_, select = table.parent, table.parent.parent if table.parent is not None else None
     if not isinstance(from_, exp.From) or not isinstance(select, exp.Select):
@@ -77,6 +77,6 @@ def _without_wildcards(pattern: str, escape: str) -> str | None:
         if character == escape:
             character = next(characters, "")
             if character not in {"%", "_", escape}:
-                return None  # which is an error, and not to be hidden
+                return None  # which is an error, and must not be hidden
         text += character
     return text

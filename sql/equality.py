@@ -80,7 +80,7 @@ def map_of_arrays(engine: str) -> Template:
         if not isinstance(key, Array) or not isinstance(key.element, Array | Row):
             return made  # the engines refuse a key that is null
         test = indeterminate(engine, key.element, "k", 1)
-        message = "'INVALID_ARGUMENT: a key of a map is null, or has a null inside'"
+        message = "'INVALID_ARGUMENT: a map key is null, or has a null inside'"
         if engine == DUCKDB:
             found = f"list_bool_or(list_transform({keys}, lambda k: {test}))"
             return f"(CASE WHEN {found} THEN error({message}) ELSE {made} END)"
@@ -92,7 +92,7 @@ def map_of_arrays(engine: str) -> Template:
 
 
 def _same_key(engine: str, key: Type, name: str, depth: int) -> str:
-    """Returns the SQL that a key must pass to be equal to one that the engine holds for the same.
+    """Returns the SQL that a key must pass to equal one that the engine considers the same.
 
     The engines find NaN in a map, which is equal to nothing.
     """

@@ -105,7 +105,7 @@ def _explain(words: Words) -> Explain:
 
 
 def _explained(words: Words, *, analyze: bool) -> Query:
-    """Parses a query, or a statement that writes what a query reads, and returns the query."""
+    """Parses a query, or a statement that writes a query's result, and returns the query."""
     place, first = words.place(), words.peek()
     if first in QUERY_STARTS:
         return query_of(words.sql, words.rest())
@@ -119,15 +119,15 @@ def _explained(words: Words, *, analyze: bool) -> Query:
     if not isinstance(statement, Insert | CreateTableAs | ChangeRows):
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
-            "only queries, and statements that write what a query reads, can be explained",
+            "only queries, and statements that write the result of a query, can be explained",
             location=place,
         )
     if analyze:
         raise SeamlineError(
             NOT_SUPPORTED,
-            "EXPLAIN ANALYZE runs a statement, and so is for queries only",
+            "EXPLAIN ANALYZE runs the statement, so it takes only queries",
             location=place,
-            hint="EXPLAIN shows how its rows are read.",
+            hint="EXPLAIN without ANALYZE shows how its rows are read.",
         )
     return statement.query
 
@@ -166,7 +166,7 @@ def _show(words: Words) -> Show:
                 NOT_SUPPORTED,
                 "SHOW STATS FOR a query is not supported",
                 location=words.place(),
-                hint="SHOW STATS FOR its tables, and EXPLAIN, say what is known of them.",
+                hint="SHOW STATS FOR its tables, or use EXPLAIN.",
             )
         return Show(what, words.name(), location=place)
     if what == "create schema":
@@ -464,7 +464,10 @@ def _definition(words: Words, place: Location | None, text: str) -> ColumnDefini
         raise
     if len(columns) != 1:
         raise SeamlineError(
-            SYNTAX_ERROR, "there is more than one column", location=place, hint="One at a time."
+            SYNTAX_ERROR,
+            "there is more than one column",
+            location=place,
+            hint="Add them one at a time.",
         )
     return columns[0]
 
@@ -503,7 +506,7 @@ def _schema(words: Words) -> tuple[str, ...]:
     place, name = words.place(), words.name()
     if len(name) > 2:
         raise SeamlineError(
-            SYNTAX_ERROR, "a schema has a name, or a catalog and a name", location=place
+            SYNTAX_ERROR, "a schema's name is schema or catalog.schema", location=place
         )
     return name
 

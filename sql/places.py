@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token
 from seamline.errors import ErrorKind, Location, SeamlineError
 
 _PLACE = ("line", "col", "start", "end")
-"""Where a token stands, as nodes carry it in `meta`."""
+"""Where a token is, as nodes carry it in `meta`."""
 
 
 def place_of(token: Token) -> dict[str, int]:
@@ -20,7 +20,7 @@ def place_of(token: Token) -> dict[str, int]:
 
 
 def move(node: exp.Expr, to: exp.Expr | None = None) -> None:
-    """Takes the locations from a tree of another text; `to` is where it stands in this one."""
+    """Removes the locations from a tree of another text; `to` is where that text is in this one."""
     for part in node.walk():
         for key in _PLACE:
             part.meta.pop(key, None)

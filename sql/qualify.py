@@ -57,7 +57,7 @@ class TableReference:
         version: The version for time travel, if requested.
         changes: The requested changes, if the query reads only changes.
         location: The location in the statement.
-        equals: What the query demands of its columns, as far as `equalities` finds it.
+        equals: What the query requires of its columns, as far as `equalities` finds it.
     """
 
     name: tuple[str, ...]
@@ -108,7 +108,8 @@ class BoundQuery:
         tree: The tree; tables are scans by id, columns are lower-case; never changed in place.
         scans: The scans, in text order.
         output: Name and type of each column of the result.
-        holds_moment: Whether it holds the moment it was submitted, and so holds for that one only.
+        holds_moment: Whether it contains the moment it was submitted, and so is valid for that one
+            only.
     """
 
     tree: exp.Expr
@@ -189,7 +190,7 @@ def qualify(
 
 
 def is_unnamed(name: str, place: int) -> bool:
-    """Whether a result column is unnamed and so called by its position."""
+    """Whether a result column is unnamed, and so named by its position."""
     return name == _unnamed(place)
 
 

@@ -86,7 +86,7 @@ def checked(tree: exp.Query | exp.Values, token: str | None = None) -> Query:
     for values in list(tree.find_all(exp.Values)):
         if values is not tree:
             _make_query(values)
-        if isinstance(table := values.parent, exp.Table):  # sqlglot's way to hold its joins
+        if isinstance(table := values.parent, exp.Table):  # how sqlglot represents joins
             table.replace(values)
             for name in ("alias", "joins", "sample"):
                 values.set(name, table.args.get(name))
@@ -154,7 +154,7 @@ def parse_tree(sql: str, tokens: Sequence[Token]) -> exp.Expr:
         ) from error
     if len(trees) != 1 or trees[0] is None:
         raise SeamlineError(
-            SYNTAX_ERROR, "the statement cannot be read", location=location_of(tokens[0])
+            SYNTAX_ERROR, "the statement cannot be parsed", location=location_of(tokens[0])
         )
     tree: exp.Expr = trees[0]
     return tree

@@ -1,7 +1,7 @@
-"""Statements about roles and grants, of which there are none: rights are in a file of rules.
+"""Statements about roles and grants. There are none: rights are in a file of rules.
 
-Tools ask for them all the same. Lists of them are empty, SET ROLE ALL and NONE change nothing, and
-whatever would make one is refused.
+Tools ask for them anyway. Lists of them are empty, SET ROLE ALL and NONE change nothing, and
+whatever would create one is refused.
 """
 
 from __future__ import annotations

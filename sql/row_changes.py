@@ -1,8 +1,8 @@
-"""DELETE, UPDATE and MERGE: parsed into a query of the rows that change, and what becomes of them.
+"""DELETE, UPDATE and MERGE: parsed into a query of the rows that change, and their changes.
 
-A changed row is known by its file and its position there. So a change is a query like any other:
-of the rows of the table that a condition holds for, or of a join of the source of a MERGE with the
-table. Each case of a MERGE takes the rows that no case before it has taken.
+A changed row is identified by its file and its position there. So a change is a query like any
+other: of the rows of the table that a condition holds for, or of a join of the source of a MERGE
+with the table. Each case of a MERGE takes the rows that no case before it has taken.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def row_changes(sql: str, tokens: Sequence[Token]) -> ChangeRows | Truncate:
                 return Truncate(table_name(table), places.location_of(table))
     raise SeamlineError(
         SYNTAX_ERROR,
-        f"{tokens[0].text.upper()} cannot be read",
+        f"{tokens[0].text.upper()} cannot be parsed",
         location=places.location_of(tree),
         hint="DELETE FROM t WHERE …; UPDATE t SET c = … WHERE …; MERGE INTO t USING s ON … "
         "WHEN MATCHED THEN …; TRUNCATE TABLE t",
@@ -79,7 +79,7 @@ def _only(tree: exp.Expr, known: set[str]) -> None:
             NOT_SUPPORTED,
             f"{tree.key.upper().removesuffix('TABLE')} with {word} is not supported",
             location=places.location_of(tree),
-            hint="A condition says which rows; MERGE takes them from another table or a query.",
+            hint="A condition selects the rows; MERGE takes them from another table or a query.",
         )
 
 
@@ -95,7 +95,7 @@ def _of_table(tree: exp.Delete | exp.Update, case: _Case) -> ChangeRows:
 
 
 def _merge(tree: exp.Merge) -> ChangeRows:
-    """Joins the source with the table, and takes the rows of which there is a case."""
+    """Joins the source with the table, and takes the rows that some case applies to."""
     target, source = tree.this, tree.args["using"]
     cases = [_case(when) for when in tree.args["whens"].expressions]
     adds = any(case.does.action == "INSERT" for case in cases)
@@ -200,7 +200,7 @@ def _no_case(when: exp.Expr, what: str) -> SeamlineError:
 def _chosen(
     target: exp.Expr, cases: Sequence[_Case], number: exp.Expr | None
 ) -> Iterator[exp.Expr]:
-    """Yields what a changed row is known by, its case, and all values it may get.
+    """Yields what identifies a changed row, its case, and all values it may get.
 
     Args:
         target: The table.
@@ -213,7 +213,7 @@ def _chosen(
     for place, case in enumerate(cases, 1):
         for value in case.values:
             found = value.copy()
-            if number is not None:  # rows of other cases may have no such value, or fail to
+            if number is not None:  # rows of other cases may lack such a value
                 is_case = exp.EQ(this=number.copy(), expression=exp.Literal.number(place))
                 found = exp.Case(ifs=[exp.If(this=is_case, true=found)])
             yield found

@@ -13,7 +13,7 @@ from seamline.sql.places import location_of
 
 NAME = "sequence"
 SEQUENCE = "sequence"
-"""What is noted of an UNNEST whose arguments are those of the table function."""
+"""Marks an UNNEST whose arguments are those of the table function."""
 COLUMN = "sequential_number"
 USAGE = "TABLE(sequence([start => 0,] stop => n [, step => 1]))"
 _DEFAULTS = {"start": 0, "stop": None, "step": 1}
@@ -68,7 +68,7 @@ def _arguments(call: exp.Anonymous) -> list[exp.Expr]:
         is_named = isinstance(node, exp.Kwarg)
         name, value = (node.name.lower(), node.expression) if is_named else (place, node)
         if name not in _DEFAULTS or name in given:
-            raise _wrong(f"{name} is not an argument, or given twice", node)
+            raise _wrong(f"{name} is not an argument, or is given twice", node)
         if value.find(exp.Column, exp.Query) is not None:
             raise _wrong(f"{name} must be a constant", node)
         given[name] = value

@@ -27,7 +27,7 @@ def unsliced(table: pa.Table) -> pa.Table:
 def whole(table: pa.Table) -> pa.Table:
     """Returns the table with every list, map and row starting at offset 0, as PySpark requires.
 
-    Each then has offsets, even if whoever wrote it left them out.
+    Each then has offsets, even if its writer left them out.
     """
     columns = [
         pa.chunked_array([pa.concat_arrays([c]) for c in column.chunks], column.type)

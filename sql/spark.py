@@ -61,9 +61,8 @@ def _refuse_kernels_in_lambdas(tree: exp.Expr) -> None:
             if kernel is not None and SPARK in kernel.engines:
                 raise SeamlineError(
                     NOT_SUPPORTED,
-                    f"Spark cannot compute {node.spec.overload.name.split()[0]}() inside of a "
-                    "lambda",
-                    hint="Ask with engine = 'duckdb', or compute it outside the lambda.",
+                    f"Spark cannot compute {node.spec.overload.name.split()[0]}() inside a lambda",
+                    hint="Run it with engine = 'duckdb', or compute it outside the lambda.",
                 )
 
 
@@ -73,7 +72,7 @@ def _refuse_recursion(tree: exp.Expr) -> None:
         raise SeamlineError(
             NOT_SUPPORTED,
             "Spark cannot compute WITH RECURSIVE",
-            hint="Ask with engine = 'duckdb'.",
+            hint="Run it with engine = 'duckdb'.",
         )
 
 
@@ -83,8 +82,8 @@ def _refuse_computed_counts(tree: exp.Expr) -> None:
         if node.spec.overload.name == COMPUTED_COUNT:
             raise SeamlineError(
                 NOT_SUPPORTED,
-                "Spark counts the rows of a window only by a literal number",
-                hint="Ask with engine = 'duckdb'.",
+                "Spark needs a literal number of rows in a window function",
+                hint="Run it with engine = 'duckdb'.",
             )
 
 
@@ -201,7 +200,7 @@ def _refuse_sets_in_windows(tree: exp.Expr) -> None:
                 raise SeamlineError(
                     NOT_SUPPORTED,
                     f"Spark does not support {what} in an aggregate with OVER",
-                    hint="Ask with engine = 'duckdb', or aggregate in a subquery.",
+                    hint="Run it with engine = 'duckdb', or aggregate in a subquery.",
                 )
 
 
@@ -278,7 +277,7 @@ def _frame(frame: exp.WindowSpec) -> exp.WindowSpec:
         raise SeamlineError(
             NOT_SUPPORTED,
             "Spark does not support a window frame without rows",
-            hint="Ask with engine = 'duckdb'.",
+            hint="Run it with engine = 'duckdb'.",
         )
     if str(frame.args.get("kind")).upper() != "GROUPS":
         return frame
@@ -286,7 +285,7 @@ def _frame(frame: exp.WindowSpec) -> exp.WindowSpec:
         raise SeamlineError(
             NOT_SUPPORTED,
             "Spark does not support GROUPS in a window frame",
-            hint="Ask with engine = 'duckdb'.",
+            hint="Run it with engine = 'duckdb'.",
         )
     frame.set("kind", "RANGE")
     return frame

@@ -65,7 +65,7 @@ class LikeTable:
 
     Attributes:
         name: The table's name as written, one to three parts.
-        takes_properties: Whether its properties are taken, too.
+        takes_properties: Whether its properties are copied, too.
         location: The location of the name.
     """
 
@@ -163,7 +163,7 @@ class SetSession:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetTimeZone:
-    """SET TIME ZONE; the zone is None for LOCAL, which is the one the session began with."""
+    """SET TIME ZONE; the zone is None for LOCAL, the one the session began with."""
 
     zone: str | None
     location: Location | None = dataclasses.field(default=None, compare=False)
@@ -391,7 +391,7 @@ class Insert:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RowCase:
-    """What becomes of some of the rows that a statement changes.
+    """What happens to some of the rows that a statement changes.
 
     Attributes:
         action: `UPDATE`, `DELETE` or `INSERT`.
@@ -503,7 +503,7 @@ WRITES = (
 
 
 def update_type(statement: Statement) -> str | None:
-    """Returns the keywords of a statement that changes something; None if it asks for rows."""
+    """Returns the keywords of a statement that changes something; None if it reads rows."""
     match statement:
         case SetSession(value=None):
             return "RESET SESSION"

@@ -1,4 +1,4 @@
-"""Upper and lower case, letter by letter and alike on both engines.
+"""Upper and lower case, letter by letter and the same on both engines.
 
 Each letter has at most one counterpart, whatever its context (Unicode's simple mapping, which Trino
 uses, too): `ß` has none, and `Σ` becomes `σ` also at the end of a word. Spark maps by context and

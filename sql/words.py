@@ -92,7 +92,7 @@ _BEFORE_OPERANDS = {
     *(TokenType.PLUS, TokenType.DASH, TokenType.SLASH, TokenType.MOD, TokenType.DPIPE),
 }  # fmt: skip
 _OPENS = {"ALL", "ANY", "IF", "LATERAL", "MATCH_RECOGNIZE"}
-"""Words that begin something only in front of a bracket."""
+"""Words that begin something only before a bracket."""
 _BEFORE_ALL = {TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT, TokenType.LIMIT}
 _AFTER_NAMES = {
     *(TokenType.COMMA, TokenType.R_PAREN, TokenType.DOT, TokenType.ALIAS, TokenType.FROM),
@@ -103,7 +103,7 @@ _AFTER_NAMES = {
 
 
 def _with_names(tokens: list[Token]) -> list[Token]:
-    """Turns key words into names where they can be nothing else, as in Trino."""
+    """Turns keywords into names where they can be nothing else, as in Trino."""
     found: list[Token] = []
     for place, token in enumerate(tokens):
         before = tokens[place - 1].token_type if place else None
@@ -129,7 +129,7 @@ _SAMPLES = {"BERNOULLI", "POISSON", "SYSTEM"}
 
 
 def _is_word(token: Token, before: TokenType | None, after: Token | None) -> bool:
-    """Whether a word that may be a name has its meaning between its neighbours."""
+    """Whether a word that may be a name is a keyword between its neighbours."""
     kind = after.token_type if after is not None else None
     match token.text.upper():
         case "INTERVAL":
@@ -159,8 +159,8 @@ def _check_numbers(tokens: Sequence[Token]) -> None:
         if token.token_type is TokenType.NUMBER and len(token.text) > NUMBER_MAX:
             raise SeamlineError(
                 INVALID_LITERAL,
-                f"the number {token.text[:20]}… has {len(token.text):,} characters, at most "
-                f"{NUMBER_MAX:,}",
+                f"the number {token.text[:20]}… has {len(token.text):,} characters; at most "
+                f"{NUMBER_MAX:,} are allowed",
                 location=location_of(token),
             )
 
@@ -244,7 +244,7 @@ def _check_chains(tokens: Sequence[Token]) -> None:
             if chains[binding] > CHAIN_MAX:
                 raise SeamlineError(
                     STATEMENT_TOO_LARGE,
-                    f"more than {CHAIN_MAX} operators {token.text.upper()} follow one another",
+                    f"more than {CHAIN_MAX} operators {token.text.upper()} in a row",
                     location=location_of(token),
                     hint="Conditions on one column are shorter with IN, and lists are VALUES.",
                 )

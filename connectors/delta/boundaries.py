@@ -1,4 +1,4 @@
-"""The boundary providers of Delta tables: transactions in the log tell how far their writers got.
+"""The boundary providers of Delta tables: transactions in the log say how far their writers got.
 
 A commit may contain, with its rows, `txn` actions: the name of an application, and a number that
 the application chooses. They stay in every later version, so each version has its boundary with its
@@ -81,14 +81,14 @@ class DeltaProvider(Provider[AdoptedDelta]):
         if ends is None and version.actions.num_rows:
             raise SeamlineError(
                 BOUNDARY_MISSING,
-                f"version {snapshot.snapshot_id} of {state.display_name} has rows, and no "
-                f"transaction of its writer, says the provider {self.name}",
+                f"version {snapshot.snapshot_id} of {state.display_name} has rows, but no "
+                f"transaction of its writer, according to the provider {self.name}",
                 hint=self.remedy,
             )
         return Answer(self.adopted.start.raised(ends or Offsets()))
 
     remedy: ClassVar[str]
-    """What to do if a version has rows and no transaction."""
+    """What to do if a version has rows but no transaction."""
 
     def wrote(self, snapshot: Snapshot) -> bool:
         """See `BoundaryProvider.wrote`."""
@@ -104,15 +104,15 @@ class DeltaProvider(Provider[AdoptedDelta]):
     def _require_binding(self) -> None:
         binding, name = self.adopted.binding, self.adopted.state.display_name
         problem = None
-        hint = f"A Delta table over a topic has one of: {', '.join(PROVIDERS)}; and no mode."
+        hint = f"A Delta table over a topic needs one of: {', '.join(PROVIDERS)}; and no mode."
         if binding.boundary_provider != self.name:
             said = binding.boundary_provider
             problem = f"has the boundary provider {said}" if said else "has no boundary_provider"
         elif binding.is_upsert:
             problem = f"has the mode {binding.mode}"
         elif binding.topic_id is None:
-            problem = f"does not say of which topic of the name {binding.topic} it is a copy"
-            hint = f"The one that is there now: topic_id: {self.bounds().topic_id}"
+            problem = f"does not say which topic named {binding.topic} it is a copy of"
+            hint = f"The current one is topic_id: {self.bounds().topic_id}"
         if problem is not None:
             message = f"the Delta table {name} {problem}"
             raise SeamlineError(INVALID_TABLE_DEFINITION, message, hint=hint)
@@ -125,14 +125,14 @@ class DeltaProvider(Provider[AdoptedDelta]):
                 raise SeamlineError(
                     BOUNDARY_INVALID,
                     f"version {earlier.snapshot_id} of {state.display_name} restores an older one, "
-                    "whose transactions are not restored with its rows",
-                    hint='"t$cold" reads it. Have it filled again, in a new table.',
+                    "but not the transactions of its rows",
+                    hint='"t$cold" reads it. Fill a new table instead.',
                 )
         if _FORGETTING in version.configuration:
             raise SeamlineError(
                 BOUNDARY_INVALID,
-                f"{state.display_name} forgets the transactions of idle writers: it has the "
-                f"property {_FORGETTING}",
+                f"{state.display_name} forgets the transactions of idle writers: the property "
+                f"{_FORGETTING} is set",
                 hint="Unset the property.",
             )
 
@@ -146,7 +146,7 @@ class KafkaDeltaIngest(DeltaProvider):
     def ends(self, version: Version) -> Offsets | None:
         """See `DeltaProvider.ends`.
 
-        A version cannot have any partition that the topic does not have by now.
+        A version cannot have a partition that the topic does not have by now.
         """
         found = {p: version.transaction(f"{self._application}-{p}") for p in self.bounds().end}
         ends = {partition: last + 1 for partition, last in found.items() if last is not None}

@@ -105,7 +105,7 @@ class DeltaCatalog:
         Args:
             identifier: Its name, which need not be in the configuration.
             properties: The Seamline properties that it should have.
-            location: Where it lies, if not at its configured location or in the folder of its name.
+            location: Where it is, if not at its configured location or in the folder of its name.
 
         Raises:
             SeamlineError: as `load`.
@@ -208,7 +208,7 @@ class _Known:
         def at(snapshot_id: int) -> Version:
             if not 0 <= snapshot_id - first < len(history):
                 raise SeamlineError(
-                    SNAPSHOT_GONE, f"version {snapshot_id} of {self._source.name} is not kept"
+                    SNAPSHOT_GONE, f"version {snapshot_id} of {self._source.name} is no longer kept"
                 )
             return self._shared.versions.at(self._source, history[snapshot_id - first])
 
@@ -271,7 +271,7 @@ class _Known:
         try:
             binding = TopicBinding.from_properties(state.properties)
         except SeamlineError:
-            return None  # whoever needs the binding gets the same error
+            return None  # anyone who needs the binding gets the same error
         if binding is None:
             return None
         logs = self._shared.logs

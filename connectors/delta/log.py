@@ -3,8 +3,8 @@
 A commit is a file that never changes, so what was read of it stays valid as long as the newest
 known commit is still the same file. A table that was removed and recreated starts over.
 
-A version's time follows Delta's protocol: it is the time in the commit itself if the table keeps
-these, else that of the commit's file. Each time is later than the one before it.
+A version's time follows Delta's protocol: the time in the commit itself if the table records it,
+otherwise that of the commit's file. Each time is later than the one before it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Commit:
         transactions: The `txn` actions: how far each application says it has got.
         rows_added: Rows of the files that it adds; None when the commit does not say.
         schema: The schema's text, if the commit sets one.
-        file: Time and size of its file, which tell it from another file of the same name.
+        file: Time and size of its file, which distinguish it from another file of the same name.
     """
 
     version: int

@@ -39,7 +39,7 @@ class DeltaTable:
     Args:
         state: Its metadata.
         version: Returns the version of a snapshot.
-        places: Where its files may lie.
+        places: Where its files may be.
         io: Opens its files.
         files: Reads the footers of its files.
         gone: Called with a snapshot whose files are no longer kept.
@@ -118,7 +118,7 @@ class DeltaTable:
         require(outrun(self._state, snapshot_id))
 
     def require_own_place(self, location: str) -> None:
-        """Checks that a file that the table names lies where the table's own files may.
+        """Checks that a file that the table names is where the table's own files may be.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED.
@@ -163,7 +163,7 @@ class DeltaTable:
             self._gone(snapshot_id)
             raise SeamlineError(
                 SNAPSHOT_GONE,
-                f"version {snapshot_id} of {self._state.display_name} is not kept: "
+                f"version {snapshot_id} of {self._state.display_name} is no longer kept: "
                 f"{len(missing)} of its files have been vacuumed",
             )
 

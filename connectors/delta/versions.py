@@ -173,7 +173,7 @@ def _read(source: Source, number: int) -> Version:
             NOT_SUPPORTED,
             f"version {number} of the Delta table {source.name} has {problem}, which cannot be "
             "read here",
-            hint="Read it with what wrote it, or drop the feature from the table.",
+            hint="Read it with its writer's own tools, or drop the feature from the table.",
         )
     return version
 
@@ -189,7 +189,7 @@ def _unreadable(protocol: deltalake.table.ProtocolVersions, version: Version) ->
             return f"the feature {feature}"
     for field in json.loads(version.schema_text)["fields"]:
         if field["type"] == "binary" and field["name"] in version.partition_columns:
-            return f"the column {field['name']} of bytes among those that it is partitioned by"
+            return f"the binary partition column {field['name']}"
     return None
 
 
@@ -210,8 +210,8 @@ def no_table(name: str) -> SeamlineError:
     """Returns the error for a table that the configuration lists but that is not there."""
     return SeamlineError(
         INVALID_CONFIG,
-        f"there is no Delta table where {name} is said to be",
-        hint=f"Correct tables.{name}.location, or take the entry out.",
+        f"there is no Delta table where {name} should be",
+        hint=f"Correct tables.{name}.location, or remove the entry.",
     )
 
 

@@ -25,7 +25,7 @@ from seamline.seam.table import TableState
 
 _APP, _CHECKPOINT = "app-id", "checkpoint"
 _CHECKPOINTS = ("_checkpoint", "_checkpoints")
-"""Folders of a table in which queries are often told to keep their checkpoints."""
+"""Folders of a table in which queries often keep their checkpoints."""
 
 KAFKA_DELTA_INGEST = Writer(
     "kafka-delta-ingest",
@@ -71,7 +71,7 @@ def filler_of(table: OwnFiles, provider: str | None, options: Mapping[str, str])
     if options.get(_APP) or options.get(_CHECKPOINT) or not of_provider:
         kind = provider or _provider_with(options)
         if kind is None:
-            raise _refused(table.state, "has no transaction of a writer that is known")
+            raise _refused(table.state, "has no transaction of a known writer")
         return Filler(WRITERS[kind], options)
     if len(of_provider) > 1:
         named = ", ".join(sorted(map(_described, of_provider)))
@@ -133,6 +133,6 @@ def _refused(state: TableState, problem: str) -> SeamlineError:
     return SeamlineError(
         ADOPTION_REFUSED,
         f"the Delta table {state.display_name} {problem}",
-        hint=f"Say who fills it: --boundary with one of {', '.join(PROVIDERS)}, and --option "
+        hint=f"Name its writer: --boundary with one of {', '.join(PROVIDERS)}, and --option "
         f"{_APP}=… or --option {_CHECKPOINT}=….",
     )

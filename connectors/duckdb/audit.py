@@ -1,5 +1,4 @@
-"""Audits which records the rows of a snapshot are: counts them, and finds missing and duplicate
-ones.
+"""Audits which records a snapshot's rows are: counts them, and finds missing and duplicate ones.
 
 DuckDB counts over the snapshot's files, deletes applied. It reads only the two columns of the
 records' positions and, for an upsert table, the key columns.

@@ -286,7 +286,7 @@ def _copies(
 
 
 def read_scan(scan: EngineScan, replaced: pa.Table | None = None) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of one scan's files, outside of any statement.
+    """Yields the rows of one scan's files, outside any statement.
 
     Args:
         scan: A scan whose files are inspected; no tail.
@@ -316,7 +316,7 @@ def find_hidden_rows(
     *,
     memory_bytes: int,
 ) -> HiddenRows:
-    """Finds what the tail of a scan hides of its files, outside of any statement.
+    """Finds what the tail of a scan hides of its files, outside any statement.
 
     Args:
         scan: A scan of files whose rows can be identified by position; it says what its tail is.

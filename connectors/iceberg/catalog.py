@@ -85,7 +85,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _no_logs(cluster: str) -> HotLog:
-    raise SeamlineError(INVALID_CONFIG, f"cluster {cluster!r} cannot be asked here")
+    raise SeamlineError(INVALID_CONFIG, f"cluster {cluster!r} cannot be reached from here")
 
 
 class IcebergTable:
@@ -151,7 +151,7 @@ class IcebergTable:
         Args:
             snapshot_id: The snapshot.
             pruner: Decides which files are left out.
-            besides: Deletes that apply besides the snapshot's own.
+            besides: Deletes that apply in addition to the snapshot's own.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, LOCATION_NOT_ALLOWED,
@@ -190,7 +190,7 @@ class IcebergTable:
                 )
 
     def require_own_place(self, location: str) -> None:
-        """Requires a file that the table names to lie where the table's own files may.
+        """Requires a file that the table names to be where the table's own files may be.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED.
@@ -293,7 +293,7 @@ def table_of_file(
     Args:
         name: Full name, for messages.
         table: The table as PyIceberg loaded it.
-        data_locations: Where its files may lie, besides under its own location.
+        data_locations: Where its files may be, besides its own location.
 
     Raises:
         SeamlineError: LOCATION_NOT_ALLOWED.
@@ -348,7 +348,7 @@ class IcebergCatalog:
         """See `Catalog.load`."""
         with metadata_errors(self.name, identifier):
             found = self.pyiceberg.load_table(identifier)
-            if found.name() != identifier:  # access rules have seen the name that was asked for
+            if found.name() != identifier:  # access rules have seen the requested name
                 raise NoSuchTableError
             return self._wrap(identifier, found)
 
@@ -441,7 +441,7 @@ class IcebergCatalog:
         )
         try:
             return transaction.commit_transaction()
-        except CommitFailedException as error:  # it requires that there is no such table yet
+        except CommitFailedException as error:  # it requires that no such table exists yet
             raise TableAlreadyExistsError(str(error)) from error
 
     def drop(self, identifier: tuple[str, ...], *, purge: bool) -> None:
@@ -460,7 +460,7 @@ class IcebergCatalog:
                 self.pyiceberg.drop_table(identifier)
 
     def rename(self, identifier: tuple[str, ...], to: tuple[str, ...]) -> None:
-        """Gives a table another name, in the same catalog.
+        """Renames a table, in the same catalog.
 
         Raises:
             SeamlineError: TABLE_NOT_FOUND, TABLE_EXISTS, SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
@@ -521,7 +521,7 @@ class IcebergCatalog:
             return namespaces.below(self.pyiceberg, parent)
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
-        """Returns the properties of a namespace, apart from those that say where its views are.
+        """Returns the properties of a namespace, except those that say where its views are.
 
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.

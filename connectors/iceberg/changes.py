@@ -1,7 +1,7 @@
 """Changes that clients of the Iceberg REST catalog ask for, made in the catalog behind it.
 
-Only tables without a topic are changed. A change is refused if afterwards the table would lie, have
-files, or have its files written where its catalog's tables may not, or would choose code.
+Only tables without a topic are changed. A change is refused if the table would then be, have files,
+or have files written where its catalog's tables may not, or would choose code.
 """
 
 from __future__ import annotations
@@ -130,14 +130,14 @@ class Changed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table that a client wants.
+    """A table that a client requests.
 
     Attributes:
         identifier: Its name.
-        schema: Its columns, as the specification writes them.
-        spec: How it is partitioned; None for not at all.
-        order: How it is sorted; None for not at all.
-        location: Where it is to lie; None leaves it to the catalog.
+        schema: Its columns, in the specification's form.
+        spec: How it is partitioned; None if it is not.
+        order: How it is sorted; None if it is not.
+        location: Where it should be; None leaves it to the catalog.
         properties: Its properties.
     """
 
@@ -167,7 +167,7 @@ class TableCommit:
     def of(
         cls, identifier: Identifier, requirements: Sequence[Any], updates: Sequence[Any]
     ) -> TableCommit:
-        """Returns the commit that a client wrote down.
+        """Returns the commit that a client describes.
 
         Raises:
             SeamlineError: INVALID_REQUEST.
@@ -179,7 +179,7 @@ class TableCommit:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the commit as the specification writes it."""
+        """Returns the commit in the specification's form."""
         *namespace, name = self.identifier
         return {
             "identifier": {"namespace": namespace, "name": name},
@@ -189,7 +189,7 @@ class TableCommit:
 
     @property
     def creates(self) -> bool:
-        """Whether there must be no such table yet."""
+        """Whether no such table may exist yet."""
         return any(isinstance(r, AssertCreate) for r in self.requirements)
 
 
@@ -235,7 +235,7 @@ class CatalogChanges:
                 pyiceberg.create_namespace(namespace, dict(properties))
             except (NamespaceAlreadyExistsError, IntegrityError) as error:
                 name = ".".join((self._catalog.name, *namespace))
-                raise SeamlineError(SCHEMA_EXISTS, f"schema {name} exists already") from error
+                raise SeamlineError(SCHEMA_EXISTS, f"schema {name} already exists") from error
 
     def drop_namespace(self, namespace: Identifier) -> None:
         """Drops a namespace without tables, views and inner namespaces.
@@ -319,7 +319,7 @@ class CatalogChanges:
         return Changed(table.metadata, None if staged else table.metadata_location)
 
     def register(self, identifier: Identifier, location: str) -> Changed:
-        """Makes a table of a metadata file.
+        """Creates a table from a metadata file.
 
         Raises:
             SeamlineError: TABLE_EXISTS, SCHEMA_NOT_FOUND, LOCATION_NOT_ALLOWED, CATALOG_READ_ONLY
@@ -342,7 +342,7 @@ class CatalogChanges:
         return Changed(table.metadata, table.metadata_location)
 
     def rename(self, source: Identifier, destination: Identifier) -> None:
-        """Gives a table another name.
+        """Renames a table.
 
         Raises:
             SeamlineError: TABLE_NOT_FOUND, TABLE_EXISTS, SCHEMA_NOT_FOUND, CATALOG_READ_ONLY,
@@ -377,8 +377,8 @@ class CatalogChanges:
         if TopicBinding.from_properties(table.state.properties) is not None:
             raise SeamlineError(
                 CATALOG_READ_ONLY,
-                f"table {table.state.display_name} has a topic, and changes only by what is "
-                "produced to it, by tiering and by statements of the gateway",
+                f"table {table.state.display_name} has a topic, and changes only through its "
+                "topic, tiering and the gateway's statements",
             )
         return table
 
@@ -406,7 +406,7 @@ class CatalogChanges:
             elif isinstance(update, SetLocationUpdate):
                 location = update.location
             elif isinstance(update, AssignUUIDUpdate) and own_id not in (None, update.uuid):
-                raise SeamlineError(INVALID_REQUEST, f"table {name} keeps its uuid")
+                raise SeamlineError(INVALID_REQUEST, f"table {name} must keep its uuid")
         self._require_not_ours(properties)
         if location is None:
             raise SeamlineError(INVALID_REQUEST, f"the commit creates {name} without a location")
@@ -437,7 +437,7 @@ class CatalogChanges:
                     self._required(commit),
                     commit.updates,
                 )
-            except TableAlreadyExistsError as error:  # made meanwhile
+            except TableAlreadyExistsError as error:  # created meanwhile
                 raise CommitFailedException(str(error)) from error
         return Changed(metadata, location)
 
@@ -477,7 +477,7 @@ class CatalogChanges:
                 else:
                     changes = [commit.to_json() for commit in commits]
                     self._forward("POST", _TOGETHER_PATH, {"table-changes": changes})
-            except IntegrityError as error:  # made meanwhile
+            except IntegrityError as error:  # created meanwhile
                 raise CommitFailedException("a table already exists") from error
 
     # --- Views -----------------------------------------------------------------------------------
@@ -490,7 +490,7 @@ class CatalogChanges:
         )
 
     def change_view(self, method: str, path: Sequence[str], body: Any = None) -> bytes:
-        """Hands a change of a view on to the catalog, and returns the catalog's answer.
+        """Passes a change of a view on to the catalog, and returns the catalog's answer.
 
         Args:
             method: The HTTP method.
@@ -503,7 +503,7 @@ class CatalogChanges:
                 CATALOG_ACCESS_DENIED, CATALOG_UNAVAILABLE.
         """
         if not self.changes_views:
-            message = f"catalog {self._catalog.name} has no views that are changed here"
+            message = f"catalog {self._catalog.name} has no views that can be changed here"
             raise SeamlineError(NOT_SUPPORTED, message, hint="Use CREATE VIEW.")
         with catalog_errors(self._catalog.name):
             return self._forward(method, path, body)
@@ -527,7 +527,7 @@ class CatalogChanges:
         if len(identifier) < 2 or not can_exist(identifier):
             raise SeamlineError(
                 INVALID_REQUEST,
-                "a table's name has a schema; no part of it is empty or has spaces around it",
+                "a table's name needs a schema, and no part may be empty or surrounded by spaces",
             )
         return ".".join((self._catalog.name, *identifier))
 
@@ -539,21 +539,21 @@ class CatalogChanges:
     def _require_allowed(
         self, name: str, location: str, properties: Mapping[str, str]
     ) -> TablePlaces:
-        """Returns where a table's files may lie, if it may lie there and have the properties."""
+        """Returns where a table's files may be, if it may be there and have the properties."""
         places = self._catalog.pyiceberg.guard.places.of_table(name, location)
         require_no_code(name, properties, JAVA_CODE, PYTHON_CODE)
         require_own_places(places, properties)
         return places
 
     def _require_allowed_below(self, namespace: Identifier, properties: Mapping[str, str]) -> None:
-        """Requires that new tables of a namespace may lie where its properties say."""
+        """Requires that new tables of a namespace may be where its properties say."""
         location = properties.get("location")
         if location is not None:
             name = ".".join((self._catalog.name, *namespace, "new"))
             self._catalog.pyiceberg.guard.places.of_table(name, f"{location.rstrip('/')}/new")
 
     def _require_free(self, identifier: Identifier) -> None:
-        """Requires that no view of ours has the name of a new table."""
+        """Requires that none of our views has the name of a new table."""
         if not self._catalog.has_views and identifier in self._catalog.view_store.names(
             identifier[:-1]
         ):
@@ -565,7 +565,7 @@ class CatalogChanges:
             if name.startswith((PROPERTY_PREFIX, VIEW_PROPERTY)):
                 raise SeamlineError(
                     CATALOG_READ_ONLY,
-                    f"the property {name} is the gateway's own and is not changed here",
+                    f"the property {name} belongs to the gateway and cannot be changed here",
                     hint="Bind tables to topics with CREATE TABLE or seamline table adopt.",
                 )
 
@@ -586,12 +586,12 @@ def _parsed(kind: TypeAdapter[T], value: Any, what: str) -> T:
         return kind.validate_python(value)
     except (ValidationError, ValueError, TypeError, LookupError) as error:
         problem = " ".join(str(error).split())[:300]
-        raise SeamlineError(INVALID_REQUEST, f"{what} cannot be read: {problem}") from error
+        raise SeamlineError(INVALID_REQUEST, f"{what} cannot be parsed: {problem}") from error
 
 
 @contextlib.contextmanager
 def _as_invalid() -> Iterator[None]:
-    """Names what PyIceberg refuses to make of a request, before anything is changed."""
+    """Reports what PyIceberg rejects in a request, before anything is changed."""
     try:
         yield
     except (IcebergValidationError, ValueError, ResolveError) as error:

@@ -71,7 +71,7 @@ def insist(work: Callable[[], T], report: Callable[[str], None] = lambda _: None
         except SeamlineError as error:
             if error.code is not COMMIT_CONFLICT or not left:
                 raise
-        report("the table changed meanwhile: once more")
+        report("the table changed meanwhile: trying again")
         time.sleep(secrets.randbelow(pause_ms) / 1000)
         pause_ms *= 2
     raise AssertionError
@@ -287,7 +287,7 @@ def change_schema(
 ) -> None:
     """Changes the columns of a table, and its name mapping with them.
 
-    A unified table that another writer created may have no mapping. It gets one, so that records
+    A unified table that another writer created may lack a mapping. It gets one, so that records
     still reach a column under the name it had.
 
     Args:
@@ -320,7 +320,7 @@ def _know(transaction: Transaction, schema_id: int, known: Sequence[Change]) -> 
     assert mapping is not None, "a unified table has one"
     text = text_of(with_former_names(mapping, metadata.schema(), known))
     update = SetPropertiesUpdate(updates={TableProperties.DEFAULT_NAME_MAPPING: text})
-    is_same = metadata.current_schema_id == schema_id  # else the schema change requires the old one
+    is_same = metadata.current_schema_id == schema_id  # else it requires the old one
     requirements = (AssertCurrentSchemaId(current_schema_id=schema_id),) if is_same else ()
     pyiceberg_internals.stage(transaction, lambda _: (update,), requirements)
 
@@ -341,7 +341,7 @@ def evolve(table: IcebergTable, changes: Sequence[Change]) -> None:
 
 
 def upgrade(table: IcebergTable, version: Literal[1, 2]) -> None:
-    """Gives a table a higher format version.
+    """Upgrades a table's format version.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT.

@@ -1,9 +1,9 @@
 """Equality deletes: which may apply to the files of a scan, and which rows they delete.
 
 Writers that know only the key of a row they replace, such as Flink, leave a file of keys: all older
-rows that have one of them are deleted. The rows are found once a data file and kept, as files are
-immutable; a later snapshot looks only for the keys of its new deletes. From then on they are
-deletes by position, for DuckDB and for whoever else reads them.
+rows that have one of them are deleted. The rows are found once per data file and kept, since files
+are immutable; a later snapshot looks only for the keys of its new deletes. From then on they are
+deletes by position, for DuckDB and for any other reader.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _COMPARED = (
 )
 """Types of keys. Iceberg's readers do not agree on which floating-point numbers are equal."""
 _OVERLOOKED = (FixedType, UUIDType)
-"""Types of keys that Spark never finds: it compares them as what it stores them as itself."""
+"""Types of keys that Spark never finds: it compares them in its own storage types."""
 _BOUNDED = (
     *(IntegerType, LongType, DecimalType, DateType, TimeType),
     *(TimestampType, TimestamptzType, StringType, BinaryType),
@@ -90,10 +90,10 @@ _BOUNDED = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Keys:
-    """What is known of the keys of an equality delete file without reading it.
+    """What is known about the keys of an equality delete file without reading it.
 
     Attributes:
-        problem: Why its keys cannot be looked for here; None when they can.
+        problem: Why its keys cannot be looked up here; None when they can.
         only_here: Why Spark does not find them; None when it does.
         bounded: The columns that have bounds: type, least and greatest value, and whether any key
             may be null there.
@@ -105,7 +105,7 @@ class Keys:
 
     @classmethod
     def of(cls, file: DataFile, columns: Mapping[int, NestedField]) -> Keys:
-        """Returns what is known of an equality delete file.
+        """Returns what is known about an equality delete file.
 
         Args:
             file: The file.
@@ -172,7 +172,7 @@ def _problem(file: DataFile, columns: Mapping[int, NestedField]) -> str | None:
             return "equality deletes by a field inside a column"
         if not isinstance(column.field_type, _COMPARED):
             return _by(column.field_type)
-    return None if file.equality_ids else "equality deletes by no column"
+    return None if file.equality_ids else "equality deletes without a column"
 
 
 # --- Which rows they delete ----------------------------------------------------------------------
@@ -336,7 +336,8 @@ def _matches(
     """Yields, by path, the positions of the rows that have a key of a newer delete.
 
     Args:
-        deletes: Deletes by the same columns, all for the same files but for the sequence numbers.
+        deletes: Deletes by the same columns, all for the same files except for the sequence
+            numbers.
         files: The data files.
         keys: How to read key columns.
     """

@@ -125,7 +125,7 @@ def _require_names(catalog: str, namespace: tuple[str, ...]) -> None:
         raise SeamlineError(
             SCHEMA_NOT_FOUND,
             f"schema {name} does not exist",
-            hint="No level of a schema's name is empty or has spaces around it.",
+            hint="No level of a schema's name may be empty or surrounded by spaces.",
         )
 
 
@@ -192,7 +192,7 @@ def commit_errors(table: str) -> Iterator[None]:
             CATALOG_UNAVAILABLE, f"table {table}: whether the commit landed is unknown: {error}"
         ) from error
     except _FAILURES as error:
-        raise _failure(f"table {table}: the catalog", "takes no commit", error) from error
+        raise _failure(f"table {table}: the catalog", "accepts no commit", error) from error
 
 
 @contextlib.contextmanager
@@ -228,8 +228,8 @@ def _unreadable(name: str, error: ValidationError | IcebergValidationError) -> S
         )
     return SeamlineError(
         NOT_SUPPORTED,
-        f"table {name}: its metadata holds what cannot be read here: {reasons}",
-        hint="Read the table with what wrote it.",
+        f"table {name}: its metadata contains what cannot be read here: {reasons}",
+        hint="Read the table with its writer's own tools.",
     )
 
 

@@ -60,7 +60,7 @@ class FileReader:
             io: Opens the files.
             plan: The plan.
             mapping: The table's name mapping, which identifies the columns of files without ids.
-            by_name: Whether to ignore ids in the files, because those of their writer mean nothing.
+            by_name: Whether to ignore ids in the files, because their writer's ids mean nothing.
         """
         if plan.unsupported is not None or not plan.files:
             return plan
@@ -243,9 +243,9 @@ def _unsupported(files: Iterable[DataFile], wanted: frozenset[int]) -> str | Non
     located = {id(file.physical) for file in files if asked or file.has_deletes}
     taken = {name.lower() for one in located for name in schemas[one].names}
     if POSITION in taken:
-        return f"places of rows in files with a column {POSITION}"
+        return f"row positions in files with a column {POSITION}"
     if asked and FILE in taken:
-        return f"places of rows in files with a column {FILE}"
+        return f"row positions in files with a column {FILE}"
     return None
 
 
@@ -285,7 +285,7 @@ _NOBODY = MappedField(**{"field-id": -2, "names": []})
 
 
 def has_some_ids(fields: Iterable[pa.Field]) -> bool:
-    """Whether any of the fields has an id, or any field inside of them."""
+    """Whether any of the fields has an id, or any field inside them."""
     return any(
         field_id(field) is not None
         or has_some_ids(field.type.field(i) for i in range(field.type.num_fields))

@@ -64,7 +64,7 @@ def moment_of(type_: PrimitiveType, value: Any) -> Any:
     nanoseconds = timestamptz_to_nanos(value) if is_zoned else timestamp_to_nanos(value)
     microseconds, more = divmod(nanoseconds, 1000)
     if more:
-        raise ValueError(f"the default {value} has more digits of a second than six")
+        raise ValueError(f"the default {value} has more than 6 digits of a second")
     moment = _EPOCH + datetime.timedelta(microseconds=microseconds)
     return moment if is_zoned else moment.replace(tzinfo=None)
 
@@ -117,7 +117,7 @@ def require_lists(table: Table) -> None:
 def _not_written(what: str) -> SeamlineError:
     return SeamlineError(
         NOT_SUPPORTED,
-        f"{what} has no manifest list, which only format version 1 allows: it can be read, "
-        "and not written",
-        hint="Have its writer commit once, and expire the older snapshots.",
+        f"{what} has no manifest list, which only format version 1 allows: it can be read, but not "
+        "written",
+        hint="Let its writer commit once, and expire the older snapshots.",
     )

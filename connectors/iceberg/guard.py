@@ -33,7 +33,7 @@ class Checks:
         """Requires whatever a file, or a part of it, names to be one of the table's own files.
 
         Args:
-            places: Where the table's own files may lie.
+            places: Where the table's own files may be.
             container: Identifies the file, or the part of it, that names others.
             named: Returns the files that it names; called only the first time.
 
@@ -49,7 +49,7 @@ class CatalogGuard:
     """Checks the metadata of a catalog's tables. Safe to share between threads.
 
     Args:
-        places: Where its tables may lie.
+        places: Where its tables may be.
     """
 
     def __init__(self, places: CatalogPlaces) -> None:
@@ -57,7 +57,7 @@ class CatalogGuard:
         self._checks = Checks()
 
     def check(self, table: PyTable) -> TablePlaces:
-        """Returns where the table's files may lie, once all files its metadata names lie there.
+        """Returns where the table's files may be, once all files its metadata names are there.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED.

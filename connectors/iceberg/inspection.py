@@ -174,7 +174,7 @@ def _text(transform: Transform[Any, Any], type_: IcebergType, value: bytes | Non
         return None
     try:
         return transform.to_human_string(type_, found)
-    except (ValueError, TypeError, ArithmeticError):  # a date that Python has no name for
+    except (ValueError, TypeError, ArithmeticError):  # a date that Python cannot represent
         return str(found)
 
 

@@ -130,7 +130,9 @@ def _words(column: str | None, transform: Any) -> str:
 
 def _untold(what: str) -> SeamlineError:
     return SeamlineError(
-        NOT_SUPPORTED, f"the table {what}, which no property says", hint="Write the properties."
+        NOT_SUPPORTED,
+        f"the table {what}, which no property can express",
+        hint="State the properties.",
     )
 
 

@@ -81,7 +81,7 @@ def write_kept(
         spec: Their partition spec.
         schema: A schema that has its columns.
         version: The table's format version.
-        removed: Entries whose files a snapshot removes; others are left out without a word.
+        removed: Entries whose files a snapshot removes; others are left out silently.
         removed_by: That snapshot.
 
     Returns:

@@ -3,7 +3,7 @@
 Anyone who may write a table may write its properties. PyIceberg and Iceberg use some of them as
 settings of their own: which class to load, where to write, which service to ask and with which key.
 Readers ignore all of these. Writers refuse a table that would choose their code or have them write
-outside of it. Other engines are not given the properties that their clients would use.
+outside it. Other engines are not given the properties that their clients would use.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def require_no_code(table: str, properties: Mapping[str, str], *names: str) -> N
 
 
 def require_own_places(places: TablePlaces, properties: Mapping[str, str]) -> None:
-    """Requires that a table does not have its files written where they may not lie.
+    """Requires that a table does not have its files written where they may not be.
 
     Raises:
         SeamlineError: PROPERTY_NOT_ALLOWED.

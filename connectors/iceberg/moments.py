@@ -46,8 +46,8 @@ class MomentColumns:
             if path is None or len(path) > 1 or not is_known:
                 raise SeamlineError(
                     OFFSETS_NOT_STORED,
-                    f"a past moment cannot be looked up in {state.display_name}: no column of its "
-                    f"own holds the {part} of each record",
+                    f"a past moment cannot be looked up in {state.display_name}: none of its "
+                    f"columns holds the {part} of each record",
                     hint="Read a snapshot with FOR VERSION AS OF.",
                 )
             found.append(path[0].name)

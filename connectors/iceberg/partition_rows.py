@@ -54,7 +54,7 @@ class PartitionColumn:
 
     @property
     def field(self) -> Field:
-        """It as a field of a row type."""
+        """This field as one of a row type."""
         return Field(self.name, from_iceberg(self.type, {}))
 
     def value(self, file: DataFile, fields: Sequence[PartitionField]) -> Any:
@@ -104,7 +104,7 @@ def partition_columns(metadata: TableMetadata) -> tuple[PartitionColumn, ...]:
 
 
 def partition_row(columns: Iterable[PartitionColumn]) -> dict[str, Type]:
-    """Returns the column `partition`; none for a table that never was partitioned."""
+    """Returns the column `partition`; none for a table that was never partitioned."""
     fields = tuple(column.field for column in columns)
     return {"partition": Row(fields)} if fields else {}
 
@@ -156,8 +156,8 @@ def _files(table: IcebergTable, snapshot_id: int | None) -> list[DataFile]:
 def _measured(metadata: TableMetadata) -> list[NestedField]:
     """Returns the columns whose statistics are shown.
 
-    They are those of simple types that can be read, except for those that the current spec has as
-    they are: their values are in `partition`.
+    They are those of simple types that can be read, except for those that the current spec has
+    unchanged: their values are in `partition`.
     """
     schema: Schema = metadata.schema()
     identities = {f.source_id for f in metadata.spec().fields if _is_identity(f)}
@@ -255,14 +255,14 @@ def _key(value: Any) -> Any:
 
 
 def _bound_cell(type_: IcebergType, value: Any, *, up: bool) -> Any:
-    """Returns a bound as Arrow takes it; nanoseconds are rounded away from the values."""
+    """Returns a bound in the form Arrow takes; nanoseconds are rounded away from the values."""
     if isinstance(type_, _NANOSECONDS) and value is not None:
         return -(-value // 1000) if up else value // 1000
     return _cell(type_, value)
 
 
 def _cell(type_: IcebergType, value: Any) -> Any:
-    """Returns a value of a partition or a bound as Arrow takes it: times are numbers.
+    """Returns a value of a partition or a bound in the form Arrow takes: times are numbers.
 
     Raises:
         SeamlineError: NOT_SUPPORTED for a value that needs nanoseconds.
@@ -272,9 +272,7 @@ def _cell(type_: IcebergType, value: Any) -> Any:
     match type_:
         case TimestampNanoType() | TimestamptzNanoType():
             if value % 1000:
-                raise SeamlineError(
-                    NOT_SUPPORTED, "a partition has more digits of a second than six"
-                )
+                raise SeamlineError(NOT_SUPPORTED, "a partition has more than 6 digits of a second")
             return value // 1000
         case UUIDType() | StringType():
             return str(value)

@@ -71,9 +71,7 @@ def _constant(value: Any, type_: IcebergType | None) -> Any:
             return _EPOCH + datetime.timedelta(microseconds=value)
         case TimestampNanoType() | TimestamptzNanoType():
             if value % 1000:
-                raise SeamlineError(
-                    NOT_SUPPORTED, "a partition has more digits of a second than six"
-                )
+                raise SeamlineError(NOT_SUPPORTED, "a partition has more than 6 digits of a second")
             moment = _EPOCH + datetime.timedelta(microseconds=value // 1000)
             return moment if isinstance(type_, TimestamptzNanoType) else moment.replace(tzinfo=None)
         case TimeType():

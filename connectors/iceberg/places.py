@@ -1,10 +1,10 @@
-"""Decides where the files of tables may lie, whatever their metadata says.
+"""Decides where the files of tables may be, whatever their metadata says.
 
 A gateway opens files with rights that the writer of a table's metadata need not have. So a table
-must lie in its catalog's warehouse or under locations that the configuration adds, and its files
-must lie under the table. A location is interpreted as its readers interpret it: schemes in any case
+must be in its catalog's warehouse or under locations that the configuration adds, and its files
+must be under the table. A location is interpreted as its readers interpret it: schemes in any case
 and under any of their names, doubled slashes, links followed. A location that they might interpret
-differently counts as lying nowhere.
+differently counts as nowhere.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Place:
     path: str
 
     def holds(self, other: Place) -> bool:
-        """Whether the other place lies below this one."""
+        """Whether the other place is below this one."""
         return (self.scheme, self.authority) == (other.scheme, other.authority) and (
             other.path.startswith(f"{self.path}/")
         )
@@ -96,12 +96,12 @@ def _decoded(part: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TablePlaces:
-    """Where the files of one table may lie.
+    """Where the files of one table may be.
 
     Attributes:
         table: The table's full name, for messages.
         own: Its location.
-        shared: Places where files of any table of its catalog may lie.
+        shared: Places where files of any table of its catalog may be.
     """
 
     table: str
@@ -125,7 +125,7 @@ class TablePlaces:
 
     @property
     def is_local(self) -> bool:
-        """Whether the table lies on this machine, where a file may become a link at any time."""
+        """Whether the table is on this machine, where a file may become a link at any time."""
         return self.own.scheme == FILE
 
     def require(self, locations: Iterable[str]) -> None:
@@ -140,7 +140,7 @@ class TablePlaces:
             if place is None or not any(root.holds(place) for root in roots):
                 raise SeamlineError(
                     LOCATION_NOT_ALLOWED,
-                    f"table {self.table} names a file outside of its location: {location}",
+                    f"table {self.table} names a file outside its location: {location}",
                     hint="If files of its tables may be there, add the folder to "
                     f"catalogs.{self.table.partition('.')[0]}.data_locations.",
                 )
@@ -155,13 +155,13 @@ class TablePlaces:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CatalogPlaces:
-    """Where the tables of a catalog may lie.
+    """Where the tables of a catalog may be.
 
     Attributes:
         catalog: Name of the catalog, for messages.
         warehouse: Its warehouse, if that is a location.
-        further: Other places where tables may lie.
-        shared: Locations where files of any table may lie.
+        further: Other places where tables may be.
+        shared: Locations where files of any table may be.
     """
 
     catalog: str
@@ -183,7 +183,7 @@ class CatalogPlaces:
         """Returns the places of a table of the catalog, given its full name and its location.
 
         Raises:
-            SeamlineError: LOCATION_NOT_ALLOWED when the table itself lies elsewhere.
+            SeamlineError: LOCATION_NOT_ALLOWED when the table itself is elsewhere.
         """
         found = TablePlaces.of(table, location, self.shared)
         if not self._allow(found.own):
@@ -195,7 +195,7 @@ class CatalogPlaces:
         return found
 
     def require(self, location: str) -> None:
-        """Requires a metadata file to lie where tables of the catalog, or their files, may.
+        """Requires a metadata file to be where tables of the catalog, or their files, may be.
 
         Metadata has to be read before it says which table it belongs to.
 

@@ -3,9 +3,9 @@
 PyIceberg's own evaluators decide. They may keep too many files, never too few. If an evaluator
 fails, that proves nothing, so the file is kept. Evaluators fail on bounds that are encoded for
 another type than the column has now, as other writers and older schemas leave them, and on literals
-for which a transform has no adjacent value. Bounds of UUIDs prove nothing either, as writers do not
-agree on their order, but a partition's own UUID does: engines that see a plan leave out a condition
-that only selects partitions.
+for which a transform has no adjacent value. Bounds of UUIDs prove nothing either, since writers do
+not agree on their order, but a partition's own UUID does: engines that see a plan leave out a
+condition that only selects partitions.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _unless_proven(evaluated: Callable[[], bool]) -> bool:
 
 
 _UNORDERED = (EqualTo, NotEqualTo, In, NotIn, IsNull, NotNull)
-"""Conditions that mean the same whatever order values have."""
+"""Conditions that mean the same in whatever order values are."""
 
 
 class _UuidConditions(BooleanExpressionVisitor[BooleanExpression]):

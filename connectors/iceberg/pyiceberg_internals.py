@@ -1,9 +1,9 @@
-"""The only module that uses PyIceberg's internals, where there is no public way.
+"""The only module that uses PyIceberg's internals, where there is no public one.
 
 Everything here may break with any new version of PyIceberg, which is why the project is pinned to a
 minor version. The catalogs use no table's properties as settings: only the configuration and the
 catalog decide which code is loaded, and which addresses and keys are used. No catalog opens
-metadata where no table may lie.
+metadata where no table may be.
 """
 
 from __future__ import annotations
@@ -126,10 +126,10 @@ _NEEDED_FOR_VIEWS = frozenset({Capability.V1_LIST_VIEWS, Capability.V1_LOAD_VIEW
 
 
 class GuardedCatalog(PyCatalog):
-    """A PyIceberg catalog with what every one of them does differently here.
+    """A PyIceberg catalog with what all of them do differently here.
 
     Attributes:
-        guard: Decides where the files of a table may lie.
+        guard: Decides where the files of a table may be.
     """
 
     guard: CatalogGuard
@@ -176,7 +176,7 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
         self._metadata: Cache[str, TableMetadata] = Cache(METADATA_CACHED_MAX)
 
     def namespace_exists(self, identifier: str | Identifier) -> bool:
-        """Whether there is a namespace with these very levels."""
+        """Whether there is a namespace with exactly these levels."""
         return _can_be_joined(identifier) and super().namespace_exists(identifier)
 
     def create_namespace(
@@ -190,8 +190,8 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
         if not _can_be_joined(namespace):
             raise SeamlineError(
                 SCHEMA_NOT_FOUND,
-                f"catalog {self.name} has no schema with a dot within a level of its name",
-                hint='Write the levels apart, without quotes of their own: "outer.inner".',
+                f"catalog {self.name} has no schemas with a dot within a level of the name",
+                hint='Write the levels without quotes around each: "outer.inner".',
             )
         super().create_namespace(namespace, properties)
 
@@ -341,9 +341,9 @@ def stage(
 
 
 def new_location(catalog: PyCatalog, identifier: tuple[str, ...]) -> str | None:
-    """Returns a place for a new table that no other table has; None if its catalog chooses one.
+    """Returns a location for a new table that no other table has; None if its catalog chooses one.
 
-    A table that was renamed stays where it is, so the place of a name may be taken.
+    A table that was renamed stays where it is, so the location for a name may be taken.
     """
     if not isinstance(catalog, MetastoreCatalog):
         return None
@@ -372,7 +372,7 @@ def write_files(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Partition:
-    """What PyIceberg's writer asks of a partition."""
+    """What PyIceberg's writer needs from a partition."""
 
     partition: Record
     path: str
@@ -466,7 +466,7 @@ def put_view(
 
 _ATTEMPTS_MAX = 5
 _LOST = "Table has been updated by another process"
-"""How PyIceberg's SQL catalog begins to say that another commit came in between."""
+"""How PyIceberg's SQL catalog reports that another commit came in between."""
 
 
 def metadata_text(metadata: TableMetadata) -> bytes:
@@ -476,7 +476,7 @@ def metadata_text(metadata: TableMetadata) -> bytes:
 
 
 def file_io(catalog: GuardedCatalog, location: str) -> FileIO:
-    """Returns what reads a metadata file that lies where tables of the catalog may."""
+    """Returns a reader of metadata files that are where tables of the catalog may be."""
     return catalog._load_file_io(location=location)
 
 
@@ -524,7 +524,7 @@ def committed_together(
 
     Args:
         catalog: The catalog.
-        commits: Names, requirements and updates of the tables, each of which is there once.
+        commits: Names, requirements and updates of the tables, each at most once.
 
     Raises:
         CommitFailedException: a requirement does not hold, or another commit came in between.
@@ -589,7 +589,7 @@ def forwarded(
 
 
 def _unmade(catalog: PyCatalog, identifier: tuple[str, ...]) -> PyTable:
-    """Returns what names a table that does not exist yet."""
+    """Returns the identification of a table that does not exist yet."""
     metadata = MetastoreCatalog._empty_table_metadata()
     return StagedTable(identifier, metadata, "", catalog=catalog, io=load_file_io())
 
@@ -655,9 +655,9 @@ def _unpack_no_bombs() -> None:
 
 
 def _write_version_3() -> None:
-    """Patches PyIceberg to commit to tables of version 3, which it only half does by itself.
+    """Patches PyIceberg to commit to tables of version 3, which it only half supports.
 
-    It refuses upgrades, and would number rows again from 0 after a snapshot that says nothing of
+    It refuses upgrades, and would number rows again from 0 after a snapshot that says nothing about
     its rows. Columns of new tables keep their defaults, which it leaves out.
     """
     updates: Any = table_update
@@ -723,7 +723,7 @@ class Evaluators:
     def by_partition(self, file: DataFile) -> bool:
         """Whether the partition of a file lets a row through.
 
-        NaN proves nothing, as engines do not compare it alike.
+        NaN proves nothing, since engines compare it differently.
         """
         partition = file.partition
         values = [partition[position] for position in range(len(partition))]

@@ -84,7 +84,7 @@ class _Parser:
 
     def expression(self, body: Any, depth: int) -> BooleanExpression:
         if depth > DEPTH_MAX:
-            raise SeamlineError(NOT_SUPPORTED, "the filter is nested too deep")
+            raise SeamlineError(NOT_SUPPORTED, "the filter is nested too deeply")
         if isinstance(body, bool):
             return AlwaysTrue() if body else AlwaysFalse()
         if not isinstance(body, dict):

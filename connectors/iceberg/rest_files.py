@@ -87,7 +87,7 @@ def _content_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> Json:
 def _partition(file: DataFile, spec: PartitionSpec, schema: Schema) -> list[Any]:
     """Returns a file's partition values; null for what JSON has no form for.
 
-    That are values of columns that were dropped, whose type nobody knows, and what is no number.
+    These are NaN and infinities, and values of dropped columns, whose type is unknown.
     """
     types = [field.field_type for field in spec.partition_type(schema).fields]
     return [_value(type_, file.partition[place]) for place, type_ in enumerate(types)]

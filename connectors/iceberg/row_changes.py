@@ -1,9 +1,9 @@
 """Commits changed rows of a plain table: rows added and deleted, or all replaced, in one snapshot.
 
-A row is deleted by its position, in a delete file or a deletion vector; a data file of which no row
-is left is removed instead. The snapshot lands only if the head of `main` is still the one whose
-rows were read, so what a statement read is what it changed. PyIceberg writes neither position
-deletes nor format version 3.
+A row is deleted by its position, in a delete file or a deletion vector; a data file with no rows
+left is removed instead. The snapshot lands only if the head of `main` is still the one whose rows
+were read, so what a statement read is what it changed. PyIceberg writes neither position deletes
+nor format version 3.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _DATA_PATH = "write.data.path"
 
 
 def require_row_changes(table: IcebergTable) -> None:
-    """Requires a table of which rows can be deleted here.
+    """Requires a table whose rows can be deleted here.
 
     Raises:
         SeamlineError: NOT_SUPPORTED, PROPERTY_NOT_ALLOWED.
@@ -98,8 +98,8 @@ def require_row_changes(table: IcebergTable) -> None:
     if table.state.format_version < 2:
         raise SeamlineError(
             NOT_SUPPORTED,
-            f"table {table.state.display_name} has format version 1, which has no deleted rows",
-            hint="ALTER TABLE … SET PROPERTIES format_version = 2; every engine reads it.",
+            f"table {table.state.display_name} has format version 1, which cannot delete rows",
+            hint="ALTER TABLE … SET PROPERTIES format_version = 2; every engine can read that.",
         )
 
 
@@ -173,7 +173,7 @@ def commit_replacement(
     order: SortOrder,
     properties: Mapping[str, str],
 ) -> None:
-    """Gives a table other columns, and other rows instead of all that it has, in one commit.
+    """Replaces a table's columns and all of its rows, in one commit.
 
     Its history stays, so its snapshots can still be read, with the columns that they had.
 
@@ -205,7 +205,7 @@ def _redefining(
     order: SortOrder,
     properties: Mapping[str, str],
 ) -> Iterator[TableUpdate]:
-    """Yields the updates that define a table anew; none of its columns keeps its id."""
+    """Yields the updates that redefine a table; none of its columns keeps its id."""
     ids = itertools.count(metadata.last_column_id + 1)
     fresh = assign_fresh_schema_ids(schema, lambda: next(ids))
     yield AddSchemaUpdate(schema_=fresh)
@@ -229,7 +229,7 @@ def _redefining(
 
 
 _OF_COLUMNS = ("comment", TableProperties.DEFAULT_NAME_MAPPING)
-"""Properties that say something of the former columns."""
+"""Properties that refer to the former columns."""
 
 
 def commit_truncate(table: IcebergTable) -> None:
@@ -263,7 +263,7 @@ def _landing(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rewritten:
-    """A manifest of which some entries are removed.
+    """A manifest from which some entries are removed.
 
     Attributes:
         manifest: The manifest.
@@ -317,7 +317,7 @@ class _Change:
             self._written.append(file.file_path)
 
     def add(self, files: Iterable[DataFile]) -> None:
-        """Adds data files that are there already."""
+        """Adds data files that already exist."""
         self._added += files
 
     def drop(self, files: Iterable[DataFile]) -> None:
@@ -329,7 +329,7 @@ class _Change:
         tasks = {t.file.file_path: t for t in self.tasks if t.file.file_path in deleted}
         if len(tasks) != len(deleted):
             raise AssertionError("rows are deleted from files that the table does not have")
-        has_vectors = self._version >= VECTORS  # a file has at most one, of all its deletes
+        has_vectors = self._version >= VECTORS  # a file has at most one, for all its deletes
         marked = [path for path, task in tasks.items() if task.deletes and has_vectors]
         before = self._deleted_before(marked)
         rows = []
@@ -407,7 +407,7 @@ class _Change:
         self._table.iceberg.catalog.commit_table(self._table.iceberg, requirements, tuple(updates))
 
     def remove_files(self) -> None:
-        """Removes what was written for a snapshot that did not land, as far as that is possible."""
+        """Removes what was written for a snapshot that did not land, as far as possible."""
         for path in self._written:
             with contextlib.suppress(OSError):
                 self._io.delete(path)

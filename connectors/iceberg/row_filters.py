@@ -1,4 +1,4 @@
-"""Filters Arrow rows conservatively: keeps never too few of them, and rarely too many.
+"""Filters Arrow rows conservatively: never keeps too few of them, and rarely too many.
 
 The reader of the rows filters them again. So where engines differ, or Arrow cannot compare, a row
 is kept: for example NaN in a comparison, or a null compared with `<>`.
@@ -46,7 +46,7 @@ class _Masks(BoundBooleanExpressionVisitor[Any]):
         return self._all(value=False)
 
     def visit_not(self, child_result: Any) -> Any:  # noqa: ARG002 - PyIceberg's signature
-        raise AssertionError("negations are rewritten before")
+        raise AssertionError("negations have been rewritten before")
 
     def visit_and(self, left_result: Any, right_result: Any) -> Any:
         return pc.and_(left_result, right_result)

@@ -141,11 +141,11 @@ class ScanPlanner:
 
         Args:
             table: The table.
-            places: Where its files may lie.
+            places: Where its files may be.
             snapshot_id: The snapshot.
             pruner: Decides which files are left out.
-            besides: Deletes that apply besides the snapshot's own; a deletion vector replaces the
-                snapshot's own one for the same data file.
+            besides: Deletes that apply in addition to the snapshot's own; a deletion vector
+                replaces the snapshot's own one for the same data file.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
@@ -163,7 +163,7 @@ class ScanPlanner:
 
         Args:
             table: The table.
-            places: Where its files may lie.
+            places: Where its files may be.
             snapshot_ids: The snapshots.
             deleted: Whether to check also what they have deleted, for callers that remove it.
 
@@ -185,9 +185,9 @@ class ScanPlanner:
         collections.deque(self._pool.map(look, paths), maxlen=0)
 
     def require_fit_for_spark(self, table: PyTable, places: TablePlaces, snapshot_id: int) -> None:
-        """Requires manifests that Iceberg's Java library reads as they are meant.
+        """Requires manifests that Iceberg's Java library reads correctly.
 
-        It assumes that manifests without a manifest list are of the first partition spec, and that
+        It assumes that manifests without a manifest list have the first partition spec, and that
         partitions whose bounds a list leaves out have no values.
 
         Raises:
@@ -198,7 +198,7 @@ class ScanPlanner:
         manifests = self.manifests(table, places, snapshot_id)
         misread = f"Spark misreads snapshot {snapshot_id} of {'.'.join(table.name())}: "
         if not is_listed and any(manifest.partition_spec_id for manifest in manifests):
-            misread += "it has no manifest list, and several ways to partition"
+            misread += "it has no manifest list, but several partition specs"
             raise SeamlineError(NOT_SUPPORTED, misread)
         if any(map(lacks_bounds, manifests)):
             misread += "its manifest list leaves out the bounds of partitions"
@@ -283,7 +283,8 @@ class ScanPlanner:
         snapshot = table.metadata.snapshot_by_id(snapshot_id)
         if snapshot is None:
             raise SeamlineError(
-                SNAPSHOT_GONE, f"snapshot {snapshot_id} of {'.'.join(table.name())} is not kept"
+                SNAPSHOT_GONE,
+                f"snapshot {snapshot_id} of {'.'.join(table.name())} is no longer kept",
             )
         # cached by path, since a copied table has the snapshot ids of its original
         path = "\n".join(files_of(snapshot))

@@ -1,7 +1,7 @@
 """Column statistics of a snapshot, aggregated from what the writers of its data files recorded.
 
-They are only as good as the writers made them: a statistic of a column is missing if any file lacks
-it, and deleted rows still count.
+They are only as good as their writers: a statistic of a column is missing if any file lacks it, and
+deleted rows still count.
 """
 
 from __future__ import annotations

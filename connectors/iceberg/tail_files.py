@@ -133,7 +133,7 @@ def write_file(io: FileIO, planned: PlannedFile, layout: TailLayout) -> DataFile
     schema = layout.schema.select(*rows.column_names)
     try:
         statistics = _statistics(writer.writer.metadata, schema, layout.properties)
-    except UnicodeEncodeError:  # PyIceberg cuts a text after U+D7FF and counts on into surrogates
+    except UnicodeEncodeError:  # PyIceberg increments U+D7FF into surrogates
         uncut = {TableProperties.DEFAULT_WRITE_METRICS_MODE: "full"}
         statistics = _statistics(writer.writer.metadata, schema, uncut)
     statistics["nan_value_counts"] = _nan_counts(rows, schema)
@@ -182,7 +182,7 @@ def _split(rows: pa.Table, layout: TailLayout) -> list[tuple[Record, pa.Array]] 
     """Splits rows by partition; None if that cannot be computed or expressed."""
     fields = layout.spec.fields
     if not {field.source_id for field in fields} <= layout.schema.field_ids:
-        return None  # a column was dropped, and no field of the spec means anything any more
+        return None  # a column was dropped, so no field of the spec means anything any more
     if not can_compute([field.transform for field in fields]):
         return None
     try:

@@ -113,7 +113,7 @@ def from_iceberg(type_: iceberg.IcebergType, names: Mapping[int, list[str]]) -> 
 
 
 def _row(fields: tuple[Field, ...]) -> Type:
-    """Returns a row type, or `Unsupported` if DuckDB would take one of its fields for another."""
+    """Returns a row type, or `Unsupported` if DuckDB would confuse its fields."""
     row = types.Row(fields)
     if len({field.name.lower() for field in fields}) < len(fields):
         return types.Unsupported(f"{row}, whose fields differ only in case")
@@ -158,7 +158,7 @@ def storable(type_: Type) -> Type:
 def representable(type_: Type) -> Type:
     """Returns the nearest type that an Iceberg schema can hold; text, where there is none nearer.
 
-    It describes a column that is computed, as those of a view are, and is never written.
+    It describes a computed column, such as a view's, and is never written.
     """
     return types.changed(type_, _nearest)
 

@@ -81,7 +81,7 @@ def unpacked_snappy(packed: bytes) -> bytes:
         raise _too_large()
     found: bytes = pa.Codec("snappy").decompress(packed[:-_CHECKSUM_BYTES], size, asbytes=True)
     if zlib.crc32(found) != checksum:
-        raise ValueError("its checksum is another")
+        raise ValueError("its checksum differs")
     return found
 
 
@@ -94,7 +94,7 @@ def packed_snappy(plain: bytes) -> tuple[bytes, int]:
 
 def _whole(found: bytes, is_whole: bool) -> bytes:
     if not is_whole:
-        raise ValueError("it is cut off")
+        raise ValueError("it is truncated")
     return found
 
 

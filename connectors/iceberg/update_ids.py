@@ -1,7 +1,7 @@
 """Gives the schemas, specs and sort orders that a commit adds ids that are free in the table.
 
 A client numbers what it adds by the table that it has loaded. If others have added some meanwhile,
-the number may be taken. A schema, spec or order that the table has already keeps its own number, as
+the number may be taken. A schema, spec or order that the table already has keeps its own number, as
 in Iceberg's own catalogs.
 """
 
@@ -33,7 +33,7 @@ def with_field_ids(spec: Any, first: int = PARTITION_FIELD_ID_START) -> Any:
     """Returns a partition spec as a client wrote it, with the ids that it may leave out.
 
     Args:
-        spec: The spec, as the specification writes it; anything else is returned as it is.
+        spec: The spec, in the specification's form; anything else is returned unchanged.
         first: The id of the first field, if it has none.
     """
     if not isinstance(spec, Mapping) or not isinstance(spec.get("fields"), Sequence):

@@ -1,10 +1,10 @@
-"""Stores the views of a catalog: in the catalog if it supports views, else in its warehouse.
+"""Stores the views of a catalog: in the catalog if it supports views, otherwise in its warehouse.
 
 Either way a view is Iceberg view metadata of format version 1, with one SQL representation per
 dialect. In a catalog without views, the metadata is a file in the warehouse, and a property of the
-namespace says where the newest file lies; so replacing a view is one commit of the catalog.
+namespace says where the newest file is; so replacing a view is one commit of the catalog.
 
-A column whose type an Iceberg schema does not have is there with the nearest one; the summary of
+A column whose type Iceberg lacks has the nearest one there; the summary of
 the version has the types themselves.
 """
 
@@ -150,7 +150,7 @@ class ViewStore:
         if not self._catalog.has_views and "/" not in warehouse:
             raise SeamlineError(
                 NOT_SUPPORTED,
-                f"catalog {self._catalog.name} has no views, and no warehouse to keep them in",
+                f"catalog {self._catalog.name} has neither views nor a warehouse to store them in",
                 hint="Give it a warehouse with a location.",
             )
         return f"{warehouse}/{'/'.join(identifier)}-{uuid.uuid4().hex[:8]}"
@@ -175,7 +175,7 @@ def _decoded(body: bytes, identifier: Identifier) -> dict[str, Any]:
     try:
         found = json.loads(body)
     except ValueError as error:
-        message = f"the metadata of view {'.'.join(identifier)} is no JSON"
+        message = f"the metadata of view {'.'.join(identifier)} is not JSON"
         raise SeamlineError(INVALID_VIEW, message) from error
     return found if isinstance(found, dict) else {}
 

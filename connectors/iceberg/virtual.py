@@ -40,7 +40,7 @@ def snapshot_id(seam: Seam, taken: Collection[int], on_error: str = "fail") -> i
     Args:
         seam: The seam.
         taken: Ids of other snapshots of the table.
-        on_error: What becomes of bad records, which decides about rows, too.
+        on_error: How bad records are handled, which also affects rows.
     """
     rows = {
         "table_uuid": seam.table_uuid,
@@ -52,7 +52,7 @@ def snapshot_id(seam: Seam, taken: Collection[int], on_error: str = "fail") -> i
     }
     if on_error != "fail":
         rows["on_error"] = on_error
-    if seam.end_epochs:  # a new leader may go on at offsets that the log has lost
+    if seam.end_epochs:  # a new leader may continue at offsets that the log has lost
         rows["leaders"] = seam.end_epochs.to_json()
     text = json.dumps(rows, sort_keys=True)
     for attempt in range(1 << 16):

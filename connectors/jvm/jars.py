@@ -191,10 +191,10 @@ def fetch(jars: JarSet, cache: pathlib.Path, report: Report) -> pathlib.Path:
     target = cache / jars.directory_name
     if target.is_dir():
         return target
-    hint = f"Correct the rights, or set {DIRECTORY_VARIABLE} to a directory you may write."
+    hint = f"Correct the permissions, or set {DIRECTORY_VARIABLE} to a directory you may write to."
     with named_write_errors(cache, JARS_UNAVAILABLE, hint=hint):
         cache.mkdir(parents=True, exist_ok=True)
-        waiting = f"{jars.name}: another process fetches the jars, waiting for it"
+        waiting = f"{jars.name}: another process is fetching the jars; waiting for it"
         with exclusive(cache / f"{jars.directory_name}.lock", lambda: report(waiting)) as lock:
             if not target.is_dir():
                 _fetch(jars, target, lock, report)
@@ -240,8 +240,8 @@ def check(directory: pathlib.Path, wanted: Mapping[str, str]) -> None:
         if found != wanted.get(path.name):
             raise SeamlineError(
                 JARS_CHANGED,
-                f"{path.name} is not the file that was published: its SHA-256 is {found}, "
-                f"wanted is {wanted.get(path.name, 'no such file')}",
+                f"{path.name} is not the file that was published: its SHA-256 is {found}, but "
+                f"should be {wanted.get(path.name, 'no such file')}",
             )
 
 

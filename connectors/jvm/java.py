@@ -1,6 +1,6 @@
 """Finds the Java that Kafka and Spark run on.
 
-`JAVA_HOME` decides when it is set, as it does for Spark itself; else the first `java` on PATH. Only
+`JAVA_HOME` decides when it is set, as for Spark itself; otherwise the first `java` on PATH. Only
 the long-term releases that Spark 4.0 supports are accepted, so that a wrong Java is reported here
 in one line, rather than later by a stack trace.
 """
@@ -63,7 +63,7 @@ _NEEDED = ("PATH", "JAVA_HOME", "JAVA_TOOL_OPTIONS", "LD_LIBRARY_PATH", "HOME", 
 
 
 def parse_version(output: str) -> int | None:
-    """Returns the feature version in the output of `java -version`, or None if it is not there."""
+    """Returns the feature version in the output of `java -version`, or None if it is missing."""
     match = _VERSION.search(output)
     return int(match[1]) if match else None
 

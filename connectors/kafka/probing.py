@@ -50,7 +50,7 @@ class Answer:
 
     @property
     def tells_topic_ids(self) -> bool:
-        """Whether it reports topic ids, which tell a topic from an earlier one of the same name."""
+        """Whether it reports topic ids, which distinguish topics that had one name."""
         return self.versions.get(_METADATA, 0) >= _IDS_SINCE
 
     @property
@@ -179,7 +179,7 @@ def _asked(connection: socket.socket, asked: bytes) -> Reader:
     """Sends a request and returns what follows the header of its answer.
 
     Raises:
-        ValueError: what comes is not an answer.
+        ValueError: what arrives is not an answer.
     """
     connection.sendall(asked)
     head = _received(connection, 4)
@@ -233,7 +233,7 @@ def _connected(host: str, port: int, seconds: float) -> socket.socket:
         timed_out = isinstance(error, TimeoutError)
         cause = f"no connection within {seconds:g} s" if timed_out else str(error)
         raise _failure(
-            f"{where} cannot be reached: {cause}", "Look for a firewall, or a wrong address."
+            f"{where} cannot be reached: {cause}", "Check for a firewall, or a wrong address."
         ) from error
 
 
@@ -251,7 +251,7 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
             context.load_cert_chain(own, properties.get("ssl.key.location"), password)
     except (OSError, ValueError) as error:
         raise _failure(
-            f"the files for TLS cannot be used: {getattr(error, 'strerror', None) or error}",
+            f"the TLS files cannot be used: {getattr(error, 'strerror', None) or error}",
             "Correct ssl.ca.location, ssl.certificate.location and ssl.key.location.",
         ) from error
     if properties.get("ssl.endpoint.identification.algorithm", "https") == "none":
@@ -282,7 +282,7 @@ def _explained(
         )
     if not wants_tls and _speaks_tls(host, port, seconds):
         return _failure(
-            f"{where} speaks TLS, and this client does not",
+            f"{where} speaks TLS, but this client does not",
             "Set security.protocol to ssl or sasl_ssl, or correct the port.",
         )
     if isinstance(error, TimeoutError):
@@ -294,13 +294,13 @@ def _explained(
     if isinstance(error, ssl.SSLError):
         return _failure(
             f"TLS with {where} fails: {error.reason or error}",
-            "It may want a client's certificate (ssl.certificate.location), or another version.",
+            "It may require a client certificate (ssl.certificate.location), or another version.",
         )
     cause = str(error) or type(error).__name__
     with contextlib.suppress(ValueError):
         said = bytes.fromhex(cause)
         cause = "it speaks HTTP" if said == b"HTTP" else f"it sends {said!r}"
-    return _failure(f"what listens on {where} is no broker: {cause}", "Correct the port.")
+    return _failure(f"what listens on {where} is not a broker: {cause}", "Correct the port.")
 
 
 def _answers(host: str, port: int, seconds: float) -> bool:

@@ -98,7 +98,7 @@ def result(future: concurrent.futures.Future[Any], what: str, deadline: Deadline
 def retried(
     request: Callable[[], _Answer], deadline: Deadline, refresh: Callable[[], None]
 ) -> _Answer:
-    """Retries a request while its answer is that a leader is moving, for the time of one request.
+    """Retries a request while its answer is that a leader is moving, for one request's time.
 
     Args:
         request: Sends the request and returns its answer.

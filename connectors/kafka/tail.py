@@ -24,7 +24,7 @@ class TailOrigin:
     Attributes:
         segments: Segments held here that were used.
         pruned: Segments held here that the filter ruled out.
-        spilled: Segments used that lie on disk.
+        spilled: Segments used that are on disk.
         offsets_read: Offsets read from the log for this statement alone.
         note: Why the table's follower could not supply everything; empty when it did.
     """

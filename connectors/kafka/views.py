@@ -39,8 +39,8 @@ def agreed(views: Sequence[Mapping[str, TopicDescription]]) -> Mapping[str, Topi
         if any(topic_id == NO_ID for topic_id, _ in said):
             raise SeamlineError(
                 NOT_SUPPORTED,
-                f"the brokers give topic {name} no id: nobody could tell if it were created again",
-                hint="Topics have ids since Kafka 2.8, and with inter.broker.protocol.version 2.8.",
+                f"the brokers give topic {name} no id: recreating it would go unnoticed",
+                hint="Topics have ids since Kafka 2.8, with inter.broker.protocol.version 2.8.",
             )
         if len(said) > 1:
             behind = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))

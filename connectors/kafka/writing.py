@@ -31,7 +31,8 @@ def write(
         topic: The topic.
         batches: The records.
         partitioner: `murmur2` or `crc32`; None means `murmur2`.
-        deadline: The statement's deadline; nothing is written if it passes before all is there.
+        deadline: The statement's deadline; nothing is written if it passes before all rows have
+            arrived.
 
     Returns:
         The last offset of each partition that was written to.
@@ -100,7 +101,7 @@ class _Transaction:
         except SeamlineError as error:
             raise SeamlineError(
                 error.code,
-                f"whether the rows were written is not known: {error.message}",
+                f"it is not known whether the rows were written: {error.message}",
                 hint="Read the table before you write them again.",
             ) from error
         return dict(self._last)

@@ -8,7 +8,7 @@ no thread: threads do not survive a fork.
 Spark starts a daemon for every session and keeps it for as long as Spark runs. A daemon without
 workers for a minute gives its memory back: it becomes a process that only keeps its port, and
 ends when Spark asks there for a worker. Spark's connection is reset then, and it starts a daemon
-again. Were the port free in between, Spark could meet whoever was given it since.
+again. If the port were free in between, Spark could connect to whatever process got it since.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class SparkEngine:
         self, session: Any, tail: pa.Table | SpilledTail | TailSource, any_time: bool
     ) -> Any:
         if isinstance(tail, SpilledTail):
-            raise SeamlineError(TAIL_TOO_LARGE, "a part of the tail is in files of the gateway")
+            raise SeamlineError(TAIL_TOO_LARGE, "a part of the tail is in the gateway's files")
         if not isinstance(tail, TailSource):
             return _local(session, tail)
         return decoded_tail(

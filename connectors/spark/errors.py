@@ -121,7 +121,7 @@ def named_error(error: Exception) -> SeamlineError:
 
 
 def _unnamed(error: Exception, condition: str) -> ErrorCode:
-    """Classifies an error of no known name: Spark refused the statement, or failed to run it."""
+    """Classifies an unknown error: Spark refused the statement, or failed to run it."""
     names = {class_.__name__ for class_ in type(error).__mro__}
     is_refused = _AT_PLANNING & names and not condition.startswith("TABLE_OR_VIEW")
     return NOT_SUPPORTED if is_refused else SPARK_FAILED

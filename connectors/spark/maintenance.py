@@ -127,7 +127,7 @@ def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> No
             return
         raise
     carrier = table.state.current_snapshot_id
-    table.require_single_writer(carrier)  # nobody can tell once its snapshots are gone
+    table.require_single_writer(carrier)  # nobody can know once its snapshots are gone
     if boundary is not None:
         carrier = commits.commit_boundary(table, boundary)
         table = catalog.load(identifier)
@@ -137,15 +137,15 @@ def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> No
 
 
 def _require_deletes_seen(table: IcebergTable) -> None:
-    """Requires that Spark sees every delete: a row it overlooks one of would come back for good."""
+    """Requires that Spark sees every delete: a row whose delete it misses would return for good."""
     state = table.state
     plan = table.plan(state.current_snapshot_id, ScanRequest(state.current_schema_id, ()))
     if plan.only_duckdb is not None:
         raise SeamlineError(
             NOT_SUPPORTED,
             f"small files of {state.display_name} cannot be merged: Spark overlooks "
-            f"{plan.only_duckdb}, so deleted rows would be back",
-            hint="Have the writer of these deletes compact the table.",
+            f"{plan.only_duckdb}, so deleted rows would come back",
+            hint="Let the writer of these deletes compact the table.",
         )
 
 

@@ -84,7 +84,7 @@ def newest_rows_sql(rows: str, newest: Newest, truncate: str | None = None) -> s
     if not newest.is_settled:
         of_key = f"({partition}) OVER (PARTITION BY {key})"
         rank = f"CASE WHEN min{of_key} <> max{of_key} THEN {moved_key_sql(newest)} ELSE {rank} END"
-    keyed = f"{_quote(newest.key_names[0])} IS NOT NULL"  # what makes no row has no key
+    keyed = f"{_quote(newest.key_names[0])} IS NOT NULL"  # a record that makes no row has no key
     if truncate is not None:
         keyed += f" AND {offset} > coalesce({truncate}, -1)"
     ranked = f"SELECT *, {rank} AS `{_IS_NEWEST}` FROM ({rows}) WHERE {keyed}"
@@ -171,7 +171,7 @@ def _column_sql(column: Field, stored: Mapping[int, Field]) -> str:
 
 
 _PLACES = dict(zip((field.field_id for field in names.FILE_FIELDS), ("_file", "_pos"), strict=True))
-"""Iceberg's own names of the columns that say where a row lies, by their ids."""
+"""Iceberg's own names of the columns that say where a row is, by their ids."""
 
 
 def _is_filtered_otherwise(field: Field) -> bool:
@@ -265,7 +265,7 @@ def _no_columns(scan: EngineScan) -> str:
 
 
 def _nothing(scan: EngineScan) -> str:
-    """Returns a placeholder column for a scan of which only the number of rows is wanted."""
+    """Returns a placeholder column for a scan of which only the number of rows is needed."""
     return f"NULL AS {_quote(scan.own_name('nothing'))}"
 
 

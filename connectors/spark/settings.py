@@ -24,7 +24,7 @@ SESSION: Mapping[str, str] = {
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",
     "spark.sql.runSQLOnFiles": "false",
-    # else `${env:…}` in a user's text gives away the server's environment, properties and secrets
+    # else `${env:…}` in a user's text reveals the server's environment, properties and secrets
     "spark.sql.variable.substitute": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
@@ -173,8 +173,8 @@ def jdbc_uri(uri: str) -> str:
         return f"jdbc:{match['kind']}://{match['rest']}"
     raise SeamlineError(
         INVALID_CONFIG,
-        f"Spark's address of the catalog at {uri.split('://')[0]}:// is not known",
-        hint="Give it under catalogs.<name>.spark.uri.",
+        f"it is not known how Spark reaches the catalog at {uri.split('://')[0]}://",
+        hint="Set catalogs.<name>.spark.uri.",
     )
 
 

@@ -137,8 +137,8 @@ class _StreamReader(DataSourceStreamReader):
         if table.newest is not None:
             raise SeamlineError(
                 NOT_SUPPORTED,
-                f"{self._options.table} is an upsert table: a stream only adds rows, and here "
-                "later ones replace them",
+                f"{self._options.table} is an upsert table: a stream only adds rows, but here "
+                "later ones replace earlier ones",
                 hint='Read its changes: option("changes", "true").',
             )
         return table
@@ -157,6 +157,5 @@ class _StreamReader(DataSourceStreamReader):
         if (known["table_uuid"], known["topic_id"]) != (seam.table_uuid, seam.topic_id):
             raise SeamlineError(
                 HISTORY_CHANGED,
-                f"table {self._options.table} or its topic was created again since the stream "
-                "began",
+                f"table {self._options.table} or its topic was recreated since the stream began",
             )

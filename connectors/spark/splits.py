@@ -59,8 +59,8 @@ from seamline.sql.types import Field
 SPLIT_BYTES = 128 << 20
 SPLIT_OFFSETS = 250_000
 _SHARED_OFFSETS = 25_000
-"""Small ranges, of whatever partitions, are one part until they have so many offsets together: a
-task takes longer to begin than to read a few records."""
+"""Small ranges, of whatever partitions, are one part until they have this many offsets together: a
+task takes longer to start than to read a few records."""
 """The offsets of one part; its rows stay in memory until the log is found to still be the same."""
 
 _KEYS_SHARE = 4
@@ -83,7 +83,7 @@ class Options:
         password: The user's password (`password`).
         table: Name of the table (`table`).
         token: The token of a receipt, to read that seam again (`token`); batches only.
-        changes: Whether an upsert table's changes are wanted, not its rows (`changes`).
+        changes: Whether to read an upsert table's changes instead of its rows (`changes`).
         kafka: librdkafka properties of the executors (`kafka.…`); the brokers' addresses come from
             the gateway unless they are among them.
         storage: PyIceberg properties of the storage (`iceberg.…`).
@@ -116,7 +116,7 @@ class Options:
         changes = given.get("changes", "false").lower()
         if changes not in {"true", "false"}:
             raise SeamlineError(
-                INVALID_ARGUMENT, f"the option changes is true or false, not {changes!r}"
+                INVALID_ARGUMENT, f"the option changes must be true or false, not {changes!r}"
             )
         return cls(
             given["url"].rstrip("/"),
@@ -145,7 +145,7 @@ class Table:
         metadata_location: The file that holds its metadata.
         bootstrap_servers: Where its topic's cluster is; None when there is no topic.
         options: The options of the read.
-        data_locations: Where its files may lie in addition to its own location.
+        data_locations: Where its files may be in addition to its own location.
         schema_registry_url: Where the schemas of its topic's records are registered.
     """
 
@@ -203,17 +203,17 @@ class Table:
 
     @property
     def gives_changes(self) -> bool:
-        """Whether to read every record of the topic, instead of the table that they result in.
+        """Whether to read every record of the topic, instead of the table that results from them.
 
         Raises:
-            SeamlineError: INVALID_ARGUMENT if that is asked of a table whose rows are records.
+            SeamlineError: INVALID_ARGUMENT if that is requested for a table whose rows are records.
         """
         if self.options.changes and self._spec_and_newest[1] is None:
             raise SeamlineError(
                 INVALID_ARGUMENT,
                 f"{self.options.table} is not an upsert table with its topic, so it has no changes "
                 "besides its rows",
-                hint="Leave out the option changes.",
+                hint="Omit the option changes.",
             )
         return self.options.changes
 
@@ -531,8 +531,8 @@ class HotSplit(InputPartition):
             if found != len(self.newest):
                 raise SeamlineError(
                     LOG_TRIMMED,
-                    f"of {len(self.newest)} records of topic {read.topic} that are the newest of "
-                    f"their keys, {found} are left: it was compacted meanwhile",
+                    f"only {found} of the {len(self.newest)} newest records of topic {read.topic} "
+                    f"are left: it was compacted meanwhile",
                 )
         yield from (plain(rows.select(self.names)) for rows in batches if rows.num_rows)
 
@@ -544,7 +544,7 @@ def _rows(
     epochs: Mapping[int, int],
     looked: Looked | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the decoded records of a read; `looked` notes where they are.
+    """Yields the decoded records of a read; `looked` records where they are.
 
     They only count once the last has been taken: then the log has been found to still be the same.
     """

@@ -96,7 +96,7 @@ def _children() -> set[int]:
 
 @contextlib.contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Sets the environment of what the block starts; restores what it must not have at the end."""
+    """Sets the environment of what the block starts; restores it at the end."""
     hidden = {n: v for n, v in os.environ.items() if n not in wanted or n == _SUBMIT_VARIABLE}
     for name in hidden:
         del os.environ[name]

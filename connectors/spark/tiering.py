@@ -203,7 +203,7 @@ class SparkTierTable:
                 raise SeamlineError(
                     NOT_SUPPORTED,
                     "this Spark's Iceberg does not write a session's properties into a snapshot's "
-                    "summary, which tiering an upsert table needs",
+                    "summary, which tiering an upsert table requires",
                     hint="Use Iceberg 1.11 or newer.",
                 )
 

@@ -193,7 +193,7 @@ def _in_zone(
 ) -> tuple[Field | None, Value | None]:
     """Returns the column whose local times an expression makes instants, and that of the instant.
 
-    None if it is no such expression, or the clocks of its zone change nearby.
+    None for any other expression, or if the clocks of its zone change nearby.
     """
     node = _inner(node)
     if not isinstance(node, Call) or instant.tzinfo is None:

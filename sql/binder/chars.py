@@ -1,4 +1,4 @@
-"""Functions of char(n), which do count the spaces that fill it up; all others take a varchar."""
+"""Functions of char(n) that count its padding spaces; all others take a varchar."""
 
 from __future__ import annotations
 

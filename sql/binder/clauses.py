@@ -43,7 +43,7 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
     def item(inner: exp.Expr) -> exp.Expr:
         if isinstance(inner, exp.Rollup | exp.Cube) and any(map(_is_empty, inner.expressions)):
             what = "an empty set of keys in ROLLUP and CUBE is not supported"
-            raise SeamlineError(NOT_SUPPORTED, what, hint="Leave it out, or write GROUPING SETS.")
+            raise SeamlineError(NOT_SUPPORTED, what, hint="Omit it, or write GROUPING SETS.")
         if isinstance(inner, exp.Tuple | exp.Rollup | exp.Cube | exp.GroupingSets):
             inner.set("expressions", [item(e) for e in inner.expressions])
             return inner
@@ -75,7 +75,7 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
     if len(sets) == 1 and isinstance(sets[0], exp.GroupingSets):
         inside = sets[0].expressions
         if len(inside) > 1 and all(map(_is_empty, inside)):
-            what = "the group of all rows several times is not supported"
+            what = "repeating the group of all rows is not supported"
             raise SeamlineError(NOT_SUPPORTED, what, hint="Write GROUPING SETS (()).")
     group.replace(exp.Group(expressions=sets) if sets else one_group())
 
@@ -96,9 +96,9 @@ def place_of(node: exp.Expr, count: int, where: str) -> int | None:
     if not 1 <= int(node.name) <= count:
         raise SeamlineError(
             COLUMN_NOT_FOUND,
-            f"{where} {node.name} is not the position of a column",
+            f"{where} {node.name} is not the position of a result column",
             location=location_of(node),
-            hint=f"The query has {count}.",
+            hint=f"The query has {count} columns.",
         )
     return int(node.name) - 1
 
@@ -129,7 +129,7 @@ def _has_order(type_: Type) -> bool:
 
 
 def sort_keys(ordered: exp.Ordered, value: exp.Expr, type_: Type) -> list[exp.Ordered]:
-    """Returns what to sort by for an item of ORDER BY, each of which keeps its type.
+    """Returns the sort keys for an item of ORDER BY, each of which keeps its type.
 
     A row is sorted by its fields, as the engines disagree on nulls in them; a null row is beyond
     every other, on the side of nulls.
@@ -171,7 +171,9 @@ def _fetch(node: exp.Expr, fetch: exp.Fetch) -> exp.Limit | None:
     limit = row_limit(fetch.args.get("count") or exp.Literal.number(1))
     if limit is not None and limit.expression.name == "0":
         raise SeamlineError(
-            INVALID_ARGUMENT, "FETCH FIRST counts from 1", hint="LIMIT 0 gives no rows."
+            INVALID_ARGUMENT,
+            "FETCH FIRST needs a count of at least 1",
+            hint="LIMIT 0 returns no rows.",
         )
     if options is None or not options.args.get("with_ties"):
         return limit

@@ -54,7 +54,7 @@ def explicit_cast(node: exp.Expr, source: Type, target: Type, *, safe: bool) -> 
 
 
 def _with_texts(type_: Type) -> Type:
-    """Returns a type in which instants that JSON shows in a zone other than UTC are texts."""
+    """Returns a type in which instants that JSON shows in a zone other than UTC are text."""
     match type_:
         case Timestamp(_, True) if type_.zone != time_zones.UTC:
             return types.VARCHAR
@@ -72,7 +72,7 @@ def _rounds(source: Type, target: Timestamp) -> bool:
 
 
 def _constant_instant(node: exp.Expr, source: Type, target: Timestamp) -> exp.Expr | None:
-    """Returns the instant of a literal date or timestamp, so that files can be left out by it."""
+    """Returns the instant of a literal date or timestamp, so that files can be pruned by it."""
     local = node.spec.constant if isinstance(node, Call) else None
     if not isinstance(local, datetime.date) or _rounds(source, target):
         return None

@@ -94,7 +94,7 @@ def _bound(typer: Typer, bound: exp.Expr, scope: Scope) -> Typed:
     value, type_ = typer.expression(bound, scope)
     refuse_windows(value, "a window frame")
     if isinstance(type_, Interval):
-        raise _wrong(NOT_SUPPORTED, "an interval that bounds a window is a literal", bound)
+        raise _wrong(NOT_SUPPORTED, "an interval that bounds a window must be a literal", bound)
     if not types.is_numeric(type_):
         raise _wrong(TYPE_MISMATCH, f"a bound of a window frame cannot be {type_}", bound)
     return value, type_
@@ -106,13 +106,13 @@ def _rows(typer: Typer, bound: exp.Expr, scope: Scope) -> exp.Expr:
         return row_count(bound)
     value, type_ = _bound(typer, bound, scope)
     if type_ not in types.INTEGERS:
-        raise _wrong(TYPE_MISMATCH, f"rows are counted by whole numbers, not by {type_}", bound)
+        raise _wrong(TYPE_MISMATCH, f"a number of rows must be a whole number, not {type_}", bound)
     return _checked(value, type_, types.BIGINT)
 
 
 def _checked(value: exp.Expr, type_: Type, wanted: Type) -> exp.Expr:
     """Returns a bound that is checked for each row."""
-    message = "'INVALID_ARGUMENT: a bound of a window frame is neither negative nor null'"
+    message = "'INVALID_ARGUMENT: a bound of a window frame cannot be negative or null'"
     overload = constructor(
         COMPUTED_COUNT,
         f"(CASE WHEN {{0}} >= 0 THEN {{0}} ELSE error({message}) END)",
@@ -155,7 +155,7 @@ def _length(value: int, interval: Interval, type_: Type) -> exp.Expr:
         count, unit = value, "MONTH"
     elif type_ == types.DATE:
         if value % _DAY:
-            raise SeamlineError(TYPE_MISMATCH, "a RANGE over dates is counted in days", hint="")
+            raise SeamlineError(TYPE_MISMATCH, "a RANGE over dates must be in days", hint="")
         count, unit = value // _DAY, "DAY"
     else:
         count, unit = value, "MILLISECOND"

@@ -158,7 +158,7 @@ def _bind_field(row: exp.Expr, type_: Row, place: int | None) -> Typed:
     if place is None or not 1 <= place <= len(type_.fields):
         raise SeamlineError(
             INVALID_ARGUMENT,
-            f"{type_} has fields 1 to {len(type_.fields)}, given as a literal",
+            f"{type_} has fields 1 to {len(type_.fields)}, which a literal must select",
             hint="",
         )
     field = type_.fields[place - 1]
@@ -314,24 +314,28 @@ def _check_count(name: str, node: Call) -> None:
         node.expressions[place].replace(_counted(name, least, node.expressions[place]))
         return
     if count is None:
-        raise SeamlineError(NOT_SUPPORTED, f"{name}() counts by a literal whole number", hint="")
+        raise SeamlineError(
+            NOT_SUPPORTED, f"{name}() needs a literal whole number as its count", hint=""
+        )
     if not least <= count <= ROWS_MAX:
         raise SeamlineError(
-            INVALID_ARGUMENT, f"{name}() counts from {least} to {ROWS_MAX}, not by {count}", hint=""
+            INVALID_ARGUMENT,
+            f"{name}() takes a count from {least} to {ROWS_MAX}, not {count}",
+            hint="",
         )
 
 
 def _check_shares(node: Call) -> None:
-    """Checks the percentile or percentiles of `approx_percentile`, of which engines make their own.
+    """Checks the percentiles of `approx_percentile`, which engines treat differently.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT, NOT_SUPPORTED.
     """
     shares = node.expressions[-1]
     if not node.spec.overload.kernel and shares.find(exp.Column, exp.Query) is not None:
-        raise SeamlineError(NOT_SUPPORTED, "a percentile is a constant", hint="")
+        raise SeamlineError(NOT_SUPPORTED, "a percentile must be a constant", hint="")
     if any(not 0 <= share <= 1 for share in _numbers_of(shares)):
-        raise SeamlineError(INVALID_ARGUMENT, "a percentile is 0 to 1", hint="")
+        raise SeamlineError(INVALID_ARGUMENT, "a percentile must be between 0 and 1", hint="")
 
 
 def _numbers_of(node: exp.Expr) -> Iterator[float]:
@@ -351,7 +355,7 @@ def _numbers_of(node: exp.Expr) -> Iterator[float]:
 
 def _counted(name: str, least: int, count: exp.Expr) -> Call:
     """Returns a row count that is computed and checked for each row."""
-    failure = f"'INVALID_ARGUMENT: {name}() counts from {least}'"
+    failure = f"'INVALID_ARGUMENT: {name}() takes a count of at least {least}'"
     template = f"(CASE WHEN {{0}} < {least} THEN {{failure}}({failure}) ELSE {{0}} END)"
     overload = constructor(
         COMPUTED_COUNT,
@@ -414,7 +418,7 @@ def _bind_row_constructor(typer: Typer, node: exp.Anonymous | exp.Tuple, scope: 
     """Binds `(a, b)` or `ROW(a AS x, b)`; only ROW may name fields."""
     if not node.expressions:
         raise SeamlineError(
-            SYNTAX_ERROR, "a row has at least one value", location=location_of(node)
+            SYNTAX_ERROR, "a row needs at least one value", location=location_of(node)
         )
     is_row = isinstance(node, exp.Anonymous)
     named = {i: e for i, e in enumerate(node.expressions) if is_row and isinstance(e, exp.Alias)}

@@ -122,7 +122,7 @@ def refuse_aggregates(node: exp.Expr, where: str) -> None:
     """Raises GROUPING_ERROR for an aggregate where rows have not been grouped yet."""
     if has_aggregate(node):
         hint = "Use HAVING." if where == "WHERE" else ""
-        raise SeamlineError(GROUPING_ERROR, f"{where} cannot hold an aggregate", hint=hint)
+        raise SeamlineError(GROUPING_ERROR, f"{where} cannot contain an aggregate", hint=hint)
 
 
 def refuse_windows(node: exp.Expr, where: str) -> None:
@@ -130,7 +130,7 @@ def refuse_windows(node: exp.Expr, where: str) -> None:
     if any(isinstance(inner, exp.Window) for inner in _of_this_level(node)):
         raise SeamlineError(
             GROUPING_ERROR,
-            f"{where} cannot hold a window function",
+            f"{where} cannot contain a window function",
             hint="Compute it in a subquery, and use its result.",
         )
 
@@ -188,7 +188,7 @@ def _refuse_outer(node: exp.Expr, scope: Scope, where: str, *, always: bool) -> 
         node: A part of this query.
         scope: What this query reads.
         where: What the part belongs to.
-        always: Whether to refuse them even beside columns of this query.
+        always: Whether to refuse them even together with columns of this query.
     """
     columns = [c for c in _of_this_level(node) if isinstance(c, exp.Column) and c.table]
     outer = [column for column in columns if not scope.owns(column)]

@@ -62,12 +62,12 @@ def _passed(
         is_text = bool(member.args.get("format")) and type_ in {types.VARCHAR, types.UNKNOWN}
         kind = "decimal" if isinstance(type_, types.Decimal) else "text" if is_text else "json"
         names.append(f"{kind}:{member.args['key'].name}")
-        # a text that is no JSON is an error of the path
+        # text that is not JSON is an error of the path
         values.append((value, type_) if is_text else _as_json(member, value, type_))
     known = {name.partition(":")[2] for name in names}
     for missing in sorted(read - known):
         hint = f'Write PASSING … AS "{missing}"; a name without quotes is in capitals.'
-        message = f"the JSON path reads ${missing}, which is not passed"
+        message = f"the JSON path reads ${missing}, which PASSING does not supply"
         raise SeamlineError(INVALID_ARGUMENT, message, hint=hint)
     return [_word(" ".join(names)), _texts(values)] if names else []
 

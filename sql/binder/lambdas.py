@@ -52,7 +52,7 @@ class LambdaArgument:
         body, type_ = self._body(wanted.parameters)
         if not coercion.can_coerce(type_, wanted.returns):
             raise SeamlineError(
-                TYPE_MISMATCH, f"the lambda gives {type_}, not {wanted.returns}", hint=""
+                TYPE_MISMATCH, f"the lambda returns {type_}, not {wanted.returns}", hint=""
             )
         names = [exp.to_identifier(alias) for alias in self._aliases]
         return BoundLambda(this=implicit_cast(body, type_, wanted.returns), expressions=names)
@@ -79,7 +79,7 @@ class LambdaArgument:
         if body.find(exp.Query) is not None:
             raise SeamlineError(
                 NOT_SUPPORTED,
-                "a lambda cannot hold a subquery",
+                "a lambda cannot contain a subquery",
                 location=location_of(self._node),
                 hint="Join the subquery, and use its column.",
             )

@@ -85,9 +85,9 @@ def literal_of_type(node: exp.Cast) -> Typed | None:
 
 
 def _number_of_type(node: exp.Cast) -> Typed | None:
-    """Binds the text of a double or a whole number as a constant, or returns None if it is none.
+    """Binds the text of a double or a whole number as a constant; None for other text.
 
-    Clients send their parameters so, and engines require constants for some arguments.
+    Clients send parameters this way, and engines require constants for some arguments.
     """
     text, kind = node.this.name, node.to.this
     if kind == exp.DType.DOUBLE and _DOUBLE.fullmatch(text) and math.isfinite(float(text)):
@@ -147,9 +147,9 @@ def row_count(node: exp.Expr) -> exp.Expr:
     if count > ROWS_MAX:
         raise SeamlineError(
             NOT_SUPPORTED,
-            f"LIMIT and OFFSET count to {ROWS_MAX}",
+            f"LIMIT and OFFSET are at most {ROWS_MAX}",
             location=location_of(node),
-            hint="Leave LIMIT out to read all rows.",
+            hint="Omit LIMIT to read all rows.",
         )
     return exp.Literal.number(count)
 

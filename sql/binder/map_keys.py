@@ -1,7 +1,7 @@
 """Groups, DISTINCT and set operations over values that hold maps, which are entries there.
 
-Neither engine compares maps as SQL does. What is grouped is their entries, sorted by key; what
-leaves the groups are maps again.
+Neither engine compares maps as SQL does. Their entries, sorted by key, are grouped; results are
+maps again.
 """
 
 from __future__ import annotations

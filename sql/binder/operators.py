@@ -226,7 +226,7 @@ def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
 
 
 def _is_value(node: exp.Expr) -> bool:
-    """Whether what stands in the brackets of IN is a query in brackets of its own: one value."""
+    """Whether the brackets of IN hold a query in brackets of its own: one value."""
     if not isinstance(node, exp.Subquery):
         return False
     return not any(node.args.get(key) for key in ("order", "limit", "offset"))
@@ -279,7 +279,7 @@ def _bind_like_several(typer: Typer, node: exp.Like, scope: Scope) -> Typed:
 def _bind_escape(typer: Typer, node: exp.Escape, scope: Scope) -> Typed:
     like = node.this
     if not isinstance(like, exp.Like) or not is_text(node.expression, length=1):
-        raise SeamlineError(NOT_SUPPORTED, "ESCAPE needs one character, written out", hint="")
+        raise SeamlineError(NOT_SUPPORTED, "ESCAPE needs a literal of one character", hint="")
     inner, _ = typer.expression(exp.Like(this=like.this, expression=like.expression), scope)
     escaped = exp.Escape(this=inner, expression=node.expression)
     return _unless_negated(like, escaped), types.BOOLEAN
@@ -350,7 +350,7 @@ def _count_copies(case: exp.Case, operand: exp.Expr) -> None:
     if case.meta["copies"] > _COPIES_MAX:
         raise SeamlineError(
             STATEMENT_TOO_LARGE,
-            "CASE stands too deeply inside of the operand of CASE",
+            "CASE is nested too deeply in the operand of CASE",
             hint="Compute the operand in a subquery, or write WHEN x = … THEN.",
         )
 
@@ -398,7 +398,7 @@ def _length_of(data_type: exp.DataType) -> int | None:
             return int(inner.expressions[0].name)
         if is_varchar:
             raise SeamlineError(
-                NOT_SUPPORTED, "varchar has no length inside of another type", hint=""
+                NOT_SUPPORTED, "varchar cannot have a length inside another type", hint=""
             )
     return None
 

@@ -79,8 +79,8 @@ def order_results(
     items = _bind_items(typer, node, None, ctes, output, ())
     has_ties = _forget_ties(node, items)
     for ordered in items:
-        refuse_aggregates(ordered.this, "ORDER BY of a combination")
-        refuse_windows(ordered.this, "ORDER BY of a combination")
+        refuse_aggregates(ordered.this, "ORDER BY of a set operation")
+        refuse_windows(ordered.this, "ORDER BY of a set operation")
     is_plain = all(isinstance(ordered.this, _Result) for ordered in items)
     if isinstance(node, exp.Subquery):
         is_plain = not any(node.args.get(key) for key in ("order", "limit", "offset"))

@@ -68,7 +68,7 @@ def _parts(cte: exp.CTE) -> tuple[exp.Union, exp.Select, exp.Table]:
         raise _misshapen(cte, "is a query, UNION or UNION ALL, and a query that reads it")
     step = unwrapped(union.expression)
     if _references(union.this, cte.alias):
-        raise _misshapen(cte, "cannot read itself in front of UNION")
+        raise _misshapen(cte, "cannot read itself before UNION")
     if not isinstance(step, exp.Select) or any(step.args.get(key) for key in _NOT_OF_ROWS):
         raise _misshapen(cte, "is computed row by row: SELECT … FROM … WHERE … after UNION")
     references = _references(step, cte.alias)
@@ -116,14 +116,14 @@ def _convert(
         if not coercion.can_coerce(one.type, want.type):
             raise SeamlineError(
                 TYPE_MISMATCH,
-                f"column {want.name} of {cte.alias} is {want.type}, and then {one.type}",
+                f"column {want.name} of {cte.alias} is {want.type}, but then {one.type}",
                 location=location_of(cte.args["alias"]),
                 hint=f"CAST it to {one.type} in the first query.",
             )
         if repr(in_zones(one.type, want.type)) != repr(want.type):
             raise SeamlineError(
                 NOT_SUPPORTED,
-                f"column {want.name} of {cte.alias} has a time zone, and then another",
+                f"column {want.name} of {cte.alias} has a time zone, but then another",
                 location=location_of(cte.args["alias"]),
                 hint="Name one zone in both queries: x AT TIME ZONE 'UTC'.",
             )

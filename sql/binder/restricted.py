@@ -54,7 +54,7 @@ def restricted(
     except SeamlineError as error:
         raise SeamlineError(
             INVALID_CONFIG,
-            f"the access rules of {'.'.join(source.name)} do not fit it: {error.message}",
+            f"the access rules of {'.'.join(source.name)} do not fit the table: {error.message}",
             hint="Ask the gateway's owner to correct its access rules.",
         ) from error
     called = exp.TableAlias(this=exp.to_identifier(alias))
@@ -67,7 +67,7 @@ def _masked(typer: Typer, column: Column, mask: exp.Expr, inside: Scope) -> exp.
     _require_plain(value)
     if not coercion.can_coerce(type_, column.type):
         raise SeamlineError(
-            INVALID_CONFIG, f"the mask of {column.name} is {type_} and not {column.type}"
+            INVALID_CONFIG, f"the mask of {column.name} is {type_}, not {column.type}"
         )
     return implicit_cast(value, type_, column.type)
 

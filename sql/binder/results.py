@@ -116,7 +116,9 @@ def _columns_of(star: exp.Column, scope: Scope) -> Sequence[Column] | None:
     if not found and _is_known(star.parts[:-1], scope):
         return None
     code, what = (
-        (COLUMN_AMBIGUOUS, "is more than one table") if found else (COLUMN_NOT_FOUND, "is no table")
+        (COLUMN_AMBIGUOUS, "is more than one table")
+        if found
+        else (COLUMN_NOT_FOUND, "is not a table")
     )
     raise SeamlineError(
         code, f"{'.'.join(parts)} {what} in FROM", location=location_of(star.parts[0])

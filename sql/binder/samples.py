@@ -58,11 +58,11 @@ def _part(share: exp.Expr | None) -> str:
     """Converts percents to a fraction of one, written as a double for both engines."""
     if not isinstance(share, exp.Literal) or share.is_string:
         raise SeamlineError(
-            NOT_SUPPORTED, "the percentage of TABLESAMPLE is a number, written out", hint=""
+            NOT_SUPPORTED, "the percentage of TABLESAMPLE must be a literal number", hint=""
         )
     percents = decimal.Decimal(share.name)
     if percents > 100:
         raise SeamlineError(
-            INVALID_ARGUMENT, "TABLESAMPLE counts from 0 to 100 percent", location=None, hint=""
+            INVALID_ARGUMENT, "TABLESAMPLE takes 0 to 100 percent", location=None, hint=""
         )
     return f"{float(percents / 100):e}"

@@ -275,7 +275,9 @@ def _is_called(group: exp.Expr) -> bool:
         return False  # an alias is that of the first source
     if group.args.get("sample"):
         raise SeamlineError(
-            NOT_SUPPORTED, "joins in brackets are not sampled", hint="Sample what is joined."
+            NOT_SUPPORTED,
+            "joins in brackets cannot be sampled",
+            hint="Sample the tables that are joined.",
         )
     return bool(group.alias)
 
@@ -330,8 +332,8 @@ def _check_count(joins: Sequence[exp.Join]) -> None:
     if count > _JOINED_MAX:
         raise SeamlineError(
             STATEMENT_TOO_LARGE,
-            f"a query joins {count} relations, at most {_JOINED_MAX}",
-            hint="Join some of them in a query with GROUP BY or LIMIT of its own, or by LEFT JOIN.",
+            f"a query joins {count} relations; at most {_JOINED_MAX} are allowed",
+            hint="Join some of them in a subquery with its own GROUP BY or LIMIT, or by LEFT JOIN.",
         )
 
 

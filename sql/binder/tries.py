@@ -1,6 +1,6 @@
 """try(x): null where x fails because of a divisor, an argument, a cast or its size.
 
-Neither engine has it in this sense: DuckDB's TRY refuses expressions that fail on purpose, and
+Neither engine has it in this form: DuckDB's TRY refuses expressions that fail on purpose, and
 Spark has none. So the tried expression becomes a kernel that both engines run: DuckDB's expression
 over the columns, aggregates and windows it is computed from. As in Trino, errors in these are not
 caught.
@@ -48,9 +48,9 @@ def bind_try(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     if inner.find(exp.Query) is not None:
         raise SeamlineError(
             NOT_SUPPORTED,
-            "try() cannot hold a subquery",
+            "try() cannot contain a subquery",
             location=location_of(node),
-            hint="Compute it in a subquery in FROM, and try what is made of its column.",
+            hint="Compute it in a subquery in FROM, and apply try() to its column.",
         )
     if any(called.spec.overload.name in VOLATILE for called in inner.find_all(Call)):
         raise SeamlineError(

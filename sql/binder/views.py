@@ -75,14 +75,14 @@ def bind_view(typer: Typer, inner: exp.Expr, view: Expansion) -> tuple[exp.Expr,
     if len(output) != len(view.columns):
         raise SeamlineError(
             VIEW_IS_STALE,
-            f"view {view.display} has {len(view.columns)} columns, its query {len(output)}",
+            f"view {view.display} has {len(view.columns)} columns, but its query has {len(output)}",
         )
     for known, column in zip(view.columns, output, strict=True):
         if not coercion.can_coerce(column.type, known.type):
             raise SeamlineError(
                 VIEW_IS_STALE,
-                f"view {view.display}: column {known.name} was {known.type}, "
-                f"its query now gives {column.type}",
+                f"view {view.display}: column {known.name} was {known.type}, but its query now "
+                f"returns {column.type}",
             )
     wanted = [
         Output(known.name, in_zones(column.type, known.type))

@@ -82,7 +82,7 @@ def _definition(typer: Typer, node: exp.Window, scope: Scope) -> exp.Window:
         inner, type_ = typer.expression(partition, scope)
         require_comparable(type_, "PARTITION BY")
         value = as_value(inner, type_)
-        if value not in partitions:  # DuckDB mixes up windows of which one repeats a key
+        if value not in partitions:  # DuckDB mixes up windows if one of them repeats a key
             partitions.append(value)
     bind_order(typer, node, scope)
     order, frame = node.args.get("order"), node.args.get("spec")
@@ -95,7 +95,7 @@ def _definition(typer: Typer, node: exp.Window, scope: Scope) -> exp.Window:
                 SYNTAX_ERROR,
                 f"the window {node.args['alias'].name} can only be given what it does not have",
                 location=location_of(node.args["alias"]),
-                hint="Write PARTITION BY, ORDER BY and the frame out.",
+                hint="Write out PARTITION BY, ORDER BY and the frame.",
             )
         partitions = base.args["partition_by"]
         if order is None and base.args.get("order") is not None:
@@ -126,7 +126,7 @@ def _bind_nulls(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
     if not isinstance(inner, Call) or inner.spec.overload.name not in names:
         raise SeamlineError(
             NOT_SUPPORTED,
-            "IGNORE NULLS is for lag, lead and first, last and nth value",
+            "IGNORE NULLS works only with lag, lead, first_value, last_value and nth_value",
             hint="",
         )
     return type(node)(this=inner), type_

@@ -45,7 +45,7 @@ define(
 aggregate("avg", "double -> double", "avg({0})")
 aggregate("avg", "bigint -> double", "avg({0})")
 aggregate("avg", "real -> real", "CAST(avg({0}){over} AS FLOAT)")
-for _float in ("double", "real"):  # NaN is the greatest number to engines, negated, too
+for _float in ("double", "real"):  # to engines NaN is the greatest number, even when negated
     aggregate(
         "max",
         f"{_float} -> {_float}",
@@ -203,7 +203,7 @@ for _signature, _count in (("bigint, double", 2), ("bigint, double, double", 3))
 # --- Measures of a group as a whole --------------------------------------------------------------
 
 collected("checksum", "T -> varbinary", 1, by_row(groups.checksum))
-_NEGATIVE = "('INVALID_ARGUMENT: a count is not below 0')"
+_NEGATIVE = "('INVALID_ARGUMENT: a count must not be negative')"
 _LOGARITHMS = (
     "sum({{distinct}}«CASE WHEN {{0}} < 0 THEN CAST({error} AS DOUBLE)"
     " WHEN {{0}} > 0 THEN {{0}} * log2({{0}}) WHEN {{0}} = 0 THEN {{0}} END»){{over}}"

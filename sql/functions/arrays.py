@@ -27,12 +27,12 @@ def _unless(condition: str, message: str, duckdb: str, spark: str) -> tuple[str,
 
 
 def _looked_for(duckdb: str, spark: str, nowhere: tuple[str, str]) -> tuple[Template, Template]:
-    """Returns templates of a search for {1} in {0}; to the engines NaN equals itself.
+    """Returns templates of a search for {1} in {0}; in the engines NaN equals itself.
 
     Args:
         duckdb: The search in DuckDB.
         spark: The search in Spark.
-        nowhere: What it answers on either if {0} has no such element.
+        nowhere: Its result on either if {0} has no such element.
     """
 
     def template(search: str, without: str) -> Template:
@@ -70,9 +70,9 @@ scalar(
 scalar(
     "element_at",
     "array(E), bigint -> E",
-    "(CASE WHEN {1} = 0 THEN error('INVALID_ARGUMENT: arrays count from 1')"
+    "(CASE WHEN {1} = 0 THEN error('INVALID_ARGUMENT: array positions start at 1')"
     " ELSE list_extract({0}, {1}) END)",
-    "(CASE WHEN {1} = 0 THEN raise_error('INVALID_ARGUMENT: arrays count from 1')"
+    "(CASE WHEN {1} = 0 THEN raise_error('INVALID_ARGUMENT: array positions start at 1')"
     " ELSE try_element_at({0}, CAST({1} AS INT)) END)",
 )
 scalar(
@@ -117,7 +117,7 @@ scalar(
     "array(E), bigint, bigint -> array(E)",
     *_unless(
         "{1} = 0 OR {2} < 0",
-        "slice() counts from 1, and takes no negative length",
+        "slice() takes positions from 1, and no negative length",
         "(CASE WHEN {2} IS NULL THEN NULL"
         " WHEN {1} > 0 THEN {0}[{1}:{1} + least({2}, len({0})) - 1]"
         " WHEN {1} < -len({0}) THEN {0}[1:0]"
@@ -132,7 +132,7 @@ scalar(
     "array(E), bigint -> array(E)",
     *_unless(
         "{1} < 0 OR {1} > SIZE({0})",
-        "trim_array() takes away as many elements as there are, at most",
+        "trim_array() cannot remove more elements than there are",
         "{0}[1:len({0}) - {1}]",
         "slice({0}, 1, CAST(size({0}) - {1} AS INT))",
     ),
@@ -196,12 +196,12 @@ scalar(
 
 
 def _extreme(name: str, plain: str, numbers: str) -> Template:
-    """Returns the template of the least or greatest element, null if an element is.
+    """Returns the template of the least or greatest element; null if any element is null.
 
     Args:
         name: `list_max` and the like.
         plain: The template around `FOUND`.
-        numbers: The elements that are not NaN, which the engines think the greatest number.
+        numbers: The elements that are not NaN, which engines treat as the greatest number.
     """
 
     def render(args: Sequence[str], _: Sequence[Type], returns: Type) -> str:
@@ -264,7 +264,7 @@ scalar(
     "E, bigint -> array(E)",
     *_unless(
         "{1} < 0 OR {1} > 10000",
-        "repeat() makes up to 10000 elements",
+        "repeat() makes at most 10000 elements",
         "list_transform(range({1}), lambda i: {0})",
         "array_repeat({0}, CAST({1} AS INT))",
     ),
@@ -274,7 +274,7 @@ scalar(
     "array(E), bigint -> array(array(E))",
     *_unless(
         "{1} < 1",
-        "ngrams() are of one element at least",
+        "ngrams() need at least one element each",
         "(CASE WHEN len({0}) <= {1} THEN [{0}] ELSE"
         " list_transform(range(1, len({0}) - {1} + 2), lambda i: {0}[i:i + {1} - 1]) END)",
         "(CASE WHEN size({0}) <= {1} THEN array({0}) ELSE transform(sequence(1, size({0}) -"
@@ -289,7 +289,7 @@ scalar(
     "(CASE WHEN size({0}) < size({1}) THEN FALSE ELSE"
     " exists(sequence(1, size({0}) - size({1}) + 1), i -> slice({0}, i, size({1})) = {1}) END)",
 )
-_LONG = "sequence() makes up to 10000 elements, from the start towards the stop"
+_LONG = "sequence() makes at most 10000 elements, from the start towards the stop"
 scalar(
     "sequence",
     "bigint, bigint -> array(bigint)",

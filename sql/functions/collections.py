@@ -47,7 +47,7 @@ for _signature, _separator in (
 
 # --- The least and the greatest ------------------------------------------------------------------
 
-_COUNT = "INVALID_ARGUMENT: as many values as a positive number are asked for"
+_COUNT = "INVALID_ARGUMENT: the number of values must be positive"
 
 
 def _first(name: str, type_: str) -> None:

@@ -27,7 +27,7 @@ scalar("nullif", "T, T -> T", _null_if(DUCKDB), _null_if(SPARK))
 def _null_if_any(function: str) -> Template:
     """Returns a template that is null if any argument is, as in Trino; the engines skip nulls.
 
-    Of floating-point numbers the engines think NaN the greatest; here it is none unless alone.
+    The engines treat NaN as the greatest number; here it counts only if there is no other.
     """
 
     def render(args: Sequence[str], _: Sequence[Type], returns: Type) -> str:

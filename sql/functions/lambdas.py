@@ -51,7 +51,7 @@ scalar(
 
 
 def _match(decisive: str, answers: tuple[str, str]) -> str:
-    """Returns one answer if the predicate is decisive for any element, and another if for none."""
+    """Returns one answer if the predicate is decisive for any element, another if for none."""
     return (
         "list_transform([list_transform({0}, {1})], lambda m: CASE WHEN m IS NULL THEN NULL"
         f" WHEN list_contains(m, {decisive}) THEN {answers[0]}"
@@ -107,7 +107,7 @@ define(
 )
 
 
-_NO_ORDER = "INVALID_ARGUMENT: the function of array_sort gives null"
+_NO_ORDER = "INVALID_ARGUMENT: the function of array_sort returns null"
 
 
 def _sorted_by(args: Sequence[str], _: Sequence[Type], __: Type) -> str:

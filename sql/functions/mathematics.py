@@ -94,7 +94,7 @@ define(
 def _at_place(function: str, value: str = "{0}") -> tuple[str, str]:
     """Returns the SQL that drops the digits of a double after a place, for DuckDB and for Spark.
 
-    A number without digits there, and what is no number, is its own result.
+    A number without digits there, NaN and infinities are their own result.
     """
 
     def sql(power: str, is_finite: str) -> str:
@@ -235,17 +235,18 @@ for _name in ("random", "rand"):
             _name,
             f"{_type} -> {_type}",
             "CAST(floor(random() * CASE WHEN {0} > 0 THEN {0}"
-            " ELSE error('INVALID_ARGUMENT: a bound is above 0') END) AS {type})",
+            " ELSE error('INVALID_ARGUMENT: a bound must be above 0') END) AS {type})",
             "CAST(floor(rand() * CASE WHEN {0} > 0 THEN {0}"
-            " ELSE raise_error('INVALID_ARGUMENT: a bound is above 0') END) AS {type})",
+            " ELSE raise_error('INVALID_ARGUMENT: a bound must be above 0') END) AS {type})",
         )
         scalar(
             _name,
             f"{_type}, {_type} -> {_type}",
             "CAST(({0} + floor(random() * CASE WHEN {1} > {0} THEN {1} - {0}"
-            " ELSE error('INVALID_ARGUMENT: the second bound is above the first') END)) AS {type})",
+            " ELSE error('INVALID_ARGUMENT: the second bound must be above the first') END))"
+            " AS {type})",
             "CAST(({0} + floor(rand() * CASE WHEN {1} > {0} THEN {1} - {0}"
-            " ELSE raise_error('INVALID_ARGUMENT: the second bound is above the first') END))"
+            " ELSE raise_error('INVALID_ARGUMENT: the second bound must be above the first') END))"
             " AS {type})",
         )
 scalar("uuid", "-> uuid", "CAST(uuid() AS VARCHAR)", "uuid()")

@@ -94,7 +94,7 @@ COLLECT = "array_agg"
 """The aggregate that collects all values, in an order if one is given."""
 
 GROUPING = "grouping"
-"""The aggregate that says which keys of a group are left out."""
+"""The aggregate that says which keys a group leaves out."""
 
 FUNCTIONS: dict[str, list[Overload]] = {}
 """Overloads by name, in the order in which they are tried."""
@@ -159,7 +159,7 @@ def resolve(name: str, arguments: Sequence[Argument]) -> Resolved:
         raise SeamlineError(
             TYPE_MISMATCH,
             f"{written(name.lower(), given)} is not defined",
-            hint=f"It is: {known}",
+            hint=f"It exists as: {known}",
         )
     return min(found, key=lambda r: _conversions(r, arguments))
 
@@ -243,12 +243,13 @@ REASONS = {
         "there is no type SetDigest; count with INTERSECT and UNION",
     ),
     "reduce_agg": "use reduce(array_agg(x), …)",
-    "word_stem": "stemming has no one answer; stem words before they are written",
+    "word_stem": "stemmers disagree; stem words before they are written",
     **dict.fromkeys(
         ("spooky_hash_v2_32", "spooky_hash_v2_64"), "use xxhash64, murmur3 or a digest"
     ),
     **dict.fromkeys(
-        ("bar", "color", "render", "rgb"), "colours of a terminal belong to what shows the rows"
+        ("bar", "color", "render", "rgb"),
+        "terminal colours are up to the program that shows the rows",
     ),
     **dict.fromkeys(
         ("learn_classifier", "learn_regressor", "classify", "regress", "features"),
@@ -269,7 +270,7 @@ REASONS = {
             "geometry_union",
             "spatial_partitioning",
         ),
-        "there are no types of geometry",
+        "there are no geometry types",
     ),
     "json_table": "use UNNEST(CAST(json_extract(…) AS array(…)))",
     "objectid": "there is no type ObjectId",

@@ -29,7 +29,7 @@ def _position(start: str, occurrence: str) -> str:
     before = f"string_split({marked}, {_MARK})"
     return (
         f"CAST((CASE WHEN {start} < 1 OR {occurrence} < 1 THEN"
-        " error('INVALID_ARGUMENT: regexp_position counts from 1')"
+        " error('INVALID_ARGUMENT: regexp_position takes positions from 1')"
         f" WHEN {start} > length({{0}}) + 1 OR len({before}) <= {occurrence} THEN -1"
         f" ELSE {start} + length(array_to_string(({before})[1:{occurrence}], '')) END) AS {{type}})"
     )

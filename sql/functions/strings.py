@@ -12,7 +12,7 @@ _BLANKS = (
     *(*range(0x09, 0x0E), *range(0x1C, 0x21), 0x1680, *range(0x2000, 0x2007)),
     *(*range(0x2008, 0x200B), 0x2028, 0x2029, 0x205F, 0x3000),
 )
-"""The characters that `trim` removes: blanks, but not those that keep words together."""
+"""The characters that `trim` removes: blanks, except non-breaking ones."""
 _BLANKS_DUCKDB = f"({' || '.join(f'chr({code})' for code in _BLANKS)})"
 _BLANKS_SPARK = "decode(unhex('{}'), 'UTF-8')".format(
     "".join(map(chr, _BLANKS)).encode().hex().upper()
@@ -110,18 +110,18 @@ scalar(
     "varchar, varchar, bigint -> varchar",
     *_of_all(
         3,
-        "WHEN {2} < 1 THEN error('INVALID_ARGUMENT: split_part counts from 1')"
+        "WHEN {2} < 1 THEN error('INVALID_ARGUMENT: split_part takes positions from 1')"
         " WHEN {1} = '' THEN nullif(substr({0}, {2}, 1), '')"
         " WHEN {2} > (length({0}) - length(replace({0}, {1}, ''))) // length({1}) + 1 THEN NULL"
         " ELSE split_part({0}, {1}, {2})",
-        "WHEN {2} < 1 THEN raise_error('INVALID_ARGUMENT: split_part counts from 1')"
+        "WHEN {2} < 1 THEN raise_error('INVALID_ARGUMENT: split_part takes positions from 1')"
         " WHEN {1} = '' THEN nullif(substr({0}, CAST({2} AS INT), 1), '')"
         " WHEN {2} > (length({0}) - length(replace({0}, {1}, ''))) div length({1}) + 1 THEN NULL"
         " ELSE split_part({0}, {1}, CAST({2} AS INT))",
     ),
 )
 for _name in ("lpad", "rpad"):
-    _wrong = f"('INVALID_ARGUMENT: {_name} needs a length and a text to fill with')"
+    _wrong = f"('INVALID_ARGUMENT: {_name} needs a length of at least 0 and text to pad with')"
     scalar(
         _name,
         "varchar, bigint, varchar -> varchar",

@@ -41,7 +41,7 @@ for _name, _compute, _types in (
         from_iso8601_timestamp_nanos,
         "varchar, varchar -> timestamp(6)",
     ),
-):  # with the zone of texts that name none
+):  # with the zone of text that names none
     kernel(f"${_name}_in", f"{_types} with time zone", by_row(_compute))
 kernel("from_iso8601_date", "varchar -> date", by_row(from_iso8601_date))
 

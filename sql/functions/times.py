@@ -188,7 +188,7 @@ scalar(
 def _months_between(engine: str, months: int) -> Template:
     """Returns a template for the whole months that can be added to the earlier without passing.
 
-    The earlier of the two: from a month's last day backwards, that is another number.
+    The earlier of the two, since counting backwards from a month's last day gives another number.
     """
 
     def render(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
@@ -251,7 +251,7 @@ scalar(
     f"(CASE WHEN {{0}} % 1000 <> 0 THEN raise_error{_TOO_FINE}"
     " ELSE timestamp_micros({0} div 1000) END)",
 )
-_TOO_FAR = "('NUMERIC_OVERFLOW: nanoseconds are counted from 1677 to 2262')"
+_TOO_FAR = "('NUMERIC_OVERFLOW: nanoseconds reach from 1677 to 2262')"
 scalar(
     "from_unixtime_nanos",
     "D -> timestamp with time zone",

@@ -51,14 +51,14 @@ def from_base64(text: str | bytes) -> bytes:
     try:
         return base64.b64decode(_filled(written, 4), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise _invalid(f"{written[:80]!r} is not in base 64") from error
+        raise _invalid(f"{written[:80]!r} is not base64") from error
 
 
 def from_base64url(text: str | bytes) -> bytes:
     """Decodes URL-safe base64, the inverse of `to_base64url`; the padding may be missing."""
     written = _written(text)
     if "+" in written or "/" in written:
-        raise _invalid(f"{written[:80]!r} is not in the base 64 of addresses")
+        raise _invalid(f"{written[:80]!r} is not URL-safe base64")
     return from_base64(written.replace("-", "+").replace("_", "/"))
 
 
@@ -68,7 +68,7 @@ def from_base32(text: str | bytes) -> bytes:
     try:
         return base64.b32decode(_filled(written, 8))
     except (binascii.Error, ValueError) as error:
-        raise _invalid(f"{written[:80]!r} is not in base 32") from error
+        raise _invalid(f"{written[:80]!r} is not base32") from error
 
 
 def _filled(text: str, size: int) -> str:
@@ -113,7 +113,7 @@ def unpacker(form: str) -> Callable[[bytes], float]:
 
     def unpack(value: bytes) -> float:
         if len(value) != size:
-            raise _invalid(f"a number of {size * 8} bits is {size} bytes, not {len(value)}")
+            raise _invalid(f"a number of {size * 8} bits has {size} bytes, not {len(value)}")
         number: float = struct.unpack(form, value)[0]
         return number
 

@@ -1,7 +1,7 @@
 """Parses dates and times by a pattern, or in the forms of ISO 8601.
 
-Fields that a pattern omits are those of 1970-01-01 00:00:00. A text without a zone is in the zone
-that is given, the session's.
+Fields that a pattern omits are those of 1970-01-01 00:00:00. Text without a zone is in the given
+zone, the session's.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _invalid(text: str) -> SeamlineError:
     return SeamlineError(
         INVALID_ARGUMENT,
         f"{text!r} is not a date or time in that format",
-        hint="TRY(…) gives null.",
+        hint="TRY(…) returns null.",
     )
 
 
@@ -202,7 +202,7 @@ _ISO = re.compile(
 
 
 def from_iso8601_timestamp(text: str, zone: str = time_zones.UTC) -> datetime.datetime:
-    """Parses an instant; cuts digits of a second beyond the third.
+    """Parses an instant; drops digits of a second beyond the third.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT.

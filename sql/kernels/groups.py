@@ -58,12 +58,12 @@ def most_frequent(rows: Rows, capacity: int) -> list[tuple[Any, int]] | None:
         rows: The number of values requested, and a value.
         capacity: How many values other engines count at a time; here all are counted.
     """
-    _require(capacity > 0, "a capacity is above 0")
+    _require(capacity > 0, "a capacity must be above 0")
     values = [row["field1"] for row in rows if row["field1"] is not None]
     if not values:
         return None
     count = rows[0]["field0"]
-    _require(count is not None and count > 1, "more than one value is asked for")
+    _require(count is not None and count > 1, "the number of values must be at least 2")
     counted = collections.Counter(values).items()
     return sorted(counted, key=lambda pair: (-pair[1], pair[0]))[:count]
 
@@ -90,8 +90,8 @@ def weighted_percentiles(rows: Rows, shares: Sequence[float | None]) -> list[Any
         if row["field0"] is not None and row["field1"] is not None
     )
     for share in shares:
-        _require(share is not None and 0 <= share <= 1, "a percentile is 0 to 1")
-    _require(all(weight > 0 for _, weight in pairs), "a weight is above 0")
+        _require(share is not None and 0 <= share <= 1, "a percentile must be between 0 and 1")
+    _require(all(weight > 0 for _, weight in pairs), "a weight must be above 0")
     if not pairs:
         return None
     reached = list(itertools.accumulate(weight for _, weight in pairs))
@@ -115,7 +115,9 @@ def numeric_histogram(rows: Rows) -> list[tuple[float, float]] | None:
         if value is None or weight is None:
             continue
         count = row["field0"]
-        _require(count is not None and 2 <= count <= _HISTOGRAM_MAX, "there are 2 buckets or more")
+        _require(
+            count is not None and 2 <= count <= _HISTOGRAM_MAX, "there must be at least 2 buckets"
+        )
         place = bisect.bisect_left(buckets, (value, 0.0))
         if place < len(buckets) and buckets[place][0] == value:
             buckets[place] = (value, buckets[place][1] + weight)

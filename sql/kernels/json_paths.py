@@ -101,7 +101,7 @@ def _values(text: str, path: str, names: str, variables: Sequence[str | None]) -
     Args:
         text: JSON.
         path: The path.
-        names: The names of the variables, each after its kind and a colon, divided by spaces.
+        names: The names of the variables, each after its kind and a colon, separated by spaces.
         variables: Their values as JSON; a null of the kind `text` is no value at all.
     """
     try:
@@ -146,9 +146,9 @@ def value(
     Args:
         text: JSON.
         path: The path.
-        on_empty: What is the result if the path finds nothing.
-        on_error: What is the result if it finds no single scalar.
-        family: `text`, `integer`, `number` or `boolean`: the types among which the result is.
+        on_empty: The result if the path finds nothing.
+        on_error: The result if it finds no single scalar.
+        family: `text`, `integer`, `number` or `boolean`: the types that the result may have.
         names: As for `_values`.
         variables: As for `_values`.
     """
@@ -165,7 +165,7 @@ def value(
 
 
 def _scalar(value: Json, family: str) -> str | None:
-    """Returns a scalar as text that a cast to a type of the family takes as Trino takes the scalar.
+    """Returns a scalar as text that a cast to a type of the family reads as Trino reads the scalar.
 
     Raises:
         PathError: The scalar has no such value.

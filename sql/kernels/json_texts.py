@@ -72,7 +72,7 @@ def canonical(value: Json) -> str:
 
 
 def doubled(value: Json) -> Json:
-    """Returns what is taken out of a value: its numbers that are not whole are doubles."""
+    """Returns the contents of a value; its numbers that are not whole are doubles."""
     return _each_number(value, lambda number: Number(floating.plain(float(number))))
 
 

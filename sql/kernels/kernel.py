@@ -101,7 +101,7 @@ class Use:
         try:
             return self.kernel.compute(self, [_whole(argument) for argument in arguments])
         except (OverflowError, decimal.InvalidOperation, pa.ArrowInvalid) as error:
-            message = f"what {self.kernel.name} gives is no value of type {self.returns}"
+            message = f"the result of {self.kernel.name} is not a value of type {self.returns}"
             raise SeamlineError(NUMERIC_OVERFLOW, message) from error
         except ValueError as error:  # outside a function's domain
             raise SeamlineError(INVALID_ARGUMENT, f"{self.kernel.name}: {error}") from error
@@ -240,7 +240,7 @@ class _Evaluator:
 
 
 NO_VALUE = "no_value"
-"""Replaces `error` where null serves as well."""
+"""Replaces `error` where null will do."""
 _FAILURE = "list_extract([NULL], CAST(message AS BIGINT))"
 
 

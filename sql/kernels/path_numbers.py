@@ -23,7 +23,7 @@ def number_of(value: Json) -> int | float | decimal.Decimal:
     """Returns a number to compute with: one of JSON that is not whole is a double.
 
     Raises:
-        PathError: It is no number, or one of more than 64 bits.
+        PathError: It is not a number, or has more than 64 bits.
     """
     if isinstance(value, decimal.Decimal):
         return value
@@ -48,7 +48,7 @@ def _json_of(value: float | decimal.Decimal) -> Json:
 
 
 def computed(sign: str, left: Json, right: Json) -> Json:
-    """Returns what an operator gives of two numbers.
+    """Returns the result of an operator on two numbers.
 
     Raises:
         PathError: A value is no number, the result has too many digits, or a divisor is zero.
@@ -120,7 +120,7 @@ def of_number(name: str, value: Json) -> Json:
     """Returns `ceiling`, `floor` or `abs` of a number, which stays of its kind.
 
     Raises:
-        PathError: It is no number.
+        PathError: It is not a number.
     """
     number = number_of(value)
     if name == "abs":
@@ -146,13 +146,13 @@ def as_double(value: Json) -> Json:
 
 
 def whole_place(found: Sequence[Json]) -> int:
-    """Returns the place that a path in brackets finds, rounded to a whole number.
+    """Returns the position that a path in brackets finds, rounded to a whole number.
 
     Raises:
         PathError: It is not one number.
     """
     if len(found) != 1:
-        raise PathError("a place of an element is not one number")
+        raise PathError("the position of an element is not one number")
     return rounded(number_of(found[0]))
 
 

@@ -198,7 +198,7 @@ class _Parser:
             raise SeamlineError(
                 NOT_SUPPORTED if name == "datetime" else INVALID_ARGUMENT,
                 f"there is no method {name}() in the JSON path {self._path!r}",
-                hint=f"There are {', '.join(sorted(paths.METHODS))}.",
+                hint=f"The methods are {', '.join(sorted(paths.METHODS))}.",
             )
         self._expect("(", ")")
         return paths.method(path, name)
@@ -291,8 +291,8 @@ class _Parser:
         if not set(flags) <= _FLAGS:
             raise SeamlineError(
                 INVALID_ARGUMENT,
-                f"{flags!r} are no flags of like_regex",
-                hint="There are i, m, s and x.",
+                f"{flags!r} are not flags of like_regex",
+                hint="The flags are i, m, s and x.",
             )
         if "x" in flags:
             pattern = re.sub(r"\s+", "", pattern)
@@ -302,7 +302,7 @@ class _Parser:
             pc.match_substring_regex(pa.array([""]), pattern)
         except pa.ArrowInvalid as error:
             raise SeamlineError(
-                INVALID_ARGUMENT, f"{pattern!r} is no regular expression", hint=""
+                INVALID_ARGUMENT, f"{pattern!r} is not a regular expression", hint=""
             ) from error
         return paths.like_regex(path, pattern)
 

@@ -32,7 +32,7 @@ from seamline.sql.kernels.path_numbers import (
 
 @dataclasses.dataclass(slots=True)
 class Context:
-    """What a path is computed over.
+    """What a path is evaluated over.
 
     Attributes:
         is_lax: Whether missing members are left out, and arrays opened.
@@ -113,14 +113,14 @@ def root(context: Context) -> list[Json]:
 def current(context: Context) -> list[Json]:
     """`@`."""
     if not context.current:
-        raise PathError("@ stands outside of a filter")
+        raise PathError("@ is used outside a filter")
     return [context.current[-1]]
 
 
 def last(context: Context) -> list[Json]:
     """`last`."""
     if not context.sizes:
-        raise PathError("last stands outside of brackets")
+        raise PathError("last is used outside brackets")
     return [Number(context.sizes[-1] - 1)]
 
 
@@ -279,7 +279,7 @@ METHODS: Mapping[str, tuple[Callable[[Json, Context], Iterator[Json]], bool]] = 
 
 
 def arithmetic(sign: str, left: Path, right: Path) -> Path:
-    """Returns `left + right` and the like: of one number on either side."""
+    """Returns `left + right` and the like, for one number on either side."""
 
     def find(context: Context) -> list[Json]:
         sides = [list(opened(path(context), context)) for path in (left, right)]

@@ -45,7 +45,7 @@ def hamming_distance(one: str, other: str) -> int:
 def levenshtein_distance(one: str, other: str) -> int:
     """Returns how many characters to insert, delete or replace to turn one text into the other."""
     if len(one) * len(other) > DISTANCE_MAX:
-        raise invalid("levenshtein_distance takes shorter texts")
+        raise invalid("the texts are too long for levenshtein_distance")
     row = list(range(len(other) + 1))
     for count, a in enumerate(one, 1):
         left, diagonal = count, count - 1
@@ -71,7 +71,7 @@ def luhn_check(text: str) -> bool:
     if not text:
         return False
     if not (text.isascii() and text.isdigit()):
-        raise invalid(f"{text[:100]!r} has more in it than digits")
+        raise invalid(f"{text[:100]!r} does not consist of digits")
     digits = [int(digit) for digit in reversed(text)]
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[1::2]]
     return (sum(digits[::2]) + sum(doubled)) % 10 == 0
@@ -158,7 +158,7 @@ def _entries(text: str, between: str, inside: str) -> list[tuple[str, str]]:
 def position_of(text: str, part: str, instance: int) -> int:
     """Returns the position, from 1, of a part's nth occurrence; negative n count from the end."""
     if instance == 0:
-        raise invalid("strpos counts from 1 or from -1, not from 0")
+        raise invalid("strpos takes an occurrence from 1, or from -1 backwards, but not 0")
     if not part:
         return 1
     starts = range(len(text) - len(part) + 1)
@@ -179,7 +179,7 @@ def right_padded(value: bytes, size: int, fill: bytes) -> bytes:
 
 def _filling(value: bytes, size: int, fill: bytes) -> bytes:
     if not 0 <= size < 2**31 or not fill:
-        raise invalid("lpad and rpad need a length of at least 0 and text to fill with")
+        raise invalid("lpad and rpad need a length of at least 0 and text to pad with")
     missing = max(0, size - len(value))
     return (fill * (missing // len(fill) + 1))[:missing]
 

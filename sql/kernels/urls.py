@@ -70,5 +70,5 @@ def encode(text: str) -> str:
 def decode(text: str) -> str:
     """Decodes text: the inverse of `encode`."""
     if re.search("%(?![0-9a-fA-F]{2})", text):
-        raise SeamlineError(INVALID_ARGUMENT, f"{text[:80]!r} is not encoded for an address")
+        raise SeamlineError(INVALID_ARGUMENT, f"{text[:80]!r} is not URL-encoded")
     return urllib.parse.unquote_plus(text)

@@ -133,7 +133,7 @@ def test_a_cluster_that_cannot_be_used_says_why(
         assert "wrong" not in said[name]
     assert "ok the cluster's clock agrees with ours" in said["good"]
     assert "speaks Kafka's protocol without TLS" in said["no-tls-there"]
-    assert "speaks TLS, and this client does not" in said["tls-there"]
+    assert "speaks TLS, but this client does not" in said["tls-there"]
     assert "is not trusted: " in said["unknown-authority"]
     assert "the login is refused: " in said["wrong-password"]
     assert "the login is refused: " in said["no-login-there"]

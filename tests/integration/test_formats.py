@@ -326,7 +326,7 @@ def test_rows_are_inserted_with_the_registered_schema(
         assert sent[0] == (key, first), "byte by byte what the official client writes"
         error = refused(connection, f"INSERT INTO {name} VALUES (2, 3, 'x'), (3, NULL, 'y')")
         assert error.code.name == "INVALID_ARGUMENT"
-        assert "n: null, and the schema has no null there" in str(error)
+        assert "n: null, but the schema has no null there" in str(error)
     stack.wait_for_markers(name)
     found = read_everywhere(stack, gateway, name, "id, n, s")
     assert found == [(0, 1, "é"), (1, 2, "")], "all rows of a statement or none"

@@ -239,7 +239,7 @@ def test_which_message_a_value_is_stands_before_it() -> None:
     assert arrays[1].to_pylist() == [None, "x", None, None, None, None]
     assert bad == {
         4: "the schema has no message [4]",
-        5: "not Protobuf: no path to its message stands before it",
+        5: "not Protobuf: no path to its message precedes it",
     }
 
 

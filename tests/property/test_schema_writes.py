@@ -183,7 +183,7 @@ def test_the_official_client_reads_our_protobuf(registry: Registry) -> None:
     [
         ("", "id bigint", "has no subject orders-value"),
         ("JSON", "id bigint", "is of the kind JSON, not AVRO"),
-        ("AVRO", "id bigint", "price: the schema wants it, and no column has it"),
+        ("AVRO", "id bigint", "price: the schema requires it, but no column has it"),
         ("AVRO", COLUMNS.replace("id bigint", "id varchar"), "id: the schema has long there"),
     ],
 )

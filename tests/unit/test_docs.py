@@ -32,7 +32,8 @@ def functions_page() -> Iterator[str]:
     yield (
         "Each means the same on both engines. `T`, `U`, `E`, `K`: any type; `…`: any number. The "
         "engine's own SQL computes it, or a kernel: a function over Arrow arrays that the engine "
-        "calls (`make golden` writes this page). See also [what Trino has that is not offered](not-there.md)."
+        "calls (`make golden` writes this page). See also [what Trino has that is not "
+        "offered](not-there.md)."
     )
     public = {*functions.FORMS, *(name for name in functions.FUNCTIONS if name[0] != "$")}
     yield ""

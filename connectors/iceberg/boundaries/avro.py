@@ -25,7 +25,7 @@ def decode(message: bytes) -> Any:
     """
     stream = io.BytesIO(message)
     if stream.read(2) != MAGIC:
-        raise ValueError("it does not start as an Iceberg message does")
+        raise ValueError("it does not start like an Iceberg message")
     (length,) = struct.unpack(">H", _exactly(stream, 2))
     schema = json.loads(_exactly(stream, length))
     return _value(schema, {}, stream)

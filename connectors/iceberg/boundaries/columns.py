@@ -26,7 +26,7 @@ class Columns(Provider[AdoptedIceberg]):
         """See `Provider.answer`.
 
         A commit that removes rows does not undo that they were copied, so the rows before it count
-        as well. Rows without an offset are somebody else's, whatever snapshot they are from.
+        as well. Rows without an offset are somebody else's, whichever snapshot they are from.
         """
         state, held = self.adopted.state, self._held(snapshot)
         ends = self.adopted.start.raised(held.ends)

@@ -1,7 +1,7 @@
 """Reads small files beside a table that say how far its writer got.
 
-Their names come from the table, which must not choose what we read: the files must lie where the
-table's own files may.
+Their names come from the table, which must not choose what we read: the files must be where the
+table's own files may be.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class OwnFiles(Protocol):
         """See `ColdTable.file_access`."""
 
     def require_own_place(self, location: str) -> None:
-        """Requires a file that the table names to lie where the table's own files may.
+        """Requires a file that the table names to be where the table's own files may be.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED.

@@ -68,6 +68,6 @@ def _offsets(body: Any, table: str) -> Offsets:
 def _partitioned(table: str) -> SeamlineError:
     return SeamlineError(
         NOT_SUPPORTED,
-        f"table {table} is partitioned by Fluss: each of its partitions has a log of its own",
+        f"table {table} is partitioned by Fluss: each of its partitions has its own log",
         hint="Bind a table that Fluss does not partition.",
     )

@@ -118,13 +118,13 @@ class KafkaConnect(Provider[AdoptedIceberg]):
         for partition, end in bounds.end.items():
             if end > 0 and partition not in ends and partition not in self.adopted.start:
                 raise self._unknown(
-                    f"what was reported of partition {partition} has left the topic {control}"
+                    f"the reports about partition {partition} have left the topic {control}"
                 )
 
     def _unknown(self, why: str) -> SeamlineError:
         return SeamlineError(
             BOUNDARY_MISSING,
-            f"how much of the log {self.adopted.state.display_name} holds is not known: {why}",
+            f"it is not known how much of the log {self.adopted.state.display_name} holds: {why}",
             hint="Keep the control topic for longer, or let the sink store offsets in columns and "
             "adopt the table with --boundary columns.",
         )
@@ -155,8 +155,8 @@ def sink_of(adopted: Adopted, snapshot: Snapshot, log: HotLog) -> tuple[str, str
         found = ", ".join(sorted(f"{c} of group {g}" for c, g in pairs)) or "none"
         raise SeamlineError(
             BOUNDARY_INVALID,
-            f"the sink's control topic cannot be told for {adopted.state.display_name}: {found}",
-            hint="Say it with --option control-topic=… and --option group=….",
+            f"the control topic of {adopted.state.display_name}'s sink is ambiguous: {found}",
+            hint="Set it with --option control-topic=… and --option group=….",
         )
     return pairs.pop()
 

@@ -1,6 +1,6 @@
 """Finds which records the files of a table hold: per file, the greatest offset of each partition.
 
-For a file that holds one partition, the manifests say it. For any other file the two columns are
+For a file that holds one partition, the manifests say so. For any other file the two columns are
 read (`values.py`), once: files never change, so the result is cached for good.
 """
 
@@ -55,8 +55,8 @@ class PositionColumns:
         if places is None:
             raise SeamlineError(
                 OFFSETS_NOT_STORED,
-                f"table {state.display_name} has no columns that hold partition and offset of its "
-                "records",
+                f"table {state.display_name} has no columns with the partition and the offset of "
+                "its records",
             )
         for path in (places.partition, places.offset):
             if path[-1].type not in (INTEGER, BIGINT):

@@ -177,13 +177,13 @@ class Provider(abc.ABC, Generic[A]):
             return
         raise SeamlineError(
             BOUNDARY_NOT_TRUSTED,
-            f"the boundary of {self.adopted.state.display_name} is only hinted at: {self.name}",
+            f"the boundary of {self.adopted.state.display_name} is only a hint, from {self.name}",
         )
 
 
 @contextlib.contextmanager
 def invalid(what: str) -> Iterator[None]:
-    """Turns parsing errors into an error that names what cannot be understood.
+    """Turns parsing errors into an error that names what cannot be parsed.
 
     Raises:
         SeamlineError: BOUNDARY_INVALID.
@@ -191,7 +191,7 @@ def invalid(what: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise SeamlineError(BOUNDARY_INVALID, f"{what} cannot be understood: {error!r}") from error
+        raise SeamlineError(BOUNDARY_INVALID, f"{what} cannot be parsed: {error!r}") from error
 
 
 def whole(value: Any) -> int:

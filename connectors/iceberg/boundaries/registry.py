@@ -76,7 +76,7 @@ class Providers:
         """Returns the provider of a table; None if Seamline itself copies the topic into it.
 
         An error in the table's binding is raised only when its boundary is needed, since the
-        snapshots themselves can be read all the same.
+        snapshots themselves can still be read.
         """
         if PROPERTY not in table.state.properties:
             return None

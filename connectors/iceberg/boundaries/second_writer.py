@@ -48,7 +48,7 @@ def second_writer(
             return SeamlineError(
                 SECOND_WRITER,
                 f"snapshot {snapshot.snapshot_id} of {state.display_name} has records of the topic "
-                f"by {who}, and Seamline copies them, too",
+                f"by {who}, but Seamline copies them, too",
                 details={"snapshot_id": snapshot.snapshot_id},
             )
     return _by_stream_loader(state, snapshot_id)
@@ -67,7 +67,7 @@ def _by_stream_loader(state: TableState, snapshot_id: int | None) -> SeamlineErr
             return SeamlineError(
                 SECOND_WRITER,
                 f"the properties of {state.display_name} say that {STREAM_LOADER.name} has copied "
-                f"partition {partition} of {topic} up to {end} as {group}, and Seamline copies it, "
+                f"partition {partition} of {topic} up to {end} as {group}, but Seamline copies it, "
                 "too",
             )
     return None
@@ -108,8 +108,7 @@ def replaced_rows(state: TableState, snapshot_id: int | None) -> SeamlineError |
     return SeamlineError(
         NOT_SUPPORTED,
         said,
-        hint="Only tables that are a copy of every record are adopted; "
-        '"t$cold" reads the snapshot.',
+        hint='Only tables that copy every record can be adopted; "t$cold" reads the snapshot.',
     )
 
 

@@ -47,8 +47,8 @@ class SparkStreaming(Provider[AdoptedIceberg]):
         if wanted is not None and wanted != checkpoint.query:
             raise SeamlineError(
                 BOUNDARY_INVALID,
-                f"snapshot {snapshot.snapshot_id} is of the streaming query {wanted}, and the "
-                f"checkpoint is of {checkpoint.query}",
+                f"snapshot {snapshot.snapshot_id} is from the streaming query {wanted}, but the "
+                f"checkpoint is from {checkpoint.query}",
             )
         ends = checkpoint.ends(int(epoch), self.adopted.binding.topic)
         return Answer(self.adopted.start.raised(ends))
@@ -63,7 +63,7 @@ class Checkpoint:
     """The checkpoint of a streaming query.
 
     Attributes:
-        location: Where it lies.
+        location: Where it is.
         table: The table that the query fills.
     """
 
@@ -82,7 +82,7 @@ class Checkpoint:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 "the provider spark-streaming needs the query's checkpoint",
-                hint="Give --option checkpoint=<location>; it must lie under the table, or under a "
+                hint="Set --option checkpoint=<location>; it must be under the table, or under a "
                 "location of the catalog's setting data_locations.",
             )
         return cls(location.rstrip("/"), table)

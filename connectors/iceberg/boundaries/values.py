@@ -56,7 +56,7 @@ def column_values(
     Args:
         io: Opens the file.
         file: The file.
-        columns: The field ids, by what the columns are called in the result.
+        columns: The field ids, by the columns' names in the result.
         mapping: The table's name mapping, which identifies the columns of files without ids.
 
     Raises:
@@ -121,7 +121,7 @@ _READ = {FileFormat.PARQUET: _parquet, FileFormat.ORC: _orc, FileFormat.AVRO: _a
 def _identified(
     fields: Sequence[pa.Field], path: str, mapping: NameMapping | None
 ) -> Mapping[int, Path]:
-    """Returns the path of each field, also inside of rows, by its id."""
+    """Returns the path of each field, also inside rows, by its id."""
     if not has_some_ids(fields):
         if mapping is None:
             raise SeamlineError(
@@ -132,7 +132,7 @@ def _identified(
 
 
 def _leaves(fields: Iterable[pa.Field], above: Path) -> list[tuple[Path, int | None]]:
-    """Returns the paths and ids of all fields, including those inside of rows."""
+    """Returns the paths and ids of all fields, including those inside rows."""
     found = []
     for field in fields:
         path = (*above, field.name)

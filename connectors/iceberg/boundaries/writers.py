@@ -38,7 +38,7 @@ class Writer:
         unknown: Columns with values that the log does not give its readers; null while a row is
             hot.
         may_double: Whether it may copy a record twice.
-        note: What its owner has to see to, as the table does not show it.
+        note: What its owner must ensure, since the table does not show it.
     """
 
     name: str
@@ -159,7 +159,7 @@ def _found(state: TableState) -> Iterator[Writer]:
         }
         if all(_has(fields, path.split(".")) for path in parts):
             yield writer
-    # its dynamic sink makes tables with a commit that has no mark of its own
+    # its dynamic sink creates tables with a commit that has no mark
     if any(s.summary.get(ENGINE) == "flink" for s in state.ancestors(state.current_snapshot_id)):
         yield FLINK
 

@@ -2,7 +2,7 @@
 
 Debezium has one word for it, and writes it as the column's type allows: as text, as bytes (Base64
 in JSON), as key and value of a map, as the only element of a list, as a UUID derived from it, and
-in a list of numbers as the bytes of the word, one by one. Taking any of these for a value would
+in a list of numbers as the bytes of the word, one by one. Treating any of these as a value would
 produce a wrong row.
 """
 

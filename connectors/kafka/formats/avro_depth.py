@@ -61,12 +61,12 @@ def check_depth(value: bytes, root: Node) -> None:
 
 
 def _entry(value: Node) -> Node:
-    """Returns what a map has one of for each key."""
+    """Returns the schema of a map's entries."""
     return Node("entry", members={"key": Node("string"), "value": value})
 
 
 class _Walk:
-    """A place in the bytes of a value. Its methods raise ValueError at what is not Avro."""
+    """A position in the bytes of a value. Its methods raise ValueError for anything but Avro."""
 
     def __init__(self, value: bytes) -> None:
         self._value = value
@@ -88,7 +88,7 @@ class _Walk:
                 self._skip(_SIZES[node.kind])
 
     def index(self, count: int) -> int:
-        """Reads the place of a branch or a symbol."""
+        """Reads the index of a branch or a symbol."""
         found = self._number()
         if not 0 <= found < count:
             raise ValueError(f"not Avro: {found} where one of {count} is expected")

@@ -26,7 +26,7 @@ def parsed(schema: Schema) -> Node:
         for text in _texts(schema):
             root = _node(json.loads(text), "", names)
     except json.JSONDecodeError as error:
-        raise ValueError(f"the schema is not Avro, which is JSON: {error}") from error
+        raise ValueError(f"the schema is not Avro, since it is not JSON: {error}") from error
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"the schema is not Avro: {error!r}") from error
     return root
@@ -46,7 +46,7 @@ def self_contained(node: Node, met: set[str] | None = None) -> Any:
 
     Args:
         node: The tree.
-        met: The names that are defined already.
+        met: The names that are already defined.
     """
     met = set() if met is None else met
     match node.kind:

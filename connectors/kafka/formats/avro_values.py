@@ -108,7 +108,7 @@ def _for_fastavro(node: Node) -> Any:
 
 
 def _reader(node: Node) -> Callable[[bytes], Any]:
-    """Returns the function that reads one value; its stack never ends, however deep a value is."""
+    """Returns the function that reads one value; its stack suffices however deep a value is."""
     own = _for_fastavro(node)
     if not is_recursive(node):
         return functools.partial(_read, schema=own)
@@ -132,5 +132,5 @@ def _read(value: bytes, schema: Any) -> Any:
         raise ValueError(f"not Avro: {error!r}"[:200]) from None
     left = len(value) - stream.tell()
     if left:
-        raise ValueError(f"not Avro of this schema: {left} bytes are left after it")
+        raise ValueError(f"not Avro of this schema: {left} bytes follow the value")
     return found

@@ -3,7 +3,7 @@
 The JSON of its converter is `{"schema": …, "payload": …}`. The schema says what a value means: the
 days of a date, the unit of a timestamp, the scale of a decimal, which is bytes. A column of such a
 type is read in the type that was written, and then converted in the same way as Avro's: the names
-are those that Avro schemas have in `connect.name`. If the schema says nothing of the kind, or there
+are those that Avro schemas have in `connect.name`. If the schema says nothing about that, or there
 is no schema, a value is read like any JSON.
 """
 
@@ -116,7 +116,7 @@ def newest_schema(parts: Parts) -> Node | None:
 
 
 def _may_be_wrapped(parts: Parts) -> bool:
-    """Whether the wrapper's member is anywhere in the parts; looks at all of them at once."""
+    """Whether the wrapper's member is anywhere in the parts; checks all of them at once."""
     try:
         return _MEMBER in b"\n".join(parts)  # type: ignore[arg-type]
     except TypeError:  # some are not there
@@ -126,7 +126,7 @@ def _may_be_wrapped(parts: Parts) -> bool:
 def without_nulls(parts: Parts) -> list[bytes | None]:
     """Returns parts of JSON, without those that are the word null, or a wrapped null.
 
-    Kafka Connect's converter writes both for values that are not there, instead of no value.
+    Kafka Connect's converter writes both for missing values.
     """
     wrapped = _may_be_wrapped(parts)
     return [

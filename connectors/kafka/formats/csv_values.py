@@ -51,7 +51,7 @@ class CsvValues:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"csv_separator {separator!r} and csv_quote {quote!r} must be one character each",
-                hint="Such as ';' and '\"'.",
+                hint="For example ';' and '\"'.",
             )
         self._columns = columns
         self._spelling = spelling

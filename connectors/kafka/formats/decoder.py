@@ -5,8 +5,7 @@ What a record becomes depends on the record alone, never on the batch it arrives
 a query uses, or on which of a format's code paths handled it. A bad record follows the table's
 policy: `fail` stops with its partition, offset and reason; `null` gives a row of nulls with the
 reason in `_kafka_error`; `skip` leaves it out and counts it. Under `null`, what the log knows about
-the record is kept, and so is what comes from its key when only its value is bad, or the other way
-round.
+the record is kept, and so is what comes from its key when only its value is bad, or vice versa.
 
 Rows of an upsert table also have a mark that says which of them are deletes. A record is one row,
 unless it changes the key of a row: then it is also a delete, which comes before the row.
@@ -167,7 +166,7 @@ class Decoder:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-_LEFT_OUT = "it has no value, and the table's writer leaves such records out"
+_LEFT_OUT = "it has no value, and the table's writer omits such records"
 
 
 class _Tree:

@@ -169,8 +169,8 @@ class EnvelopeReader:
         self._check_truncates(is_truncate)
         for index in pc.indices_nonzero(_none_of(is_delete, is_nothing, is_write)).to_pylist():
             word = operations[index].as_py()
-            reason = f"{self._envelope.operation}: {word!r} is no change of a row"
-            bad.setdefault(index, reason if word is not None else "there is no change in it")
+            reason = f"{self._envelope.operation}: {word!r} is not a change of a row"
+            bad.setdefault(index, reason if word is not None else "it contains no change")
         self._check_rows(arrays, is_write, bad)
         for name, array in before.items():
             sent = self._sent(array)
@@ -192,7 +192,7 @@ class EnvelopeReader:
             raise SeamlineError(
                 UPSERT_ORDER_UNKNOWN,
                 f"topic {self._topic} has several partitions and a truncate of the table, which "
-                "does not tell which records of other partitions are older",
+                "does not say which records of other partitions are older",
                 hint="Capture the table into a topic with one partition, or create the table here "
                 "from what comes after the truncate (start).",
             )
@@ -204,8 +204,8 @@ class EnvelopeReader:
                 NOT_SUPPORTED,
                 f"topic {self._topic} has a change of the kind {word!r}, which changes rows that "
                 "its record does not name",
-                hint="Create the table anew from what comes after it (start), or have the source "
-                "leave such changes out.",
+                hint="Recreate the table from what comes after it (start), or let the source omit "
+                "such changes.",
             )
 
     def _sent(self, array: pa.Array) -> pa.Array:
@@ -268,8 +268,8 @@ class ListedReader:
         if pc.any(pc.greater(lengths, 1)).as_py():
             raise SeamlineError(
                 NOT_SUPPORTED,
-                f"topic {self._topic} has records of several rows each",
-                hint="Let Canal write a record for each row.",
+                f"topic {self._topic} has records with several rows each",
+                hint="Let Canal write one record per row.",
             )
         places = pc.subtract(pc.cumulative_sum(lengths), 1)
         there = pc.equal(lengths, 1)
@@ -302,7 +302,7 @@ def _row_of(value: bytes | None, kind: Envelope) -> bytes | None:
 
 
 def _is_of_row(spec: DecoderSpec, name: str) -> bool:
-    """Whether a column of the key is what the row calls so, which a former row also has."""
+    """Whether a key column is the row's field of that name, which a former row also has."""
     source = spec.encoding.source_of((name,))
     if source is None or source.part != KEY:
         return source is None or source.path == (ENVELOPES[spec.encoding.envelope].row, name)

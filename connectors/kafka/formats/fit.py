@@ -110,8 +110,8 @@ def _seconds(leaf: _Leaf, values: Values) -> list[str]:
         return []
     read = datetime.datetime.fromtimestamp(found[0] / 1000, datetime.UTC)
     return [
-        f"{leaf.name}: the number {found[0]} is read as {read:%Y-%m-%d}, for numbers are "
-        f"milliseconds in a timestamp; it looks like seconds. {_offer(leaf, types.BIGINT, values)}"
+        f"{leaf.name}: the number {found[0]} is read as {read:%Y-%m-%d}, since numbers in a "
+        f"timestamp are milliseconds; it looks like seconds. {_offer(leaf, types.BIGINT, values)}"
     ]
 
 

@@ -190,7 +190,7 @@ def frame(
         kind: The kind of its schema, if only that kind will do.
 
     Raises:
-        ValueError: it names no schema, or not in a way that is known.
+        ValueError: it names no schema, or in an unknown way.
     """
     for header, content in reversed(headers or ()):
         if header == f"__{part}_schema_id" and content is not None:
@@ -202,13 +202,13 @@ def frame(
 
 
 def _of_apicurio(headers: Headers, part: str, kind: str) -> SchemaId:
-    """Returns the id in Apicurio's headers; its global ids are no ids of Confluent's API."""
+    """Returns the id in Apicurio's headers; its global ids are not ids of Confluent's API."""
     known = {name.removeprefix(f"apicurio.{part}."): content for name, content in headers}
     number = known.get("contentId")
     if number is None or len(number) != 8:
         raise ValueError("its headers have no content id (apicurio.registry.use-id=contentId)")
     if kind == "PROTOBUF" or known.get("encoding") == b"JSON":
-        raise ValueError("its headers say what only Apicurio's own deserializer reads")
+        raise ValueError("its headers can be read only by Apicurio's own deserializer")
     return int.from_bytes(number, "big")
 
 
@@ -225,5 +225,5 @@ def _schema_id(frame: bytes) -> SchemaId:
     raise ValueError(
         f"no schema id before it, but {frame[:5].hex(' ') or 'nothing'}"
         if len(frame) < 17
-        else "its header is no schema id"
+        else "its header is not a schema id"
     )

@@ -28,7 +28,7 @@ _FORMS = (
     (re.compile(_DAY + _TIME + _ZONE), types.TIMESTAMP_TZ),
     (re.compile(_DAY + _TIME), types.TIMESTAMP),
 )
-"""The forms of strings that are taken for times; the decoder decides whether they are valid."""
+"""The forms of strings that are treated as times; the decoder decides whether they are valid."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _type_of(value: Any) -> Type:
 
 
 _NOT_FINITE = types.REAL
-"""Stands for texts that are numbers beside numbers: NaN and the infinities."""
+"""Stands for text that is a number beside numbers: NaN and the infinities."""
 
 
 def _type_of_text(text: str) -> Type:
@@ -174,8 +174,8 @@ def _merge(one: Type, other: Type, where: str) -> Type:
         raise SeamlineError(
             INFERENCE_FAILED,
             f"{where} is {one} in some records and {other} in others",
-            hint="State the columns, without this one or with one of these types; "
-            "on_error = 'null' or 'skip' goes on where others come.",
+            hint="State the columns, without this one or with one of these types; on_error = "
+            "'null' or 'skip' then handles the others.",
         )
     return common
 
@@ -200,7 +200,7 @@ def _unknown(type_: Type, path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _settle(type_: Type) -> Type:
-    """Makes what never had a value text, and drops objects that never had a key."""
+    """Turns what never had a value into text, and drops objects that never had a key."""
     match type_:
         case types.UNKNOWN:
             return types.VARCHAR

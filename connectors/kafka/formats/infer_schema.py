@@ -119,7 +119,7 @@ def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHea
     newest, schema = setting.schemas.latest(subject) or (None, None)
     if newest is None or schema is None or schema.kind != kind:
         if not ids:
-            raise ValueError(f"there is no subject {subject}, and no record that names a schema")
+            raise ValueError(f"there is no subject {subject}, and no record names a schema")
         newest = named[-1][0]
         schema, source = setting.schemas.by_id(newest), f"schema {newest} of the schema registry"
     earlier = functools.partial(setting.schemas.earlier, newest)
@@ -135,7 +135,7 @@ def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHea
     mixed = ", ".join(f"{name} ({count})" for name, count in counts.most_common())
     note = (
         f"the {setting.part}s of topic {topic} are mixed: {mixed} of {len(named)} sampled records; "
-        f"the columns are those of {node.name}, and null where another has no such field"
+        f"the columns are those of {node.name}, and null where another schema lacks the field"
     )
     return Found(node, source, (note,), is_mixed=True)
 

@@ -32,7 +32,7 @@ def checker(schema: Schema) -> Check:
     """Returns a function that checks values, as `loads` returns them.
 
     Raises:
-        ValueError: it is not JSON Schema, or says something that is not checked here.
+        ValueError: it is not JSON Schema, or uses something that is not checked here.
     """
     return json_schema.read(schema, lambda root, others: _Documents(others).check(root, "", root))
 
@@ -64,7 +64,7 @@ class _Documents:
             elif word in _PLAIN:
                 checks.append(_PLAIN[word](said))
             elif word not in _ANNOTATIONS and not word.startswith("connect."):
-                raise ValueError(f"the schema says {word!r}, which is not checked here")
+                raise ValueError(f"the schema uses {word!r}, which is not checked here")
         return _all(checks)
 
     def _referred(self, reference: str, name: str, root: Any) -> Check:
@@ -103,7 +103,7 @@ def _properties(schema: Mapping[str, Any], deeper: _Deeper) -> Check:
 
 def _items(schema: Mapping[str, Any], deeper: _Deeper) -> Check:
     if isinstance(schema["items"], list):
-        raise ValueError("the schema has items one by one, which are not checked here")
+        raise ValueError("the schema lists items one by one, which is not checked here")
     inner = deeper(schema["items"])
 
     def check(value: Any) -> str:
@@ -116,13 +116,13 @@ def _items(schema: Mapping[str, Any], deeper: _Deeper) -> Check:
 def _one_of(schema: Mapping[str, Any], deeper: _Deeper) -> Check:
     inner = [deeper(branch) for branch in schema["oneOf"]]
     return _told(
-        lambda value: sum(not check(value) for check in inner) == 1, "not of exactly one of oneOf"
+        lambda value: sum(not check(value) for check in inner) == 1, "not exactly one of oneOf"
     )
 
 
 def _any_of(schema: Mapping[str, Any], deeper: _Deeper) -> Check:
     inner = [deeper(branch) for branch in schema["anyOf"]]
-    return _told(lambda value: any(not check(value) for check in inner), "of none of anyOf")
+    return _told(lambda value: any(not check(value) for check in inner), "matches none of anyOf")
 
 
 def _all_of(schema: Mapping[str, Any], deeper: _Deeper) -> Check:
@@ -131,7 +131,7 @@ def _all_of(schema: Mapping[str, Any], deeper: _Deeper) -> Check:
 
 def _not(schema: Mapping[str, Any], deeper: _Deeper) -> Check:
     inner = deeper(schema["not"])
-    return _told(lambda value: bool(inner(value)), "what the schema says it is not")
+    return _told(lambda value: bool(inner(value)), "matches what the schema excludes with not")
 
 
 _DEEP: Mapping[str, Callable[[Mapping[str, Any], _Deeper], Check]] = {
@@ -172,12 +172,12 @@ def _type(said: Any) -> Check:
     wanted = [_TYPES[kind] for kind in kinds]
     return _told(
         lambda value: any(is_one(value) for is_one in wanted),
-        f"{' or '.join(kinds)} is what the schema has",
+        f"{' or '.join(kinds)} is what the schema requires",
     )
 
 
 def _enum(said: Any) -> Check:
-    return _told(lambda value: any(_same(value, one) for one in said), "no value of the enum")
+    return _told(lambda value: any(_same(value, one) for one in said), "not a value of the enum")
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -194,7 +194,7 @@ def _same(one: Any, other: Any) -> bool:
 def _limit(holds: Callable[[Any, Any], bool], word: str) -> Callable[[Any], Check]:
     def make(said: Any) -> Check:
         if isinstance(said, bool):
-            raise ValueError(f"the schema says {word} in the way of draft 4")
+            raise ValueError(f"the schema uses {word} as in draft 4")
         limit = decimal.Decimal(str(said))
         return _told(
             lambda value: not _is_number(value) or holds(value, limit), f"{word} is {said}"
@@ -216,7 +216,7 @@ def _required(said: Any) -> Check:
 
     def check(value: Any) -> str:
         gone = [name for name in names if isinstance(value, dict) and name not in value]
-        return f"{gone[0]}: null, and the schema requires it" if gone else ""
+        return f"{gone[0]}: null, but the schema requires it" if gone else ""
 
     return check
 
@@ -227,7 +227,7 @@ def _unique(said: Any) -> Check:
             return True
         return not any(_same(a, b) for place, a in enumerate(value) for b in value[:place])
 
-    return _told(is_right, "an item comes twice")
+    return _told(is_right, "an item appears twice")
 
 
 _FORMATS = {
@@ -239,11 +239,11 @@ _FORMATS = {
 
 def _format(said: Any) -> Check:
     if said not in _FORMATS:
-        raise ValueError(f"the schema says the format {said!r}, which is not checked here")
+        raise ValueError(f"the schema uses the format {said!r}, which is not checked here")
     wanted = re.compile(_FORMATS[said])
     return _told(
         lambda value: not isinstance(value, str) or wanted.fullmatch(value) is not None,
-        f"no {said}",
+        f"not a valid {said}",
     )
 
 

@@ -1,9 +1,9 @@
 """The format `json`: one JSON object per record, its keys matched to columns.
 
 Two code paths, one meaning. The exact path reads record by record and is the definition. The fast
-path hands a whole batch to Arrow's JSON reader and is taken only when it provably gives what the
-exact one would; whenever it objects to anything, the exact path decides. A property test checks
-that the two are equal.
+path hands a whole batch to Arrow's JSON reader and is taken only when it provably gives the same
+result; whenever it rejects anything, the exact path decides. A property test checks that the two
+are equal.
 
 How JSON becomes a value: numbers for integers (whole, in range), real and double (finite, or NaN,
 Infinity and -Infinity, as bare words or in strings), decimal (as a number or in a string, never
@@ -441,7 +441,7 @@ def _bytes(value: Any, type_: Type, path: str) -> bytes:
 
 
 WORD = types.Char(0)
-"""The type of what may be text, a boolean or a whole number, and is read as its text."""
+"""The type for text, a boolean or a whole number, read as its text."""
 
 
 def _word(value: Any, type_: Type, path: str) -> str:
@@ -510,7 +510,7 @@ def _timestamp(value: Any, type_: Type, path: str) -> int:
         raise ValueError(f"{path}: {text!r} is not an ISO 8601 timestamp")
     day, hour, minute, second, fraction, zone = match.groups()
     if zone is not None and type_ == types.TIMESTAMP:
-        raise ValueError(f"{path}: {text!r} has a time zone, the column has none")
+        raise ValueError(f"{path}: {text!r} has a time zone, but the column has none")
     micros = _days(day, text, path) * 86_400_000_000
     hours, minutes, seconds = int(hour or 0), int(minute or 0), int(second or 0)
     if hours > 23 or minutes > 59 or seconds > 59:
@@ -786,7 +786,7 @@ def _check_range(array: pa.Array, low: int, high: int) -> None:
 
 
 def _check_all(array: pa.Array, pattern: str) -> None:
-    """Accepts plain forms only, without the year 0000: Arrow and the exact path read them alike."""
+    """Accepts plain forms only, not the year 0000: Arrow and the exact path agree on them."""
     same = pc.and_(
         pc.match_substring_regex(array, pattern), pc.invert(pc.starts_with(array, "0000"))
     )

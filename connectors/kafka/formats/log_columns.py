@@ -78,7 +78,7 @@ def _headers(headers: Sequence[Headers | None]) -> pa.Array:
 def _named(headers: Headers) -> list[dict[str, str | bytes | None]]:
     """Returns the headers of a record; a single one without name and value if a name is not UTF-8.
 
-    Kafka's clients differ here: one replaces the bytes, the other returns none of the headers. They
+    Kafka's clients differ here: one replaces the bytes, another returns none of the headers. They
     also differ for names with a zero byte, at which librdkafka's names end. All clients can return
     what is returned here.
     """

@@ -1,8 +1,8 @@
 """Deletes that a field of the value marks: the property `deleted_by` of upsert tables.
 
 Such a record says nothing else: its other fields are not read, and its key is in the record's key,
-as that of any tombstone. The field may be a boolean, its text as Debezium writes it, or 0 and 1. If
-it is null or missing, the record is a row.
+like that of any tombstone. The field may be a boolean, its text as Debezium writes it, or 0 and 1.
+If it is null or missing, the record is a row.
 """
 
 from __future__ import annotations

@@ -156,16 +156,16 @@ def _as_whole(leaf: Leaf, leaves: Sequence[Leaf], format_: Format) -> Leaf:
     if leaf.path and not leaf.by_name:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
-            f"column {leaf.name} cannot come from a field: parts in the format {format_.name} "
-            "have none",
+            f"column {leaf.name} cannot come from a field: parts in the format {format_.name} have "
+            "no fields",
             hint="Name the whole `key` or `value`, or another format.",
         )
     if sum(other.by_name for other in leaves) > 1 or len(leaf.path) > 1:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
             f"format {format_.name} needs exactly one column",
-            hint="declare one column, such as `value varbinary`, or say with columns_from where "
-            "the others come from",
+            hint="declare one column, such as `value varbinary`, or set columns_from for the "
+            "others",
         )
     return dataclasses.replace(leaf, path=())
 

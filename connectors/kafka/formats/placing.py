@@ -1,8 +1,8 @@
 """Refuses to write keys that a topic's other writers may have put into another partition.
 
-A partitioner hashes the bytes of a key. Where JSON writers spell a text differently, and where an
-empty key has no place of its own, writers that share a partitioner still do not share a partition,
-and an upsert table over them could no longer tell which record of the key is the newest.
+A partitioner hashes the bytes of a key. Where JSON writers encode text differently, and where an
+empty key has no partition of its own, writers that share a partitioner still do not share a
+partition, and an upsert table over them could no longer determine the newest record of the key.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class PlacedKeys:
                 if text is not None and not _ONE_WAY_IN_JSON.fullmatch(text):
                     raise _not_placed(
                         f"JSON has several spellings for {text!r} of column {name}, and "
-                        f"{self.partitioner} puts each into a partition of its own"
+                        f"{self.partitioner} may put each into a different partition"
                     )
 
 

@@ -1,8 +1,8 @@
 """Protobuf schemas: compiled by protoc, and their messages as trees.
 
-A field without presence, which cannot tell unset from zero, is zero when unset; one with presence
-is null. `google.protobuf.Timestamp` is an instant, a wrapper such as `StringValue` a value that may
-be null, `Struct` and the like JSON.
+A field without presence, which cannot distinguish unset from zero, is zero when unset; one with
+presence is null. `google.protobuf.Timestamp` is an instant, a wrapper such as `StringValue` a value
+that may be null, `Struct` and the like JSON.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def message_indexes(value: bytes) -> tuple[tuple[int, ...], int]:
     """
     count, place = _number(value, 0)
     if not 0 <= count <= len(value):
-        raise ValueError("not Protobuf: no path to its message stands before it")
+        raise ValueError("not Protobuf: no path to its message precedes it")
     indexes = []
     for _ in range(count):
         index, place = _number(value, place)
@@ -167,7 +167,7 @@ def _number(value: bytes, place: int) -> tuple[int, int]:
         shift += 7
         if byte < 0x80:
             return (found >> 1) ^ -(found & 1), place
-    raise ValueError("not Protobuf: no path to its message stands before it")
+    raise ValueError("not Protobuf: no path to its message precedes it")
 
 
 def _parsed(make: type[Message], value: bytes) -> Message:
@@ -261,7 +261,7 @@ def _of_one_each(message: Descriptor, met: frozenset[str] = frozenset()) -> Chec
         for names in groups:
             counts = [array.field(name).is_valid().cast(pa.int8()) for name in names]
             if pc.any(pc.greater(functools.reduce(pc.add, counts), 1)).as_py():
-                raise ValueError("several of which one counts")
+                raise ValueError("several of a oneof are present")
         for name, check in inside:
             check(array.field(name))
 

@@ -20,7 +20,7 @@ def raw_values(column: Field) -> TextValues:
     if column.type not in {VARBINARY, VARCHAR}:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
-            f"column {column.name} is {column.type}, and format raw gives bytes or text",
+            f"column {column.name} is {column.type}, but format raw produces bytes or text",
             hint="declare one column of type varbinary or varchar, such as `value varbinary`",
         )
     return TextValues(column)

@@ -138,7 +138,7 @@ _WAIT_S = 10.0
 """How long to wait for an answer, including redirects and retries."""
 _PASSING = (429, 500, 502, 503, 504)
 _UNKNOWN_S = 10.0
-"""How long an unknown id is not requested again."""
+"""How long before an unknown id is requested again."""
 
 
 class SchemaRegistry:
@@ -205,7 +205,7 @@ class SchemaRegistry:
         try:
             number = int(body["id"])
         except (KeyError, TypeError, ValueError) as error:
-            raise self._failure(f"its answer is not understood: {error!r}") from error
+            raise self._failure(f"its answer cannot be parsed: {error!r}") from error
         return number, self._known.setdefault(number, self._schema(body))
 
     def earlier(self, schema_id: SchemaId) -> tuple[Schema, ...]:
@@ -252,7 +252,7 @@ class SchemaRegistry:
         try:
             yield
         except (KeyError, TypeError, ValueError) as error:
-            raise self._failure(f"its answer is not understood: {error!r}") from error
+            raise self._failure(f"its answer cannot be parsed: {error!r}") from error
 
     def _answer(self, question: Hashable, ask: Callable[[], _T]) -> _T:
         """Returns the answer to a question, which is asked only once while it is open.
@@ -289,7 +289,7 @@ class SchemaRegistry:
             first = self._asked.setdefault(question, asked)
             if first is asked and not supervision.start("registry", run):
                 del self._asked[question]
-                raise self._failure("no thread could be started to ask it")
+                raise self._failure("no thread could be started to query it")
         return first
 
     def _schema(self, body: Mapping[str, Any]) -> Schema:
@@ -300,21 +300,21 @@ class SchemaRegistry:
             )
             return Schema(str(body.get("schemaType") or "AVRO"), str(body["schema"]), references)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self._failure(f"its answer is not understood: {error!r}") from error
+            raise self._failure(f"its answer cannot be parsed: {error!r}") from error
 
     def _version(self, subject: str, version: int) -> Schema:
         body = self._get(f"{_path(subject, version)}?deleted=true")
         if body is None:
-            failure = self._failure(f"version {version} of {subject} is referred to and not there")
+            failure = self._failure(f"version {version} of {subject} is referred to but missing")
             raise _ReferenceGoneError(failure.code, failure.message)
         return self._schema(body)
 
     def _get(self, path: str, *, may_lack: bool = False) -> Any:
-        """Returns the answer to a request, or None if what it asks for is not there.
+        """Returns the answer to a request, or None if what it asks for does not exist.
 
         Args:
             path: What it asks for.
-            may_lack: Whether there are registries without such a path.
+            may_lack: Whether some registries lack such a path.
         """
         from urllib3.exceptions import HTTPError
 
@@ -326,8 +326,8 @@ class SchemaRegistry:
             return None
         if answer.status == 404:
             raise self._failure(
-                f"HTTP 404 for {path}, and not as a registry says that something is not there",
-                "Correct the url of schema_registry, or what answers there in its place: it "
+                f"HTTP 404 for {path}, but not in the way a registry reports what does not exist",
+                "Correct the url of schema_registry, or the server that answers there: the url "
                 "includes the path of Confluent's API, such as /apis/ccompat/v7.",
             )
         if answer.status != 200:
@@ -350,7 +350,7 @@ class _ReferenceGoneError(SeamlineError):
 
 
 def _is_of_registry(body: bytes) -> bool:
-    """Whether a registry itself says that something is not there: with 40403, or the like."""
+    """Whether a registry itself says that something does not exist: with 40403, or the like."""
     try:
         code = json.loads(body)["error_code"]
     except (ValueError, TypeError, KeyError, RecursionError):

@@ -75,8 +75,8 @@ class Spelling:
         if unknown or len(epochs) > 1:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
-                f"spellings {words!r} is not understood",
-                hint=f"Any of {', '.join(SPELLINGS)}, and one epoch.",
+                f"spellings {words!r} is not valid",
+                hint=f"Use any of {', '.join(SPELLINGS)}, with only one epoch.",
             )
         return cls(
             epochs[0] if epochs else "millis",
@@ -150,7 +150,7 @@ def _of_bytes(value: Any, scale: int) -> str:
     if isinstance(value, dict):
         own, text = value.get("scale"), value.get("value")
         if not isinstance(own, int) or not isinstance(text, str) or abs(own) > _SCALE_MAX:
-            raise ValueError("an object that is no decimal, with its scale and its value")
+            raise ValueError("an object that is not a decimal, with its scale and its value")
         scale = own
     try:
         raw = base64.b64decode(text, validate=True)

@@ -3,10 +3,10 @@
 A record with a value is a row, as in any table, unless its envelope says that the row is deleted. A
 tombstone is also a delete: a record without a value, or with JSON's word null, or one that a field
 of its value marks. A mark says which rows are deletes. Of a delete, only the columns of the primary
-key are read, from the record's key if its value does not have them. A record whose key is unknown,
-or null in one of its columns, is bad. A record that changes the key of a row is two rows: a delete
-of the former key, and the row of the new one. A truncate is a delete without a key; a record that
-says nothing about any row has neither key nor mark.
+key are read, from the record's key if its value lacks them. A record whose key is unknown, or null
+in one of its columns, is bad. A record that changes the key of a row is two rows: a delete of the
+former key, and the row of the new one. A truncate is a delete without a key; a record that says
+nothing about any row has neither key nor mark.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Tombstones:
             arrays[column] = pc.replace_with_mask(arrays[column], mask, known[column])
 
     def require_keys(self, arrays: dict[Path, pa.Array], bad: dict[int, str]) -> None:
-        """Marks records without a key as bad, but for those of no row and truncates.
+        """Marks records without a key as bad, except those that describe no row and truncates.
 
         These have no key whatever they say, and a truncate is a delete. Nothing else of it is
         needed, so it is not bad either.
@@ -145,7 +145,7 @@ class Tombstones:
             if arrays[name,].null_count:
                 missing = set(pc.indices_nonzero(arrays[name,].is_null()).to_pylist())
                 for index in sorted(missing.difference(silent)):
-                    bad.setdefault(index, f"{name}: null, but it is of the primary key")
+                    bad.setdefault(index, f"{name}: null, but it is part of the primary key")
 
     def former(
         self, arrays: dict[Path, pa.Array], bad: Collection[int]
@@ -171,7 +171,7 @@ class Tombstones:
         if self._spec.keys_are_placed:
             raise SeamlineError(
                 UPSERT_ORDER_UNKNOWN,
-                f"topic {self._spec.topic} has an update of a primary key, and its former row lies "
+                f"topic {self._spec.topic} has an update of a primary key, and its former row is "
                 "where key_partitioner puts the former key",
                 hint="Create the table without key_partitioner.",
             )

@@ -119,7 +119,7 @@ def _map(make: Convert, wanted: pa.DataType) -> Convert:
 
 
 def leaf(node: Node, type_: Type) -> Convert | None:
-    """Returns a function that makes a whole array at once, or None if each value is looked at."""
+    """Returns a function that converts an array at once; None if values are converted singly."""
     is_whole = node.kind in ("int", "long")
     match node.kind, type_:
         case ("boolean", types.BOOLEAN) | ("float", types.REAL) | ("double", types.DOUBLE):

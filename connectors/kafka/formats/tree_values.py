@@ -1,8 +1,8 @@
 """Converts a schema's values to values of columns: the exact meaning that all formats share.
 
 Columns find fields by name, or by a former name of the column or the field. A column that finds no
-field is its default or null; a field that no column asks for is left out. A column of another type
-gets no guess, but makes the record bad.
+field is its default or null; a field that no column asks for is ignored. For a column of another
+type nothing is guessed: the record is bad.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _ambiguous(path: str, node: Node) -> Convert:
     kinds = ", ".join(branch.kind for branch in node.branches)
 
     def make(_: Any) -> Any:
-        raise ValueError(f"{path}: which type of the union of {kinds} a value has is not known")
+        raise ValueError(f"{path}: it is unknown which of the union of {kinds} a value is")
 
     return make
 
@@ -170,7 +170,7 @@ def _leaf(node: Node, type_: Type, path: str) -> Convert:
 
 
 def is_local(type_: Type) -> bool:
-    """Whether values have no time zone; Debezium's texts have one only as a matter of form."""
+    """Whether values have no time zone; Debezium's text has one only as a formality."""
     return type_ in (types.DATE, types.TIMESTAMP)
 
 

@@ -1,8 +1,8 @@
 """Converts values of columns to a schema's values: the inverse of `tree_values`.
 
-Fields find columns by name, as columns find fields when records are read. What the schema has no
-value for (null where it has none, digits or a unit finer than its own, a number out of its range)
-is an error and is never truncated. A field without a column is its default, or null.
+Fields find columns by name, as columns find fields when records are read. A value that the schema
+cannot represent (null where it has none, digits or a unit finer than its own, a number out of its
+range) is an error and is never truncated. A field without a column is its default, or null.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def encoder(node: Node, type_: Type, path: str) -> Encode:
     """
     if node.kind == "union":
         if node.only is None:
-            raise ValueError(f"{path}: the schema has a union there, and which type is not known")
+            raise ValueError(f"{path}: the schema has a union there, and the type is ambiguous")
         only, has_null = _encoder(node.only, type_, path), len(node.branches) > 1
     else:
         only, has_null = _encoder(node, type_, path), False
@@ -45,7 +45,7 @@ def encoder(node: Node, type_: Type, path: str) -> Encode:
         if value is not None:
             return only(value)
         if not has_null:
-            raise ValueError(f"{path}: null, and the schema has no null there")
+            raise ValueError(f"{path}: null, but the schema has no null there")
         return None
 
     return encode
@@ -66,7 +66,7 @@ def _encoder(node: Node, type_: Type, path: str) -> Encode:
     found = _leaf(node, type_, path)
     if found is None:
         kind = f"{node.kind} ({node.logical})" if node.logical else node.kind
-        raise ValueError(f"{path}: the schema has {kind} there, which is not written from {type_}")
+        raise ValueError(f"{path}: the schema has {kind} there, which {type_} cannot become")
     return found
 
 
@@ -85,7 +85,7 @@ def _record(node: Node, fields: Sequence[Field], path: str) -> Encode:
         elif any(branch.kind == "null" for branch in member.branches):
             others[name] = None
         else:
-            raise ValueError(f"{inside}: the schema wants it, and no column has it")
+            raise ValueError(f"{inside}: the schema requires it, but no column has it")
     known = {column for _, column, _ in members}
     unknown = [field.name for field in fields if field.name not in known]
 
@@ -205,7 +205,7 @@ def _single(path: str) -> Encode:
     def encode(value: float) -> float:
         found: float = pa.scalar(value, pa.float64()).cast(pa.float32()).as_py()
         if found != value and not math.isnan(value):
-            raise ValueError(f"{path}: {value} has no float, as the schema has it")
+            raise ValueError(f"{path}: {value} cannot be a float, as the schema requires")
         return found
 
     return encode
@@ -256,7 +256,7 @@ def _unscaled(node: Node, size: int | None, path: str) -> Encode:
         number = int(scaled)
         if number != scaled or abs(number) >= 10**precision:
             raise ValueError(
-                f"{path}: {value} is not a decimal({precision}, {scale}) as the schema has it"
+                f"{path}: {value} is not a decimal({precision}, {scale}), as the schema requires"
             )
         wanted = (number if number >= 0 else ~number).bit_length() // 8 + 1
         if size is not None and wanted > size:

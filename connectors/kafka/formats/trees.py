@@ -105,7 +105,7 @@ def has_all(type_: Type | None, node: Node) -> bool:
 def in_epoch(root: Node, unit: str) -> Node:
     """Returns the tree, whose plain integers count this unit where a column is a timestamp.
 
-    Integers of a logical type that is not one of time are plain.
+    Integers with a logical type other than one of time are plain.
     """
     seen: set[int] = set()
     left = [root] if unit != "millis" else []
@@ -198,7 +198,7 @@ def record_of(node: Node) -> Type:
 
 def _whole(node: Node, inside: tuple[Node, ...]) -> Type:
     if node in inside:
-        return Unsupported("a record inside of itself")
+        return Unsupported("a record inside itself")
     inside = (*inside, node)
     match node.kind:
         case "union":

@@ -1,6 +1,6 @@
 """Turns rows into records: values and keys as the table's own decoder and pruning read them.
 
-Every batch is decoded again before it is sent. What would not come back as the same row is refused,
+Every batch is decoded again before it is sent. A row that would not come back the same is refused,
 so that no statement writes a record that its table cannot read.
 """
 
@@ -129,7 +129,7 @@ class RecordWriter:
         return Decoder(spec, self._schemas)
 
     def _require_deletes(self, columns: Sequence[list[Any]], records: Sequence[NewRecord]) -> None:
-        """Requires that each record is read as a delete, and of the key that it is to delete."""
+        """Requires that each record is read as a delete of the key that it should delete."""
         read = self._read_back(records, self._decoder_of_deletes)
         names = [field.name for field in self._fields]
         keys = self._binding.primary_key
@@ -170,7 +170,7 @@ class RecordWriter:
                 raise SeamlineError(
                     INVALID_ARGUMENT,
                     f"a value of column {field.name} would be read back as something else",
-                    hint="Records hold what their schema says, which is less than the column does.",
+                    hint="Records hold what their schema allows, which is less than the column.",
                 )
 
     @staticmethod
@@ -314,7 +314,7 @@ def _picked(tree: Mapping[str, Any], row: _Cells) -> dict[str, Any]:
 
 
 def _insert(tree: dict[str, Any], path: Path, place: int) -> bool:
-    """Puts a column into a tree of objects; returns False if another one is in its way."""
+    """Puts a column into a tree of objects; returns False if another one is in its place."""
     for name in path[:-1]:
         inner = tree.setdefault(name, {})
         if not isinstance(inner, dict):

@@ -164,7 +164,7 @@ def test_who_fills_it_is_never_guessed(tmp_path: pathlib.Path) -> None:
     shop.writer.write([], {})
     error = error_of(shop)
     assert error.code.name == "ADOPTION_REFUSED"
-    assert "no transaction of a writer that is known" in error.message
+    assert "no transaction of a known writer" in error.message
     shop.copy({0: 2, 1: 3})
     assert examined(shop).writer.name == "kafka-delta-ingest"
     transactions(shop, **{"another-0": 1, QUERY: 4})

@@ -452,7 +452,7 @@ READ_ONLY = [
 def test_commands_say_that_it_is_only_read(shop: DeltaShop, gateway: Gateway, sql: str) -> None:
     shop.writer.write([], {})
     error = refused(gateway, sql, "NOT_SUPPORTED")
-    assert "Delta tables are only read, and only by DuckDB" in error.message
+    assert "Delta tables are read-only" in error.message
 
 
 def test_spark_is_refused(shop: DeltaShop, gateway: Gateway) -> None:
@@ -463,11 +463,11 @@ def test_spark_is_refused(shop: DeltaShop, gateway: Gateway) -> None:
 
 def test_it_is_not_given_out_to_be_read_elsewhere(shop: DeltaShop, gateway: Gateway) -> None:
     shop.writer.write([], {})
-    with pytest.raises(SeamlineError, match="Delta tables are only read, and only by DuckDB"):
+    with pytest.raises(SeamlineError, match="Delta tables are read-only"):
         gateway.parts.seams.pin(TABLE, Principal("t"), catalog=None, schema=None, token=None)
     answer = gateway.app.test_client().get("/iceberg/v1/bronze/namespaces/shop/tables")
     assert answer.status_code == 406, answer.json
-    assert "Delta tables are only read" in answer.text
+    assert "Delta tables are read-only" in answer.text
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_a_literal_is_still_one_in_the_session_s_zone() -> None:
         ("SELECT lenght('a')", "FUNCTION_NOT_FOUND", Location(1, 8), "length"),
         ("SELECT length(1)", "TYPE_MISMATCH", Location(1, 8), "length(varchar)"),
         ("SELECT rank()", "NOT_SUPPORTED", Location(1, 8), ""),
-        ("SELECT * FROM read_parquet('x')", "NOT_SUPPORTED", Location(1, 15), "After FROM"),
+        ("SELECT * FROM read_parquet('x')", "NOT_SUPPORTED", Location(1, 15), "FROM takes"),
         ("SELECT * FROM a.b.c.d", "SYNTAX_ERROR", Location(1, 15), "a name is"),
         ("SELECT", "SYNTAX_ERROR", None, "Check"),
         ("SELECT price, count(*) FROM bids", "GROUPING_ERROR", Location(1, 8), "GROUP BY"),

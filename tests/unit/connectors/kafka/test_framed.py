@@ -148,7 +148,7 @@ def test_ids_in_headers_of_apicurio(registry: Registry) -> None:
     [
         ([("apicurio.value.globalId", b"\0" * 7 + b"\1")], "no content id"),
         (apicurio(1, contentId=b"\1"), "no content id"),
-        (apicurio(1, encoding=b"JSON"), "only Apicurio's own deserializer reads"),
+        (apicurio(1, encoding=b"JSON"), "can be read only by Apicurio's own deserializer"),
     ],
 )
 def test_headers_that_name_no_schema_are_said(
@@ -382,7 +382,7 @@ def test_each_fault_of_a_record_is_said(registry: Registry) -> None:
     other = registry.register("other", json.dumps({"type": "object"}), "JSON")
     assert reason(registry, b"\0\0\0\0\x63" + good[5:]) == "schema id 99 is not in the registry"
     assert reason(registry, good[:-1]) == "not Avro: it ends too early"
-    assert reason(registry, good + b"\0") == "not Avro of this schema: 1 bytes are left after it"
+    assert reason(registry, good + b"\0") == "not Avro of this schema: 1 bytes follow the value"
     assert reason(registry, b"") == "no schema id before it, but nothing"
     assert reason(registry, b'{"id":1}') == "no schema id before it, but 7b 22 69 64 22"
     kind = f"schema id {other} is of the kind JSON, not AVRO"
