@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seamline.sql import types
-from seamline.sql.functions.registry import define, scalar
+from seamline.sql.functions.registry import COLLECT, composed, define, scalar
 from seamline.sql.templates import Template
 from seamline.sql.types import Array, Type
 
@@ -68,7 +68,13 @@ for _name, _duckdb, _spark in (
 
 
 def _reduce(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
-    array, state, step, last = args
+    *taken, last = args
+    state = _last_state(taken, arguments)
+    return f"(CASE WHEN {args[0]} IS NOT NULL THEN {applied(last, state)} END)"
+
+
+def _last_state(args: Sequence[str], arguments: Sequence[Type]) -> str:
+    array, state, step = args
     assert isinstance(arguments[0], Array)
     no_state = f"CAST(NULL AS {types.to_duckdb(arguments[1])})"
     no_element = f"CAST(NULL AS {types.to_duckdb(arguments[0].element)})"
@@ -77,8 +83,7 @@ def _reduce(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
         f" || list_transform({array}, lambda e: {{'s': {no_state}, 'e': e}}))"
     )
     stepped = applied(step, "s['s']", "e['e']")
-    reduced = f"list_reduce({rows}, lambda s, e: {{'s': {stepped}, 'e': {no_element}}})['s']"
-    return f"(CASE WHEN {array} IS NOT NULL THEN {applied(last, reduced)} END)"
+    return f"list_reduce({rows}, lambda s, e: {{'s': {stepped}, 'e': {no_element}}})['s']"
 
 
 scalar(
@@ -86,6 +91,22 @@ scalar(
     "array(T), S, function(S, T, S), function(S, R) -> R",
     _reduce,
     "aggregate({0}, {1}, {2}, {3})",
+)
+
+
+def _reduce_values(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
+    values = f"list_filter({args[0]}, lambda v: v IS NOT NULL)"
+    state = _last_state([values, *args[1:3]], arguments)
+    return f"(CASE WHEN len({values}) > 0 THEN {state} END)"
+
+
+composed(
+    "reduce_agg",
+    "T, S, function(S, T, S), function(S, S, S) -> S",
+    ((COLLECT, 1),),
+    _reduce_values,
+    "(CASE WHEN size(filter({0}, v -> v IS NOT NULL)) > 0"
+    " THEN aggregate(filter({0}, v -> v IS NOT NULL), {1}, {2}) END)",
 )
 
 

@@ -159,7 +159,7 @@ def resolve(name: str, arguments: Sequence[Argument]) -> Resolved:
         raise SeamlineError(
             TYPE_MISMATCH,
             f"{written(name.lower(), given)} is not defined",
-            hint=f"It exists as: {known}",
+            hint=f"It is defined as: {known}",
         )
     return min(found, key=lambda r: _conversions(r, arguments))
 
@@ -242,7 +242,6 @@ REASONS = {
         ("make_set_digest", "merge_set_digest", "jaccard_index", "intersection_cardinality"),
         "there is no type SetDigest; count with INTERSECT and UNION",
     ),
-    "reduce_agg": "use reduce(array_agg(x), …)",
     "word_stem": "stemmers disagree; stem words before they are written",
     **dict.fromkeys(
         ("spooky_hash_v2_32", "spooky_hash_v2_64"), "use xxhash64, murmur3 or a digest"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
 
@@ -18,7 +18,8 @@ def cosine_similarity(one: SparseVector, other: SparseVector) -> float | None:
     if None in left.values() or None in right.values():
         return None
     product = sum(value * right.get(key, 0.0) for key, value in left.items())
-    return _cosine(product, list(left.values()), list(right.values()))
+    lengths = math.sqrt(_square(left.values())) * math.sqrt(_square(right.values()))
+    return product / lengths if lengths else math.nan
 
 
 def cosine_distance(one: SparseVector, other: SparseVector) -> float | None:
@@ -34,7 +35,8 @@ def dot_product(one: Vector, other: Vector) -> float:
 
 def cosine_of_arrays(one: Vector, other: Vector) -> float:
     """Returns the cosine of the angle between two vectors."""
-    return _cosine(dot_product(one, other), one, other)
+    lengths = math.sqrt(_square(one) * _square(other))  # one root, so that equal ones are at 0
+    return dot_product(one, other) / lengths if lengths else math.nan
 
 
 def distance_of_arrays(one: Vector, other: Vector) -> float:
@@ -47,9 +49,9 @@ def euclidean_distance(one: Vector, other: Vector) -> float:
     return math.sqrt(sum((a - b) ** 2 for a, b in zip(one, other, strict=True)))
 
 
-def _cosine(product: float, one: Vector, other: Vector) -> float:
-    divisor = math.sqrt(sum(v * v for v in one)) * math.sqrt(sum(v * v for v in other))
-    return product / divisor if divisor else math.nan
+def _square(vector: Iterable[float]) -> float:
+    """Returns the square of a vector's length."""
+    return sum(value * value for value in vector)
 
 
 def of_equal_length(function: Callable[[Vector, Vector], float]) -> Callable[..., float | None]:
