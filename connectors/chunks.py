@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from seamline.errors import RESULT_TOO_LARGE, SeamlineError
 
 CHUNK_BYTES = 4 << 20
 CHUNK_ROWS = 131_072
+_PIECE_BYTES = 256 << 10
 
 
 class Filling:
@@ -90,6 +92,23 @@ class StoredChunk:
         with pathlib.Path(self.path).open("rb") as file:
             file.seek(self.start)
             return file.read(self.size_bytes)
+
+    def pieces(self) -> Iterator[bytes]:
+        """Returns the Arrow IPC stream in pieces that are small enough to use the same memory.
+
+        Raises:
+            FileNotFoundError: when the file has been removed.
+        """
+        return _pieces(pathlib.Path(self.path).open("rb", buffering=0), self.start, self.size_bytes)
+
+
+def _pieces(file: io.FileIO, start: int, size_bytes: int) -> Iterator[bytes]:
+    with file:
+        file.seek(start)
+        while size_bytes > 0:
+            piece = file.read(min(_PIECE_BYTES, size_bytes))
+            size_bytes -= len(piece)
+            yield piece
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

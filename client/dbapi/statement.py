@@ -26,10 +26,14 @@ WAIT_S = 20.0
 PROGRESS_S = 1.0
 _AHEAD = 2
 """Chunks to fetch ahead while an earlier one is read; each is a few megabytes."""
+AHEAD_BYTES = 64 << 20
+"""Bytes of chunks to fetch while the statement is still running."""
 _PAUSE_S_MIN = 0.05
 _PAUSE_S_MAX = 1.0
 _UNDERWAY = frozenset({"PENDING", "RUNNING"})
 _PATH = "/api/v1/statements"
+_THERE = 200
+"""Status of a response with a chunk; a chunk that has not been written yet has another."""
 
 Progress = Callable[[Mapping[str, Any]], None]
 
@@ -46,6 +50,7 @@ class RemoteStatement:
         self._transport = transport
         self._lock = threading.Lock()
         self._cancel_asked = False
+        self._early: EarlyChunks | None = None
 
     @property
     def statement_id(self) -> str | None:
@@ -66,12 +71,16 @@ class RemoteStatement:
         Raises:
             Error: the gateway's named error as a DB-API exception.
         """
+        takes_arrow = body.get("format") == "ARROW_STREAM"
         try:
-            self._submit({**body, "wait_timeout": SUBMIT_WAIT_S})
-            self._wait(progress)
+            self._submit({**body, "wait_timeout": SUBMIT_WAIT_S, "wait_for": _what(takes_arrow)})
+            self._wait(progress, takes_arrow)
         except KeyboardInterrupt:
             self.cancel()
             raise
+        finally:
+            if self._early is not None:
+                self._early.stop()
 
     def cancel(self) -> None:
         """Asks the gateway to end the statement; does nothing when it has ended."""
@@ -84,9 +93,16 @@ class RemoteStatement:
     def arrow_chunks(self) -> Iterator[bytes]:
         """Yields the chunks of the result as Arrow IPC streams, fetching a few of them ahead."""
         count, inline = self.manifest["chunks"]["count"], self._inline("arrow")
+        fetched = 0
         if inline is not None:
+            fetched = 1
             yield base64.b64decode(inline)
-        paths = [f"{self._path}/chunks/{index}" for index in range(inline is not None, count)]
+        early, self._early = self._early, None
+        if early is not None:
+            for chunk in early.take():
+                fetched += 1
+                yield chunk
+        paths = [f"{self._path}/chunks/{index}" for index in range(fetched, count)]
         if len(paths) <= 1:
             yield from (self._transport.bytes(path)[1] for path in paths)
             return
@@ -143,17 +159,74 @@ class RemoteStatement:
         if failures:
             raise failures[0]
 
-    def _wait(self, progress: Progress | None) -> None:
+    def _wait(self, progress: Progress | None, takes_arrow: bool) -> None:
         wait_s = PROGRESS_S if progress is not None else WAIT_S
         pause_s = _PAUSE_S_MIN
         while self.manifest["state"] in _UNDERWAY:
             if progress is not None:
                 progress(self.manifest)
+            if takes_arrow and self._early is None and _has_rows(self.manifest):
+                self._early = EarlyChunks(self._transport, self._path)
+            for_rows = takes_arrow and self._early is None
             asked_at = time.monotonic()
-            self.manifest = self._transport.json("GET", f"{self._path}?wait={wait_s}")
+            path = f"{self._path}?wait={wait_s}&wait_for={_what(for_rows)}"
+            self.manifest = self._transport.json("GET", path)
             came_early = time.monotonic() - asked_at < wait_s / 2
-            if self.manifest["state"] in _UNDERWAY and came_early:
+            is_wanted = for_rows and _has_rows(self.manifest)
+            if self.manifest["state"] in _UNDERWAY and came_early and not is_wanted:
                 time.sleep(pause_s)  # an early answer means too many clients wait there already
                 pause_s = min(2 * pause_s, _PAUSE_S_MAX)
         if "error" in self.manifest:
             raise as_client_error(SeamlineError.from_json(self.manifest["error"]))
+
+
+def _what(for_rows: bool) -> str:
+    return "ROWS" if for_rows else "END"
+
+
+def _has_rows(manifest: Mapping[str, Any]) -> bool:
+    return bool(manifest.get("chunks", {}).get("count"))
+
+
+class EarlyChunks:
+    """The first chunks of a result, fetched in the background while the statement is running.
+
+    Args:
+        transport: The gateway.
+        path: The path of the statement.
+        bytes_max: Bytes after which no more are fetched.
+    """
+
+    def __init__(self, transport: Transport, path: str, bytes_max: int = AHEAD_BYTES) -> None:
+        self._transport = transport
+        self._path = path
+        self._bytes_max = bytes_max
+        self._stopped = threading.Event()
+        self._chunks: collections.deque[bytes] = collections.deque()
+        self._thread = threading.Thread(target=self._fetch, name="seamline-early", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Fetches no more than the chunk that is on its way."""
+        self._stopped.set()
+
+    def take(self) -> Iterator[bytes]:
+        """Yields the chunks in order, and forgets them. Call it once the statement has ended."""
+        self.stop()
+        self._thread.join()
+        while self._chunks:
+            yield self._chunks.popleft()
+
+    def _fetch(self) -> None:
+        size = 0
+        with contextlib.suppress(Error):  # why the statement failed is in its manifest
+            while size < self._bytes_max and not self._stopped.is_set():
+                path = f"{self._path}/chunks/{len(self._chunks)}?wait={WAIT_S}"
+                status, chunk, headers = self._transport.bytes(path)
+                if status == _THERE:
+                    self._chunks.append(chunk)
+                    size += len(chunk)
+                else:
+                    self._stopped.wait(_PAUSE_S_MIN)  # too many clients may wait there already
+                if headers.get("Seamline-Last-Chunk") == "true":
+                    return

@@ -18,7 +18,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import flask
 from pydantic import BeforeValidator, Field
@@ -43,6 +43,7 @@ from seamline.gateway.http.turns import Turns
 from seamline.gateway.http.values import csv_text, json_rows
 from seamline.gateway.query import updates
 from seamline.gateway.query.service import Service
+from seamline.gateway.query.spool import ResultSpool
 from seamline.gateway.query.statements import FINAL, State, Statement, StatementRequest
 from seamline.planners.route import ENGINES
 from seamline.sql import parameters
@@ -61,6 +62,9 @@ _ARROW_TYPE = "application/vnd.apache.arrow.stream"
 _CSV_TYPE = "text/csv"
 
 
+T = TypeVar("T")
+
+
 def _folded(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
@@ -70,6 +74,7 @@ StateName = Annotated[
     Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELED", "CLOSED"],
     BeforeValidator(_folded),
 ]
+WaitFor = Annotated[Literal["END", "ROWS"], BeforeValidator(_folded)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -102,6 +107,8 @@ class Submission(Body):
         None
     )
     """What happens to the statement after that."""
+    wait_for: WaitFor = "END"
+    """What to wait for: the end of the statement, or its first chunk."""
     row_limit: Annotated[int, Field(ge=0)] | None = None
     """Number of rows after which the result is cut off and marked as truncated."""
     time_zone: Annotated[str | None, Field(examples=["Europe/Berlin"])] = None
@@ -154,10 +161,12 @@ class ListingQuery(Query):
 
 
 class Waiting(Query):
-    """How long to wait for the end of a statement."""
+    """How long to wait, and for what."""
 
     wait: Seconds = 0.0
-    """Seconds to wait for the end, at most 60."""
+    """Seconds to wait, at most 60."""
+    wait_for: WaitFor = "END"
+    """What to wait for: the end of the statement, or its first chunk."""
 
 
 class ChunkQuery(Query):
@@ -191,7 +200,7 @@ def blueprint(service: Service, turns: Turns, streams: Streams) -> flask.Bluepri
     def submit(body: Submission) -> flask.Response:
         statement = service.submit(body.request(), flask.g.principal, flask.g.origin)
         wait_s = WAIT_S_DEFAULT if body.wait_timeout is None else body.wait_timeout
-        state = _await(statement, turns, wait_s)
+        state = _await(statement, turns, wait_s, body.wait_for)
         if state not in FINAL and body.on_wait_timeout == "CANCEL":
             _cancel(statement, turns)
         answer = flask.jsonify(manifest(statement, inline=body.format or JSON_ARRAY))
@@ -210,7 +219,7 @@ def blueprint(service: Service, turns: Turns, streams: Streams) -> flask.Bluepri
     @operation("The state of a statement", {200: _MANIFEST}, {STATEMENT_NOT_FOUND})
     def status(statement_id: str, query: Waiting) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal, Action.VIEW)
-        _await(statement, turns, query.wait)
+        _await(statement, turns, query.wait, query.wait_for)
         return flask.jsonify(_seen_by(flask.g.principal, statement))
 
     @routes.post("/<statement_id>/cancel")
@@ -230,10 +239,14 @@ def _add_results(routes: flask.Blueprint, service: Service, turns: Turns) -> Non
     @operation("A chunk of a statement's rows", _CHUNKS, ANY)
     def chunk(statement_id: str, index: int, query: ChunkQuery) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal)
-        data = _chunk(statement, index, turns, query.wait)
-        if data is None:
+        answer = _chunk(statement, index, turns, query.wait, query.format)
+        if answer is None:
             return empty(202, {"Retry-After": "0"})
-        return _chunk_response(statement, index, data, query.format)
+        last = statement.state is State.SUCCEEDED and index == _chunk_count(statement) - 1
+        if last:
+            statement.hand_over()
+        answer.headers["Seamline-Last-Chunk"] = str(last).lower()
+        return answer
 
     @routes.delete("/<statement_id>")
     @operation(
@@ -345,9 +358,16 @@ def _inline(statement: Statement, format_: str) -> dict[str, Any] | None:
     return {"data": json_rows(read_chunk(data), [c.type for c in statement.output])}
 
 
-def _await(statement: Statement, turns: Turns, seconds: float) -> State:
+def _await(statement: Statement, turns: Turns, seconds: float, wait_for: WaitFor = "END") -> State:
+    """Waits for the end; or for the first chunk, unless that is about to be the last one."""
     with turns.waiting(min(WAIT_S_MAX, seconds)) as left_s:
-        return statement.wait(left_s)
+        ends_at = time.monotonic() + left_s
+        if wait_for == "ROWS":
+            statement.wait_for_result(left_s)
+            spool = statement.spool
+            if spool is not None and spool.has_chunk(0, ends_at - time.monotonic()):
+                left_s = left_s if spool.complete else 0.0
+        return statement.wait(min(left_s, ends_at - time.monotonic()))
 
 
 def _cancel(statement: Statement, turns: Turns) -> None:
@@ -355,36 +375,47 @@ def _cancel(statement: Statement, turns: Turns) -> None:
     _await(statement, turns, WAIT_S_DEFAULT)
 
 
-def _chunk(statement: Statement, index: int, turns: Turns, seconds: float) -> bytes | None:
+def _chunk_count(statement: Statement) -> int:
+    return 0 if statement.spool is None else statement.spool.chunk_count
+
+
+def _when_there(
+    statement: Statement,
+    turns: Turns,
+    seconds: float,
+    get: Callable[[ResultSpool, float], T | None],
+) -> T | None:
+    """Returns what is got of a result once it is there; None when the time is up."""
     with turns.waiting(min(WAIT_S_MAX, seconds)) as left_s:
         statement.wait_for_result(left_s)
         if statement.error is not None:
             raise statement.error
         if statement.spool is None:
             return None
-        data = statement.spool.chunk(index, left_s)
+        found = get(statement.spool, left_s)
     if statement.error is not None:
         raise statement.error
-    return data
+    return found
 
 
-def _chunk_response(statement: Statement, index: int, data: bytes, format_: str) -> flask.Response:
-    spool = statement.spool
-    assert spool is not None
+def _chunk(
+    statement: Statement, index: int, turns: Turns, seconds: float, format_: str
+) -> flask.Response | None:
+    """Returns a chunk in a format; None when the time is up."""
     if format_ == ARROW_STREAM:
-        answer = flask.Response(data, mimetype=_ARROW_TYPE)
-    elif format_ == CSV:
-        answer = flask.Response(
-            csv_text(read_chunk(data), statement.output, header=index == 0), mimetype=_CSV_TYPE
-        )
-    else:
-        rows = json_rows(read_chunk(data), [column.type for column in statement.output])
-        answer = flask.jsonify({"chunk": index, "data": rows})
-    last = spool.complete and index == spool.chunk_count - 1
-    if last:
-        statement.hand_over()
-    answer.headers["Seamline-Last-Chunk"] = str(last).lower()
-    return answer
+        sent = _when_there(statement, turns, seconds, lambda spool, s: spool.pieces(index, s))
+        if sent is None:
+            return None
+        size, pieces = sent
+        return flask.Response(pieces, mimetype=_ARROW_TYPE, headers={"Content-Length": str(size)})
+    data = _when_there(statement, turns, seconds, lambda spool, s: spool.chunk(index, s))
+    if data is None:
+        return None
+    if format_ == CSV:
+        text = csv_text(read_chunk(data), statement.output, header=index == 0)
+        return flask.Response(text, mimetype=_CSV_TYPE)
+    rows = json_rows(read_chunk(data), [column.type for column in statement.output])
+    return flask.jsonify({"chunk": index, "data": rows})
 
 
 def _said(texts: Mapping[str, str | None] | None) -> dict[str, str]:

@@ -9,6 +9,7 @@ is released.
 from __future__ import annotations
 
 import collections
+import contextlib
 import pathlib
 import secrets
 import shutil
@@ -204,23 +205,38 @@ class ResultSpool:
             SeamlineError: INVALID_ARGUMENT when there is no such chunk, STATEMENT_NOT_FOUND when
                 the result has been released.
         """
+        found = self._chunk(index, wait_s)
+        if not isinstance(found, StoredChunk):
+            return found
+        with _named_if_released():
+            return found.read()
+
+    def pieces(self, index: int, wait_s: float) -> tuple[int, Iterator[bytes]] | None:
+        """Returns the size of a chunk and its pieces, to be sent as they are read; else as `chunk`.
+
+        Raises:
+            SeamlineError: as for `chunk`.
+        """
+        found = self._chunk(index, wait_s)
+        if not isinstance(found, StoredChunk):
+            return None if found is None else (len(found), iter([found]))
+        with _named_if_released():
+            return found.size_bytes, found.pieces()
+
+    def _chunk(self, index: int, wait_s: float) -> bytes | StoredChunk | None:
         if index < 0:
             raise SeamlineError(INVALID_ARGUMENT, "chunks count from 0")
         self.has_chunk(index, wait_s)
         with self._changed:
             if self._closed:
                 raise SeamlineError(STATEMENT_NOT_FOUND, _RELEASED)
-            if index >= len(self._chunks):
-                if not self._complete:
-                    return None
+            if index < len(self._chunks):
+                return self._chunks[index]
+            if self._complete:
                 raise SeamlineError(
                     INVALID_ARGUMENT, f"the result has {len(self._chunks)} chunks, none is {index}"
                 )
-            found = self._chunks[index]
-        try:
-            return found if isinstance(found, bytes) else found.read()
-        except FileNotFoundError as error:
-            raise SeamlineError(STATEMENT_NOT_FOUND, _RELEASED) from error
+            return None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yields every row that is ready, in order."""
@@ -288,3 +304,11 @@ class ResultSpool:
             self._taken += size
         self._in_memory = total
         return True
+
+
+@contextlib.contextmanager
+def _named_if_released() -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SeamlineError(STATEMENT_NOT_FOUND, _RELEASED) from error

@@ -13,6 +13,7 @@ from typing import Any
 import flask.testing
 import pytest
 
+from seamline.connectors.chunks import read_chunk
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.load import load
 from seamline.gateway.query.service import Service
@@ -75,6 +76,32 @@ def test_rows_are_wanted_until_the_last_chunk_is_given_out(
     assert statement.is_wanted(_A_DAY_S)
     client.get(f"{_API}/{statement.statement_id}/chunks/{last}", headers=_LOCAL)
     assert not statement.is_wanted(_A_DAY_S)
+
+
+def test_a_client_may_wait_for_the_first_rows(
+    service: Service, client: flask.testing.FlaskClient
+) -> None:
+    endless = f"WITH r AS ({_LARGE}) SELECT a.x FROM r a, r b"
+    asked = {"statement": endless, "wait_for": "rows", "wait_timeout": 60, "format": "arrow_stream"}
+    found = client.post(_API, json=asked, headers=_LOCAL).get_json()
+    assert (found["state"], found["chunks"]["complete"]) == ("RUNNING", False)
+    assert found["chunks"]["count"] > 0
+    path = f"{_API}/{found['statement_id']}"
+    again = client.get(f"{path}?wait=60&wait_for=ROWS", headers=_LOCAL).get_json()
+    assert again["state"] == "RUNNING"
+    rows = client.get(f"{path}/chunks/0", headers=_LOCAL)
+    assert rows.headers["Seamline-Last-Chunk"] == "false"
+    assert sum(batch.num_rows for batch in read_chunk(rows.data)) == found["chunks"]["rows"][0]
+    service.statement(found["statement_id"], Principal("anonymous")).close()
+
+
+@pytest.mark.parametrize("sql", ["SELECT 1", "SELECT nothing_of_that_name", "SHOW CATALOGS"])
+def test_what_is_over_with_its_first_rows_is_over_for_who_waits_for_them(
+    client: flask.testing.FlaskClient, sql: str
+) -> None:
+    asked = {"statement": sql, "wait_for": "ROWS", "wait_timeout": 60}
+    found = client.post(_API, json=asked, headers=_LOCAL).get_json()
+    assert found["state"] in {"SUCCEEDED", "FAILED"}
 
 
 def test_rows_nobody_asked_for_lately_are_not_wanted(

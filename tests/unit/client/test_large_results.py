@@ -1,0 +1,90 @@
+"""Goal: a large result arrives whole while its statement still runs, and a failed one not at all.
+
+Method: results of many chunks from a gateway without a broker; what the client fetches before the
+end is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.gateway import Gateway
+
+import seamline
+from seamline.dbapi import statement as module
+from seamline.dbapi.statement import EarlyChunks
+
+ROWS = 1_000_000
+SQL = """SELECT 1000 * a.x + b.y AS n, {} AS m
+         FROM UNNEST(sequence(0, 999)) AS a (x), UNNEST(sequence(0, 999)) AS b (y)"""
+ENDLESS = f"{SQL.format('c.z')}, UNNEST(sequence(1, 9999)) AS c (z)"
+
+
+@pytest.fixture
+def connection(offline_gateway: Gateway) -> Iterator[seamline.Connection]:
+    with offline_gateway.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def early(monkeypatch: pytest.MonkeyPatch) -> list[EarlyChunks]:
+    """What was begun to be fetched early."""
+    found: list[EarlyChunks] = []
+
+    class Noted(EarlyChunks):
+        def __init__(self, *arguments: object, **options: object) -> None:
+            super().__init__(*arguments, **options)  # type: ignore[arg-type]
+            found.append(self)
+
+    monkeypatch.setattr(module, "EarlyChunks", Noted)
+    return found
+
+
+def numbers(cursor: seamline.Cursor) -> list[int]:
+    return sorted(cursor.fetch_arrow_table().column("n").to_pylist())
+
+
+@pytest.mark.parametrize("bytes_max", [0, 5 << 20, 1 << 40])
+def test_every_row_comes_once_however_much_of_it_came_early(
+    connection: seamline.Connection,
+    early: list[EarlyChunks],
+    monkeypatch: pytest.MonkeyPatch,
+    bytes_max: int,
+) -> None:
+    monkeypatch.setattr(EarlyChunks.__init__, "__defaults__", (bytes_max,))
+    cursor = connection.execute(SQL.format("b.y"))
+    assert len(early) == 1
+    assert cursor.rowcount == ROWS
+    for _ in range(2):  # the second time, nothing has come early
+        assert numbers(cursor) == list(range(ROWS))
+    cursor.execute(SQL.format("b.y"))
+    assert sum(row[0] for row in cursor) == ROWS * (ROWS - 1) // 2
+
+
+def test_a_statement_that_fails_late_gives_no_row(
+    connection: seamline.Connection, early: list[EarlyChunks]
+) -> None:
+    cursor = connection.cursor()
+    with pytest.raises(seamline.Error, match="DEADLINE_EXCEEDED"):
+        cursor.execute(ENDLESS, timeout=3)
+    assert len(early) == 1
+    assert cursor.description is None
+    assert connection.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_few_rows_need_one_request(
+    connection: seamline.Connection, early: list[EarlyChunks], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    send = module.Transport.json
+
+    def noted(self: module.Transport, method: str, path: str, body: object = None) -> object:
+        asked.append(path)
+        return send(self, method, path, body)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module.Transport, "json", noted)
+    for number in range(20):
+        assert connection.execute("SELECT ?", [number]).fetchall() == [(number,)]
+    assert len(asked) == 20
+    assert not early
