@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import sqlglot
@@ -174,7 +175,7 @@ def _parse_sql_json(parser: Any, name: str) -> SqlJson:
 
 def _parse_passed(parser: Any) -> SqlJsonMember:
     """Parses a value of PASSING and its name, which is in capitals unless it is quoted."""
-    value = parser._parse_bitwise()  # noqa: SLF001
+    value = parser._parse_disjunction()  # noqa: SLF001
     is_json = bool(parser._match_text_seq("FORMAT", "JSON"))  # noqa: SLF001
     if not parser._match(TokenType.ALIAS):  # noqa: SLF001
         parser.raise_error("Expected AS and a name")
@@ -209,7 +210,7 @@ def _parse_member(parser: Any, *, has_key: bool) -> SqlJsonMember:
         key = parser._parse_bitwise()  # noqa: SLF001
         if not match(":") and not match("VALUE"):
             parser.raise_error("Expected a colon or VALUE")
-    value = parser._parse_bitwise()  # noqa: SLF001
+    value = parser._parse_disjunction()  # noqa: SLF001
     return SqlJsonMember(this=value, key=key, format=bool(match("FORMAT", "JSON")))
 
 
@@ -500,8 +501,13 @@ def mixed_placeholders() -> SeamlineError:
     return SeamlineError(INVALID_PARAMETERS, "the statement mixes ? and :name placeholders")
 
 
-def syntax_error(error: ParseError) -> SeamlineError:
-    """Returns the error that says what a sqlglot parser rejected, and where."""
+def syntax_error(error: ParseError, first: str = "") -> SeamlineError:
+    """Returns the error that says what a sqlglot parser rejected, and where.
+
+    Args:
+        error: The parser's own.
+        first: The word that the statement begins with.
+    """
     details = error.errors[0] if error.errors else {}
     line, column = details.get("line"), details.get("col")
     near = (details.get("highlight") or "").strip()
@@ -509,15 +515,40 @@ def syntax_error(error: ParseError) -> SeamlineError:
     message = re.sub(r"<Token .*?text: (.*?), line.*", r"\1", message)
     message = re.sub(r"Required keyword: '(\w+)' missing for .*", "an operand is missing", message)
     hint = None
-    if message == "Expected TYPE after CAST" and near:
-        message = f"there is no type {near[:40]}"
-        hint = did_you_mean(near.lower(), _TYPES) or f"Types are {', '.join(_TYPES)}."
+    unknown = near if message == "Expected TYPE after CAST" else ""
+    if message == "Expecting )" and first.upper() == "CREATE":
+        unknown = _type_of_column(details)
+    if unknown:
+        message = f"there is no type {unknown[:40]}"
+        hint = did_you_mean(unknown.lower(), _TYPES) or f"Types are {', '.join(_TYPES)}."
     elif near:
         message += f" near {near[:40]!r}"
     location = None
     if line and column:
         location = Location(int(line), max(1, int(column) - len(near) + 1))
     return SeamlineError(SYNTAX_ERROR, message, hint=hint, location=location)
+
+
+_COLUMN = re.compile(r"""[(,]\s*("[^"]*"|[A-Za-z_]\w*)\s+$""")
+_QUERY = re.compile(r"\bselect\b", re.IGNORECASE)
+
+
+def _type_of_column(details: Mapping[str, Any]) -> str:
+    """Returns the type at which a column's definition cannot be read; empty for anything else."""
+    before, near = details.get("start_context") or "", details.get("highlight") or ""
+    if not _COLUMN.search(before) or _QUERY.search(before) or not re.match(r"\w", near):
+        return ""
+    return near + _bracketed(details.get("end_context") or "")
+
+
+def _bracketed(text: str) -> str:
+    """Returns the brackets that a text begins with, and all that is between them."""
+    depth = 0
+    for place, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth <= 0:
+            return text[: place + 1] if place else ""
+    return text
 
 
 def first_line(text: str) -> str:

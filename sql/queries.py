@@ -147,7 +147,7 @@ def parse_tree(sql: str, tokens: Sequence[Token]) -> exp.Expr:
     try:
         trees = SeamlineDialect().parser().parse(list(tokens), sql)
     except ParseError as error:
-        raise syntax_error(error) from error
+        raise syntax_error(error, tokens[0].text) from error
     except SqlglotError as error:
         raise SeamlineError(
             SYNTAX_ERROR, first_line(str(error)), location=location_of(tokens[0])

@@ -18,6 +18,7 @@ from seamline.sql.dialects import CAST
 from seamline.sql.types import Time, Timestamp
 
 _DATE = r"(?P<year>\d{1,4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})"
+_YEAR = re.compile(r"([+-]?\d{1,9})-\d{1,2}-\d{1,2}")
 _CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{1,2})(:(?P<second>\d{1,2})([.,](?P<fraction>\d+))?)?"
 _TIMESTAMP = re.compile(
     rf"{_DATE}([ T]{_CLOCK})?\s*(?P<zone>Z|[+-]\d{{1,2}}(:?\d{{2}})?|[A-Za-z].*)?"
@@ -33,9 +34,12 @@ def bind_moment(node: exp.Cast) -> Typed | None:
     leaves a zone out or fails, which it does when the statement runs, and for any other type.
 
     Raises:
-        SeamlineError: INVALID_LITERAL; NOT_SUPPORTED for more digits than are kept.
+        SeamlineError: INVALID_LITERAL; NOT_SUPPORTED for more digits than are kept, and for
+            years before 1 and after 9999.
     """
     text, kind = node.this.name.strip(), node.to.this
+    if kind in _OF_DAYS:
+        _check_year(text, node)
     try:
         if kind == exp.DType.DATE:
             return _date(text, node)
@@ -54,6 +58,30 @@ def bind_moment(node: exp.Cast) -> Typed | None:
 
 
 _TIMES = frozenset({exp.DType.TIME, exp.DType.TIMETZ})
+
+
+_OF_DAYS = frozenset(
+    {exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ}
+)
+
+
+def _check_year(text: str, node: exp.Cast) -> None:
+    """Refuses years that the engines, or Python, do not share.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED.
+    """
+    match = _YEAR.match(text)
+    if match is not None and not 1 <= int(match[1]) <= _YEAR_MAX:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"{text!r} is of a year before 1 or after 9999",
+            location=location_of(node.this),
+            hint="Dates and timestamps are of the years 1 to 9999.",
+        )
+
+
+_YEAR_MAX = 9999
 
 
 def _date(text: str, node: exp.Cast) -> Typed:
