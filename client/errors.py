@@ -282,7 +282,7 @@ INVALID_VIEW = _declare(
     "INVALID_VIEW",
     47,
     _USER,
-    "Recreate it with CREATE OR REPLACE VIEW, or with the tool that made it.",
+    "Recreate it with CREATE OR REPLACE VIEW, or with the tool that created it.",
 )
 VIEW_IS_STALE = _declare(
     "VIEW_IS_STALE",
@@ -371,7 +371,7 @@ DEADLINE_EXCEEDED = _declare(
     "DEADLINE_EXCEEDED",
     65,
     _USER,
-    "Give the statement more time (`timeout`), or let it read less.",
+    "Give the statement more time (`timeout`), or make it read less.",
     status=408,
 )
 NOT_FOUND = _declare("NOT_FOUND", 66, _USER, "The route does not exist.", status=404)
@@ -417,7 +417,7 @@ TOKEN_EXPIRED = _declare(
     "TOKEN_EXPIRED",
     81,
     _USER,
-    "The rows behind the token are no longer kept; ask again without it.",
+    "The rows behind the token are no longer kept; run the statement without it.",
     status=410,
 )
 HISTORY_CHANGED = _declare(
@@ -488,7 +488,7 @@ UPSERT_ORDER_UNKNOWN = _declare(
     "UPSERT_ORDER_UNKNOWN",
     13,
     _EXTERNAL,
-    "Records of one key may be in several partitions, so the newest one is not known. Keep "
+    "Records of one key may be in several partitions, so the newest one is unknown. Keep "
     "every key in one partition, and set the table's property key_partitions to their number.",
 )
 BAD_RECORD = _declare(

@@ -76,7 +76,7 @@ def _field_with_numbers(field: pa.Field) -> pa.Field:
 def _far(type_: str) -> SeamlineError:
     return SeamlineError(
         NUMERIC_OVERFLOW,
-        f"a {type_} of a year before 1 or after 9999 is no value of Python's",
+        f"Python has no {type_} of a year before 1 or after 9999",
         hint="CAST it AS varchar, or fetch the result as Arrow.",
     )
 

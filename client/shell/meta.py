@@ -211,7 +211,7 @@ def _help(session: Session, _: str) -> None:
     width = max(len(usage) for usage, _ in rows)
     for usage, text in rows:
         session.print(f"{usage.ljust(width)}  {text}")
-    session.print("A statement ends with a semicolon; Ctrl-C cancels it, Ctrl-D leaves.")
+    session.print("A statement ends with a semicolon; Ctrl-C cancels it, Ctrl-D exits.")
 
 
 META = {
@@ -225,7 +225,7 @@ META = {
     "explain": Meta(
         "[statement]", "how a statement would be run; by default the last one", _explain
     ),
-    "watch": Meta("[seconds]", "the last statement again and again", _watch),
+    "watch": Meta("[seconds]", "repeat the last statement", _watch),
     "i": Meta("file", "run the commands in a file", _include),
     "o": Meta("[file]", "append results to a file; without one, show them", _output),
     "format": Meta("name", ", ".join(WRITERS), _format),

@@ -1,7 +1,7 @@
 """The names on a gateway, for completion: fetched when they are first needed.
 
 Fetched names are cached until `forget`, which is called when statements may have changed them. If
-the gateway does not answer there are no names, and it is asked again the next time.
+the gateway does not answer, there are no names, and it is asked again next time.
 """
 
 from __future__ import annotations

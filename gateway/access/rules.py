@@ -180,7 +180,7 @@ class TopicRule(Rule):
 
 
 class QueryRule(Rule):
-    """What may be done with whose statements; one's own may always be seen and ended."""
+    """What may be done with whose statements; users may always see and end their own."""
 
     owner: Annotated[Pattern | None, Field(alias="queryOwner")] = None
     """Who has submitted the statement."""

@@ -108,7 +108,7 @@ def _wait(pid: int, told: int, directory: pathlib.Path) -> Detached:
         raise
     if "error" in answer:
         raise SeamlineError.from_json(answer["error"])
-    raise SeamlineError(INTERNAL_ERROR, f"the gateway ended; {directory / _LOG} may say why")
+    raise SeamlineError(INTERNAL_ERROR, f"the gateway exited; {directory / _LOG} may say why")
 
 
 def _tell(tell: int, answer: dict[str, Any]) -> None:

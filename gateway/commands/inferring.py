@@ -82,7 +82,7 @@ DEBEZIUMS_MARK = "__deleted"
 
 
 def marked(definition: TableDefinition, found: Inferred) -> tuple[TableDefinition, Inferred]:
-    """Returns an upsert table's definition with the field that marks deletes, then not a column."""
+    """Returns an upsert table's definition with the mark of deletes, which then is not a column."""
     if definition.mode != "upsert":
         return definition, found
     by_name = {column.name: column.type for column in found.columns}

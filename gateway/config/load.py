@@ -99,7 +99,7 @@ def load(
         raise SeamlineError(
             INVALID_CONFIG,
             "\n".join(problems),
-            hint="Correct it where it came from; docs/reference/configuration.md has all settings.",
+            hint="Correct it at its source; docs/reference/configuration.md has all settings.",
         ) from error
     return Loaded(config, told.sources, frozenset(told.secrets))
 

@@ -273,7 +273,7 @@ class LimitsConfig(Settings):
     """What one gateway, and one statement in it, may use."""
 
     statement_seconds_max: PositiveSeconds = 600
-    """Longest run of a statement, and the default deadline."""
+    """Maximum run time of a statement, and the default deadline."""
     statements_running_max: Threads = 16
     """Statements that run at once; more wait."""
     statements_queued_max: NonNegativeInt = 256
@@ -316,9 +316,9 @@ class LimitsConfig(Settings):
     duckdb_threads: Annotated[NonNegativeInt, Field(le=4096)] = 0
     """Threads of one statement in DuckDB; 0 means all cores."""
     duckdb_cold_bytes_max: Bytes = 4 << 30
-    """A scan of more bytes of files than this goes to Spark."""
+    """A scan that reads more bytes of files than this runs on Spark."""
     duckdb_tail_rows_max: NonNegativeInt = 5_000_000
-    """A tail that is longer than this goes to Spark."""
+    """A statement with a longer tail than this runs on Spark."""
 
 
 class TailConfig(Settings):

@@ -39,7 +39,7 @@ def examine(checks: Sequence[Check], seconds: float) -> Iterator[tuple[str, Find
 
     Args:
         checks: The checks.
-        seconds: How long each check may take that has no limit of its own.
+        seconds: The time limit of checks that have none of their own.
     """
     began = time.monotonic()
     running = [_begun(check) for check in checks]

@@ -1,4 +1,4 @@
-"""Audit of HTTP requests: refused logins, reads without a statement, cancelled statements.
+"""Audit of HTTP requests: refused logins, reads without a statement, canceled statements.
 
 Query strings and bodies of requests are not logged, as they may hold conditions and secrets.
 """

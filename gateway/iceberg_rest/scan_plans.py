@@ -1,6 +1,6 @@
 """Scan plans, which clients submit, fetch page by page, and cancel.
 
-A plan belongs to the principal that asked for it. It is kept until it is cancelled or nobody has
+A plan belongs to the principal that asked for it. It is kept until it is canceled or nobody has
 asked for it for a while. If there are too many plans, the principal with the most loses its oldest.
 The files that a plan names have their own leases and outlive it, because an engine drops a plan
 before it reads. If there are several principals, each may have at most half of the threads.
@@ -48,7 +48,7 @@ class SubmittedPlan:
         result: The plan, once it is made.
         touched_at: When it was last asked for, in monotonic seconds.
         page_size: Number of files in one page.
-        canceled: Whether it was cancelled, in which case it has no files.
+        canceled: Whether it was canceled, in which case it has no files.
     """
 
     plan_id: str

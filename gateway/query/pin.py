@@ -521,7 +521,7 @@ def told(target: Target, tables: Mapping[TableName, ColdTable], wanted: Wanted) 
     """Returns the seam that a reference is to be pinned to again; None if it gets a new one.
 
     Raises:
-        SeamlineError: INVALID_TOKEN when `to_token` knows nothing of the table.
+        SeamlineError: INVALID_TOKEN when `to_token` does not cover the table.
     """
     if target.changes is not None and target.changes.later is not None:
         return _of_token(target.name, tables, target.changes.later, "to_token")

@@ -1,6 +1,6 @@
 """The tails of statements: from the table's follower where it has one, else from the log.
 
-A table is followed from the first statement on that reads its tail as it is now. Ranges that the
+A table is followed from the first statement that reads its current tail. Ranges that the
 follower has not cached (because they begin before what it has, because waiting would be slower than
 reading, or because it is full) are read from the log at the same offsets, with the same decoder. So
 followers affect how fast a statement is answered, but never the answer.

@@ -1,4 +1,4 @@
-"""Which of Trino's errors ours are for Trino's clients.
+"""Maps our errors to Trino's, for Trino's clients.
 
 Clients and tools match on Trino's own names and numbers: dbt on TABLE_NOT_FOUND, drivers on the
 number 46. An error of ours that corresponds to exactly one of Trino's therefore has that one's

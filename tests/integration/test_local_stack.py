@@ -360,7 +360,7 @@ def test_foreground_tells_when_the_broker_dies(local: LocalStack, folder: pathli
         kill_broker(local)
         assert process.wait(60) == 1
         assert process.stderr is not None
-        assert "LOCAL_STACK_FAILED: the broker ended by itself" in process.stderr.read()
+        assert "LOCAL_STACK_FAILED: the broker exited on its own" in process.stderr.read()
 
 
 # --- Obstacles --------------------------------------------------------------------------------
@@ -440,7 +440,7 @@ def test_broker_that_dies_while_starting_is_named_with_its_log(
     local.down(silent)
     identity = folder / "kafka" / "data" / "meta.properties"
     identity.write_text(identity.read_text().replace("node.id=1", "node.id=2"))
-    with pytest.raises(SeamlineError, match="ended while it started") as caught:
+    with pytest.raises(SeamlineError, match="exited during startup") as caught:
         local.up(silent)
     assert caught.value.code is LOCAL_STACK_FAILED
     assert f"{folder}/kafka/broker.log says: " in caught.value.message

@@ -83,8 +83,8 @@ class ForeignSink:
         wanted = [(int(p), end, end, 0, end - 1) for p, end in sorted(part["end"].items()) if end]
         exact = rows == wanted
         demo.say(
-            f"\nwhere each record came from: {sum(row[1] for row in rows):,} rows of "
-            f"{sum(row[2] for row in rows):,} places, boundary by {part['boundary_provider']} "
+            f"\nwhere each record came from: {sum(row[1] for row in rows):,} rows "
+            f"for {sum(row[2] for row in rows):,} offsets, boundary by {part['boundary_provider']} "
             f"({part['boundary_trust']}): {'exact' if exact else 'WRONG'}"
         )
         audits = [self._run(demo, "table", "audit", name) for name, _ in _TABLES]

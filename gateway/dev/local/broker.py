@@ -97,7 +97,7 @@ class Broker:
         try:
             while not self._answers(cluster):
                 if not is_running(process):
-                    raise start_failure(self.log, "the broker ended while it started")
+                    raise start_failure(self.log, "the broker exited during startup")
                 if time.monotonic() > deadline:
                     self._require_space()  # without space it neither starts nor exits
                     raise start_failure(

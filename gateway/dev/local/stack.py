@@ -140,7 +140,7 @@ class LocalStack:
         """Waits until the broker is ended with `down`.
 
         Raises:
-            SeamlineError: LOCAL_STACK_FAILED when it ended by itself.
+            SeamlineError: LOCAL_STACK_FAILED when it exited on its own.
         """
         known = state.read(self._state_file)
         while known is not None and _runs(known):
@@ -148,7 +148,7 @@ class LocalStack:
         with self._locked(report):  # a `down` in progress finishes first
             known = state.read(self._state_file)
         if known is not None and known.process is not None and not _runs(known):
-            raise start_failure(self._broker.log, "the broker ended by itself")
+            raise start_failure(self._broker.log, "the broker exited on its own")
 
     def _start(self, report: Report, kafka_port: int | None, last: State | None) -> State:
         java = find_java(os.environ)
