@@ -54,7 +54,7 @@ def _read(file: pathlib.Path) -> Mapping[str, tuple[str, ...]]:
             raise SeamlineError(
                 INVALID_CONFIG,
                 f"auth.groups {file}, line {number} names no group",
-                hint="A line is group:user,user.",
+                hint="Write each line as group:user,user.",
             )
         for user in filter(None, map(str.strip, users.split(","))):
             found[user] = (*found.get(user, ()), group)

@@ -176,5 +176,5 @@ def _problem(hashed: str) -> str:
     try:
         argon2.extract_parameters(hashed)
     except (argon2.exceptions.InvalidHashError, ValueError):
-        return "has a hash that is neither bcrypt's nor argon2's"
+        return "has a hash that is neither bcrypt nor argon2"
     return ""

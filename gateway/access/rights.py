@@ -380,7 +380,7 @@ def without_values(error: SeamlineError) -> SeamlineError:
     where = ", ".join(f"{name} {value}" for name, value in error.details.items())
     return SeamlineError(
         BAD_RECORD,
-        f"record at {where or 'some offset'}: only who may see the whole table is told why",
+        f"record at {where or 'some offset'} (the reason may quote columns that you may not see)",
         details=error.details,
     )
 

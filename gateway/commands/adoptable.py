@@ -57,7 +57,7 @@ def look_at(connections: Connections, wanted: Adoption) -> Adoptable:
     if wanted.location is not None:
         raise SeamlineError(
             INVALID_ARGUMENT,
-            f"{wanted.name.display} is not a Delta table: its catalog says where it is",
+            f"{wanted.name.display} is not a Delta table: its catalog knows its location",
         )
     table = alterations.load(connections, wanted.name)
     require_foreign(table.state)

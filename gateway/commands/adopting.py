@@ -310,8 +310,8 @@ def adopt(connections: Connections, findings: Findings, *, force: bool = False) 
     if findings.is_for_configuration:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
-            f"the Delta table {findings.table.state.display_name} is not written to: it is adopted "
-            "in the configuration",
+            f"the Delta table {findings.table.state.display_name} is read-only: adopt "
+            "it in the configuration",
             hint=f"Add to the configuration, and restart: {findings.configuration}",
         )
 

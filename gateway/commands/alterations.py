@@ -76,7 +76,7 @@ def alter(connections: Connections, statement: AlterTable, session: Session) -> 
             raise SeamlineError(
                 NOT_SUPPORTED,
                 f"table {name.display} is filled by another writer, so it cannot be altered here",
-                hint="Its columns are its writer's. `seamline table adopt` changes how it is read.",
+                hint="Its writer owns its columns. `seamline table adopt` changes how it is read.",
             )
         match statement.change:
             case AddColumn():
@@ -246,7 +246,7 @@ def _upgrade(table: IcebergTable, change: SetProperties) -> None:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"the property {name} of a plain table cannot be changed",
-                hint="format_version can.",
+                hint="Only format_version can.",
             )
         if str(value) != "2" or table.state.format_version > 2:
             raise SeamlineError(

@@ -54,7 +54,7 @@ def check_altered(binding: TopicBinding, value: object) -> None:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 "evolution = 'auto' is not available for a table that another writer fills",
-                hint="Its columns are its writer's.",
+                hint="Its writer owns its columns.",
             )
         _check(binding.format, binding.value_schema, binding.envelope)
 
@@ -71,5 +71,5 @@ def _check(format_: str, value_schema: str | None, envelope: str) -> None:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
             f"evolution = 'auto' is not available for this table: {problem}",
-            hint="Its columns are changed with ALTER TABLE.",
+            hint="Change its columns with ALTER TABLE.",
         )

@@ -150,7 +150,7 @@ def _own(connections: Connections, source: str, schema: str) -> IcebergCatalog:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
             f"schema {source}.{schema} can be neither created nor dropped",
-            hint="Schemas of Iceberg catalogs can.",
+            hint="Only schemas of Iceberg catalogs can.",
         )
     any_table = TableName(source, "", (*names.namespace_of(schema), ""))
     connections.rights.require_new(any_table)

@@ -357,7 +357,7 @@ def check_policy(on_error: str, fields: Sequence[Field]) -> None:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
             f"on_error = 'null' makes rows of nulls, and {', '.join(required)} cannot be null",
-            hint="It is 'fail' or 'skip' for such a table.",
+            hint="It must be 'fail' or 'skip' for such a table.",
         )
 
 

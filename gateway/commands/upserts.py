@@ -70,8 +70,8 @@ def defined(
         key.append(field.name)
     if definition.on_error == "null":
         raise _invalid(
-            "on_error = 'null' is not for upsert tables: a bad record has no key for a row",
-            "It is 'fail' or 'skip'.",
+            "on_error = 'null' is not for upsert tables: a bad record has no key",
+            "It must be 'fail' or 'skip'.",
         )
     _check_record_key(definition, key)
     if definition.deleted_by:
@@ -126,8 +126,8 @@ def check_altered(name: str, value: Any) -> None:
     """
     if name == "on_error" and value == "null":
         raise _invalid(
-            "on_error = 'null' is not for upsert tables: a bad record has no key for a row",
-            "It is 'fail' or 'skip'.",
+            "on_error = 'null' is not for upsert tables: a bad record has no key",
+            "It must be 'fail' or 'skip'.",
         )
 
 

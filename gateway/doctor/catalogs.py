@@ -49,7 +49,7 @@ def look(connections: Connections, name: str, *, writes: bool) -> Iterator[Findi
         else:
             yield ok(f"metadata of {'.'.join(first)} can be read in its storage")
     if connections.config.catalogs[name].is_delta:
-        yield skipped("whether it may be written to: Delta tables are only read")
+        yield skipped("whether it may be written to: Delta tables are read-only")
     elif writes:
         yield _namespace(connections, name)
         yield _object(connections, name, location)

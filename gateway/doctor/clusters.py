@@ -131,7 +131,7 @@ def _client(config: ClusterConfig, until: float) -> Iterator[Finding]:
 def _away(number: object, host: str, port: object) -> Finding:
     return Finding(
         Level.WRONG,
-        f"broker {number} says that it is at {host}:{port}, which cannot be reached from here",
+        f"broker {number} advertises {host}:{port}, which cannot be reached from here",
         "Correct advertised.listeners of the broker, or make the name known to this machine.",
         KAFKA_UNAVAILABLE.name,
     )

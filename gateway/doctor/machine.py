@@ -38,7 +38,7 @@ def java() -> Iterator[Finding]:
         yield of_error(error, Level.WARNING)
         return
     origin = "JAVA_HOME" if os.environ.get("JAVA_HOME") else "PATH"
-    yield ok(f"Java {found.version} at {found.path}, by {origin}")
+    yield ok(f"Java {found.version} at {found.path}, from {origin}")
 
 
 def jar_sets(config: Config | None) -> Iterator[Finding]:

@@ -211,7 +211,7 @@ def _add_descriptions(app: flask.Flask) -> None:
     described = functools.cache(lambda: openapi.document(app))
 
     @app.get("/api/v1/info")
-    @operation("What answers, and its version", {200: json(answers.Info, "It")}, (), refusals=_WHO)
+    @operation("The product and its version", {200: json(answers.Info, "It")}, (), refusals=_WHO)
     def info() -> flask.Response:
         return flask.jsonify({"product": "seamline", "version": VERSION})
 

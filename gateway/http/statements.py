@@ -249,9 +249,7 @@ def _add_results(routes: flask.Blueprint, service: Service, turns: Turns) -> Non
         return answer
 
     @routes.delete("/<statement_id>")
-    @operation(
-        "Releases a statement's result", {204: Answer("It is released")}, {STATEMENT_NOT_FOUND}
-    )
+    @operation("Releases a statement's result", {204: Answer("Released")}, {STATEMENT_NOT_FOUND})
     def close(statement_id: str) -> flask.Response:
         service.statement(statement_id, flask.g.principal).close()
         return empty(204)

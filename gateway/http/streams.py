@@ -72,15 +72,15 @@ class Streams:
         own_max = STREAMS_MAX if self._authentication.is_open else OWN_MAX
         with self._lock:
             if self._open[name] >= own_max:
-                who = f"{name} follows {own_max}"
+                who = f"{name} already follows {own_max}"
             elif self._open.total() >= STREAMS_MAX:
-                who = f"{STREAMS_MAX} clients follow"
+                who = f"{STREAMS_MAX} clients already follow"
             else:
                 self._open[name] += 1
                 return
         raise SeamlineError(
             TOO_MANY_STATEMENTS,
-            f"{who} tables or statements already",
+            f"{who} tables or statements",
             hint="Follow it from another gateway, or once one of them has disconnected.",
             details={RETRY_AFTER: _RETRY_S},
         )

@@ -82,7 +82,7 @@ def add_routes(routes: flask.Blueprint, rest: IcebergRest) -> None:
         return flask.jsonify(_result(found))
 
     @routes.delete(f"{_TABLE}/plan/<plan_id>")
-    @operation("Cancels a planned scan, or drops it", {204: Answer("It is gone")}, ANY)
+    @operation("Cancels a planned scan, or drops it", {204: Answer("Gone")}, ANY)
     def cancel(prefix: str, namespace: str, table: str, plan_id: str) -> flask.Response:
         name = table_name(prefix, namespace, table)
         rest.plans.cancel(rest.plans.find(plan_id, flask.g.caller.principal, name.full))

@@ -234,7 +234,8 @@ class ResultSpool:
                 return self._chunks[index]
             if self._complete:
                 raise SeamlineError(
-                    INVALID_ARGUMENT, f"the result has {len(self._chunks)} chunks, none is {index}"
+                    INVALID_ARGUMENT,
+                    f"the result has {len(self._chunks)} chunks; chunk {index} does not exist",
                 )
             return None
 

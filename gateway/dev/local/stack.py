@@ -121,7 +121,7 @@ class LocalStack:
         """Returns what runs now.
 
         Raises:
-            SeamlineError: LOCAL_STACK_FAILED when the state cannot be understood.
+            SeamlineError: LOCAL_STACK_FAILED when the state cannot be parsed.
         """
         known = state.read(self._state_file)
         running = known is not None and _runs(known)

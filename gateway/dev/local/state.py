@@ -34,7 +34,7 @@ def read(path: pathlib.Path) -> State | None:
     """Reads the file; returns None when there is none.
 
     Raises:
-        SeamlineError: LOCAL_STACK_FAILED when it cannot be understood.
+        SeamlineError: LOCAL_STACK_FAILED when it cannot be parsed.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -51,7 +51,7 @@ def read(path: pathlib.Path) -> State | None:
 def _not_understood(path: pathlib.Path) -> SeamlineError:
     return SeamlineError(
         LOCAL_STACK_FAILED,
-        f"{path} cannot be understood",
+        f"{path} cannot be parsed",
         hint="Make sure no broker of this directory runs, then remove the file; data is kept.",
     )
 

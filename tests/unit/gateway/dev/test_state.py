@@ -46,11 +46,11 @@ def test_no_file_is_no_state(tmp_path: pathlib.Path) -> None:
 def test_broken_state_is_an_error_and_not_an_empty_one(tmp_path: pathlib.Path, text: str) -> None:
     path = tmp_path / "local.json"
     path.write_text(text, errors="surrogateescape")
-    with pytest.raises(SeamlineError, match=f"{path} cannot be understood") as caught:
+    with pytest.raises(SeamlineError, match=f"{path} cannot be parsed") as caught:
         state.read(path)
     assert caught.value.code is LOCAL_STACK_FAILED
 
 
 def test_fault_24_a_state_that_cannot_be_read_is_an_error(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(SeamlineError, match="cannot be understood"):
+    with pytest.raises(SeamlineError, match="cannot be parsed"):
         state.read(tmp_path)
