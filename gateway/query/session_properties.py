@@ -45,7 +45,7 @@ class SessionProperty:
 
 def _engine(text: str) -> str:
     if text not in ENGINES:
-        raise ValueError(f"it is one of: {', '.join(ENGINES)}")
+        raise ValueError(f"it must be one of: {', '.join(ENGINES)}")
     return text
 
 

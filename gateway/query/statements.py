@@ -34,7 +34,7 @@ class State(enum.Enum):
 
 
 PATIENCE_S = 1.0
-"""Seconds that a statement which must end may take to do so by itself."""
+"""Seconds that a statement told to end may take to do so by itself."""
 FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELED, State.CLOSED})
 
 

@@ -113,7 +113,7 @@ def test_a_dialect_of_queries_leaves_other_statements_alone(
     ("sql", "column", "hint"),
     [
         ("SET SESSION engin = 'spark'", 13, "Did you mean engine?"),
-        ("SET SESSION engine = 'trino'", 13, "It is one of: auto, duckdb, spark."),
+        ("SET SESSION engine = 'trino'", 13, "It must be one of: auto, duckdb, spark."),
         ("SET SESSION row_limit = 'many'", 13, "It must be a whole number of rows."),
         ("SET SESSION timeout = -1", 13, "It must be a number of seconds greater than 0."),
         ("RESET SESSION timeot", 15, "Did you mean timeout?"),
