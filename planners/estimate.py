@@ -59,7 +59,7 @@ def estimate(plan: LogicalPlan) -> Estimate:
 
 
 def cached_of(ranges: Mapping[int, tuple[int, int]], cached: Mapping[int, int]) -> int:
-    """Returns how many offsets of `ranges` (partition to start and end) lie below cached ends."""
+    """Returns how many offsets of `ranges` (partition to start and end) are below cached ends."""
     return sum(
         max(0, min(end, cached.get(partition, 0)) - start)
         for partition, (start, end) in ranges.items()

@@ -1,7 +1,7 @@
 """Checks that a log or table is the intended one and still holds what was seen of it.
 
 Every read relies on names and offsets, and the meaning of both may change a moment later. A topic
-or table is created again under the same name. Retention trims the start of a log. An unclean
+or table is recreated under the same name. Retention trims the start of a log. An unclean
 leader election loses its end, and other records take their place. A table is rolled back. Planners,
 readers, followers, the pipeline and virtual snapshots all use these checks and no others.
 
@@ -96,7 +96,7 @@ def truncated(bounds: LogBounds, ends: Mapping[int, int]) -> SeamlineError | Non
 def shortened(
     topic: str, found: Mapping[int, int], ends: Mapping[int, int]
 ) -> SeamlineError | None:
-    """Returns an error if ends of a log lie before earlier ends of the same kind.
+    """Returns an error if ends of a log are before earlier ends of the same kind.
 
     Args:
         topic: Name of the topic.
@@ -202,7 +202,7 @@ def outrun(state: TableState, snapshot_id: int | None) -> SeamlineError | None:
 
 
 def moved_back(boundary: Mapping[int, int], earlier: Mapping[int, int]) -> bool:
-    """Whether a boundary lies before an earlier one of the same table in any partition."""
+    """Whether a boundary is before an earlier one of the same table in any partition."""
     return any(boundary.get(partition, 0) < offset for partition, offset in earlier.items())
 
 
@@ -268,7 +268,7 @@ class LogRead:
 
     @classmethod
     def within(cls, bounds: LogBounds, ranges: Sequence[OffsetRange]) -> LogRead:
-        """Describes a read of ranges that lie within what the log was found to hold."""
+        """Describes a read of ranges that are within what the log was found to hold."""
         return cls(
             bounds.topic,
             bounds.topic_id,

@@ -18,7 +18,7 @@ def merge(seams: Iterable[Seam]) -> tuple[Seam, ...]:
     """Merges seams into one per table and log, in an order that depends only on these.
 
     Seams of one table whose logs are different topics stay separate: the next reader must learn
-    that the topic was created again. A read of the snapshot alone says nothing about the log and
+    that the topic was recreated. A read of the snapshot alone says nothing about the log and
     takes nothing away from what is known.
     """
     furthest: dict[tuple[str, str], Seam] = {}

@@ -8,7 +8,7 @@ Every record of the tail has a greater offset than the snapshot's row for its ke
 
 provided that all records of a key are in one partition. If that is not certain, readers check it
 key by key, and fail if it does not hold. A partitioner makes it certain only where each key is the
-same bytes in every record: as text, the key 7 may also be `007`, which lies elsewhere.
+same bytes in every record: as text, the key 7 may also be `007`, which is elsewhere.
 
 A truncate removes every row whose record is older. Only in a topic with one partition do offsets
 tell which are. With one in the tail, the snapshot counts as empty, and so does the tail before the

@@ -79,7 +79,7 @@ def converted(value: Value, type_: Type) -> Value | None:
 
 
 class _Nearest(NamedTuple):
-    """Where a constant lies among the values of a type.
+    """Where a constant is among the values of a type.
 
     Attributes:
         below: The greatest value that is not above the constant; None when all values are above.
@@ -91,7 +91,7 @@ class _Nearest(NamedTuple):
 
 
 def _nearest(value: Value, type_: Type) -> _Nearest | None:
-    """Returns where the constant lies; None when the type does not compare with such constants."""
+    """Returns where the constant is; None when the type does not compare with such constants."""
     match type_, value:
         case types.BOOLEAN, bool():
             return _Nearest(value, is_exact=True)

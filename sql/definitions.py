@@ -54,7 +54,7 @@ def create_table(sql: str, tokens: list[Token]) -> CreateTable | CreateTableAs:
 
 
 def _start_of_query(tokens: list[Token]) -> int | None:
-    """Returns the index of the token after AS outside of parentheses, or None."""
+    """Returns the index of the token after AS outside parentheses, or None."""
     depth = 0
     for place, token in enumerate(tokens[:-1]):
         depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)

@@ -38,7 +38,7 @@ _CURRENT = contextvars.ContextVar("session_zone", default=Session())  # noqa: B0
 
 
 def current() -> str:
-    """Returns the canonical name of the session's zone; UTC outside of a binding."""
+    """Returns the canonical name of the session's zone; UTC outside a binding."""
     return _CURRENT.get().zone
 
 
@@ -56,7 +56,7 @@ def of_text() -> str:
 
 @contextlib.contextmanager
 def session_zone(zone: str, moment: datetime.datetime) -> Iterator[Session]:
-    """Sets the session's zone and moment for what is bound inside of the block."""
+    """Sets the session's zone and moment for what is bound inside the block."""
     session = Session(zone, moment)
     token = _CURRENT.set(session)
     try:

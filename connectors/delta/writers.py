@@ -120,7 +120,7 @@ def _provider_with(options: Mapping[str, str]) -> str | None:
 
 
 def _checkpoint(table: OwnFiles, query: str) -> str | None:
-    """Returns the checkpoint of a query if it lies in the table's folder, else None."""
+    """Returns the checkpoint of a query if it is in the table's folder, else None."""
     for folder in _CHECKPOINTS:
         place = f"{table.state.location}/{folder}"
         with contextlib.suppress(SeamlineError, ValueError, LookupError, TypeError):

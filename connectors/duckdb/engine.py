@@ -77,7 +77,7 @@ class Statement:
     file: ResultFile | None = None
 
     def over(self, relations: Mapping[str, str]) -> str:
-        """Returns its text, with a SELECT in the place of each scan."""
+        """Returns its text, with a SELECT in place of each scan."""
         parts = list(self.text)
         parts[1::2] = [relations[scan_id] for scan_id in parts[1::2]]
         return "".join(parts)

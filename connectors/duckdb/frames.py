@@ -1,7 +1,7 @@
 """The frames that the gateway and the processes that run DuckDB exchange over a socket.
 
 A frame is a kind, a length and that many bytes. A statement is sent in two parts: where its tails
-lie, if they lie in shared memory, and everything else pickled. What comes back is Arrow and text.
+are, if they are in shared memory, and everything else pickled. What comes back is Arrow and text.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _exactly(channel: socket.socket, size: int) -> pa.Buffer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rows:
-    """A table as it is sent: its batches, or where they lie in shared memory."""
+    """A table as it is sent: its batches, or where they are in shared memory."""
 
     schema: pa.Schema
     parts: tuple[pa.RecordBatch | PlacedRows, ...]

@@ -1,7 +1,7 @@
 """DuckDB as an engine in processes of its own: a statement can end its process, and nothing else.
 
 Each statement has a process to itself for as long as it runs. A statement is prepared here, as
-DuckDB's SQL; the tails of followed tables lie in shared memory, and its result comes back over a
+DuckDB's SQL; the tails of followed tables are in shared memory, and its result comes back over a
 socket; all but the first rows of a large one in a file, if it is kept in one anyway. A statement
 that does not end when told to is killed with its process. A process that ran
 its statement to the end is reused, unless it holds much memory.

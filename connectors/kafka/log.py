@@ -358,7 +358,7 @@ class _RangeReader:
         return raw_batch(partitions, offsets, messages)
 
     def _close_ranges(self, partitions: Sequence[int], offsets: Sequence[int]) -> bool:
-        """Closes ranges that these messages complete; returns whether any lies past its range."""
+        """Closes ranges that these messages complete; returns whether any is past its range."""
         past = False
         last = dict(zip(partitions, offsets, strict=True))  # offsets ascend within a partition
         for partition, offset in last.items():

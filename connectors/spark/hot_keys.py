@@ -1,6 +1,6 @@
 """Finds the keys of an upsert table's tail, before its records are read in parts.
 
-Records of a key may lie in any part of the log, and its row in any file, so no part alone shows
+Records of a key may be in any part of the log, and its row in any file, so no part alone shows
 which record is the newest. So the log is read once to find that out. Only the keys are kept, and
 where the newest record of each is, never a value.
 """

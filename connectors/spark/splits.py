@@ -67,7 +67,7 @@ _KEYS_SHARE = 4
 """How many times larger a part's files are than the tail's keys, which are sent with each part."""
 
 _READS_MAX = 4
-"""The most reads of a tail, each of which goes on to where compaction has come meanwhile."""
+"""The most reads of a tail, each of which continues to where compaction has come meanwhile."""
 
 _REQUEST_S = 60.0
 

@@ -1,6 +1,6 @@
 """`python -m chaos --seed 1 --minutes 10`: one run, its table, and `violations: 0` or not.
 
-Exits with 1 when there is a violation, or when the run itself went wrong; the history is kept then.
+Exits with 1 when there is a violation, or when the run itself went wrong; then the history is kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chaos.schedule import wanted_uses
 
 
 def main() -> int:
-    """Runs, judges, reports; gives the exit status."""
+    """Runs, judges, reports; returns the exit status."""
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=10.0)
@@ -70,7 +70,7 @@ def show_faults(run: Run, minutes: float) -> None:
 
 
 def show_operations(history: pathlib.Path) -> None:
-    """What producers did, and how far the pipeline came."""
+    """What producers did, and how far the pipeline got."""
     counts: collections.Counter[str] = collections.Counter()
     boundaries = set()
     for event in load(history):

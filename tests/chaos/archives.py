@@ -1,8 +1,8 @@
-"""Class archives for the Java processes of a run: what is killed so often must be back soon.
+"""Class archives for the Java processes of a run: what is killed this often must be back soon.
 
 A process is started once, works a little, ends, and leaves an archive of the classes it loaded;
-every later start takes them from there. The archive is kept between runs. Java itself finds out
-when it no longer fits, and does without.
+every later start takes them from there. The archive is kept between runs. Java itself notices when
+it no longer fits, and ignores it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def make(
     log: pathlib.Path,
     work: Callable[[], None],
 ) -> None:
-    """Makes an archive, unless it is there.
+    """Makes an archive, unless it exists.
 
     Args:
         name: Its name.

@@ -1,4 +1,4 @@
-"""What faults act on, and how they wait: everything of one run in one place."""
+"""What faults act on, and how they wait: everything that belongs to one run."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Arena:
         oracle: The independent consumer.
         producers: Producer processes.
         sink: The writer that is not ours.
-        ops: Gives the numbers of statements.
-        ids: Gives ids of records that the nemesis sends.
+        ops: Generates the numbers of statements.
+        ids: Generates ids of records that the nemesis sends.
         ended: Set when no fault may begin any more.
         one_view: Held while a broker lags, and by whoever needs all brokers to agree.
     """
@@ -72,7 +72,7 @@ class Arena:
         self.ended.wait(seconds)
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Waits for a condition; whether it came true in time."""
+        """Waits for a condition; returns whether it came true in time."""
         ends_at = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > ends_at:
@@ -85,7 +85,7 @@ class Arena:
         return self.recorder.answered // _ANSWERS
 
     def commits(self) -> object:
-        """A measure of how far the pipeline has come; None when it cannot be told."""
+        """A measure of how far the pipeline has come; None when it is unknown."""
         catalog = self.stack.connections.catalog(CATALOG)
         try:
             found = [catalog.load((SCHEMA, name)).state for name in _ONLY_TIERED]
@@ -94,9 +94,9 @@ class Arena:
         return [state.current_snapshot_id for state in found]
 
     def let_it_work(self, measure: Callable[[], object], last: object) -> str:
-        """Waits a while until a measure is no longer what it was; says whether it came to that.
+        """Waits a while until a measure has changed; returns whether it has.
 
-        What is attacked before it is well again must bear that, too; but not always.
+        Something that is attacked before it has recovered must bear that, too; but not always.
         """
 
         def has_come_further() -> bool:
@@ -112,7 +112,7 @@ class Arena:
         value: Callable[[int, str], bytes] = value_of,
         partitions: Sequence[int] = (-1,),
     ) -> int:
-        """Sends records past the proxy; gives how many were acknowledged."""
+        """Sends records past the proxy; returns how many were acknowledged."""
         producer = Producer(
             {**direct_client(self.stack.direct_servers), "enable.idempotence": True}
         )

@@ -1,9 +1,9 @@
 """Three brokers, each behind a proxy of its own, and one controller.
 
-Every partition lies on all three, and two must have a record before it is acknowledged, so that
+Every partition is on all three, and two must have a record before it is acknowledged, so that
 none is lost with a broker. The first broker is the controller, too. The others reach it through a
-proxy: where that link is cut, a broker goes on with what it knows of topics and leaders, while the
-rest of the cluster goes on without it.
+proxy: where that link is cut, a broker continues with what it knows of topics and leaders, while
+the rest of the cluster continues without it.
 """
 
 from __future__ import annotations
@@ -133,12 +133,12 @@ class Brokers:
             link.close()
 
     def link(self, number: int) -> Proxy:
-        """The way of a broker to the controller; the controller's own has none."""
+        """A broker's path to the controller; the controller itself has none."""
         return self._links[number]
 
     @property
     def linked(self) -> tuple[int, ...]:
-        """Brokers whose way to the controller can be cut."""
+        """Brokers whose path to the controller can be cut."""
         return tuple(self._links)
 
     def is_known(self, number: int) -> bool:
@@ -169,7 +169,7 @@ class Brokers:
         return found
 
     def command(self, number: int) -> list[str]:
-        """What starts a broker."""
+        """Returns the command that starts a broker."""
         return [
             *(str(self._java.path), "-Xmx320m", "-XX:+UseSerialGC"),
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -197,7 +197,7 @@ class Brokers:
     # --- Storage -------------------------------------------------------------------------------
 
     def _format(self, directory: pathlib.Path) -> None:
-        """Formats one storage, and makes the others of it: they differ in who they belong to."""
+        """Formats one storage, and derives the others from it: they differ only in their owner."""
         first = directory / f"data-{_CONTROLLER}"
         ports = self._ports[_CONTROLLER]
         storage.format_once(
@@ -224,7 +224,7 @@ class Brokers:
 
 
 class Network:
-    """What lies between the product and the brokers: their proxies, as one or by one."""
+    """What is between the product and the brokers: their proxies, together or one at a time."""
 
     def __init__(self, proxies: list[Proxy]) -> None:
         self._proxies = proxies
@@ -255,7 +255,7 @@ class Network:
             proxy.let_go()
 
     def heal(self) -> int:
-        """Behaves well again; gives how many pieces the last mode touched."""
+        """Behaves well again; returns how many pieces the last mode touched."""
         return sum(proxy.heal() for proxy in self._proxies)
 
     def close(self) -> None:
@@ -274,7 +274,7 @@ def _give_to(number: int, path: pathlib.Path) -> None:
 
 
 def direct_client(servers: str) -> dict[str, Any]:
-    """Settings of clients that are to find a broker again as soon as it is back."""
+    """Settings of clients that should find a broker again as soon as it is back."""
     return {
         "bootstrap.servers": servers,
         "log_level": 0,

@@ -6,7 +6,7 @@ that was known to be readable before the read was sent; or when it answers one e
 may answer. A past moment is judged by the times of the records, a stream's batch by its two ends,
 and what is read again by what it was the first time, whoever reads it. Two oracles tell Kafka's
 faults from ours: what producers were acknowledged, and what an independent consumer of committed
-records saw. What the log itself has lost or doubled is counted as Kafka's.
+records saw. What the log itself has lost or duplicated is counted as Kafka's.
 """
 
 from __future__ import annotations
@@ -52,14 +52,15 @@ PASSING = (
     frozenset(code.name for code in ERRORS.values() if code.retriable)
     | {"DEADLINE_EXCEEDED", "CANCELED", "STATEMENT_NOT_FOUND"}
 ) - (OF_SCHEMAS | OF_REGISTRY)
-"""Errors that any read may end with while parts of the system are down: asked again, it answers."""
+"""Errors that any read may end with while parts of the system are down: when asked again, it
+answers."""
 
 SPARK_PASSING = frozenset({"SPARK_FAILED"})
 PAST_PASSING = frozenset({"TABLE_NOT_FOUND", "LOG_TRIMMED"})
-"""Of a moment or a snapshot that is kept no longer."""
+"""For a moment or a snapshot that is no longer kept."""
 
 EXPIRED_FILE = "COLD_FILE_MISSING"
-"""Of readers that are given names of files: somebody may expire them before they are read."""
+"""For readers that are given names of files, which may be expired before they are read."""
 
 CLOCK_S = 1.0
 """How far records may be behind the clock that a past moment is named by."""
@@ -69,7 +70,7 @@ TIMESTAMP_MS_MAX = 253_402_300_799_999
 
 _POLICIES = ("fail", "skip", "null")
 _EMPTIES_NULLS = frozenset({"pyiceberg"})
-"""Readers that give null lists and maps of rows as empty ones; see docs/readers.md."""
+"""Readers that return null lists and maps of rows as empty ones; see docs/readers.md."""
 TOKEN_PASSING = frozenset({"TOKEN_EXPIRED"})
 
 
@@ -80,7 +81,7 @@ class Violation:
     Attributes:
         kind: Which rule it breaks.
         table: Where.
-        op: Number of the read; 0 when it is no read's.
+        op: Number of the read; 0 when it belongs to none.
         detail: What was seen and what should have been.
     """
 
@@ -133,7 +134,7 @@ class Life:
         return self.opened.invoked <= read.ended and read.invoked <= until
 
     def spoiled_before(self, moment: float, read: Read) -> TableSpoiled | None:
-        """What a read that knows what was so then must fail for."""
+        """What a read that knows the state at that time must fail for."""
         reads_tail = read.is_present and read.filter.is_empty
         of_read = (s for s in self.spoilings if s.must_fail and (reads_tail or not s.is_in_tail))
         return next((spoiled for spoiled in of_read if spoiled.ended < moment), None)
@@ -152,7 +153,7 @@ class Log:
         self._replaced: dict[int, frozenset[int]] = {}
 
     def add(self, seen: Logged) -> Iterator[str]:
-        """Takes records in; gives what contradicts earlier ones."""
+        """Takes records in; returns what contradicts earlier ones."""
         records = self._records.setdefault(seen.partition, {})
         for policy in _POLICIES:
             self._columns.pop((seen.partition, policy), None)
@@ -213,7 +214,7 @@ class Log:
         return self._headers[partition].get(offset, 0)
 
     def body_at(self, partition: int, offset: int) -> Any:
-        """What a record says, by its writer's names; None for one that is not there."""
+        """A record's contents, by its writer's names; None for a missing one."""
         return self._bodies[partition].get(offset)
 
     def time_at(self, partition: int, offset: int) -> int | None:
@@ -248,7 +249,7 @@ class Names:
         self._first: dict[str, str] = {}
 
     def learn(self, schema: Any) -> None:
-        """Takes in a schema of Avro, or a part of one: aliases are in the order they were given."""
+        """Adds an Avro schema, or a part of one: aliases are in the order they were given."""
         match schema:
             case list():
                 for branch in schema:
@@ -269,7 +270,7 @@ class Names:
         return name in self._first
 
     def difference(self, got: Any, said: Any, *, whole: bool) -> str:
-        """Where a row is not what a record says; empty where it is.
+        """Where a row differs from its record; empty where it does not.
 
         Args:
             got: What is in the table, by its names.
@@ -352,7 +353,7 @@ class Facts:
         return any(life.opened.compacted and life.opened.topic_id == topic_id for life in lives)
 
     def is_disturbed(self, read: Read) -> bool:
-        """Whether the registry was, while a read ran."""
+        """Whether the registry was unavailable while a read ran."""
         return any(d.invoked < read.ended and read.invoked < d.ended for d in self.disturbed)
 
     def known_from(self, read: Read) -> float:
@@ -376,7 +377,7 @@ def check(events: Callable[[], Iterable[Event]]) -> Verdict:
     """Judges a history.
 
     Args:
-        events: Gives the events, each time it is called; they are gone through twice, so that the
+        events: Returns the events, each time it is called; they are read twice, so that the
             rows of no more than a few reads are held at once.
     """
     facts = Facts()
@@ -412,7 +413,7 @@ def check(events: Callable[[], Iterable[Event]]) -> Verdict:
 
 
 def kind_of(read: Read) -> str:
-    """What a read was, in the words of a run's report."""
+    """What a read was, in the terms of a run's report."""
     if read.way != "sql":
         what = f"{read.way}, {read.form}"
     elif read.moment is not None:
@@ -486,7 +487,7 @@ def check_error(read: Read, facts: Facts) -> Iterator[Violation]:
         if life.opened.has_schemas:
             allowed |= OF_SCHEMAS | (OF_REGISTRY if facts.is_disturbed(read) else set())
         if life.opened.changes_hands and (read.moment is not None or read.version is not None):
-            allowed.add("BOUNDARY_MISSING")  # only its writer of then could tell
+            allowed.add("BOUNDARY_MISSING")  # only its writer at that time could know
         for spoiled in life.spoilings:
             if spoiled.invoked <= read.ended:
                 allowed.add(spoiled.error)
@@ -619,7 +620,7 @@ def _check_cells(read: Read, facts: Facts) -> Iterator[Violation]:
 
 
 def _without_empty(value: Any) -> Any:
-    """A value in which what is empty is null."""
+    """The value with empty parts replaced by null."""
     match value:
         case dict():
             return {name: _without_empty(item) for name, item in value.items()}
@@ -679,7 +680,7 @@ def _check_groups(read: Read, life: Life, log: Log) -> Iterator[Violation]:
 def _check_meta(read: Read, life: Life, log: Log) -> Iterator[Violation]:
     """Prices, headers and times of each partition: count and sum, sum, count, least and greatest.
 
-    Where rows may be missing it cannot be said what is right.
+    Where rows may be missing, it is unknown what is right.
     """
     got = {values[0]: values[1:] for values in read.values if values[0] != NO_PARTITION}
     for partition in sorted({*got, *log.partitions}):
@@ -759,8 +760,8 @@ class Session:
 def check_moment(read: Read, floor: Floor, facts: Facts) -> Iterator[Violation]:
     """A past moment holds every record up to the first later one, and none that was sent later.
 
-    Records after one that is later may be there: the snapshot of then may hold them. Those that
-    compaction may have dropped tell nothing: the first later record may be one of them.
+    Records after one that is later may be there: the snapshot of that time may hold them. Those
+    that compaction may have dropped prove nothing: the first later record may be one of them.
     """
     assert read.moment is not None
     log = facts.logs[read.topic_id]
@@ -794,7 +795,7 @@ def check_moment(read: Read, floor: Floor, facts: Facts) -> Iterator[Violation]:
 def check_repeat(read: Read, first: Read, facts: Facts) -> Iterator[Violation]:
     """The same rows again, whoever reads them: of a token, a past moment, a snapshot, a batch.
 
-    A past moment may have more of them the second time, if these are of then and came late.
+    A past moment may have more of them the second time, if these are of that time and came late.
     """
     kind = "token repeat differs" if read.engine == first.engine else "engine disagreement"
     if read.way != first.way:
@@ -846,7 +847,7 @@ def _check_same_cells(read: Read, first: Read, kind: str) -> Iterator[Violation]
 
 
 def _came_late(read: Read, first: Read, log: Log) -> bool:
-    """Whether a past moment's ends have only moved over records of then."""
+    """Whether a past moment's ends have only moved over records of that time."""
     for partition in {*read.end, *first.end}:
         now, before = read.end.get(partition, 0), first.end.get(partition, 0)
         later = log.first_later_than(partition, read.moment_ms)
@@ -859,7 +860,7 @@ def _came_late(read: Read, first: Read, log: Log) -> bool:
 
 
 def _kafka_faults(facts: Facts) -> Iterator[Violation]:
-    """What the log itself lost, doubled or changed: no reader can answer for it."""
+    """What the log itself lost, duplicated or changed: no reader is responsible for it."""
     for text in facts.contradictions:
         yield Violation("log changed", "", 0, text)
     for topic, topic_ids in facts.topic_ids.items():
@@ -899,5 +900,5 @@ def describe(violations: Sequence[Violation], most: int = 20) -> str:
 
 
 def by_kind(violations: Iterable[Violation]) -> dict[str, int]:
-    """How many of each kind."""
+    """The number of each kind."""
     return dict(sorted(collections.Counter(v.kind for v in violations).items()))

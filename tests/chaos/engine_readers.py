@@ -158,11 +158,11 @@ class CatalogReader(Worker):
 
 
 def _given(read: Read, table: PyTable) -> Read:
-    """What the metadata that was given out says of the seam."""
+    """What the metadata that was handed out says about the seam."""
     snapshot = table.current_snapshot()
     assert snapshot is not None, "every table begins with a snapshot"
     topic_id = table.properties.get(_TOPIC_ID_KEY)
-    if topic_id is not None:  # another writer fills it: what its boundary is, only he tells
+    if topic_id is not None:  # another writer fills it: only that writer knows its boundary
         ends = _summary(snapshot).get(END_KEY)
         if ends is None:
             raise SeamlineError(CANCELED, "there is no tail, and its metadata is the writer's own")
@@ -194,7 +194,7 @@ def _summary(snapshot: Any) -> dict[str, str]:
 
 
 class SourceReader(Worker):
-    """Drives the Spark data source: streams that go on, batches of them again, whole tables.
+    """Drives the Spark data source: streams that continue, batches of them again, whole tables.
 
     Args:
         client: Records.
@@ -227,7 +227,7 @@ class SourceReader(Worker):
             return
         self.client.end(done)
         self._reached[table.name] = end
-        if table not in (COMPACTED, FOREIGN):  # of which rows may go between two reads
+        if table not in (COMPACTED, FOREIGN):  # whose rows may disappear between two reads
             self._batches.append((table, done, start, end))
 
     def read_again(self, table: Table, first: Read, start: Any, end: Any) -> None:
@@ -308,14 +308,14 @@ def _form(table: Table) -> str:
 
 
 def _others(table: Table, names: Iterable[str]) -> list[str]:
-    """What is read beside the places of rows."""
+    """What is read in addition to the rows' positions."""
     if not table.has_schemas:
         return ["id"]
     return [name for name in names if not name.startswith("_kafka_")]
 
 
 def _named(error: Exception) -> tuple[str, str]:
-    """An error's name, ours where there is one, and what it says."""
+    """An error's name, ours if there is one, and its message."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     if isinstance(error, SeamlineError):
         return error.code.name, text

@@ -16,7 +16,7 @@ from chaos.readers import DUCKDB_S, SPARK_S, Client, Worker, failed
 from chaos.tables import Table
 
 _START_OVER = frozenset({"HISTORY_CHANGED", "TOKEN_EXPIRED"})
-"""Errors of changes that begin too early for what is known by now."""
+"""Errors of changes that begin too early for what is still known."""
 _BEGINNING = "beginning"
 _OFFSETS_MAX = 500
 """Small enough for a backlog to come in pieces."""

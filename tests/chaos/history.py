@@ -467,7 +467,7 @@ class Recorder:
     """Writes a history. Safe to share between threads.
 
     Args:
-        path: The file; made anew.
+        path: The file; replaced if it exists.
 
     Attributes:
         answered: Reads that were answered so far.

@@ -1,4 +1,4 @@
-"""What other hands do to an Iceberg table.
+"""What others do to an Iceberg table.
 
 Rows are added, deleted and replaced, snapshots rolled back, tags and branches made, columns added
 and renamed, and many small commits made. They touch rows in ways the checker knows of: added ones
@@ -35,10 +35,10 @@ _TINY_COMMITS = 8
 _SPARK_S = 30.0
 _SPARK_ATTEMPTS = 8
 _LOST = ("onflict", "is not an ancestor of")
-"""Of a statement whose snapshot another commit has replaced meanwhile."""
+"""For a statement whose snapshot another commit has replaced meanwhile."""
 _SPARK_NAME = f"{CATALOG}.{SCHEMA}.{FOREIGN.name}"
 
-_IN: Any = In  # its type says less than it takes
+_IN: Any = In  # its type accepts less than it does
 
 
 def _load(arena: Arena, table: Table = FOREIGN) -> PyTable:
@@ -46,7 +46,7 @@ def _load(arena: Arena, table: Table = FOREIGN) -> PyTable:
 
 
 def again(arena: Arena, work: Callable[[PyTable], str], of: Table = FOREIGN) -> str:
-    """Does the work on the newest state of a table, and over when another commit won."""
+    """Does the work on the newest state of a table, and again when another commit won."""
     for _ in range(_ATTEMPTS):
         try:
             return work(_load(arena, of))
@@ -81,7 +81,7 @@ def _victims(arena: Arena, chance: random.Random) -> list[int]:
 
 
 def append(arena: Arena, chance: random.Random) -> str:
-    """Rows that no record became."""
+    """Rows that come from no record."""
 
     def work(table: PyTable) -> str:
         table.append(_rows(arena, table, 3))
@@ -91,7 +91,7 @@ def append(arena: Arena, chance: random.Random) -> str:
 
 
 def delete_by_copy(arena: Arena, chance: random.Random) -> str:
-    """Rows deleted by writing their files anew."""
+    """Rows deleted by rewriting their files."""
     victims = _victims(arena, chance)
 
     def work(table: PyTable) -> str:
@@ -148,7 +148,7 @@ def _spark(arena: Arena, statement: str) -> str:
 
 
 def rollback(arena: Arena, chance: random.Random) -> str:
-    """The head of the table moved back to one of the snapshots before it."""
+    """The head of the table is moved back to an earlier snapshot."""
     for _ in range(_ATTEMPTS):
         table = arena.stack.connections.catalog(CATALOG).load((SCHEMA, FOREIGN.name))
         head = table.state.current_snapshot_id
@@ -180,7 +180,7 @@ def _bounded(state: TableState) -> list[int]:
 
 
 def tag(arena: Arena, chance: random.Random) -> str:
-    """A tag on the head; the one before it goes."""
+    """A tag on the head; the previous one is removed."""
     return again(arena, lambda table: name_head(table, chance, "tag"))
 
 
@@ -197,7 +197,7 @@ def branch(arena: Arena, chance: random.Random) -> str:
 
 
 def name_head(table: PyTable, chance: random.Random, kind: str) -> str:
-    """Gives the head a tag or a branch, and takes those away that had been given."""
+    """Adds a tag or a branch to the head, and removes the earlier ones."""
     head = table.metadata.current_snapshot_id
     assert head is not None
     name = f"{kind}_{chance.getrandbits(32):x}"
@@ -215,7 +215,7 @@ def name_head(table: PyTable, chance: random.Random, kind: str) -> str:
 
 
 def add_column(arena: Arena, chance: random.Random) -> str:
-    """A column more; after some, the oldest goes."""
+    """One more column; after some, the oldest is dropped."""
 
     def work(table: PyTable) -> str:
         extra = [n for n in table.schema().column_names if n.startswith("extra_")]
@@ -230,7 +230,7 @@ def add_column(arena: Arena, chance: random.Random) -> str:
 
 
 def rename_column(arena: Arena, chance: random.Random) -> str:
-    """A column renamed, and back the next time."""
+    """A column is renamed, and renamed back the next time."""
 
     def work(table: PyTable) -> str:
         old, new = ("text", "note") if "text" in table.schema().column_names else ("note", "text")

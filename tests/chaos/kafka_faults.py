@@ -1,7 +1,7 @@
-"""What is done to topics: partitions, trimming, compaction, bad records, being created again.
+"""Faults of topics: partitions, trimming, compaction, bad records, recreation.
 
 Trimming spares what is not yet tiered, except on the table that is sacrificed to it; and what the
-independent consumer has not seen, or nobody could tell what was lost.
+independent consumer has not seen, or it would be unknown what was lost.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _REQUEST_S = 10.0
 _UNTIL_TIERED_S = 12.0
 _TRIMMED_TABLES = ((PLAIN,), (TRANSACTIONAL,), (SKIPPING, NULLING), (STATES,), SINK, (EVOLVING,))
 _HELD_S = 6.0
-"""For how long a read may take to ask for its first record."""
+"""How long a read may take to request its first record."""
 _HEADERS: Sequence[tuple[bytes, bytes | None]] = (
     (b"h", None),
     (b"h", b"1"),
@@ -74,7 +74,7 @@ def partitions_of(arena: Arena, topic: str) -> list[int]:
 
 
 def add_partition(arena: Arena, chance: random.Random) -> str:
-    """One partition more for a topic that has few."""
+    """One more partition for a topic that has few."""
     topics = [t.topic for t in (PLAIN, TRANSACTIONAL, SKIPPING, FOREIGN)]
     counts = {topic: len(partitions_of(arena, topic)) for topic in topics}
     topic = min(topics, key=lambda name: (counts[name], chance.random()))
@@ -106,7 +106,7 @@ def _safe_to_trim(arena: Arena, group: tuple[Table, ...]) -> dict[int, int]:
 
 
 def on_any(fault: Callable[[Arena, random.Random, tuple[Table, ...]], str]) -> Fault:
-    """The fault on whichever topic first lets it be, in an order of chance."""
+    """The fault on the first topic that allows it, in random order."""
 
     def on_one(arena: Arena, chance: random.Random) -> str:
         reasons: list[str] = []
@@ -204,7 +204,7 @@ def poison(arena: Arena, chance: random.Random) -> str:
 
 
 def odd_headers(arena: Arena, chance: random.Random) -> str:
-    """Records whose headers have no value, the same name twice, or a name that is no text."""
+    """Records whose headers have no value, the same name twice, or a name that is not text."""
     return _produce_odd(
         arena,
         chance,
@@ -257,9 +257,9 @@ def recreate_topic(arena: Arena, chance: random.Random) -> str:
 
 
 def recreate_under_reads(arena: Arena, chance: random.Random) -> str:
-    """Another topic, and a longer one, exactly while reads know their ends and have no rows yet.
+    """Another topic, and a longer one, exactly while reads know their ends but have no rows yet.
 
-    Fetches of the topic are held back until it is another one.
+    Fetches of the topic are held back until it has been replaced.
     """
     _begin_anew(arena)
     count = arena.produce(DOOMED.topic, chance.randint(20, 40))
@@ -314,7 +314,7 @@ def _reads_of(arena: Arena, table: Table, number: str) -> list[Callable[[], obje
 
 
 def _begin_anew(arena: Arena) -> None:
-    """The doomed table over its topic, whatever became of the last attempt to replace that."""
+    """The doomed table over its topic, whatever became of the last attempt to replace it."""
     if not arena.oracle.follows(DOOMED.topic):
         drop(arena, DOOMED)
         follow(arena, DOOMED.topic)
@@ -322,7 +322,7 @@ def _begin_anew(arena: Arena) -> None:
 
 
 def _replace(arena: Arena, partitions: int, then: Callable[[], None]) -> None:
-    """Puts another topic in the place of the doomed one, and says that its table is spoiled.
+    """Replaces the doomed topic with another one, and records that its table is spoiled.
 
     Until every broker knows the new one, some may still say that there is none.
     """
@@ -398,7 +398,7 @@ def ensure(arena: Arena, table: Table) -> None:
 
 
 def insist(arena: Arena, work: Callable[[], None], what: str) -> None:
-    """Does it, however often it takes."""
+    """Does it, as often as it takes."""
     last = ""
 
     def done() -> bool:

@@ -53,7 +53,7 @@ class LogFollower:
     Args:
         brokers: Followed past their proxies.
         recorder: Takes what it sees.
-        readers: By topic, what reads values that are no JSON.
+        readers: By topic, the reader of values that are not JSON.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class LogFollower:
             followed.consumer.close()
 
     def follow(self, topic: str) -> str:
-        """Follows a topic from its beginning; gives its id, on which all brokers must agree.
+        """Follows a topic from its beginning; returns its id, on which all brokers must agree.
 
         Raises:
-            TimeoutError: They do not yet, or know one that was followed before.
+            TimeoutError: They do not agree yet, or know one that was followed before.
         """
         topic_ids = self._brokers.topic_ids(topic)
         topic_id = min(topic_ids, default="")
@@ -107,7 +107,7 @@ class LogFollower:
         )
 
     def forget(self, topic: str) -> None:
-        """Lets go of a topic."""
+        """Stops following a topic."""
         with self._lock:
             followed = self._topics.pop(topic)
         followed.consumer.close()
@@ -175,7 +175,7 @@ class LogFollower:
             time.sleep(_POLL_S)  # lets others have the lock
 
     def _renew(self, followed: _Followed) -> None:
-        """Takes another consumer in the place of one with a silent partition: some never fetch."""
+        """Replaces a consumer with a silent partition by another: some never fetch."""
         if any(time.monotonic() - at > _SILENT_S for at in followed.heard_at.values()):
             followed.consumer.close()
             followed.consumer = self._consumer()
@@ -223,7 +223,7 @@ class LogFollower:
         followed.heard_at.update(dict.fromkeys(reached, now))
 
     def _body(self, topic: str, value: bytes | None) -> Any:
-        """What a record says; None where it says nothing of ours."""
+        """A record's contents; None if it is none of ours."""
         try:
             return None if value is None else self._readers.get(topic, json.loads)(value)
         except ValueError:
@@ -233,8 +233,8 @@ class LogFollower:
 def headers_of(message: Message) -> int:
     """How many headers a record has; one where a name is not UTF-8.
 
-    The client gives a result then, and an exception as well. Called from Python, nobody looks, and
-    whatever comes next fails; called from C, it is raised at once.
+    The client then returns a result, and an exception as well. Called from Python, nobody looks,
+    and whatever comes next fails; called from C, it is raised at once.
     """
     try:
         return len(next(map(Message.headers, [message])) or ())
@@ -243,7 +243,7 @@ def headers_of(message: Message) -> int:
 
 
 def id_of(body: Any) -> int:
-    """The id that a record says; `BAD_ID` for one that is none of ours."""
+    """The id in a record; `BAD_ID` for one that is none of ours."""
     try:
         return int(body["id"])
     except (ValueError, TypeError, KeyError):

@@ -22,7 +22,7 @@ from chaos.tables import EVOLVING, FOREIGN, PLAIN, QUIET, STATES, TRANSACTIONAL,
 
 Fault = Callable[[Arena, random.Random], str]
 _BYTES_S = 8.0
-"""For how long the network waits for something to spoil."""
+"""How long the network waits for something to spoil."""
 _SETTLED_S = 1.0
 """After a broker was let in again: others may still send clients to where it led."""
 _VIEW_S = 20.0
@@ -111,7 +111,7 @@ def pause(choose: Callable[[Arena, random.Random], Process], longest_s: float) -
 
 @contextlib.contextmanager
 def lagging(arena: Arena, number: int) -> Iterator[None]:
-    """What happens inside may leave a broker with an old view; waits until it has a new one."""
+    """The block may leave a broker with an old view; waits until it has a new one."""
     invoked = time.monotonic()
     try:
         yield
@@ -131,7 +131,7 @@ def _one_view(arena: Arena) -> Iterator[None]:
 
 
 def pause_broker(arena: Arena, chance: random.Random) -> str:
-    """Stops a broker until others lead in its place; it goes on as if it still did."""
+    """Stops a broker until others lead in its place; it continues as if it still did."""
     number = chance.choice(NUMBERS)
     process = arena.stack.brokers.processes[number]
     with _one_view(arena), lagging(arena, number):
@@ -144,7 +144,7 @@ def pause_broker(arena: Arena, chance: random.Random) -> str:
 
 
 def cut_off(arena: Arena, chance: random.Random) -> str:
-    """Lets a broker go on without the controller, which lets others lead in its place."""
+    """Lets a broker continue without the controller, which lets others lead in its place."""
     number = chance.choice(arena.stack.brokers.linked)
     link = arena.stack.brokers.link(number)
     with _one_view(arena), lagging(arena, number):
@@ -157,7 +157,7 @@ def cut_off(arena: Arena, chance: random.Random) -> str:
 
 
 def move_leaders(arena: Arena, chance: random.Random) -> str:
-    """Lets every partition be led where it was made to be."""
+    """Returns every partition to its preferred leader."""
     elected = arena.stack.admin.elect_leaders(ElectionType.PREFERRED, None).result(_REQUEST_S)
     moved = sum(error is None for error in elected.values())
     if not moved:
@@ -196,7 +196,7 @@ def client_gone(arena: Arena, chance: random.Random) -> str:
 
 
 def client_paused(arena: Arena, chance: random.Random) -> str:
-    """A client that stops while its statement runs, and goes on."""
+    """A client that stops while its statement runs, and continues."""
     process = _running_client(arena, chance)
     try:
         os.killpg(process.pid, signal.SIGSTOP)

@@ -25,7 +25,7 @@ class Process:
 
     Args:
         name: What it is called in reports; also its log's name.
-        command: Gives the command of the next start.
+        command: Returns the command of the next start.
         log: Takes its output.
         environment: Its whole environment.
         is_ready: Whether it does its work.
@@ -73,7 +73,7 @@ class Process:
         self._spawn_after(process)
 
     def _spawn_after(self, ended: subprocess.Popen[bytes]) -> None:
-        """Starts it again unless somebody else has, or it is no longer wanted."""
+        """Starts it again unless somebody else has, or it is no longer needed."""
         with self._lock:
             if self._wanted and self._process is ended:
                 self._spawn()
@@ -121,7 +121,7 @@ class Process:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Lets it go on."""
+        """Lets it continue."""
         self._signal(signal.SIGCONT)
 
     def end(self) -> None:
@@ -169,7 +169,7 @@ class Process:
         self._reap()
 
     def _reap(self) -> None:
-        """Waits for it, and takes with it what it may have left of its group."""
+        """Waits for it, and ends whatever is left of its group."""
         if self._process is None:
             return
         self._process.wait()

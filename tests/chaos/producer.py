@@ -93,9 +93,9 @@ def _delivered(id_: int) -> Any:
 
 
 def run_plain(spec: dict[str, Any], ids: Iterator[int], chance: random.Random) -> None:
-    """Sends until it is ended; after an error that a client does not get over, with a new one.
+    """Sends until it is stopped; with a new client after an error that is final for the old one.
 
-    A broker that lost its log, or a topic made again, leaves an idempotent client out of sequence.
+    A broker that lost its log, or a recreated topic, leaves an idempotent client out of sequence.
     """
     value = value_of
     if spec["registry"]:
@@ -121,7 +121,7 @@ def _send(sender: Sender, spec: dict[str, Any], chance: random.Random) -> None:
 
 
 def run_transactional(spec: dict[str, Any], ids: Iterator[int], chance: random.Random) -> None:
-    """Transactions until it is ended; after an error that cannot be passed, a new client."""
+    """Transactions until it is stopped; with a new client after an error that is not transient."""
     for number in itertools.count():
         settings: dict[str, Any] = {
             "transactional.id": spec["name"],
@@ -167,7 +167,7 @@ def _transact(sender: Sender, topics: list[str], chance: random.Random, name: st
 def leave_hanging(
     spec: dict[str, Any], ids: Iterator[int], chance: random.Random, name: str
 ) -> None:
-    """A transaction nobody ends: the broker aborts it when its time is over."""
+    """A transaction nobody ends: the broker aborts it when it times out."""
     settings: dict[str, Any] = {"transactional.id": name, "transaction.timeout.ms": _HANG_MS}
     sender = Sender(spec["servers"], ids, spec["states"], **settings)
     with contextlib.suppress(KafkaException):

@@ -1,8 +1,8 @@
 """A TCP proxy in front of a broker, which can misbehave as networks do.
 
 It is advertised as the broker's listener, so that clients cannot pass it by. A mode applies to
-every connection, old and new, until it is taken back; connections whose bytes were swallowed are
-reset then, as they could never make sense again.
+every connection, old and new, until it is withdrawn; connections whose bytes were swallowed are
+then reset, since they could never make sense again.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Proxy:
             self.hits = 0
 
     def heal(self) -> int:
-        """Behaves well again; gives how many pieces the last mode touched."""
+        """Behaves well again; returns how many pieces the last mode touched."""
         with self._lock:
             hits, self._mode = self.hits, HEALTHY
             torn = [link for link in self._open if link.torn]
@@ -166,13 +166,13 @@ class _Link:
             threading.Thread(target=self._forward, args=arguments, daemon=True).start()
 
     def reset(self) -> None:
-        """Ends it the hard way."""
+        """Resets it."""
         linger = struct.pack("ii", 1, 0)
         for end in (self._client, self._broker):
             with contextlib.suppress(OSError):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RD)  # wakes who reads here, and tells nobody
+                end.shutdown(socket.SHUT_RD)  # wakes the reader here, and notifies nobody
             with contextlib.suppress(OSError):
                 end.close()
         self._proxy.forget(self)
@@ -191,7 +191,7 @@ class _Link:
                     break
                 self._send(target, data, mode)
         except OSError:
-            pass  # one end is gone: so is the other in a moment
+            pass  # one end is gone: the other soon is, too
         if not self.torn:  # half open: the other end is not told before the network is well again
             self.reset()
 

@@ -45,7 +45,7 @@ _FORMS_OF_SCHEMAS = (*_FORMS, *["columns"] * 5)
 _PAUSE_S = 0.3
 _PAST_S_MAX = 60.0
 _PRICES = ("0", "0.00", "2", "4.5", "4.50", "4.505", "-1.25", "9.99", "9.990", "1095", "1e0")
-"""Literals of the column's own scale and of others, among prices and outside of them."""
+"""Literals of the column's own scale and of others, among prices and outside them."""
 
 SQL = {
     "rows": "SELECT _kafka_partition, _kafka_offset, id FROM {table}{where}",
@@ -101,12 +101,12 @@ class Past:
 
     @classmethod
     def seconds_ago(cls, seconds: float) -> Past:
-        """The moment so long ago."""
+        """The moment that long ago."""
         return cls(time.monotonic() - seconds, int((time.time() - seconds) * 1000))
 
     @property
     def sql(self) -> str:
-        """As a clause behind a table's name."""
+        """As a clause after a table's name."""
         if self.version is not None:
             return f" FOR VERSION AS OF {self.version}"
         if self.moment is None:
@@ -179,7 +179,7 @@ class Client:
         )
 
     def end(self, read: Read) -> Read:
-        """Takes down how a read ended."""
+        """Records how a read ended."""
         self._recorder.record(read)
         self.counts[read.error or "ok"] += 1
         return read
@@ -309,7 +309,7 @@ class Memory:
 
 
 class Worker(abc.ABC):
-    """Something that is done again and again on a thread of its own.
+    """Something that is done repeatedly on a thread of its own.
 
     Args:
         client: Asks.
@@ -326,7 +326,7 @@ class Worker(abc.ABC):
         self._thread.start()
 
     def end(self) -> None:
-        """Stops; `join` waits for the statement in hand."""
+        """Stops; `join` waits for the current statement."""
         self._ended.set()
 
     def join(self) -> None:
@@ -343,7 +343,7 @@ class Worker(abc.ABC):
 
     @abc.abstractmethod
     def _step(self) -> None:
-        """What it does again and again."""
+        """What it does repeatedly."""
 
     def _finish(self) -> None:  # noqa: B027 - most have nothing left
         """What is left to do at the end."""
@@ -357,7 +357,7 @@ class Reader(Worker):
         tables: What it asks of, with how often.
         seed: Of its choices.
         memory: What can be asked for again.
-        spark_share: How much of what it asks goes to Spark.
+        spark_share: What share of its statements goes to Spark.
         past_share: How much of it is about the past.
         cached_share: How much of it may be as old as what the gateway holds.
     """
@@ -391,7 +391,7 @@ class Reader(Worker):
         table = chance.choice(self._tables)
         form = chance.choice(_FORMS_OF_SCHEMAS if table.has_schemas else _FORMS)
         if table.provider and form == "meta":
-            form = "groups"  # of what its writer does not copy
+            form = "groups"  # records that its writer does not copy
         past = self._past(table) if chance.random() < self._past_share else PRESENT
         cached = past is PRESENT and chance.random() < self._cached_share
         done = self.client.read(
@@ -402,7 +402,7 @@ class Reader(Worker):
             past=past,
             freshness="cached" if cached else "latest",
         )
-        # compaction takes hot rows of a token away, and nothing in Kafka tells of it
+        # compaction removes hot rows of a token, and nothing in Kafka shows it
         if isinstance(done, Remembered) and table is not COMPACTED:
             self._memory.keep(done)
 
@@ -483,7 +483,7 @@ class Writer(Worker):
         self._producer.flush(10)
 
     def _write(self) -> dict[int, int]:
-        """Sends one record and waits; gives where it is, nothing when that is not known."""
+        """Sends one record and waits; returns its position, or nothing if that is unknown."""
         id_ = next(self._ids)
         written: dict[int, int] = {}
 

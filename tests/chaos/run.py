@@ -73,7 +73,7 @@ WINDOWS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("tierer", "spark", "restarts"), _FIRST),
     **dict.fromkeys(("broker", "gateway", "topics", "other engine"), _SECOND),
 }
-"""What ends Spark and the pipeline comes first in a round; in the rest of it they get on."""
+"""What ends Spark and the pipeline comes first in a round; in the rest of it they can work."""
 _ID_BLOCK = 10_000_000
 _CATCH_UP_S = 150.0
 _SHOW_S = 10.0
@@ -82,7 +82,7 @@ _FILLED = tuple(table for table in _TABLES if table is not QUIET)
 _TIERED = tuple(table for table in _FILLED if not table.provider)
 _STREAMED = tuple(table for table in _TABLES if not table.provider and not table.is_upsert)
 _STEADY = tuple(table for table in _TABLES if not table.errors)
-"""Those that no session has to begin anew for."""
+"""Those that do not force a session to start over."""
 
 Say = Callable[[str], None]
 
@@ -91,7 +91,7 @@ class Run:
     """One run.
 
     Args:
-        seed: Of every decision.
+        seed: The seed of every decision.
         minutes: How long the nemesis is at work.
         directory: Keeps everything.
         say: Takes progress.

@@ -1,10 +1,10 @@
 """What the nemesis does and when: a pure function of the seed.
 
-Faults lie in lanes. Within a lane one follows another, since they attack the same thing; lanes run
+Faults are in lanes. Within a lane one follows another, since they attack the same thing; lanes run
 beside each other. In a round every kind of a lane is used equally often, in an order that the seed
-shuffles, and in all rounds together as often as is wanted, with some to spare. A lane may keep to a
-part of each round: what ends the processes that another lane needs leaves it the rest, long enough
-for these to be at work again.
+shuffles, and in all rounds together as often as required, with some to spare. A lane may keep to a
+part of each round: a lane that ends the processes another one needs leaves it the rest, long enough
+for them to be at work again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import random
 from collections.abc import Mapping, Sequence
 
 USES_IN_TEN_MINUTES = 4
-"""With three times as many, two cores are busy starting what was killed, and few reads succeed."""
+"""With three times as many, two cores are busy restarting what was killed, and few reads
+succeed."""
 WHOLE = (0.0, 1.0)
 ROUND_S = 100.0
 _SPARE = 1.5

@@ -25,7 +25,7 @@ _SENT = 12
 
 
 def disturbed(fault: Fault) -> Fault:
-    """A fault of the registry, or of the way to it, which is taken down."""
+    """A fault of the registry, or of the path to it, which is recorded."""
 
     def noted(arena: Arena, chance: random.Random) -> str:
         invoked = time.monotonic()

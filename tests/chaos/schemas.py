@@ -66,7 +66,7 @@ class Ladder:
 
 
 class Climber:
-    """Makes values, mostly with the newest schema that it knows of, which it registers first.
+    """Makes values, mostly with the newest schema that it knows, which it registers first.
 
     Args:
         url: The registry.
@@ -115,7 +115,7 @@ def _patiently(ask: Callable[[], Any]) -> Any:
 
 
 class NotedRegistry(Registry):
-    """A registry that takes down what is registered.
+    """A registry that records what is registered.
 
     Args:
         recorder: Takes it.
@@ -133,7 +133,7 @@ class NotedRegistry(Registry):
 
 
 def reader_of(registry: Registry) -> Callable[[bytes], dict[str, Any]]:
-    """What reads values as they were written, in the words of JSON; ValueError for what is none."""
+    """Reads values as they were written, in JSON's terms; ValueError for anything else."""
 
     @functools.cache
     def schema(schema_id: int) -> Any:
@@ -152,9 +152,9 @@ def reader_of(registry: Registry) -> Callable[[bytes], dict[str, Any]]:
 
 
 def shown(value: Any) -> Any:
-    """A value of whichever library, in the words of JSON; a map is an object.
+    """A value of any of the libraries, in JSON's terms; a map is an object.
 
-    Nothing in a map and nothing in a list are one: not every library tells them apart.
+    An empty map and an empty list are the same: not every library distinguishes them.
     """
     match value:
         case decimal.Decimal():

@@ -1,8 +1,9 @@
 """A writer that is not ours, as a process of its own: `python -m chaos.sink JSON`.
 
 It copies a topic into Iceberg tables as such writers do: a consumer of committed records, rows in
-the table's own columns, and in the same commit what says how far it has come. Where that is, it
-asks of the table alone when it starts: it may be killed at any moment, and goes on from there.
+the table's own columns, and in the same commit what says how far it has come. It learns that
+position from the table alone when it starts: it may be killed at any moment, and continues from
+there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, Str
 MARK = "fluss-offsets"
 """Summary key of the offsets that a commit has reached."""
 OF_SEAMLINE = "seamline.boundary"
-"""That of a table that was given to this writer; it goes on there."""
+"""The key of a table that was handed to this writer; it continues there."""
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
     NestedField(2, "text", StringType()),
@@ -41,7 +42,7 @@ Positions = dict[int, int]
 
 
 def marked(table: Table) -> Positions | None:
-    """How far the newest commit that says so has come; None when none does."""
+    """How far the newest commit that says so has got; None when none does."""
     snapshot = table.current_snapshot()
     while snapshot is not None:
         summary = dict(snapshot.summary.additional_properties) if snapshot.summary else {}
@@ -55,7 +56,7 @@ def marked(table: Table) -> Positions | None:
 
 
 def held(table: Table, places: tuple[str, str]) -> Positions:
-    """How far the rows themselves have come."""
+    """How far the rows themselves have got."""
     found: Positions = {}
     rows = table.scan(selected_fields=places).to_arrow()
     for partition, offset in zip(*(rows.column(name).to_pylist() for name in places), strict=True):

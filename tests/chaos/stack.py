@@ -4,7 +4,7 @@ A second gateway keeps no tail and reads none: Spark's executors read those of i
 share the secret of tokens, so that each repeats what the other has answered.
 
 Beside it runs a second Spark, the one that other hands and maintenance work with. It is not
-attacked: what they do to a table is to happen.
+attacked: what they do to a table must succeed.
 
 All of it lives in one folder and listens on loopback. A broker has two listeners: one advertises
 its proxy, and is the only one that the product's parts know; the other is for the nemesis and for
@@ -152,7 +152,7 @@ class ChaosStack:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the product's commands find their configuration by."""
+        """How the product's commands find their configuration."""
         return {
             **spark_environment(),
             **SHORT_LIVED_JAVA,

@@ -4,8 +4,9 @@ Most must stay exact through everything. Some are sacrificed: `doomed`, whose to
 created again, and `trimmed`, whose log loses records that were never tiered, and into which others
 copy records, too. `quiet` has a tail that is never tiered, and no new records at all. `states` and
 `compacted_states` are upsert tables. `adopted` and `handed` are filled by another writer,
-`chaos.sink`: the one was made for it, the other began as a table of ours. The columns of `evolving`
-follow the schemas of its records; into `unfit` come some that no columns of it can follow.
+`chaos.sink`: the first was made for it, the second began as a table of ours. The columns of
+`evolving` follow the schemas of its records; into `unfit` come some that no columns of it can
+follow.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Table:
         name: Its name.
         topic: Its topic.
         partitions: Partitions the topic begins with.
-        policy: What a bad record becomes.
+        policy: How bad records are handled.
         errors: Errors it may answer at any time.
         compacted: Whether the topic is.
         touched_modulus: See `TableOpened`.
@@ -124,7 +125,7 @@ def topic_config(table: Table) -> dict[str, str]:
 
 
 def create(stack: ChaosStack, table: Table, topic_id: str, recorder: Recorder) -> None:
-    """Creates a table over its topic, and says so."""
+    """Creates a table over its topic, and records that."""
     invoked = time.monotonic()
     definition = tables.TableDefinition(
         name=name_of(stack, table),
@@ -155,7 +156,7 @@ def create(stack: ChaosStack, table: Table, topic_id: str, recorder: Recorder) -
 
 
 def adopt(stack: ChaosStack, table: Table, topic_id: str, recorder: Recorder) -> None:
-    """Adopts a table that its writer has begun to fill, and says so."""
+    """Adopts a table that its writer has begun to fill, and records that."""
     invoked = time.monotonic()
     columns = [f"{p}={c}" for p, c in zip(("partition", "offset"), table.places, strict=True)]
     wanted = adopting.Adoption(
@@ -176,7 +177,7 @@ def name_of(stack: ChaosStack, table: Table) -> TableName:
 def opened(
     stack: ChaosStack, table: Table, topic_id: str, recorder: Recorder, invoked: float
 ) -> None:
-    """Says that a table is there."""
+    """Records that a table exists."""
     recorder.record(
         TableOpened(
             table=table.name,
@@ -197,7 +198,7 @@ def opened(
 
 
 def drop(stack: ChaosStack, table: Table, recorder: Recorder) -> None:
-    """Drops a table, and says so."""
+    """Drops a table, and records that."""
     invoked = time.monotonic()
     stack.connections.catalog(CATALOG).drop((SCHEMA, table.name), purge=False)
     recorder.record(TableClosed(table.name, invoked, time.monotonic()))

@@ -1,4 +1,4 @@
-"""What happens to tables that somebody else fills, or fills as well as we do."""
+"""Faults of tables that somebody else fills, alone or beside us."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REQUEST_S = 10.0
 
 
 def second_writer(arena: Arena, chance: random.Random) -> str:
-    """Records that are copied into a table by somebody else, too: the table may only say so.
+    """Records that somebody else copies into a table, too: the table may only report that.
 
     By a writer that is known by the marks of its commits, or by the columns that say where a row
     is from.

@@ -1,6 +1,6 @@
-"""`make clients`: every client asks one gateway the same, and must get the same rows.
+"""`make clients`: every client asks one gateway the same questions, and must get the same rows.
 
-A table of every type, of which two rows lie in files and two in the log, is read by Trino's JDBC
+A table of every type, of which two rows are in files and two in the log, is read by Trino's JDBC
 driver, command line and Python client, by ADBC, by ours, by what is built on them, and by curl,
 from a gateway that is a process of its own. A line says what each client can do; `–` is what it has
 no way to do itself. Then the gateway is killed while each of them fetches a million rows, and
@@ -66,7 +66,7 @@ ENDLESS = (
     + " WHERE u + v + w + x = -1"
 )
 ALL = (1_000_000, 999_999)
-"""How many rows these are, and the last one."""
+"""The number of these rows, and the last one."""
 _START_S = 180.0
 _MOMENTS = (0.2, 0.5, 0.8)
 _ENDED_S = 30.0
@@ -97,7 +97,7 @@ def _errors(client: Client) -> bool:
 
 
 def _cancel(client: Client) -> bool | None:
-    """The statement has ended on the gateway, and the client did not take it for answered."""
+    """The statement has ended on the gateway, and the client did not treat it as answered."""
     said = client.cancel(ENDLESS)
     if said is None:
         return None
@@ -248,7 +248,7 @@ def _fill(stack: Stack) -> None:
 
 
 def main() -> int:
-    """Asks all clients; gives the exit status."""
+    """Asks all clients; returns the exit status."""
     # a shell has what it starts in the background ignore interrupts, and so would the clients
     signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="seamline-clients-"))

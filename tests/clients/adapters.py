@@ -80,7 +80,7 @@ class Client(abc.ABC):
         return None
 
     def cancel(self, sql: str) -> str | None:
-        """Begins a statement that does not end, ends it, and gives what was said of that."""
+        """Begins a statement that does not end, ends it, and returns what was said of that."""
         return None
 
     def close(self) -> None:  # noqa: B027 - most hold nothing

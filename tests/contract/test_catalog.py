@@ -1,7 +1,7 @@
 """Goal: every `Catalog` and `ColdTable` shows committed states as they are, and keeps them so.
 
 Method: one suite of behaviours over implementations: the tables in memory, and real Iceberg tables
-in a catalog of one file. What an implementation does not do stands in `GAPS`, with the reason.
+in a catalog of one file. What an implementation does not do is listed in `GAPS`, with the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Goal: every `FollowableLog`, so every `HotLog`, keeps the promises that the seam stands on.
+"""Goal: every `FollowableLog`, so every `HotLog`, keeps the promises that the seam relies on.
 
 Method: one suite of behaviours over implementations; `LogSubject` is what a test does to a log. An
 implementation that does not do something yet says so in `GAPS`, with the reason, and the test fails
@@ -31,7 +31,7 @@ class LogSubject(abc.ABC):
 
     @abc.abstractmethod
     def create(self, topic: str, partitions: int) -> None:
-        """Creates a topic, in the place of one of the same name."""
+        """Creates a topic, replacing one of the same name."""
 
     @abc.abstractmethod
     def add_partition(self, topic: str) -> None:
@@ -51,7 +51,7 @@ class LogSubject(abc.ABC):
 
     @abc.abstractmethod
     def begin(self, topic: str, partition: int, *values: bytes) -> Callable[[bool], None]:
-        """Writes in a transaction; what it gives commits or aborts that."""
+        """Writes in a transaction; what it returns commits or aborts it."""
 
     @abc.abstractmethod
     def trim(self, topic: str, partition: int, before: int) -> None:

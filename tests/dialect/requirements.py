@@ -37,7 +37,7 @@ THERE = frozenset(
     view_column_reflection view_reflection views window_functions window_range window_range_numeric
     """.split()  # noqa: SIM905 - read as a list of words
 )
-"""What is there, besides what the suite takes for granted."""
+"""What is offered, beyond what the suite takes for granted."""
 
 _GROUPS: Mapping[str, str] = {
     "tables have neither keys nor constraints": """
@@ -90,11 +90,11 @@ _GROUPS: Mapping[str, str] = {
 REASONS: Mapping[str, str] = {
     name: reason for reason, names in _GROUPS.items() for name in names.split()
 }
-"""Why each of the others is not there."""
+"""Why each of the others is not offered."""
 
 
 _MARKS = frozenset({"memory_intensive", "timing_intensive"})
-"""Properties that are no requirements."""
+"""Properties that are not requirements."""
 
 
 def _is_left_out(name: str) -> bool:
@@ -126,7 +126,7 @@ for _name, _reason in REASONS.items():
 
 
 def without_reason() -> set[str]:
-    """Requirements that are left out, and nobody has said why."""
+    """Requirements that are left out without a reason."""
     known = vars(SuiteRequirements).items()
     names = {name for name, found in known if isinstance(found, property)}
     return {name for name in names - THERE - set(REASONS) - _MARKS if _is_left_out(name)}

@@ -35,7 +35,7 @@ OWN = {
 
 @provision.set_default_schema_on_connection.for_db("seamline")  # type: ignore[untyped-decorator]
 def set_default_schema_on_connection(_: Any, connection: Any, schema: str) -> None:
-    """The schema that names leave unsaid."""
+    """The schema of names without one."""
     connection.schema = schema
 
 
@@ -43,7 +43,7 @@ def _left_out(name: str, reason: str) -> Any:
     def test(self: Any) -> None:
         pytest.skip(f"left out : {BY_HAND}{reason}")
 
-    test.__name__ = name  # by which the suite's plugin knows a test
+    test.__name__ = name  # by which the suite's plugin recognises a test
     return test
 
 

@@ -82,7 +82,7 @@ class FaultyLog:
     """`HotLog` over another.
 
     Stale bounds are those of the same topic: a broker may be behind, but Kafka tells a topic that
-    was created again from the one before it.
+    was recreated from the one before it.
     """
 
     def __init__(self, inner: HotLog, plan: FaultPlan) -> None:

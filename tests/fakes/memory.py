@@ -3,7 +3,7 @@
 They follow Kafka's and Iceberg's rules where the seam depends on them: offsets taken by transaction
 markers, last stable offsets, aborted records, trimming, topic ids; snapshots with parents and
 summaries, files that snapshots share, compare-and-swap commits, serializable overwrites,
-compaction, expiry, rollback, tags. Tests and the simulator use them in the place of the real ones;
+compaction, expiry, rollback, tags. Tests and the simulator use them in place of the real ones;
 nothing in them is random or takes time. Log and table keep immutable values only, so that `save`
 and `restore` cost nothing: that is how a search goes back to an earlier moment.
 """
@@ -73,7 +73,7 @@ class Record(NamedTuple):
         timestamp_ms: Its time.
         key: Key bytes.
         value: Value bytes; None for a tombstone.
-        transaction: The transaction it belongs to, None outside of one.
+        transaction: The transaction it belongs to, None outside one.
         marker: `commit` or `abort` for a marker, else empty.
     """
 
@@ -160,7 +160,7 @@ class MemoryLog:
         return LogState(topics, self._topics_made, self._transactions_made)
 
     def restore(self, state: LogState) -> None:
-        """Goes back, or forward, to what `save` gave."""
+        """Goes back, or forward, to what `save` returned."""
         self._topics = dict(state.topics)
         self._topics_made = state.topics_made
         self._transactions_made = state.transactions_made
@@ -168,7 +168,7 @@ class MemoryLog:
     # --- Changing it ---------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int) -> str:
-        """Creates a topic, in the place of one of the same name; gives its id."""
+        """Creates a topic, replacing one of the same name; returns its id."""
         self._topics_made += 1
         topic_id = f"topic-{self._topics_made}"
         self._set_topic(name, _Topic(topic_id, (_Partition(),) * partitions))
@@ -231,7 +231,7 @@ class MemoryLog:
         self._set(topic, partition, log._replace(start=start, records=kept))
 
     def truncate(self, topic: str, partition: int, end: int) -> None:
-        """An unclean election: offsets from `end` on are lost, and a new leader goes on there."""
+        """An unclean election: offsets from `end` on are lost, and a new leader continues there."""
         log = self._partition(topic, partition)
         end = max(log.start, min(end, log.end))
         earlier = tuple((epoch, min(known, end)) for epoch, known in log.epoch_ends)
@@ -366,7 +366,7 @@ class MemoryLog:
         epochs: Mapping[int, int] | None = None,
         max_records: int | None = None,
     ) -> Iterator[RawBatch]:
-        """See `HotLog.read`: one batch a range.
+        """See `HotLog.read`: one batch per range.
 
         Kafka delivers nothing past the stable end and lets the reader wait: here it is out of time
         at once.
@@ -403,7 +403,7 @@ class MemoryLog:
         epochs: Mapping[int, int],
         wait_s: float,
     ) -> Polled:
-        """What lies past the positions, waiting for it at most so long."""
+        """What is past the positions, waiting for it at most that long."""
         with self._changed:
             polled = self._past(topic, positions, isolation, epochs)
             if not polled.positions and wait_s > 0:
@@ -571,12 +571,12 @@ _uuids = itertools.count(1)
 
 
 def version_of(value: bytes | None) -> int:
-    """How many columns more a record has than the first schema: a plus for each."""
+    """How many more columns a record has than the first schema: a plus for each."""
     return 0 if value is None else len(value) - len(value.rstrip(b"+"))
 
 
 def shown(value: bytes | None, version: int) -> bytes | None:
-    """What a table of some schema has of a record: no more columns than its own."""
+    """What a table of some schema shows of a record: no more columns than its own."""
     more = version_of(value) - version
     return value if value is None or more <= 0 else value[:-more]
 
@@ -586,7 +586,7 @@ def _extra(first: int, end: int) -> tuple[Field, ...]:
 
 
 EXTRA = "extra_"
-"""How the columns are called that later schemas have."""
+"""The names of the columns that later schemas have."""
 
 
 @functools.cache
@@ -636,7 +636,7 @@ class MemoryTable:
         return SavedTable(self._state, self._contents, self._commits)
 
     def restore(self, saved: SavedTable) -> None:
-        """Goes back, or forward, to what `save` gave."""
+        """Goes back, or forward, to what `save` returned."""
         self._state = saved.state
         self._contents = dict(saved.contents)
         self._commits = saved.commits
@@ -966,7 +966,7 @@ class MemoryCatalog:
         self._tables: dict[tuple[str, ...], MemoryTable] = {}
 
     def add(self, table: MemoryTable) -> None:
-        """Puts a table in, in the place of one of the same name."""
+        """Puts a table in, in place of one of the same name."""
         self._tables[table.state.name[1:]] = table
 
     def drop(self, identifier: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""`python -m fuzz --seed 1 --count 20000`: random queries, asked of everything that answers them.
+"""`python -m fuzz --seed 1 --count 20000`: random queries, run by everything that can answer them.
 
 Prints what failed, made small, with its seed and a file to keep it in; ends with counts. Exits with
 1 when anything failed.
@@ -31,7 +31,7 @@ _WORKERS = 3
 
 
 def main() -> int:
-    """Runs what is asked for; gives the exit status."""
+    """Runs what is asked for; returns the exit status."""
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=20_000)
@@ -70,7 +70,7 @@ def main() -> int:
 
 @contextlib.contextmanager
 def _set_up(*, offline: bool) -> Iterator[Callable[[int, Sequence[Table]], Target]]:
-    """Gives what puts tables somewhere to be asked."""
+    """Returns what stores tables somewhere for queries."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix="seamline-fuzz-"))
     try:
         if offline:

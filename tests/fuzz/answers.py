@@ -20,9 +20,9 @@ SKIPPABLE = frozenset(
     {"DIVISION_BY_ZERO", "NUMERIC_OVERFLOW", "INVALID_CAST", "INVALID_ARGUMENT", "INVALID_LITERAL",
      "SUBQUERY_MULTIPLE_ROWS"}
 )  # fmt: skip
-"""Errors of a value: an engine need not compute what no row of the answer wants."""
+"""Errors of a value: an engine need not compute what no row of the answer needs."""
 UNNAMED = frozenset({"INTERNAL_ERROR", "SPARK_FAILED", "EVALUATION_FAILED"})
-"""Errors that are none of a statement's."""
+"""Errors that are not the statement's fault."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

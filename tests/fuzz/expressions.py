@@ -66,8 +66,8 @@ class Expressions:
 
     Args:
         chance: Decides.
-        subquery: Makes a boolean of a query over the scope, or None when there is to be none.
-        plain: Whether only what plain DuckDB means alike is used.
+        subquery: Makes a boolean from a query over the scope; None for no subqueries.
+        plain: Whether to use only what means the same in plain DuckDB.
     """
 
     def __init__(

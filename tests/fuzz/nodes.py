@@ -1,7 +1,8 @@
 """A query as a tree that is written twice, and whose parts can be taken out.
 
 Every part is written in Trino's SQL, for Seamline, and in DuckDB's own, for an oracle that knows
-nothing of Seamline; a part that DuckDB means otherwise has no such text, nor has what is around it.
+nothing of Seamline; a part with another meaning in DuckDB has no such text, nor has what is around
+it.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Node:
 
 
 def same(kind: str, text: str, *parts: Node) -> Node:
-    """A part that both write alike."""
+    """A part that both write the same way."""
     return Node(kind, text, text, parts)
 
 

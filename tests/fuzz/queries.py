@@ -29,7 +29,7 @@ class Query:
     """A query.
 
     Attributes:
-        node: It as a tree.
+        node: The query as a tree.
         columns: Its columns, called c0, c1, …
         is_sorted: Whether the order of its rows is part of the answer.
         unique: Places of columns that no two rows have alike.

@@ -18,7 +18,7 @@ from fuzz.schema import Table, tables
 from fuzz.targets import Target
 
 SPARK_EVERY = 48
-"""Spark plans for a third of a second: it has one query in so many, or two without an oracle."""
+"""Spark plans for a third of a second: it gets one query in this many, or two without an oracle."""
 _SHAPE = re.compile(r"[\"'].*?[\"']|\d+")
 _TRIES_MAX = 150
 _SECONDS_MAX = 30.0
@@ -136,7 +136,7 @@ def batch(
     spark_every: int,
     workers: int = 1,
 ) -> Iterator[tuple[int, Query, Verdict, Sequence[Table]]]:
-    """Asks queries by number over one set of tables; gives those that failed, made small.
+    """Asks queries by number over one set of tables; returns those that failed, made small.
 
     Args:
         seed: The run's seed.
@@ -144,7 +144,7 @@ def batch(
         set_up: Puts tables where they are asked.
         count: What is found is added to it.
         skip: Queries before this one are not asked.
-        spark_every: One in so many is asked of Spark, too; none with 0.
+        spark_every: One in this many also runs on Spark; none with 0.
         workers: How many are asked at once.
     """
     found = tables(f"{seed}/{numbers[0]}")

@@ -41,7 +41,7 @@ class Offline:
 
     Args:
         tables: The tables.
-        folder: Where their files lie.
+        folder: Where their files are.
         engine: The engine.
         restrictions: What may be seen of tables, by their names.
     """

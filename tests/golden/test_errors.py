@@ -1,7 +1,7 @@
 """Goal: names, numbers, statuses and classes of errors are promises to programs, and stay.
 
-Method: the whole table in `errors.txt`; `pytest --rewrite tests/golden` writes it anew, and whoever
-reads the difference decides whether it breaks somebody.
+Method: the whole table in `errors.txt`; `pytest --rewrite tests/golden` rewrites it, and whoever
+reads the diff decides whether it breaks anybody.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _as_trino(code: ErrorCode) -> str:
 
 
 def test_a_name_that_trino_has_means_the_same_there() -> None:
-    """And no number of ours is one of Trino's, whose connectors count from 2^24 on."""
+    """None of our numbers is one of Trino's, whose connectors count from 2^24 on."""
     assert set(TRINO_ERRORS) == set(ERRORS.values())
     theirs = {error.name: error.number for error in TRINO_ERRORS.values() if error}
     for code, error in TRINO_ERRORS.items():

@@ -1,8 +1,8 @@
 """Goal: the description of the HTTP interface is what the routes are, and what programs rely on.
 
-Method: it is made of the routes of a real gateway and compared with the page in the docs, which
-`pytest --rewrite tests/golden` writes anew. A route that it does not have fails, and so does a
-schema that is none.
+Method: it is generated from the routes of a real gateway and compared with the page in the docs,
+which `pytest --rewrite tests/golden` writes anew. A route that it lacks fails, and so does an
+invalid schema.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Sent:
 
 
 def check(gateway: Gateway, sent: Sent, engine: str, **options: Any) -> dict[str, Any]:
-    """A read must give each record below its ends once; gives its receipt."""
+    """A read must give each record below its ends once; returns its receipt."""
     statement = gateway.statement(f"SELECT id, amount FROM {sent.topic}", engine, **options)
     if statement.error is not None:
         raise statement.error
@@ -169,7 +169,7 @@ def _ends(sent: Sent) -> dict[int, int]:
 def test_partitions_of_a_sink_move_and_its_commits_are_partial(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
-    """Two workers share a sink; one of them is held up until a commit goes on without it."""
+    """Two workers share a sink; one of them is held up until a commit continues without it."""
     sent = Sent(stack, name)
     table = f"default.{name}"
 

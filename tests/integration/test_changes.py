@@ -55,7 +55,7 @@ class Reads:
         self.done: list[tuple[str, Counter[Any]]] = []
 
     def read(self) -> str:
-        """Reads the table, and gives the token."""
+        """Reads the table, and returns the token."""
         statement = self.gateway.statement(READ.format(self.name))
         assert statement.error is None, statement.error
         token = str(statement.receipt["token"])

@@ -1,7 +1,7 @@
 """Goal: the client passes the tests of DB-API 2.0 that drivers share.
 
 Method: the suite of the package `dbapi-compliance`, over a real gateway. What a driver writes
-itself, and where a driver may choose, stands in `OWN`, with the reason.
+itself, and where a driver may choose, is listed in `OWN`, with the reason.
 """
 
 from __future__ import annotations

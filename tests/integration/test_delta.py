@@ -48,7 +48,7 @@ class Filled:
     Args:
         stack: The stack.
         topic: The topic.
-        folder: Where the table lies, unless in a store.
+        folder: Where the table is, unless in a store.
         store: The store.
     """
 
@@ -93,7 +93,7 @@ class Filled:
         self.writer.write(rows, ends)
 
     def check(self, gateway: Gateway, **options: Any) -> dict[str, Any]:
-        """A read gives each record below its ends once; gives its receipt."""
+        """A read gives each record below its ends once; returns its receipt."""
         statement = gateway.statement(f"SELECT id, amount, day FROM {self.name}", **options)
         if statement.error is not None:
             raise statement.error

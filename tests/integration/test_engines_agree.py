@@ -1,6 +1,6 @@
 """Goal: both engines compute the same, value by value.
 
-Method: expressions made by generators (calls inside of calls, casts there and back, decimals of
+Method: expressions made by generators (calls inside calls, casts there and back, decimals of
 random types) are asked of DuckDB one by one, where properties check them against an oracle; those
 that have a value stand together in a few statements for Spark, which takes its time to plan one.
 """
@@ -26,7 +26,7 @@ BATCH = 40
 EVERY = pytest.mark.parametrize(
     "every", [48, pytest.param(1, marks=pytest.mark.soak)], ids=("some", "all")
 )
-"""Of so many expressions one is asked."""
+"""One in this many expressions is asked."""
 ENGINE_ERRORS = {"INTERNAL_ERROR", "SPARK_FAILED"}
 
 

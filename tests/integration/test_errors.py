@@ -42,7 +42,7 @@ SECRET = "a-secret-of-the-test"
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """What one road made of a failure."""
+    """The failure as one route reports it."""
 
     code: str
     message: str
@@ -209,7 +209,7 @@ def endless(table: str) -> str:
 def test_canceled_by_somebody_else(
     gateway: Gateway, table: str, road: Callable[..., Failure]
 ) -> None:
-    """Whoever waits for the statement is told, by whatever road he waits."""
+    """Whoever waits for the statement is told, by whichever route they wait."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(road, gateway.url, endless(table), {}, None)
         gateway.running().cancel()
@@ -305,7 +305,7 @@ def test_the_catalog_is_gone(stack: Stack, table: str, scratch: pathlib.Path) ->
 
 
 def test_the_catalog_does_not_answer(stack: Stack, table: str, scratch: pathlib.Path) -> None:
-    """Somebody holds it for longer than it is waited for; then it is let go and answers."""
+    """Somebody holds it for longer than anyone waits; then it is released and answers."""
     path = copied_catalog(stack, scratch)
     uri = f"sqlite:///{path}?timeout=1"
     with another(stack, scratch, catalogs__lake__uri=uri) as gateway:

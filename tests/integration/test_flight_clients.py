@@ -1,6 +1,6 @@
 """Goal: ADBC and the JDBC driver of Flight SQL work as they are, and agree with our own client.
 
-Method: the published drivers, that of Java in a process of its own, on a table whose rows lie in
+Method: the published drivers, that of Java in a process of its own, on a table whose rows are in
 Iceberg and in Kafka, every type with a value and a null; and with passwords and tokens over TLS, on
 a gateway that is a process of its own.
 """

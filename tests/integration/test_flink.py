@@ -112,7 +112,7 @@ def _note(found: dict[tuple[int, int], int], number: int, error: Any, message: A
 def check(
     gateway: Gateway, sent: Sent, engine: str = "duckdb", *, aborted: bool = False
 ) -> dict[str, Any]:
-    """A read must give each record below its ends once; gives its receipt of the table."""
+    """A read must give each record below its ends once; returns its receipt of the table."""
     statement = gateway.statement(f"SELECT id, amount FROM {sent.topic}", engine)
     if statement.error is not None:
         raise statement.error

@@ -69,7 +69,7 @@ class JavaTable:
 
     Args:
         java: A Java with the library.
-        folder: Where the table lies.
+        folder: Where the table is.
     """
 
     def __init__(self, java: Any, folder: pathlib.Path) -> None:

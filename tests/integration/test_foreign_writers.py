@@ -2,7 +2,7 @@
 
 Method: a table with cold rows and a tail gets one change by a foreign hand. What it then holds is
 known from a model of plain rows; both engines must say so, before and after the tail is tiered on
-top of the change, and a token from before the change must still give the rows of then.
+top of the change, and a token from before the change must still give the rows of that time.
 """
 
 from __future__ import annotations

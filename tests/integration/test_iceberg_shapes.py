@@ -102,7 +102,7 @@ def test_every_way_gives_the_same_rows(
         )
     expected = ways.pop("sql")
     for way, rows in ways.items():
-        if way.startswith("pyiceberg"):  # gives a list or map that is null as an empty one
+        if way.startswith("pyiceberg"):  # returns a list or map that is null as an empty one
             rows, expected_here = without_empty(rows), without_empty(expected)
         else:
             expected_here = expected

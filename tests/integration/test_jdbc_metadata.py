@@ -21,7 +21,7 @@ from support.trino_clients import JDBC, VALUES, connected, jar_of, query, texts
 pytestmark = [pytest.mark.integration, pytest.mark.prove]
 
 REFUSED = ("SQLFeatureNotSupportedException", "NotImplementedException")
-"""How the driver says that it has not got something."""
+"""How the driver says that it lacks something."""
 DATABASE_REFUSES = {
     "getBestRowIdentifier", "getColumnPrivileges", "getCrossReference", "getExportedKeys",
     "getFunctionColumns", "getFunctions", "getIndexInfo", "getTablePrivileges", "getVersionColumns",

@@ -1,4 +1,4 @@
-"""Goal: what a kernel is given and what it gives is what the engines hold, for every type.
+"""Goal: what a kernel receives and returns is what the engines hold, for every type.
 
 Method: a kernel that gives back its argument is called by both engines over values at the edges of
 each type, and over none; and one that fails, where a CASE leaves its row out and where it does not.

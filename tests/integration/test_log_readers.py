@@ -1,6 +1,6 @@
-"""Whoever reads the log gives no row of a log that turned out to be another one.
+"""No reader of the log returns a row of a log that turned out to be another one.
 
-Goal: a topic that is created again, trimmed or cut between planning and reading is a named error of
+Goal: a topic that is recreated, trimmed or cut between planning and reading is a named error of
 every reader, never fewer or other rows.
 Method: each reader of the product reads a table's tail, and something happens under it just before
 its first record is read. A test over the sources holds the list of readers complete.
@@ -201,7 +201,7 @@ def nothing(stack: Stack, name: str) -> None:
 
 
 def grown(stack: Stack, name: str) -> None:
-    """Records come that lie past the seam."""
+    """Records come that are past the seam."""
     _produce(stack, name, OTHERS)
 
 

@@ -54,7 +54,7 @@ class Upserts:
         stack.create_table(name, COLUMNS, **given)
 
     def happen(self, dice: random.Random, count: int, keys: int = 12) -> None:
-        """So many writes and deletes."""
+        """That many writes and deletes."""
         for partition in (0, 1):
             ids, values = [], []
             for _ in range(count // 2):

@@ -3,7 +3,7 @@
 Method: every fenced block is found, and a table here says how each is pasted: into one shell, a
 Python of its own for each document, the gateway, or a configuration file; a block that the table
 does not know fails. README's own blocks come first, in a fresh folder, with real parts; the other
-documents go on from there. Only addresses are changed, for machines on which others listen, too.
+documents continue from there. Only addresses are changed, for machines on which others listen, too.
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ class World:
         raise AssertionError(f"nobody knows how to paste {block.language}: {block.first}")
 
     def _python(self, block: Block) -> str:
-        """Blocks of one document go on from one another: the ones before are run again."""
+        """Blocks of one document continue from one another: the ones before are run again."""
         before = [b.text for b in PASTED if (b.file, b.language) == (block.file, "python")]
         script = "\n".join(before[: before.index(block.text) + 1])
         done = subprocess.run(

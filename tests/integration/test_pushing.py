@@ -24,7 +24,7 @@ COLUMNS: Mapping[str, str] = {
 }
 """Spark writes no times of day."""
 STEPS = {"duckdb": 167, "spark": 2003}
-"""Every so many of the conditions are asked, others each time: the rules see all elsewhere."""
+"""One in this many conditions is asked, others each time: the rules see all elsewhere."""
 PER_STATEMENT = 40
 
 

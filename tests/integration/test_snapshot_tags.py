@@ -109,7 +109,7 @@ def test_small_reads_and_failed_ones_hold_nothing(
 
 @pytest.mark.soak
 def test_what_a_killed_gateway_leaves_goes_with_the_next_expiry(stack: Stack, table: str) -> None:
-    """Its age counts from the snapshot's time, which lies before the tag was made."""
+    """Its age counts from the snapshot's time, which is before the tag was made."""
     state = stack.load(table).state
     head = state.current_snapshot_id
     deadline = StatementDeadline(600)

@@ -1,4 +1,4 @@
-"""Tiering goes on after the Spark server it uses was killed and started again.
+"""Tiering continues after the Spark server it uses was killed and started again.
 
 Goal: a session that died with its server is replaced; the pipeline need not be started again.
 Method: a real Spark Connect server on a fixed port, killed and started between two steps.

@@ -74,7 +74,7 @@ class History:
         stack.create_table(name, "id bigint, text varchar", **given)
 
     def happen(self, dice: random.Random, count: int) -> None:
-        """So many writes and deletes, of few keys."""
+        """That many writes and deletes, of few keys."""
         for partition in (0, 1):
             keys, values = [], []
             for _ in range(count // 2):

@@ -1,9 +1,9 @@
 """Goal: the dialect passes the tests that SQLAlchemy has for dialects of others.
 
 Method: the suite of `sqlalchemy.testing`, in a pytest of its own, over a real gateway. What is left
-out stands in `dialect.requirements`, a reason a requirement, and in `dialect.suite`; each test that
-was skipped must give one of those. The whole suite takes many minutes and is for `make soak`, a
-part of every kind of test is a proof.
+out is listed in `dialect.requirements`, with a reason for each requirement, and in `dialect.suite`;
+each test that was skipped must give one of those. The whole suite takes many minutes and is for
+`make soak`, a part of every kind of test is a proof.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OF_THE_SUITE = {
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """What became of the tests.
+    """The outcome of the tests.
 
     Attributes:
         passed: How many passed.

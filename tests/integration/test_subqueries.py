@@ -1,7 +1,7 @@
-"""Goal: a subquery over the table it stands in, hot and cold, means the same on both engines.
+"""Goal: a subquery over the table it is used in, hot and cold, means the same on both engines.
 
-Method: every place a subquery can stand in, correlated and not, over one unified table with rows in
-both tiers, and over another; the engines must agree with each other and with a plain SQLite.
+Method: every place a subquery can be used in, correlated and not, over one unified table with rows
+in both tiers, and over another; the engines must agree with each other and with a plain SQLite.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def test_a_log_trimmed_past_the_boundary_is_no_batch(
 
 @pytest.mark.prove
 def test_a_range_of_markers_only_is_progress(stack: Stack, gateway: Gateway, name: str) -> None:
-    """pitfalls: hang at an end that is never delivered; a tail without rows read again for ever."""
+    """pitfalls: hang at an end that is never delivered; a tail without rows read again forever."""
     stack.create_topic(name, 2)
     stack.create_table(name, COLUMNS)
     produce(stack, name, 0, 4, partition=0)
@@ -389,7 +389,7 @@ DELETES = {
 @pytest.mark.prove
 @pytest.mark.parametrize("kind", DELETES)
 def test_foreign_deletes(stack: Stack, gateway: Gateway, name: str, kind: str) -> None:
-    """They take cold rows away, for ever, and never a hot one; the boundary is inherited."""
+    """They take cold rows away, forever, and never a hot one; the boundary is inherited."""
     format_version, properties = DELETES[kind]
     stack.create_topic(name, 2)
     stack.create_table(name, COLUMNS, format_version=format_version, properties=properties)
@@ -568,7 +568,7 @@ def test_a_tierer_with_nothing_to_do_keeps_the_boundary_in_reach(
 def test_a_boundary_lost_by_other_means_is_no_guess(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
-    """Nothing proves any more where the log goes on; the cold rows can still be read."""
+    """Nothing proves any more where the log continues; the cold rows can still be read."""
     stack.create_topic(name, 1)
     stack.create_table(name, COLUMNS)
     produce(stack, name, 0, 10)

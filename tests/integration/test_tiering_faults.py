@@ -183,7 +183,7 @@ def test_stopped_by_a_signal_the_batch_in_hand_lands(
 
 
 def test_two_tierers_from_one_boundary(stack: Stack, gateway: Gateway, table: str) -> None:
-    """Each has planned the same batch before either writes it; one wins, then both go on."""
+    """Each has planned the same batch before either writes it; one wins, then both continue."""
     together = threading.Barrier(2, timeout=60)
     outcomes: list[Step | SeamlineError] = []
 
@@ -243,7 +243,7 @@ def test_two_marks_from_one_boundary(stack: Stack, gateway: Gateway, name: str) 
 
 
 def test_a_batch_sent_again_is_refused(stack: Stack, gateway: Gateway, table: str) -> None:
-    """Also after others have gone on, and after what it started from has expired."""
+    """Also after others have continued, and after what it started from has expired."""
     batch = batch_of(stack, table)
     inner = stack.tier_table(table)
     inner.commit_rows(batch)

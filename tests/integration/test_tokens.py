@@ -1,7 +1,7 @@
 """Tokens, sessions, write tokens and time travel, on real parts.
 
 Goal: a token gives the same rows again or says why not; a session never goes back; a write is seen
-once it is acknowledged; a past moment is cut exactly, wherever its rows lie by now.
+once it is acknowledged; a past moment is cut exactly, wherever its rows are by now.
 Method: the rows of the first read are kept and compared after the log and the table have moved on
 in the way each test is named after.
 """
@@ -66,7 +66,7 @@ def test_a_later_snapshot_serves_a_token(
     stack.produce(name, rows_of(range(300, 500)))
     sql = f"SELECT id, text, _kafka_partition, _kafka_offset FROM {name}"
     first = gateway.statement(sql, engine)
-    for partition in (0, 1):  # whatever the producer would choose: each goes on past its end
+    for partition in (0, 1):  # whatever the producer would choose: each continues past its end
         late = range(500 + 200 * partition, 700 + 200 * partition)
         stack.produce(name, rows_of(late, "late"), partition=partition)
     stack.tier(name)

@@ -1,6 +1,6 @@
 """Goal: Trino's JDBC driver, Python client and command line work as they are, and agree with ours.
 
-Method: the published programs, those of Java in processes of their own, on a table whose rows lie
+Method: the published programs, those of Java in processes of their own, on a table whose rows are
 in Iceberg and in Kafka, every type with a value and a null; and with a password over TLS, on a
 gateway that is a process of its own.
 """

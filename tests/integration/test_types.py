@@ -68,7 +68,7 @@ def test_every_type(stack: Stack, gateway: Gateway, name: str, format_version: i
 @pytest.mark.integration
 @pytest.mark.spark
 def test_a_value_is_one_value_in_both_tiers(stack: Stack, gateway: Gateway, name: str) -> None:
-    # pitfall: the same value typed differently in the two tiers doubled rows
+    # pitfall: the same value typed differently in the two tiers duplicated rows
     stack.create_topic(name, 1)
     columns = {
         "a": ("bigint", 7),

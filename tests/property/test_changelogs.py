@@ -50,7 +50,7 @@ AVRO = {
 
 
 def play(seed: int, folder: pathlib.Path, reads: int) -> None:
-    """One history, read so many times."""
+    """One history, read that many times."""
     dice = random.Random(seed)
     envelope = ["debezium", "maxwell", "debezium", "canal"][seed % 4]
     encoding = dice.choice(ENCODINGS) if envelope == "debezium" else "json"

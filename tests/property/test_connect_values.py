@@ -3,7 +3,7 @@
 Method: random rows of every logical type are written as Connect's JSON converter writes them, with
 their schema beside them and without, and in Avro as its converter does, where names of Connect's
 stand instead of logical types. Each must be read as the row it was, as a row and as a key, among
-records of other schemas and broken ones. Whatever Debezium writes in the place of a value that it
+records of other schemas and broken ones. Whatever Debezium writes in place of a value that it
 has not been sent is found, in a column of any type.
 """
 

@@ -54,7 +54,7 @@ def operands(draw: st.DrawFn, precision_max: int = 38) -> Operand:
 
 
 def rounded(value: Decimal, precision: int, scale: int) -> Decimal | None:
-    """The value with so many digits after the point; None when it does not fit the type."""
+    """The value with that many digits after the point; None when it does not fit the type."""
     found = value.quantize(Decimal(1).scaleb(-scale, CONTEXT), context=CONTEXT)
     return found if abs(int(found.scaleb(scale, CONTEXT))) < 10**precision else None
 

@@ -45,7 +45,7 @@ class History:
     """A table, and what its versions hold.
 
     Args:
-        folder: Where it lies.
+        folder: Where it is.
         partition_by: Columns that it is partitioned by.
     """
 

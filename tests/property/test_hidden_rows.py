@@ -49,7 +49,7 @@ class Story:
 
     Args:
         dice: Decides.
-        folder: Where files lie.
+        folder: Where files are.
         key: One of the `KEYS`.
         order: One of the `ORDERS`: no key moves, some do, or there are truncates.
     """

@@ -1,4 +1,4 @@
-"""Goal: every row that is written lies in one file, and that file in the row's own partition.
+"""Goal: every row that is written is in one file, and that file in the row's own partition.
 
 Method: random specs over every type that can partition a table, one column in several fields, and
 values with nulls, NaN, both zeros and extremes. What the files hold is read back; the partition of

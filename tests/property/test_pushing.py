@@ -186,7 +186,7 @@ class ColdColumn:
 
     Args:
         column: The column.
-        folder: Where its files lie.
+        folder: Where its files are.
         transforms: What it is partitioned by, all at once.
         promoted: The type it is promoted to afterwards.
     """
@@ -235,7 +235,7 @@ class ColdColumn:
         return frozenset(self.numbers.values()) - {self.numbers[f.path] for f in plan.files}
 
     def check(self, column: Column, schema_id: int | None = None) -> int:
-        """Asks every condition; gives how many files were left out, each rightly."""
+        """Asks every condition; returns how many files were left out, each rightly."""
         used = self.cold.state.current_schema_id if schema_id is None else schema_id
         count = 0
         for pushed, conditions in column.by_predicate.items():
@@ -293,7 +293,7 @@ def test_fault_03_a_row_that_is_cut_to_below_its_type_has_no_partition(
 
 
 UNREADABLE = {"varchar": b"z\xc3", "integer": b"\1", "double": b"\1", "timestamp": b"\1\2\3\4"}
-"""Text cut inside of a character, numbers cut short, a moment that is a day."""
+"""Text cut inside a character, numbers cut short, a moment that is a day."""
 
 
 @pytest.mark.one_in(test=3)

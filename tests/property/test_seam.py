@@ -30,7 +30,7 @@ from seamline.seam.log import LogBounds
 from seamline.seam.seam import Seam
 
 Event = tuple[str, int]
-"""What happens, and a number that it makes of what it likes."""
+"""What happens, and a number that it may use as it likes."""
 
 
 def _produce(story: Story, number: int) -> None:

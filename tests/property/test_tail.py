@@ -88,7 +88,7 @@ def spelt(key: Any, key_format: str, number: int) -> bytes | None:
 def told(
     records: Sequence[tuple[Any, datetime.datetime]], tiered: int, binding: TopicBinding
 ) -> tuple[Story, list[Row]]:
-    """A topic of these records, so many of them tiered, and the rows of its tail."""
+    """A topic of these records, that many of them tiered, and the rows of its tail."""
     story = Story(PARTITIONS)
     rows: list[Row] = []
     for number, (key, moment) in enumerate(records):

@@ -2,7 +2,7 @@
 
 Method: good and bad records are written, tiered and read under policies that change between any
 two steps; every token is repeated after every later step, from its own snapshot and from later
-ones, and must give the rows of then or be refused as expired. What the table holds is what the
+ones, and must give the rows of that time or be refused as expired. What the table holds is what the
 policy of the moment made of each record when it was tiered.
 """
 
@@ -50,7 +50,7 @@ class PolicyStory:
         self.tiered: dict[int, Rows] = {}
 
     def happen(self, kind: str, value: Any) -> None:
-        """One event; one that cannot be is none."""
+        """One event; an impossible one is skipped."""
         story = self.story
         match kind:
             case "produce":

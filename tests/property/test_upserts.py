@@ -200,7 +200,7 @@ def test_a_key_in_two_partitions_is_an_error_wherever_its_records_are(
 
 
 def elsewhere(key: bytes) -> bytes:
-    """The same number, spelt so that it lies in the other of two partitions."""
+    """The same number, spelt so that it is in the other of two partitions."""
     spellings = (b"0" * zeros + key for zeros in range(9))
     return next(other for other in spellings if murmur2(other) % 2 != murmur2(key) % 2)
 

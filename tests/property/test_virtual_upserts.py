@@ -70,7 +70,7 @@ class Served:
     """An upsert table, and what a gateway gives out of it.
 
     Args:
-        folder: Where everything lies.
+        folder: Where everything is.
         version: Of the format. PyIceberg writes none of version 3, so that is lifted to when there
             are rows, and nothing is tiered from then on.
         definition: What the table's definition says besides.
@@ -88,12 +88,12 @@ class Served:
         return ServedTables(connections.config, connections, self.users.gatherer, tails)
 
     def restart(self) -> None:
-        """Has another gateway go on with the same state."""
+        """Has another gateway continue with the same state."""
         self.tables.close()
         self.tables = self._gateway()
 
     def live_files(self) -> list[pathlib.Path]:
-        """What lies where the files of virtual snapshots are put."""
+        """What is where the files of virtual snapshots are put."""
         return [p for p in (self._folder / ".seamline-gateway/live").rglob("*") if p.is_file()]
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """The readers, with what each cannot do and why.
 
-A gap says what a reader gives in the place of a value, for a reason of its own: the file says
+A gap says what a reader returns in place of a value, for a reason of its own: the file says
 otherwise, as the other readers show. A test fails when a gap has closed.
 """
 
@@ -23,11 +23,11 @@ Row = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gap:
-    """Something that a reader gives in a form of its own.
+    """Something that a reader returns in a form of its own.
 
     Attributes:
         reason: Why.
-        given: What it gives in the place of a row.
+        given: What it returns in place of a row.
     """
 
     reason: str
@@ -81,7 +81,7 @@ class Reader:
         return not any(u.shape == shape and storage in u.storages for u in self.unread)
 
     def given(self, row: Row) -> tuple[Any, ...]:
-        """What it gives in the place of a row."""
+        """What it returns in place of a row."""
         for gap in self.gaps:
             row = gap.given(row)
         return tuple(row.values())

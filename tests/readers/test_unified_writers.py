@@ -1,9 +1,9 @@
 """Other engines write tables with a topic, in a catalog that is not ours.
 
 Goal: what DuckDB commits to such a table is read with the topic's records as one, on both engines,
-before and after the tail is tiered on top of it; a token from before still gives the rows of then.
-Method: Iceberg's own REST server, DuckDB as published in an environment of its own, and a model of
-plain rows.
+before and after the tail is tiered on top of it; a token from before still gives the rows of that
+time. Method: Iceberg's own REST server, DuckDB as published in an environment of its own, and a
+model of plain rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Goal: the audit log has everybody's every statement and refused login, and holds up nobody.
 
 Method: a gateway that is asked in every way, and the file that it writes. The file is moved, its
-folder taken away, and its writer held up; values that must not be written down are looked for.
+folder taken away, and its writer held up; values that must not be recorded are looked for.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Event = dict[str, Any]
 
 
 class World:
-    """A gateway that writes down what is asked of it."""
+    """A gateway that records what is asked of it."""
 
     def __init__(self, folder: pathlib.Path, literals: str) -> None:
         self.file = folder / "audit.jsonl"
@@ -72,7 +72,7 @@ class World:
         return event
 
     def ask(self, method: str, path: str, **headers: str) -> int:
-        """The status of an answer, to ann unless it is said who asks."""
+        """The status of an answer, to ann unless stated otherwise."""
         headers = {"Authorization": f"Bearer {TOKEN}"} | headers
         with urllib3.PoolManager(retries=False, timeout=30.0) as pool:
             url = self.gateway.url + path

@@ -1,4 +1,4 @@
-"""Goal: however many connect and do not ask, whoever asks is answered.
+"""Goal: however many connect without asking, whoever asks is answered.
 
 Method: a gateway as a process that may open few files, as processes usually may; over a thousand
 connections of a kind are held open, by somebody who has no token.

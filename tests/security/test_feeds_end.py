@@ -1,4 +1,4 @@
-"""Goal: a stream that outlives what let it in does not go on.
+"""Goal: a stream that outlives what let it in does not continue.
 
 Method: a feed over a topic in memory, of a user who is taken out of the passwords meanwhile; what
 came before is shown, and then the stream ends by name.

@@ -4,7 +4,7 @@ Method: everything is run as people run it, by commands, in folders that were th
 umask that forbids nobody anything: the stack, a topic, tables, tiering, statements on both engines
 with results and spills, live tables given to other engines, and maintenance. Then somebody else
 walks the tree: brokers, Spark, DuckDB, SQLite and PyIceberg have written into it, each in its own
-way. That no folder is made otherwise is held by a look at the code.
+way. A check of the code ensures that no folder is made otherwise.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def umask(mask: int) -> Iterator[None]:
 
 
 def seen_by_others(folder: pathlib.Path) -> Iterator[str]:
-    """What somebody else finds who may look into a folder; names of empty files tell nothing."""
+    """What somebody else finds who may look into a folder; names of empty files reveal nothing."""
     for path in sorted(folder.iterdir()):
         mode = path.lstat().st_mode
         if stat.S_ISDIR(mode):

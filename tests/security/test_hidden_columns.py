@@ -1,4 +1,4 @@
-"""Goal: no answer and no error tells of columns, rows and values that the rules keep from somebody.
+"""Goal: no answer and no error reveals columns, rows and values that the rules keep from somebody.
 
 Method: tables of every kind with a column that is denied, masked or filtered by, and every road by
 which a table says something about itself, or why something failed. What nobody may see is a word

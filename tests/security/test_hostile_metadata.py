@@ -4,8 +4,8 @@ Method: tables of every version of the format (partitioned, with deletes by posi
 vectors, statistics, snapshots that name their manifests themselves) have one of their parts changed
 at random, as whoever may write to the warehouse could: the metadata, a list of manifests, a
 manifest, a deletion vector; with numbers that are negative or huge, ids twice, other types, types
-inside of each other, paths that lead elsewhere, bytes lost, and with blocks that unpack to far more
-than they are. Each is then read by every road. None ends unnamed or opens a file outside of the
+inside each other, paths that lead elsewhere, bytes lost, and with blocks that unpack to far more
+than they are. Each is then read by every road. None ends unnamed or opens a file outside the
 table; and a table beside it is read, listed and described all the while.
 """
 
@@ -144,7 +144,7 @@ def path_of(location: str) -> pathlib.Path:
 
 @st.composite
 def values(draw: st.DrawFn, tables: Tables, known: Any) -> Any:
-    """What stands in the place of a part of the metadata."""
+    """What stands in place of a part of the metadata."""
     leading = [
         tables.secret.as_uri(), str(tables.secret), "/etc/passwd", "file:///dev/zero", "",
         f"{tables.folder.as_uri()}/../../outside/secret.parquet", "http://127.0.0.1:1/x",
@@ -228,7 +228,7 @@ def written(folder: pathlib.Path, name: str, raw: bytes) -> str:
 
 @st.composite
 def avro(draw: st.DrawFn, tables: Tables, path: pathlib.Path) -> str:
-    """A file of Avro in the place of another: its records changed, its bytes damaged, or a bomb."""
+    """A file of Avro in place of another: its records changed, its bytes damaged, or a bomb."""
     found, schema, meta, raw = read_avro(path)
     match draw(st.integers(0, 9)):
         case 0 | 1:

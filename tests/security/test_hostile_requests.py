@@ -1,4 +1,4 @@
-"""Goal: whatever arrives, the answer is right or a named error, and nothing of the inside is told.
+"""Goal: whatever arrives, the answer is right or a named error, and nothing internal is revealed.
 
 Method: a gateway with a plain table and a unified one whose broker never answers is asked by every
 route, with every method, with names, queries, headers and bodies that are drawn at random: texts of
@@ -50,7 +50,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 def repeated(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """So many examples, the same ones each time."""
+    """That many examples, the same ones each time."""
     return settings(
         max_examples=count,
         deadline=None,

@@ -102,7 +102,7 @@ class World:
         self.renew()
 
     def do(self, who: str, sql: str) -> str:
-        """Runs a statement of somebody, and gives its id."""
+        """Runs a statement of somebody, and returns its id."""
         made = self.gateway.service.submit(StatementRequest(sql), Principal(who))
         made.wait(60)
         assert made.error is None, made.error

@@ -299,7 +299,7 @@ class Clockwork:
         return [Key(name, (), None) for name in self.names]
 
     def finds(self, name: str) -> bool | None:
-        """Whether a key is known; None when that cannot be told."""
+        """Whether a key is known; None when that is unknown."""
         try:
             return bool(self.keys.named(name))
         except SeamlineError as error:

@@ -1,4 +1,4 @@
-"""Goal: an owner bounds what principals use, and whoever hits a bound hears which, and until when.
+"""Goal: an owner bounds what principals use, and whoever hits a bound learns which, and until when.
 
 Method: gateways with one limit each, asked over HTTP and by the DB-API; what is read is files of a
 real catalog and the tail of a log in memory.

@@ -1,8 +1,8 @@
-"""Goal: of what a table's metadata names, only what So a table the table's own location is opened.
+"""Goal: of what a table's metadata names, only what is under the table's own location is opened.
 
 Method: every kind of file that metadata can name (metadata, lists of manifests, manifests, data,
 positions of deleted rows, deletion vectors, statistics) is moved out of its table, and the table's
-metadata written anew to name it there, as somebody else could write it. The table is then read by
+metadata rewritten to name it there, as somebody else could write it. The table is then read by
 every road: each must refuse it by name, and the file must be what it was. What honest tables need
 is allowed by the configuration, and read. Spellings that may lead out of a table are made up.
 """
@@ -211,7 +211,7 @@ class Victim:
         return pathlib.Path(location.removeprefix("file://"))
 
     def taken_out(self, location: str) -> str:
-        """A copy of a file outside of the table."""
+        """A copy of a file outside the table."""
         copy = self.outside / self.path(location).name
         shutil.copy(self.path(location), copy)
         return copy.as_uri()
@@ -582,7 +582,7 @@ def test_honest_tables_name_files_elsewhere_when_the_configuration_says_so(
 
 
 def test_fault_28_what_a_table_deleted_elsewhere_is_not_removed(victim: Victim) -> None:
-    """Its readers do not care, and whoever removes files does."""
+    """Its readers do not care, but those who remove files do."""
     files = victim.data_files()
     gone = moved(files[0], victim.taken_out(files[0].file_path))
     deleted = victim.manifest([gone], status=ManifestEntryStatus.DELETED)

@@ -269,7 +269,7 @@ def test_the_pace_of_guessing() -> None:
     failed = FailedLogins(lambda: clock.now_ms / 1000)
 
     def tries(address: str, user: str, count: int) -> int:
-        """How many of so many tries are looked at; all fail."""
+        """How many of the tries are checked; all fail."""
         seen = 0
         for _ in range(count):
             with contextlib.suppress(SeamlineError):

@@ -2,8 +2,8 @@
 
 Method: a principal collects one of everything that a gateway gives out or takes (access tokens,
 logins, sessions of tables, tokens of statements, ids, addresses, plans, pages, handles, tickets),
-and puts each into every place that takes such a thing. It is taken where it belongs, and in all
-other places it is refused by name; of another principal's nothing is taken anywhere.
+and puts each into every place that takes such a thing. It is accepted where it belongs, and refused
+by name in all other places; nothing of another principal's is accepted anywhere.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def write_token() -> str:
 
 
 Place = Callable[[World, str, str], bool]
-"""Whether something is taken in a place, from somebody."""
+"""Whether something is accepted in a place, from somebody."""
 
 
 def fine(answer: Any) -> bool:

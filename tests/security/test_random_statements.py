@@ -3,7 +3,7 @@
 Method: `seamline serve` as a process of its own is sent random statements by each route that takes
 text: words of SQL in any order, statements with words lost, doubled or replaced, and pieces of SQL
 repeated, nested and chained up to tens of thousands of letters. Each is answered; in the end the
-processes that listen are those of the beginning, and a plain statement is answered as ever.
+processes that listen are those of the beginning, and a plain statement is answered as usual.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from security.test_hostile_requests import STATEMENTS, named
 from support.served import serving
 
 LIMITS = "tail: {follow: false}\n"
-"""Beside those that are there: a statement has ten seconds by its own header or field."""
+"""In addition to the existing ones: a statement has ten seconds by its own header or field."""
 NESTED = (
     ("(", "1", ")"),
     ("-", "1", ""),

@@ -1,4 +1,4 @@
-"""Goal: nobody does, sees or is told of more than the rules say, whichever way they ask.
+"""Goal: nobody does, sees or learns more than the rules say, whichever way they ask.
 
 Method: one table of principals, objects and actions, and every route by which an action can be
 asked for: statements of each kind, listings, the Iceberg catalog in both modes, seams and feeds.

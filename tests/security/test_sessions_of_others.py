@@ -140,7 +140,7 @@ def test_fault_28_a_seam_is_not_moved_by_another_principal(
 
 
 def test_a_callers_own_tag_keeps_its_session(catalog: Catalog) -> None:
-    """An answer that is still right says nothing new, and the session goes on with it."""
+    """An answer that is still right says nothing new, and the session continues with it."""
     first = catalog.begin("ada")
     known = first.headers["ETag"]
     again = catalog.ask("ada", "GET", f"{PLANNED}/orders?snapshots=all", known=known)

@@ -1,7 +1,7 @@
-"""Goal: no principal takes all of what a gateway has of anything: others are always answered.
+"""Goal: no principal takes all of any of a gateway's resources: others are always answered.
 
 Method: one principal takes as much as they can get of requests that are worked on, of waiting, of
-plans and of calls, and lets go of nothing; another then asks, and is answered. What is refused says
+plans and of calls, and releases nothing; another then asks, and is answered. What is refused says
 by name that it is too much, and when to come again.
 """
 

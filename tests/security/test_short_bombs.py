@@ -116,7 +116,7 @@ def endless() -> None:
 
 
 def stubborn() -> None:
-    """Computes on, whatever is raised in it the first time."""
+    """Keeps computing, whatever is raised in it the first time."""
     with contextlib.suppress(BaseException):
         endless()
     endless()
@@ -195,7 +195,7 @@ def test_an_interruption_never_arrives_late() -> None:
 
 
 def test_a_thread_that_was_interrupted_serves_others(offline_gateway: Gateway) -> None:
-    """What has no bound of its own, parsers of other dialects, ends by force."""
+    """What has no bound of its own (parsers of other dialects) is ended by force."""
     service = offline_gateway.parts.service
     bomb = BOMBS["date in date"]
     request = StatementRequest(bomb, engine="duckdb", timeout_s=0.3, dialect="duckdb")

@@ -47,7 +47,7 @@ CONF = {
 
 
 class Watch:
-    """Looks at whatever this process has started, again and again, until it is closed."""
+    """Watches whatever this process has started until it is closed."""
 
     def __init__(self) -> None:
         self.command_lines: set[str] = set()
@@ -201,7 +201,7 @@ def listening(process: psutil.Process) -> list[tuple[str, int]]:
 
 @pytest.mark.spark
 def test_no_other_port_is_open_to_everybody(running: Running) -> None:
-    """What Spark's parts talk by listens on loopback, and wants Spark's own secret first."""
+    """The ports between Spark's parts listen on loopback, and require Spark's own secret first."""
     assert running.server._keeper is not None
     ports = listening(psutil.Process(running.server._keeper.pid))
     assert len(ports) >= 2

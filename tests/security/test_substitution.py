@@ -1,8 +1,8 @@
-"""Goal: a text of a user's is that text: nothing in it is replaced by what a server knows.
+"""Goal: a user's text stays that text: nothing in it is replaced by what a server knows.
 
 Method: Spark replaces `${env:…}`, `${system:…}` and `${spark.…}` in whatever it parses, unless it
-is told not to. Each of these stands in every place where a statement, a parameter or a table can
-hold a text, on a server that was told to replace them; each must come back as it was written. What
+is told not to. Each of these is put in every place where a statement, a parameter or a table can
+hold text, on a server that was told to replace them; each must come back as it was written. What
 DuckDB and Spark offer by functions is not on the list of functions, and never gets there.
 """
 

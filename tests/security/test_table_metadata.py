@@ -2,9 +2,9 @@
 
 Method: tables are given, by somebody else, every property by which PyIceberg, Iceberg or Spark
 choose such a thing; the names are taken from these libraries. The module that the properties name
-tells when it is imported, and an address when it is asked. Every way to read such a table goes on
-and knows the configuration alone; ways to write it, where a property would lead elsewhere, are
-refused by name; and what other engines are given of it has none of those properties.
+reports when it is imported, and an address when it is contacted. Every way to read such a table
+continues and knows the configuration alone; ways to write it, where a property would lead
+elsewhere, are refused by name; and what other engines are given of it has none of those properties.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
 
 
 class Trap:
-    """A module that tells when it is imported, and an address that tells when it is asked."""
+    """A module that reports being imported, and an address that reports being contacted."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.module = f"trap_{uuid.uuid4().hex}"
@@ -166,7 +166,7 @@ def metadata_of(catalog: SqlCatalog, name: str = "t") -> pathlib.Path:
 
 
 def rewrite(catalog: SqlCatalog, name: str, change: Any) -> None:
-    """Changes a table's metadata file in its place: no library of ours has a word in it."""
+    """Changes a table's metadata file in its place: none of our libraries is involved."""
     path = metadata_of(catalog, name)
     body = json.loads(path.read_text())
     change(body)
@@ -244,7 +244,7 @@ class Vended(BaseHTTPRequestHandler):
 def test_fault_28_a_rest_catalog_gives_what_a_table_cannot(
     tmp_path: pathlib.Path, trap: Trap
 ) -> None:
-    """What the catalog itself gives out with a table is the catalog's word, and is taken."""
+    """What the catalog itself hands out with a table comes from the catalog, and is used."""
     vended = {"s3.endpoint": "http://vended.example", "s3.access-key-id": "vended"}
     with written_by_others(tmp_path, trap.properties()) as own:
         location = metadata_of(own)
@@ -288,7 +288,7 @@ def test_no_kind_of_catalog_takes_a_tables_properties(
 
 
 def test_catalogs_reach_files_of_tables_in_one_way_only() -> None:
-    """What is mended in `_load_file_io` holds for every catalog of PyIceberg's while this does.
+    """What is fixed in `_load_file_io` holds for every catalog of PyIceberg's while this does.
 
     Whatever else makes a file access in a catalog is given the catalog's own properties alone.
     """

@@ -129,7 +129,7 @@ def test_a_client_that_does_not_trust_it_says_so(world: World) -> None:
 def test_a_certificate_says_who_asks(world: World) -> None:
     pair = world.authority.sign("bob@people")
     assert who(world.connect(pair)) == "bob"
-    assert who(world.connect(pair, access_token=TOKEN)) == "ada"  # what is said aloud counts
+    assert who(world.connect(pair, access_token=TOKEN)) == "ada"  # what is stated explicitly counts
     assert world.ask("/iceberg/v1/config", pair) == 200
 
 

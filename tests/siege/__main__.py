@@ -1,6 +1,6 @@
 """`python -m siege`: honest clients beside every attack at once, on real parts.
 
-Honest statements are asked alone first, then under attack. Every one must be answered, and rightly;
+Honest statements are asked alone first, then under attack. Each must be answered, and correctly;
 the slowest in a hundred may take three times as long as alone; memory stays within what limits
 allow; and when the attackers have gone, nothing of theirs is left. Ends with `siege held`.
 """
@@ -36,7 +36,7 @@ _WORKER_BYTES_MAX = 2 * MEMORY_BYTES + (1 << 30) + (256 << 20)
 _SETTLED_S = 90.0
 _SHOWN = 5
 _CONNECTIONS_MAX = 300
-"""Of all clients and attackers together; the gateway keeps a thread for each that there was."""
+"""For all clients and attackers together; the gateway keeps a thread for each."""
 
 QUERIES = {
     "SELECT count(*) FROM siege": [(ROWS,)],
@@ -66,7 +66,7 @@ class Honest:
         self.failures: collections.Counter[str] = collections.Counter()
 
     def ask(self, seconds: float) -> None:
-        """Asks for so long."""
+        """Asks for that long."""
         end = time.monotonic() + seconds
         threads = [threading.Thread(target=self._client, args=(end,)) for _ in range(CLIENTS)]
         for thread in threads:
@@ -99,7 +99,7 @@ class Honest:
 
 
 class Watch:
-    """Looks at memory all the time.
+    """Watches memory all the time.
 
     Attributes:
         serving: The most that the gateway's own processes held, in bytes.
@@ -147,7 +147,7 @@ def _state(fortress: Fortress, target: Target) -> dict[str, int]:
 
 
 def _settled(fortress: Fortress, target: Target, before: dict[str, int]) -> dict[str, int]:
-    """What is left behind once that has stopped to shrink."""
+    """What is left behind once it has stopped shrinking."""
     allowed = {
         "threads": before["threads"] + _CONNECTIONS_MAX,
         "descriptors": before["descriptors"] + 64,
@@ -165,7 +165,7 @@ def _settled(fortress: Fortress, target: Target, before: dict[str, int]) -> dict
 
 
 def main() -> int:
-    """Runs a siege; gives the exit status."""
+    """Runs a siege; returns the exit status."""
     parser = argparse.ArgumentParser(prog="siege", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=10)
@@ -227,7 +227,7 @@ def _besiege(
 
 
 def say(line: str) -> None:
-    """Tells how it goes."""
+    """Reports progress."""
     sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")
     sys.stdout.flush()
 

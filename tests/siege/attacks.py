@@ -1,4 +1,4 @@
-"""What besiegers do: each runs until it is told to stop, and expects nothing but named errors."""
+"""The attacks: each runs until it is told to stop, and expects nothing but named errors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def slow_requests(target: Target, over: Event, draw: random.Random) -> None:
             for number, one in enumerate(sockets):
                 try:
                     one.sendall(b"x")
-                except OSError:  # it was shown out
+                except OSError:  # it was disconnected
                     one.close()
                     with contextlib.suppress(OSError):
                         sockets[number] = held.enter_context(
@@ -68,7 +68,7 @@ def slow_requests(target: Target, over: Event, draw: random.Random) -> None:
 
 
 def bombs(target: Target, over: Event, draw: random.Random) -> None:
-    """Statements that want more than there is."""
+    """Statements that request more than there is."""
 
     def throw(number: int) -> None:
         own = random.Random(f"{draw.random()} {number}")
@@ -142,7 +142,7 @@ def under_attack(target: Target, seed: int, names: Collection[str]) -> Iterator[
     """All of these at once, as long as the block lasts.
 
     Attackers have machines of their own: here, a process that takes what processors nobody else
-    wants.
+    needs.
     """
     spawning = multiprocessing.get_context("spawn")
     over = spawning.Event()

@@ -45,7 +45,7 @@ TABLE = "siege"
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A gateway that runs, as clients and attackers see it, from whichever process.
+    """A running gateway, as clients and attackers see it, from any process.
 
     Attributes:
         url: Its address.
@@ -82,7 +82,7 @@ class Target:
 
 
 class Fortress:
-    """What stands behind the gateway.
+    """What is behind the gateway.
 
     Args:
         stack: A broker and a catalog.
@@ -136,7 +136,7 @@ class Fortress:
                 process.kill()
 
     def files(self) -> list[pathlib.Path]:
-        """Results and spilled rows that lie on disk."""
+        """Results and spilled rows that are on disk."""
         kept = (self._folder / "state" / name for name in ("results", "spill"))
         return [path for folder in kept for path in folder.rglob("*") if path.is_file()]
 

@@ -31,7 +31,7 @@ class Campaign:
     failures: dict[int, str] = dataclasses.field(default_factory=dict)
 
     def text(self) -> str:
-        """The counts, one group a line."""
+        """The counts, one group per line."""
         groups: dict[str, list[str]] = {}
         for name, count in sorted(self.counts.items()):
             group, mark, rest = name.partition(": ")

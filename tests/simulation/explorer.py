@@ -84,7 +84,7 @@ class Scope:
 
 
 class Slot(NamedTuple):
-    """A program at work, and what is to be known when it ends.
+    """A program at work, and what must be known when it ends.
 
     Attributes:
         node: Where it is.
@@ -134,12 +134,12 @@ class Report:
     trace: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """The counterexample, one operation a line."""
+        """The counterexample, one operation per line."""
         return "\n".join([f"violated: {self.violation}", *(f"  {line}" for line in self.trace)])
 
 
 Operation = tuple[str, str, Callable[[], State]]
-"""(what it is, whose budget it is on, the state after it)"""
+"""(what it is, whose budget it uses, the state after it)"""
 
 
 class Explorer:
@@ -148,7 +148,7 @@ class Explorer:
     Args:
         scope: What to explore.
         product: What is put to the test.
-        states_max: Stops after so many; None never.
+        states_max: Stops after that many; None never.
     """
 
     def __init__(
@@ -319,7 +319,7 @@ class Explorer:
         return self._settled(state._replace(moment=self._world.save()))
 
     def _settled(self, state: State) -> State:
-        """The state with what every statement at work has lived through written down."""
+        """The state, with what every statement at work has experienced recorded."""
         if state.readers.count(None) == len(state.readers):
             return state
         causes = oracle.problems(self._world)
@@ -385,7 +385,7 @@ class Explorer:
         oracle.check_answer(self._world, outcome, slot.begun, slot.what)
 
     def _advance(self, node: Node) -> Node:
-        """One step: effects until one before which others may go on."""
+        """One step: effects until one before which others may continue."""
         while True:
             effect = node.effect
             assert effect is not None
@@ -476,7 +476,7 @@ class Explorer:
         return self._tierer_after(state, number, slot, self._advance(slot.node))
 
     def _tierer_is_hit(self, state: State, number: int, slot: Slot, fault: str) -> State:
-        """A commit whose reply, or which itself, does not arrive."""
+        """A commit that does not arrive, or whose reply does not."""
         self._world.restore(state.moment)
         effect = slot.node.effect
         assert effect is not None
@@ -502,7 +502,7 @@ class Explorer:
     # --- States --------------------------------------------------------------------------------
 
     def _judge(self, state: State) -> None:
-        """Holds the state's log and table against the truth, and runs a statement and tiering."""
+        """Compares the state's log and table with the truth, and runs a statement and tiering."""
         table_key, _ = self._table_key(state.moment)
         key = (state.moment.log, table_key, state.moment.truth)
         number = self._number(key)

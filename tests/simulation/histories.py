@@ -132,7 +132,7 @@ def _trimmed(numbers: list[int]) -> tuple[int, ...]:
 
 
 def to_json(history: Sequence[Operation]) -> str:
-    """One line that `from_json` reads; zeros and nothings at the end are left out."""
+    """One line that `from_json` reads; trailing zeros and empty parts are left out."""
     rows = []
     for operation in history:
         row: list[object] = [list(part) if isinstance(part, tuple) else part for part in operation]

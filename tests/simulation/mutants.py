@@ -258,7 +258,7 @@ def _tiers(
 
 
 def _before_columns(table: TierTable, log: HotLog, deadline: Deadline, *, records_max: int) -> Step:
-    """Batches whose records have columns that the table has not, which are left out."""
+    """Batches whose records have columns that the table lacks, which are left out."""
 
     def cut(inner: Any, batch: Batch) -> tuple[Row, ...]:
         found: tuple[Row, ...] = inner.read_rows(batch, NoDeadline(), is_cut=True)
@@ -292,7 +292,7 @@ def _never_trimmed(bounds: LogBounds) -> LogBounds:
 
 
 class _Trusting(BentCatalog):
-    """A catalog whose tables take everybody for their only writer."""
+    """A catalog whose tables treat every writer as their only one."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__(inner, lambda state, _: state)
@@ -424,4 +424,4 @@ RARE_MUTANTS: Mapping[str, Product] = {
         catalog=lambda inner: BentCatalog(inner, _speaking_of_all)
     ),
 }
-"""Those that few of the drawn histories notice: each by one that failed once."""
+"""Those that few of the drawn histories notice, each with one that failed once."""

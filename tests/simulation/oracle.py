@@ -1,6 +1,7 @@
 """The judge: what a statement, a commit and a table may be, from the truth alone.
 
-Nothing here asks the product; whatever it gave is held against every record that was ever sent.
+Nothing here asks the product; whatever it returned is compared with every record that was ever
+sent.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Started(NamedTuple):
     """The world when a statement began.
 
     Attributes:
-        topic_id: The topic of then.
-        stable: Per partition the last stable offset of then.
+        topic_id: The topic at that time.
+        stable: Per partition the last stable offset at that time.
         snapshot_id: The head of the table.
         upheavals: How often something had been taken away.
         cuts: How often the log had been cut.
@@ -79,9 +80,9 @@ def problems(world: World) -> frozenset[str]:
         found.add("BOUNDARY_MISSING")
     if world.head.is_doubled:
         found |= {"SECOND_WRITER", "BOUNDARY_MISSING"}
-        if _is_trimmed(world):  # up to a boundary that is not believed any more
+        if _is_trimmed(world):  # up to a boundary that is no longer trusted
             found.add("LOG_TRIMMED")
-    if world.head.is_copied and not world.is_adopted:  # who could tell no longer speaks of it
+    if world.head.is_copied and not world.is_adopted:  # whoever knew no longer reports it
         found |= {"SECOND_WRITER", "BOUNDARY_MISSING"}
     if mark.topic_id != world.truth.topic_id:
         return frozenset({*found, "TOPIC_RECREATED"})
@@ -148,7 +149,7 @@ def _line(world: World) -> Iterable[Snapshot]:
 
 
 def check_answer(world: World, answer: Answer, begun: Started, statement: str) -> None:
-    """Holds the answer of a statement that began at `begun` and has just ended against the truth.
+    """Compares the answer of a statement that began at `begun` and has just ended with the truth.
 
     Raises:
         Violation: what is wrong with it.
@@ -202,7 +203,7 @@ def check_fresh(world: World, seam: Seam, begun: Started) -> None:
 
 
 def check_past(world: World, answer: Answer, moment_ms: int, begun: Started) -> None:
-    """The answer is the table of then, and what the log had by then.
+    """The answer is the table of that time, and what the log had by then.
 
     Raises:
         Violation: what is wrong with it.
@@ -230,7 +231,7 @@ def check_past(world: World, answer: Answer, moment_ms: int, begun: Started) -> 
 
 
 def is_past_kept(world: World, moment_ms: int) -> bool:
-    """Whether the snapshot of then is still there, and the log from its boundary on."""
+    """Whether the snapshot of that time is still there, and the log from its boundary on."""
     state = world.table.state
     snapshot_id = [s for at, s in state.snapshot_log if at <= moment_ms][-1]
     held = dict(world.truth.pasts[snapshot_id - 1].mark.next)
@@ -258,7 +259,7 @@ def check_rows(
 
     Args:
         truth: What was sent.
-        rows: The answer; foreign rows are left out of account.
+        rows: The answer; foreign rows are ignored.
         topic_id: The topic it says it read.
         end: Its exclusive ends.
         lowest: Offsets below this one were not asked for.
@@ -305,7 +306,7 @@ def check_ends(world: World, topic_id: str, end: Offsets, begun: Started) -> Non
     A partition that is left out, though it was there, would hide its records.
     """
     if topic_id != world.truth.topic_id:
-        return  # the topic was created again after it was read
+        return  # the topic was recreated after it was read
     now = stable_ends(world)
     if begun.topic_id == topic_id and begun.upheavals == world.truth.upheavals:
         for partition, stable in enumerate(begun.stable):
@@ -384,5 +385,5 @@ def check_maintained(world: World) -> None:
     Raises:
         Violation: its snapshot has expired.
     """
-    if not _is_marked(world) and not world.head.is_copied:  # what another says is not repeated
+    if not _is_marked(world) and not world.head.is_copied:  # what others report is not
         raise Violation(f"1 the boundary of {world.head} has expired")

@@ -48,13 +48,13 @@ class Tier(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Product:
-    """What is put to the test.
+    """What is tested.
 
     Attributes:
         read: Runs a statement.
         tier: Runs one step of tiering.
-        take_over: Where the pipeline goes on with a table of another writer.
-        hand_over: Where another writer goes on with a table of ours.
+        take_over: Where the pipeline continues with a table of another writer.
+        hand_over: Where another writer continues with a table of ours.
     """
 
     read: Read = read

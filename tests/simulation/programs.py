@@ -45,7 +45,7 @@ class Failed(NamedTuple):
 
 
 class _Waiting(BaseException):
-    """Unwinds a program that has no answer to go on with."""
+    """Unwinds a program that has no answer to continue with."""
 
     def __init__(self, effect: Effect) -> None:
         super().__init__(effect)
@@ -53,13 +53,13 @@ class _Waiting(BaseException):
 
 
 class Io:
-    """What a program asks the world through."""
+    """How a program asks the world."""
 
     def __init__(self, answers: Sequence[Any]) -> None:
         self._answers = iter(answers)
 
     def ask(self, kind: str, *arguments: Any) -> Any:
-        """The answer, or nothing any more: the program stops here."""
+        """The answer, if there is one; otherwise the program stops here."""
         effect = Effect(kind, arguments)
         answer = next(self._answers, self)
         if answer is self:
@@ -269,7 +269,7 @@ COMMITS = frozenset({"commit", "boundary"})
 
 
 def perform(world: World, effect: Effect) -> Any:
-    """Lets an effect happen, and gives its answer; a `Failed` when it is an error."""
+    """Lets an effect happen, and returns its answer; a `Failed` when it is an error."""
     try:
         return _perform(world, effect)
     except SeamlineError as error:
@@ -325,7 +325,7 @@ def opener(io: Io) -> Callable[[str], tuple[Row, ...]]:
 
 
 def answer_key(answer: Any, table_key: int) -> Hashable:
-    """What tells answers apart."""
+    """What distinguishes answers."""
     match answer:
         case TableState():
             return ("state", table_key)

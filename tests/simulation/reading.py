@@ -1,6 +1,6 @@
 """Statements read by the product's own path: `Queries`, `Gatherer`, the planner and `Executor`.
 
-Only the two ends are other ones. Statements are bound once and then kept, since the schema stays;
+Only the two ends differ. Statements are bound once and then kept, since the schema stays;
 and the engine gives the rows it was handed instead of computing with them, so that the oracle sees
 exactly what an engine would see: the rows of the planned files and of the tails, per reference.
 """
@@ -111,7 +111,7 @@ class Answer(NamedTuple):
     Attributes:
         scans: The rows of each reference.
         seams: The seam of each table, once.
-        retries: How often everything was read afresh.
+        retries: How often everything was read again.
     """
 
     scans: tuple[tuple[Row, ...], ...]

@@ -2,7 +2,7 @@
 
 Every operation there is may happen, in any order and at any step of a statement or of tiering, up
 to a number of operations together. They start where a table has been tiered once and its log has
-gone on, with a transaction open or without.
+continued, with a transaction open or without.
 """
 
 from __future__ import annotations

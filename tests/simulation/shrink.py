@@ -28,7 +28,7 @@ class Failure:
         return " ".join(self.message.split()[:4])
 
     def text(self) -> str:
-        """The counterexample, one operation a line."""
+        """The counterexample, one operation per line."""
         lines = [f"violated: {self.message}"]
         for operation in self.history:
             extras = f" gaps={operation.gaps}" if operation.gaps else ""

@@ -1,8 +1,8 @@
 """A history run against the product, and judged at every step.
 
 Statements and tiering go through faulty wrappers. At each of their looks at the world the
-operations that the history puts there run first, statements and tiering among them, and so deeper
-and deeper: whatever can lie between two looks, lies there in some history. Nothing depends on
+operations that the history puts there run first, statements and tiering among them, and so on,
+deeper and deeper: whatever can happen between two looks does so in some history. Nothing depends on
 anything but the history: run again, it does the same.
 """
 
@@ -47,7 +47,7 @@ UNAVAILABLE = frozenset({"KAFKA_UNAVAILABLE", "CATALOG_UNAVAILABLE", "STORAGE_UN
 
 
 class Seen(NamedTuple):
-    """What somebody was told: a token, and what it stands for.
+    """What somebody was given: a token, and what it stands for.
 
     Attributes:
         token: The token.
@@ -227,7 +227,7 @@ class Simulation:
 
     def _append(self, operation: Operation) -> None:
         partition = self._partition(operation)
-        # late, and from clocks that are fast by little or for ever
+        # late, and from clocks that are fast by little or forever
         age_ms = AGES_MS[operation.second % len(AGES_MS)]
         end = self.world.append(partition, age_ms=age_ms)
         self._acknowledged = (self.world.truth.topic_id, partition, end)
@@ -266,7 +266,7 @@ class Simulation:
 
     def _truncate(self, operation: Operation) -> None:
         if self.world.truth.hands:
-            return  # without epochs of other writers nobody can tell
+            return  # without other writers' epochs, that is unknown
         partition = self._partition(operation)
         end = self.world.ends()[partition]
         self.world.truncate(partition, max(0, end - 1 - operation.second % 3))
@@ -373,7 +373,7 @@ class Simulation:
         return outcome, plan
 
     def _excused(self, way: Statement, code: str) -> bool:
-        """Whether a failure has a reason outside of the world's own state."""
+        """Whether a failure has a reason outside the world's own state."""
         if code in UNAVAILABLE and way.faults:
             return True
         if code == "LOG_TRUNCATED" and self._is_cut(way.begun):
@@ -383,7 +383,7 @@ class Simulation:
     def _is_cut(self, begun: Started | None = None) -> bool:
         """Whether the log has ever lost anything: then any doubt may be refused.
 
-        A statement over a table that was then created anew knows of the old one's losses, too.
+        A statement over a table that was then recreated knows of the old one's losses, too.
         """
         before = begun.cuts if begun is not None else ()
         return any(cut.end < cut.sent for cut in (*before, *self.world.truth.cuts))
@@ -422,7 +422,7 @@ class Simulation:
     def _judge(self, answer: Answer, way: Statement, statement: str) -> None:
         if self.world.truth.cuts != way.begun.cuts:
             return  # what was read was true when it was read
-        if Fault.STALE in way.faults:  # exact all the same, but of an earlier moment
+        if Fault.STALE in way.faults:  # exact nevertheless, but of an earlier moment
             oracle.check_exact(self.world, answer, statement)
         else:
             oracle.check_answer(self.world, answer, way.begun, statement)
@@ -516,17 +516,17 @@ class Simulation:
             raise Violation(f"8 a session no longer sees {sorted(gone, key=_place)}")
 
     def _is_untold(self, token: Seam) -> bool:
-        """Whether what is kept no longer tells if later changes of others stand on a token's."""
+        """Whether what is kept no longer shows if others' later changes build on a token's."""
         state = self.world.table.state
         line = {snapshot.snapshot_id for snapshot in state.ancestors(state.current_snapshot_id)}
         now = foreign_change(state, state.current_snapshot_id)
         return token.snapshot_id not in line and token.foreign_change_id not in (None, now, *line)
 
     def _is_told(self, seen: Seen) -> bool:
-        """Whether the rows of a token are there, and whoever fills the table can tell of them."""
+        """Whether the rows of a token are there, and known to whoever fills the table."""
         state, past = self.world.table.state, self.world.past(seen.token.snapshot_id)
         if self.world.is_adopted and past and past.mark.snapshot_id not in state.snapshots:
-            return False  # another's boundary is nobody's to write anew before its snapshot expires
+            return False  # nobody may rewrite another's boundary before its snapshot expires
         return seen.hands == self.world.truth.hands and self._is_kept(seen.token)
 
     def _is_kept(self, token: Seam) -> bool:
@@ -576,7 +576,7 @@ class Simulation:
         outcome, plan = self._ask(operation, statement)
         way = plan.statement
         if not isinstance(outcome, str):
-            # the table of then holds what the log has lost since: so it was
+            # the table of that time holds what the log has lost since: so it was
             is_cut = any(cut.end < cut.sent for cut in self.world.truth.cuts)
             if way.begun.upheavals == self.world.truth.upheavals and not is_cut:
                 oracle.check_past(self.world, outcome, moment_ms, way.begun)
@@ -592,7 +592,7 @@ class Simulation:
 
 
 class _Way:
-    """The way of one statement, or one step of tiering: a `FaultPlan`."""
+    """The course of one statement, or one step of tiering: a `FaultPlan`."""
 
     def __init__(self, simulation: Simulation, operation: Operation) -> None:
         self.statement = Statement(operation, oracle.started(simulation.world))
@@ -663,7 +663,7 @@ class _InTwo:
 
 
 class Patience:
-    """A deadline in its own time: waiting costs none of ours, and lets others go on.
+    """A deadline in its own time: waiting costs none of ours, and lets others continue.
 
     Args:
         others: Called at each pause.

@@ -1,7 +1,7 @@
 """What others fell into, each shown not to happen here.
 
 Method: the shortest story of each pitfall, told with a `World` and the product's own functions; the
-rows of the answer are held against what was sent.
+rows of the answer are compared with what was sent.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def test_markers_wherever_they_lie(steps_before: int) -> None:
     assert places(ask(world)) == [(0, 0), (0, 2)]
 
 
-# pitfall: a range that is only markers; progress without rows not published, so read for ever
+# pitfall: a range that is only markers; progress without rows not published, so read forever
 def test_a_range_without_rows_is_progress() -> None:
     world = World(1)
     world.append_in_transaction(0)
@@ -218,7 +218,7 @@ def test_a_lost_reply_is_not_a_lost_commit() -> None:
     assert places(ask(world)) == [(0, 0)]
 
 
-# pitfall: time taken for a cut hides or doubles rows; record times are not monotonic
+# pitfall: time used as a cut hides or duplicates rows; record times are not monotonic
 def test_a_late_record_is_neither_hidden_nor_doubled() -> None:
     world = World(1)
     world.clock.advance(1000)
@@ -275,7 +275,7 @@ def test_only_what_is_committed_with_the_rows_is_the_boundary() -> None:
     assert places(answer) == [(0, 0)]
 
 
-# pitfall: records that retention took before they were tiered, passed over in silence
+# pitfall: records that retention removed before they were tiered, skipped silently
 def test_a_hole_is_refused_by_both_sides() -> None:
     world = World(1)
     world.append(0)

@@ -1,7 +1,7 @@
 """Long random histories with faults keep every invariant.
 
 Method: histories are drawn from seeds and run on all cores; a failing one is shrunk and printed
-with its seed. Histories that once failed are kept in `failed.jsonl` and run first, one a test. To
+with its seed. Histories that once failed are kept in `failed.jsonl` and run first, one per test. To
 run one again: `pytest tests/simulation --seed N`, or
 `PYTHONPATH=tests python -m simulation --seed N`.
 """

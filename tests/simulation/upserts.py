@@ -4,7 +4,7 @@ Records of a few keys are written and deleted, some in transactions, tiered by r
 whose replies are lost, compacted, trimmed, expired, and read in between, also by tokens of earlier
 reads and as of past moments. Compaction takes what has been replaced at any time, also while a
 statement runs, and forgets deletes that have been tiered.
-A table of captured changes, in one partition, is truncated besides, and not compacted.
+A table of captured changes, in one partition, is also truncated, and not compacted.
 Statements are read by the product's own path, and tiered by `tier_once`; the table in memory merges
 as its commit does: by compare-and-swap with the head. The judge folds every record that was ever
 written below the ends of a read.
@@ -77,7 +77,7 @@ Meanwhile = tuple[tuple[int, Event], ...]
 
 
 class WrongReadError(AssertionError):
-    """A read gave what it must not."""
+    """A read returned what it must not."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +198,7 @@ def key_of(row: Row) -> bytes:
 
 
 def is_row(row: Row) -> bool:
-    """Whether it is no delete."""
+    """Whether it is not a delete."""
     return row[2] is not None and b"=" in row[2]
 
 
@@ -240,7 +240,7 @@ class UpsertHistory:
         self._catalog.add(self.table)
 
     def happen(self, event: Event) -> None:
-        """One event; one that cannot be is none."""
+        """One event; an impossible one is skipped."""
         kind, first, second = event
         match kind:
             case "put":
@@ -517,7 +517,7 @@ class _Stepwise(FaultyLog):
 
 
 class _NeverCompacted:
-    """A log that says of no topic that it is compacted."""
+    """A log that reports no topic as compacted."""
 
     def __init__(self, inner: MemoryLog) -> None:
         self._inner = inner
@@ -553,7 +553,7 @@ class _Overtaken:
 
 
 class _LostReply:
-    """A tierer whose commit lands and seems to have failed."""
+    """A tierer whose commit lands but seems to have failed."""
 
     def __init__(self, table: UpsertTable) -> None:
         self._table = table
@@ -623,7 +623,7 @@ def every(kinds: tuple[Event, ...], length: int) -> Iterator[tuple[Event, ...]]:
 def interleaved(
     before: tuple[Event, ...], what: str, others: tuple[Event, ...], count: int, ways: Ways = Ways()
 ) -> Iterator[str]:
-    """What goes wrong where so many of `others` happen at every step of a read or of tiering.
+    """What goes wrong where that many of `others` happen at every step of a read or of tiering.
 
     Args:
         before: What has happened before.

@@ -127,7 +127,7 @@ class Truth(NamedTuple):
         compacted: (topic id, partition, offset) of records that compaction of the log removed.
         pasts: Every snapshot there ever was; ids count from 1.
         upheavals: How often what had been readable was taken away: by a rollback, a topic or a
-            table made anew, a log that was cut.
+            table recreated, a log that was cut.
         cuts: Every time a log was cut.
         began: Topic, partition and where the table began in it; where it is silent, at 0.
         open: The transaction that has not ended, if any.
@@ -209,7 +209,7 @@ class World:
         return [len(sent) for sent in self.truth.history]
 
     def append(self, partition: int, *, key: bytes | None = None, age_ms: int = 0) -> int:
-        """Sends a record outside of a transaction; gives the offset after it."""
+        """Sends a record outside a transaction; returns the offset after it."""
         return self._send(partition, None, key, age_ms)
 
     def append_in_transaction(self, partition: int) -> int:
@@ -234,7 +234,7 @@ class World:
         self.truth = self.truth._replace(open=None, committed=committed)
 
     def new_schema(self) -> None:
-        """Producers go on with a schema of one column more; their records say so."""
+        """Producers continue with a schema of one column more; their records say so."""
         self.truth = self.truth._replace(version=min(self.truth.version + 1, VERSIONS_MAX))
 
     def trim(self, partition: int, before: int) -> None:
@@ -370,7 +370,7 @@ class World:
         return self.table.state.provider is not None
 
     def hand_over(self, decide: HandOver = handed_over) -> None:
-        """Another writer goes on where the pipeline is, whatever it is doing.
+        """Another writer continues where the pipeline is, whatever it is doing.
 
         A log that has lost records is nothing that writers without epochs can tell of.
         """
@@ -392,7 +392,7 @@ class World:
             self.note_commits()
 
     def take_over(self, decide: TakeOver = taken_over, *, is_stopped: bool = True) -> None:
-        """The pipeline goes on where the other writer is, who was to be stopped before."""
+        """The pipeline continues where the other writer is, who was to be stopped before."""
         if not self.is_adopted:
             return
         with contextlib.suppress(SeamlineError):
@@ -526,7 +526,7 @@ def _first(bounds: LogBounds, start: Offsets) -> Boundary:
 
 
 class _StillClock(ManualClock):
-    """A clock that shows the same time for ever."""
+    """A clock that shows the same time forever."""
 
     def advance(self, milliseconds: int = 0) -> int:
         """The time."""

@@ -36,15 +36,16 @@ SPARK_FIRST = frozenset(
         "nested_lambdas",
     }
 )
-"""The files whose expressions Spark has in the first pass."""
+"""The files whose expressions Spark runs in the first pass."""
 SPARK_STATEMENTS = "grouping"
-"""The file of which it has statements there, one of `SPARK_EVERY`."""
+"""The file whose statements it runs there, one in `SPARK_EVERY`."""
 
 HTTP_EVERY = 4
-"""Of so many files one is asked over HTTP in the first pass: what it adds to DuckDB is the way."""
+"""One in this many files runs over HTTP in the first pass, which adds only the protocol to
+DuckDB."""
 
 SPARK_EVERY = 5
-"""Of so many statements of a file one is a proof on Spark."""
+"""One in this many statements of a file is a proof on Spark."""
 
 Record = Callable[[str, object], None]
 

@@ -39,7 +39,7 @@ Shape = Callable[[int, int, dict[str, Any]], dict[str, Any]]
 
 
 def flat(partition: int, offset: int, record: dict[str, Any]) -> dict[str, Any]:
-    """The fields beside partition and offset."""
+    """The fields other than partition and offset."""
     return {"k_partition": partition, "k_offset": offset, **record}
 
 
@@ -47,7 +47,7 @@ class Shop:
     """A topic of orders, and the table that somebody else copies it into.
 
     Args:
-        folder: Where everything lies.
+        folder: Where everything is.
         more: Further lines of the configuration.
         partitions: Partitions of the topic.
         follow: Whether gateways keep the tail.
@@ -144,7 +144,7 @@ class Shop:
         return names.resolve((NAMESPACE, TOPIC), session, self.connections)
 
     def examine(self, **wanted: Any) -> Findings:
-        """What is found of the table."""
+        """What is found about the table."""
         return adopting.examine(
             self.connections, Adoption(self.name, TOPIC, "default", **wanted), NEVER
         )

@@ -1,7 +1,7 @@
 """Apicurio Registry for tests: a registry that nobody here wrote, from Maven Central.
 
-Its application is published as an archive, which is fetched once a user, beside the jars, and runs
-in a Java process of its own with a database in memory.
+Its application is published as an archive, which is fetched once per user, beside the jars, and
+runs in a Java process of its own with a database in memory.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def agree(gateway: Gateway, sql: str, *, engine: str = "duckdb") -> Statement:
 def agree_with_log(
     gateway: Gateway, name: str, replay: Replay, columns: Sequence[str] = ("id", "text")
 ) -> Statement:
-    """Reads a table that holds nothing but its log; both engines must say what the log said.
+    """Reads a table that holds nothing but its log; both engines must return what the log held.
 
     Args:
         gateway: The gateway.

@@ -80,7 +80,7 @@ CONSTANTS: Mapping[str, Sequence[Any]] = {
 
 
 def literals(kind: str) -> list[str]:
-    """The constants of a kind as they stand in a statement."""
+    """The constants of a kind as they appear in a statement."""
     return [
         one if kind != "parameter" else parameters.literal(one).sql("trino")
         for one in CONSTANTS[kind]
@@ -104,7 +104,7 @@ def fitting(type_: str, column: str = "c") -> list[str]:
 def is_fitting(fields: tuple[Field, ...], conditions: Sequence[str]) -> bool:
     """Whether the language has the conditions on these columns, and they hold or not for any value.
 
-    What it has not is refused. Where no decimal has room for both sides, a value may overflow.
+    What it lacks is refused. Where no decimal has room for both sides, a value may overflow.
     """
     parsed = parse.parse(f"SELECT {', '.join(f'({sql})' for sql in conditions)} FROM t")
     assert isinstance(parsed, parse.Query)

@@ -53,7 +53,7 @@ class Database(Protocol):
         ...
 
     def wait_for(self, count: int) -> None:
-        """Waits until so many connectors follow the database's log."""
+        """Waits until that many connectors follow the database's log."""
         ...
 
     def close(self) -> None:

@@ -36,10 +36,10 @@ class Writer:
     """What copies records into a Delta table.
 
     Args:
-        folder: Where the table lies.
+        folder: Where the table is.
         schema: Its columns.
         partition_by: Those that it is partitioned by.
-        location: Where it lies instead, in a store.
+        location: Where it is instead, in a store.
         storage_options: How `deltalake` reaches that.
     """
 
@@ -93,7 +93,7 @@ class DeltaShop:
     """A topic of orders, and the Delta table that it is copied into.
 
     Args:
-        folder: Where everything lies.
+        folder: Where everything is.
         schema: The columns of the table.
         partition_by: Those that it is partitioned by.
         more: Further properties of the table; None leaves one out.

@@ -55,7 +55,7 @@ class Storage:
     """Puts tables into a folder.
 
     Args:
-        folder: Where files lie.
+        folder: Where files are.
     """
 
     def __init__(self, folder: pathlib.Path) -> None:

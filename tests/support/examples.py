@@ -12,5 +12,5 @@ PART = 1 if os.environ.get("EVERY_EXAMPLE") else 4
 
 
 def examples(count: int, **more: Any) -> settings:
-    """Settings of a property that `make prove` tries with so many examples."""
+    """Settings of a property that `make prove` tries with that many examples."""
     return settings(max_examples=-(-count // PART), deadline=None, **more)

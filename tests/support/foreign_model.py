@@ -1,7 +1,7 @@
 """What a table that others write to must hold: a model of plain rows, and of every snapshot seen.
 
 The model knows three ways in which a topic and a table are one: every record is a row, the newest
-record of each key is a row, or a sink of somebody else's makes every record a row.
+record of each key is a row, or somebody else's sink makes every record a row.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from support.stack import Stack
 OLD_S = 30 * 86_400
 GROUP = "connect-iceberg"
 REFUSED = (PySparkException, ValidationError, NotImplementedError, ValueError)
-"""What an engine refuses a step with."""
+"""The error with which an engine refuses a step."""
 
 MODES = ("merge-on-read", "copy-on-write")
 Change = Callable[[], None]

@@ -1,4 +1,4 @@
-"""Golden texts: what is expected stands in a file; `pytest --rewrite` fills it, people read it."""
+"""Golden texts: what is expected is in a file; `pytest --rewrite` fills it, people read it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class File:
         partition: Its values of the table's partition fields.
         equality_ids: What rows are deleted by.
         snapshot: Which snapshot adds it, counted from 1.
-        path: Where it lies; somewhere, when empty.
+        path: Where it is; somewhere, when empty.
         spec: Which of the partition specs it is of.
         of: For deletes by position: the file whose rows are gone. `rows` has the positions.
     """
@@ -75,7 +75,7 @@ class Handmade:
     """A table that is being made.
 
     Attributes:
-        folder: Where it lies.
+        folder: Where it is.
         schemas: Its schemas; the last is the current one.
         version: Of the format.
         specs: Its partition specs; the last is the one in use.
@@ -189,7 +189,7 @@ class Handmade:
         }
 
     def _partition_types(self, spec: int) -> list[_Json]:
-        """All are whole numbers, but for doubles and UUIDs as they are."""
+        """All are whole numbers, except doubles and UUIDs, which stay as they are."""
         types = {column["id"]: column["type"] for schema in self.schemas for column in schema}
         return [
             _field(

@@ -1,7 +1,7 @@
 """Random tables as other writers leave them, with the rows that they hold.
 
 Columns of every type are added (with defaults, from version 3 on), dropped, renamed, brought back
-under an old name, moved and widened, inside of rows too; files are written at any time in between,
+under an old name, moved and widened, inside rows too; files are written at any time in between,
 with or without ids, partitioned one way and then another, and rows are deleted from them, by their
 places and by keys. What a table holds is known from how it was made.
 """
@@ -119,7 +119,7 @@ class Story:
 
     Args:
         seed: Decides everything.
-        folder: Where the table lies.
+        folder: Where the table is.
     """
 
     def __init__(self, seed: int, folder: pathlib.Path) -> None:

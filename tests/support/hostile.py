@@ -1,4 +1,4 @@
-"""Values that nobody should send, and documents with some of them in the place of others."""
+"""Values that nobody should send, and documents with some of them in place of others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def changed(draw: st.DrawFn, valid: Any, values: st.SearchStrategy[Any] = JSON) 
     Args:
         draw: Chooses.
         valid: The value.
-        values: What may stand in the place of a part.
+        values: What may stand in place of a part.
     """
     whole = copy.deepcopy(valid)
     place = whole

@@ -1,4 +1,4 @@
-"""Programs from Maven Central that tests need, fetched once a user, beside the product's jars."""
+"""Programs from Maven Central that tests need, fetched once per user, beside the product's jars."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
 
 
 class MetadataStory:
-    """A table and a gateway that gives it out.
+    """A table and a gateway that hands it out.
 
     Attributes:
         now_ms: The gateway's clock.

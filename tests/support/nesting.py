@@ -1,4 +1,4 @@
-"""Calls of every function of the registry inside of each other, as far as their types allow."""
+"""Calls of every function of the registry inside each other, as far as their types allow."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def converts(source: Type, target: Type) -> bool:
 
 
 def nested(resolved: Resolved, place: int, depth: int) -> exp.Expr:
-    """The call inside of itself, that deep, over columns."""
+    """The call inside itself, that deep, over columns."""
     node: exp.Expr = exp.column("x0", "t")
     for level in range(depth):
         arguments: list[exp.Expr] = [
@@ -112,7 +112,7 @@ def nested(resolved: Resolved, place: int, depth: int) -> exp.Expr:
 
 
 def statements(resolved: Resolved, place: int, depth: int) -> tuple[str, str] | None:
-    """The calls inside of each other, and one after another; None for what nobody can write."""
+    """The calls inside each other, and one after another; None for what nobody can write."""
     name = resolved.overload.name
     if (
         name.startswith("$")

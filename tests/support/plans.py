@@ -166,7 +166,7 @@ def with_moments(plan: LogicalPlan) -> LogicalPlan:
 
 
 def describe(plan: LogicalPlan) -> Iterator[str]:
-    """A line a scan: what it may leave out, and what it reads of the log."""
+    """One line per scan: what it may leave out, and what it reads of the log."""
     for scan in plan.scans:
         ranges = [f"p{r.partition} [{r.start}, {r.end_exclusive})" for r in scan.hot_ranges]
         yield (

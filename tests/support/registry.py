@@ -29,7 +29,7 @@ class Registry:
         authorization: The header that every request must have, if set.
         is_over: Whether it is gone.
         may_answer: Every answer waits for it.
-        lacks_ids_of_guids: Whether it is one of those that do not tell which ids a GUID has.
+        lacks_ids_of_guids: Whether it is one of those that do not report which ids a GUID has.
         deleted: The paths that are answered only with `deleted=true`, of versions that are deleted.
         gone: The paths of what is deleted for good.
         of_nothing: The body of an answer that something is not there.
@@ -147,7 +147,7 @@ class Registry:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, *_: object) -> None:
-        """A client that is gone is nothing to tell of."""
+        """A client that is gone need not be reported."""
 
 
 def guid_of(schema_id: int) -> str:

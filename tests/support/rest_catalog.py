@@ -22,7 +22,7 @@ JARS = JarSet("iceberg-rest", ("org.apache.iceberg:iceberg-open-api:1.10.0",), t
 
 
 def config_of(url: str, directory: pathlib.Path) -> CatalogConfig:
-    """That catalog in a configuration; that its tables lie on this machine has to be said."""
+    """That catalog in a configuration; that its tables are on this machine has to be said."""
     warehouse = (directory / "warehouse").as_uri()
     return CatalogConfig(name="lake", type="rest", uri=url, locations=(warehouse,))
 

@@ -1,6 +1,6 @@
 """Random histories of an Avro schema: fields added, widened, renamed and dropped, at any depth.
 
-Names are never used again, so that a name, present or former, stands for one field for ever.
+Names are never used again, so that a name, present or former, stands for one field forever.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     zone Europe/Berlin           on top: the time zone of the session of all cases of the file
     values                       each line below is a query: `expression ---- its value`, or
                                  `expression ---- error TYPE_MISMATCH`
-    table NAME hot|cold|split    a table of the columns below and the rows under ----, which lie in
+    table NAME hot|cold|split    a table of the columns below and the rows under ----, which are in
                                  the log, in files, or in both, divided at a point that the name
                                  is the seed of
 
@@ -89,7 +89,7 @@ class Table:
 
     @property
     def cold(self) -> int:
-        """How many of its rows lie in files."""
+        """How many of its rows are in files."""
         split = random.Random(self.name).randint(1, len(self.rows) - 1)
         return {"hot": 0, "cold": len(self.rows), "split": split}[self.place]
 

@@ -149,7 +149,7 @@ class Stack:
         wait_until(lambda: self._is_known(name, partitions), what=f"{name} to be there")
 
     def _is_known(self, name: str, partitions: int) -> bool:
-        """Whether the broker tells of the topic; it learns of it after it has been created."""
+        """Whether the broker reports the topic; it learns of it after it has been created."""
         (found,) = self.admin.list_topics(name, 30).topics.values()
         return found.error is None and len(found.partitions) == partitions
 

@@ -69,7 +69,7 @@ class Users:
     """A topic of users, and the upsert table over it.
 
     Args:
-        folder: Where catalog and files lie.
+        folder: Where catalog and files are.
         partitions: Of the topic.
         is_followed: Whether its tail is kept between statements, and what it hides.
         definition: What the table's definition says besides. With an envelope, which is then
@@ -124,7 +124,7 @@ class Users:
         self._queries = Queries(self.gatherer, executor, _LIMITS)
 
     def close(self) -> None:
-        """Lets go of the engine."""
+        """Releases the engine."""
         self._engine.close()
 
     # --- Records -------------------------------------------------------------------------------
@@ -136,18 +136,18 @@ class Users:
         self._produce(id_, value, partition)
 
     def delete(self, id_: int, partition: int = -1) -> None:
-        """A user is no more."""
+        """A user is deleted."""
         body = {"op": "d", "before": {"id": id_}} if self._is_captured else next(self._deletes)
         self._produce(id_, None if body is None else json.dumps(body).encode(), partition)
 
     def truncate(self) -> None:
-        """All captured users are no more."""
+        """All captured users are deleted."""
         self.produce(None, json.dumps({"op": "t"}).encode(), 0)
 
     def _produce(self, id_: int, value: bytes | None, partition: int) -> None:
         key = key_bytes(id_, self._key_format)
         assert key is not None
-        if partition < 0 and self._partitioner is not None:  # the owner's word is kept
+        if partition < 0 and self._partitioner is not None:  # the owner's guarantee holds
             partition = (PARTITIONERS[self._partitioner](key) or 0) % self.partitions
         self.produce(key, value, id_ % self.partitions if partition < 0 else partition)
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], T], seconds: float = 60.0, what: str = "") -> T:
-    """Polls until the condition gives something true, and gives that.
+    """Polls until the condition gives something true, and returns that.
 
     Raises:
         AssertionError: when it does not within the time.

@@ -32,7 +32,7 @@ _PARTITIONS = 2
 
 
 def main() -> int:
-    """Runs what is asked for; gives the exit status."""
+    """Runs what is requested; returns the exit status."""
     parser = argparse.ArgumentParser(prog="tpc", description=__doc__)
     parser.add_argument("--suite", action="append", choices=SUITES)
     parser.add_argument("--engine", action="append", choices=ENGINES)
@@ -98,7 +98,7 @@ class Run:
             self._stack.produce(topic, self._suite.records(table))
 
     def tier(self, hot: int) -> None:
-        """Tiers every table until no more than so many percent of it are hot."""
+        """Tiers every table until no more than that many percent of it are hot."""
         for table in self._tables:
             left = table.rows - table.rows * hot // 100 - self._tiered(table)
             if left > 0:
@@ -107,7 +107,7 @@ class Run:
                 tier_once(tiered, log, no_deadline(), records_max=left)
 
     def ask(self, hot: int, engine: str) -> int:
-        """Asks every query; gives how many were not answered as DuckDB alone does."""
+        """Asks every query; returns how many were not answered as DuckDB alone does."""
         began, wrong, total = time.monotonic(), 0, len(self._queries)
         what = f"{self._suite.name} {hot:>3} % hot, {engine}"
         for place, (number, query) in enumerate(self._queries.items(), 1):

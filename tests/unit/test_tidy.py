@@ -1,7 +1,7 @@
 """Goal: the architecture and the taste that the project agreed on hold, and old debts only shrink.
 
-Method: the sources are parsed, never run. What is a debt stands in a list with its size or reason;
-a debt that was paid must leave the list.
+Method: the sources are parsed, never run. Each debt is in a list with its size or reason; a debt
+that was paid must leave the list.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ IMPORTS = {
 }
 """What a folder may import of ours."""
 ERRORS_MODULE = "seamline.errors"
-"""What every folder may import besides."""
+"""What every folder may also import."""
 LOADED_WHEN_CALLED = {
     "client/cli.py": "seamline.gateway.cli.",
     "client/dbapi/embedded.py": "seamline.gateway.embedded",
@@ -328,7 +328,7 @@ def test_workflows_run_what_everybody_runs_with_actions_of_a_known_version() -> 
 
 
 def codes_used() -> set[str]:
-    """Codes that a module names outside of its imports, in a text that becomes an error, too."""
+    """Codes that a module names outside its imports, in a text that becomes an error, too."""
     used = set()
     for path in MODULES:
         if str(path) in {"client/errors.py", "gateway/trino/errors.py"}:

@@ -1,1 +1,1 @@
-"""One program a reader, run in an environment of its own; see `protocol`."""
+"""One program per reader, run in an environment of its own; see `protocol`."""

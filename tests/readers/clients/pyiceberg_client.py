@@ -22,7 +22,7 @@ def pyiceberg(table: Table) -> pa.Table:
 
 
 def polars_native(table: Table) -> pa.Table:
-    """It takes what came with the table only when it is told to, and HTTP without TLS besides."""
+    """It uses what came with the table, and HTTP without TLS, only when it is told to."""
     import polars
 
     options = {**table.config, "aws_allow_http": "true"} if table.config else None

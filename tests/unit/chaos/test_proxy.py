@@ -75,7 +75,7 @@ def test_what_it_swallows_never_comes(proxy: Proxy, mode: Mode) -> None:
             echo(client)
         assert proxy.heal() > 0
         client.settimeout(10)
-        with pytest.raises(ConnectionError):  # a torn connection does not go on
+        with pytest.raises(ConnectionError):  # a torn connection does not continue
             echo(client)
     with connected(proxy) as client:
         assert echo(client) == TEXT

@@ -1,6 +1,6 @@
 """Goal: programs of asyncio get what the DB-API gives, and never stop the loop for it.
 
-Method: a real gateway behind HTTP. That the loop goes on is seen by what else runs on it while a
+Method: a real gateway behind HTTP. That the loop continues is seen by what else runs on it while a
 statement waits; that a canceled task leaves nothing behind, by the gateway's own statement.
 """
 

@@ -1,4 +1,4 @@
-"""Goal: `seamline query` takes statements from wherever they are, and ends with the code it says.
+"""Goal: `seamline query` takes statements from anywhere, and ends with the documented code.
 
 Method: the command in this process, before a real gateway that has no tables; processes of its own
 for what depends on one.

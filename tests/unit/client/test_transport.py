@@ -1,6 +1,6 @@
 """Goal: an address or an access token that cannot be used is named before anything is sent.
 
-Method: texts of every kind that are none.
+Method: invalid texts of every kind.
 """
 
 from __future__ import annotations

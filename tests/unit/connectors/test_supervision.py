@@ -1,4 +1,4 @@
-"""Goal: whatever is raised in the background is named and counted, and what runs there goes on.
+"""Goal: whatever is raised in the background is named and counted, and what runs there continues.
 
 Method: steps that raise what other people's code raises, in every order; pauses are looked at, not
 waited for.

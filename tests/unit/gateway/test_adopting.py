@@ -116,7 +116,7 @@ def test_only_files_that_can_add_something_are_read(shop: Shop, tmp_path: pathli
     files = sorted(tmp_path.rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
     assert len(files) == 10
     for path in files[:1]:
-        path.unlink()  # the oldest: whoever opens it fails
+        path.unlink()  # the oldest: opening it fails
     fresh = Shop(shop.folder)
     fresh.log, fresh.connections.memory = shop.log, shop.log
     assert boundary(fresh) == {0: 200, 1: 200}
@@ -481,7 +481,7 @@ def test_a_table_is_followed_and_served_whether_it_stores_offsets_or_not(
 def test_records_that_an_election_replaced_are_served_to_nobody(
     tmp_path: pathlib.Path, more: int, follow: bool
 ) -> None:
-    """A new leader goes on at an earlier offset, up to where the log ended, or further."""
+    """A new leader continues at an earlier offset, up to where the log ended, or further."""
     shop = Shop(tmp_path, follow=follow)
     with contextlib.closing(shop.gateway()) as running:
         shop.create(FLAT)

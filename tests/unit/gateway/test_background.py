@@ -1,4 +1,4 @@
-"""Goal: what others' code raises in the background of a gateway loses nothing that can go on.
+"""Goal: what others' code raises in the background of a gateway loses nothing that can continue.
 
 Method: the product's own loops over fakes of what they call, raising what other people's code
 raises: followers, the end of statements, sweepers, statements themselves, leases, draining.

@@ -349,7 +349,7 @@ def test_times_as_spark_writes_them(tmp_path: pathlib.Path) -> None:
 
 
 def resized(shop: DeltaShop, path: pathlib.Path) -> None:
-    """The log's first commit says how long a file is that was written anew."""
+    """The log's first commit says how long a file is that was rewritten."""
     first = shop.writer.folder / "_delta_log" / f"{0:020}.json"
     text = re.sub(r'"size":\d+', f'"size":{path.stat().st_size}', first.read_text())
     first.write_text(text)

@@ -1,7 +1,7 @@
 """Goal: a view reads as the query it was made of, with the columns it had, wherever it is read.
 
 Method: views over plain Iceberg tables and constants, in a catalog without views of its own, whose
-metadata lies in the warehouse; what other engines write is written there by the test.
+metadata is in the warehouse; what other engines write is written there by the test.
 """
 
 from __future__ import annotations

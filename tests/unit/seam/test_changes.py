@@ -1,6 +1,6 @@
 """Goal: changes are exactly the offsets between two ends, or a named error.
 
-Method: seams written by hand, one rule a test;
+Method: seams written by hand, one rule per test;
 what holds for every history is in the property tests.
 """
 

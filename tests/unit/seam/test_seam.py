@@ -1,6 +1,6 @@
 """Goal: the seam is placed by the protocol's rules, and whatever cannot be exact has its name.
 
-Method: facts written by hand, one rule a test: boundaries, bounds and table states as values.
+Method: facts written by hand, one rule per test: boundaries, bounds and table states as values.
 """
 
 from __future__ import annotations

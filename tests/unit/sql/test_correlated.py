@@ -1,6 +1,6 @@
 """Goal: a subquery that reads the row around it gives what it gives with that row in its text.
 
-Method: subqueries of every shape are asked for each row alone, with a literal in the place of the
+Method: subqueries of every shape are asked for each row alone, with a literal in place of the
 column, and then of all rows at once: LATERAL joined in each way, as a value, and in EXISTS.
 """
 

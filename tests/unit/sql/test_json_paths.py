@@ -1,4 +1,4 @@
-"""Goal: a JSON path of SQL is parsed in bounded time, and what is none is refused by name.
+"""Goal: a JSON path of SQL is parsed in bounded time, and what is not one is refused by name.
 
 Method: paths that nest and repeat, with the time that parsing them may take counted in looks at a
 token, not in seconds; what paths find is in `tests/slt/sql_json_paths.slt`.

@@ -1,4 +1,4 @@
-"""Goal: calls inside of calls are as much text as there are calls, for every function and engine.
+"""Goal: calls inside calls are as much text as there are calls, for every function and engine.
 
 Method: each function of the registry stands in itself, in each of its arguments, up to twelve deep,
 through a cast where its types ask for one; so does each pair of casts. Each level must add the same

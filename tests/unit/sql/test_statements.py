@@ -1,4 +1,4 @@
-"""Goal: a statement gives rows or a named error of its writer's, never an engine's own.
+"""Goal: a statement returns rows or a named error of its writer's, never an engine's own.
 
 Method: every expression in every clause, most of them not allowed there, and whole statements that
 no engine takes: each is bound, and what binds is run by DuckDB. What Spark says to the same is in

@@ -1,8 +1,8 @@
-"""Goal: a record that a field of its value marks is a delete of its key, and nothing else of it is.
+"""Goal: a record that a field of its value marks is a delete of its key, and nothing more.
 
 Method: values of every format that has fields, with every way of writing the mark, are decoded for
-an upsert table; those that are marked have only their key, from the record's key, and what is no
-mark is a bad record.
+an upsert table; those that are marked have only their key, from the record's key, and anything else
+in the field makes a bad record.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Goal: a configuration file is a tree of texts or is refused by its name, whatever is in it.
 
-Method: bytes that are no text, no YAML, no tree, or a tree that is endless or too large.
+Method: bytes that are not text, not YAML, not a tree, or a tree that is endless or too large.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Goal: somebody sees what has become of their statements, and how one goes on, and of no other's.
+"""Goal: users see what became of their own statements, and how one proceeds, and of no others.
 
 Method: a gateway with principals and rules, asked over HTTP; one statement runs until it is
 canceled.

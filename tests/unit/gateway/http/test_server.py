@@ -67,7 +67,7 @@ class Served:
         return answer.status, json.loads(answer.data) if answer.data[:1] == b"{" else answer.data
 
     def submit(self, digits: int) -> str:
-        """Submits a statement that takes ten times as long for each digit; gives its id."""
+        """Submits a statement that takes ten times as long for each digit; returns its id."""
         aliases = [f"d{number}" for number in range(digits)]
         tables = ", ".join(f"d {alias}" for alias in aliases)
         total = " + ".join(f"{alias}.x" for alias in aliases)

@@ -1,6 +1,6 @@
 """Goal: as many requests as may are worked on at once, and who waits is not one of them.
 
-Method: applications that stop in the midst of their work until the test lets them go on.
+Method: applications that stop in the midst of their work until the test lets them continue.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WORKING, WAITING = 2, 3
 
 
 class Application:
-    """Counts who works and who waits; nobody goes on before it is told to."""
+    """Counts who works and who waits; nobody continues before it is told to."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
@@ -42,7 +42,7 @@ class Application:
         return [environ["wsgi.input"].read()]
 
     def go_on(self) -> None:
-        """Lets everybody go on."""
+        """Lets everybody continue."""
         self._go_on.set()
 
 

@@ -46,7 +46,7 @@ class Answers:
         self.begun = 0
 
     def hold(self, held: bool = True) -> None:
-        """Holds statements from now on, or lets them all go on."""
+        """Holds statements from now on, or lets them all continue."""
         with self._changed:
             self._held = held
             self._changed.notify_all()

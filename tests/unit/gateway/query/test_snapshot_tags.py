@@ -55,7 +55,7 @@ class Orders:
 
     @property
     def commits(self) -> int:
-        """Every commit writes the metadata anew."""
+        """Every commit rewrites the metadata."""
         return len(list(self._warehouse.rglob("*.metadata.json")))
 
     @property

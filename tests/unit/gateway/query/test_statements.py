@@ -1,6 +1,6 @@
 """Goal: a statement ends in one state, by its deadline, and lets go of what it held.
 
-Method: real statements on a gateway without a broker: quick ones, ones that would take for ever,
+Method: real statements on a gateway without a broker: quick ones, ones that would take forever,
 and more of them than may run or wait.
 """
 

@@ -1,7 +1,7 @@
 """Tails of an upsert table whose topic is compacted between the question for its ends and the read.
 
-Goal: a tail has the newest record of every key, or the statement is told to begin afresh, and does
-not for long. Method: over the in-memory log, by a follower and without one.
+Goal: a tail has the newest record of every key, or the statement is told to start over, and does
+not do so for long. Method: over the in-memory log, by a follower and without one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One follower: what it waits for, what it serves, and when it throws everything away.
 
 Method: over the in-memory log. With threads where waiting is the point, in one thread where the
-order of steps is. Logs that misbehave are whole logs of their own around it.
+order of steps is. Logs that misbehave are complete logs that wrap it.
 """
 
 from __future__ import annotations
@@ -367,7 +367,7 @@ def test_a_seam_of_an_older_schema_is_read_from_the_log(tail: MemoryTail, log: R
 
 
 def test_rows_of_a_topic_created_again_are_never_served(tail: MemoryTail, log: RestlessLog) -> None:
-    """pitfall: recreated and grown past the boundary, so that only the topic id tells."""
+    """pitfall: recreated and grown past the boundary, so that only the topic id shows it."""
     produce(log, 3)
     tail.rows()
     produce(log, 3, first=3)

@@ -1,4 +1,4 @@
-"""What is known of the gaps of a cached partition, and of those of what was read besides."""
+"""What is known about the gaps of a cached partition, and of what was read in addition."""
 
 from __future__ import annotations
 
