@@ -2,8 +2,8 @@
 
 spark   a group-by in Spark over the live table, against a plain table of the same rows
 load    loadTable over HTTP with a tail of 100,000 rows: its files already there, one more record,
-and all of them new planned bytes of the tail that a selective filter makes the gateway write,
-against files mode
+        and all of them new
+planned bytes of the tail that a selective filter makes the gateway write, against files mode
 
 python benchmarks/catalog.py [--cold 5000000] [--hot 300000] [--only spark,load,planned]
 """
