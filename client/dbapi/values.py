@@ -136,7 +136,7 @@ _JSON_LEAVES: dict[str, Converter] = {
 }
 _ARROW_LEAVES: dict[str, Converter] = {
     "uuid": uuid.UUID,
-    "time with time zone": datetime.time.fromisoformat,  # which Arrow has not, so it is text
+    "time with time zone": datetime.time.fromisoformat,  # Arrow lacks the type, so it is text
     "timestamp with time zone": _moment,
 }
 

@@ -1,1 +1,1 @@
-"""Statements that are not queries: SHOW, CREATE TABLE, and the tables about tables."""
+"""Statements that are not queries: SHOW, CREATE TABLE, and metadata tables."""

@@ -1,4 +1,4 @@
-"""A table that may be adopted: its present state, in either table format, and its writer.
+"""A table that may be adopted: its current state, in either table format, and its writer.
 
 What the user says about the writer takes precedence over what the commits and columns show.
 """

@@ -64,7 +64,7 @@ class Adoption:
         csv_separator: The separator between CSV fields.
         csv_quote: The quote character of CSV fields.
         options: Options of the provider, by name.
-        start: The offset at which the table begins, for partitions of which it has no rows.
+        start: The offset at which the table begins, in partitions where it has no rows.
         force: Whether to adopt it despite the problems found.
         location: The location of a Delta table, if neither the configuration nor its name gives it.
     """

@@ -350,7 +350,7 @@ def _check(
     binding: TopicBinding | None,
     changed: Callable[[tuple[Field, ...]], tuple[Field, ...]],
 ) -> None:
-    """Requires that the changed columns are valid, with a topic also for its record format."""
+    """Requires that the changed columns are valid, if there is a topic also for its records."""
     if binding is None:
         tables.check_columns(changed(table.state.schema.columns))
         return

@@ -171,7 +171,7 @@ def _column_rows(fields: Sequence[Field]) -> Iterator[tuple[Any, ...]]:
 
 
 def nullable(field: Field) -> str:
-    """Returns YES or NO, as `information_schema` says whether a column may be null."""
+    """Returns whether a column may be null, as in `information_schema`: YES or NO."""
     return "NO" if field.required else "YES"
 
 

@@ -292,7 +292,7 @@ def written_columns(table: IcebergTable, binding: TopicBinding) -> tuple[Field, 
 
 
 def check_types(target: Target, output: Sequence[Output]) -> None:
-    """Requires that the query has a value of a fitting type for each given column.
+    """Requires that the query has a value of a suitable type for each given column.
 
     Raises:
         SeamlineError: TYPE_MISMATCH.

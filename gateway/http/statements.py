@@ -383,7 +383,7 @@ def _when_there(
     seconds: float,
     get: Callable[[ResultSpool, float], T | None],
 ) -> T | None:
-    """Returns what is got of a result once it is there; None when the time is up."""
+    """Returns a part of a result once it is ready; None when the time is up."""
     with turns.waiting(min(WAIT_S_MAX, seconds)) as left_s:
         statement.wait_for_result(left_s)
         if statement.error is not None:

@@ -1,4 +1,4 @@
-"""What the audit log records of a statement: caller, tables and columns, and outcome.
+"""What the audit log records about a statement: caller, tables and columns, and outcome.
 
 Error messages are left out: they may repeat values.
 """

@@ -10,7 +10,7 @@ SHOW lists always refers to the listed object:
                            whose tables are its topics; `system` is the gateway's own
 
 If a catalog, cluster or table does not exist as it is spelled, it is looked up in lower case. A
-suffix after `$` selects a variant of a table: `$cold`, `$hot`, or a table about the table. A schema
+suffix after `$` selects a variant of a table: `$cold`, `$hot`, or a metadata table. A schema
 with several levels is one part, with dots between the levels; a level that itself contains dots is
 quoted in it.
 """

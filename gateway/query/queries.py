@@ -98,7 +98,7 @@ class QueryRequest:
         read_token: Returns the seams of tokens in its text.
         meaning: What its text means, if the tree is that text's.
         fit: Adapts the tree once its columns are known.
-        file: Where the engine may write all but the first rows, if somebody keeps them.
+        file: Where the engine may write all but the first rows, if the rows are kept.
     """
 
     tree: exp.Expr

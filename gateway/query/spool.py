@@ -113,7 +113,7 @@ class ResultSpool:
     Args:
         schema: Schema of the result.
         file: File for chunks that do not stay in memory; created when needed. All chunks together
-            may have as many bytes as it may.
+            may be as large as the file may.
         memory: The memory that is shared by all results.
         owner: The principal that it belongs to.
     """
@@ -212,7 +212,7 @@ class ResultSpool:
             return found.read()
 
     def pieces(self, index: int, wait_s: float) -> tuple[int, Iterator[bytes]] | None:
-        """Returns the size of a chunk and its pieces, to be sent as they are read; else as `chunk`.
+        """Returns the size of a chunk and its pieces, to be sent as they are read; see `chunk`.
 
         Raises:
             SeamlineError: as for `chunk`.
