@@ -113,7 +113,7 @@ class CatalogConfig(Settings):
 
     @property
     def stores(self) -> frozenset[str]:
-        """URL schemes of the stores that hold its tables, as far as the configuration tells."""
+        """URL schemes of the stores that hold its tables, as far as the configuration shows."""
         places = map(place_of, (self.warehouse, *self.locations, *self.data_locations))
         named = {place.scheme for place in places if place is not None}
         prefixes = {name.partition(".")[0] for name in self.properties}

@@ -82,8 +82,8 @@ def as_known_now(state: TableState, earlier: Seam, *later: Seam) -> Seam:
     """Returns an earlier seam whose `foreign_change_id` identifies the change as a later one does.
 
     A change whose snapshot has expired is identified by another id than before: that of the next
-    commit, which stands for whatever may have happened. As long as the earlier seam's snapshot is
-    kept, both ids are known.
+    commit, which stands for whatever may have happened. While the earlier seam's snapshot is kept,
+    both ids are known.
 
     Args:
         state: The table's metadata now.

@@ -2,9 +2,9 @@
 
 Compaction removes a record once a newer record has its key, and by then the newer one is below the
 log's end. So whatever was missing from a range when it was read has a replacement below any end
-requested later. Reading up to that end finds the replacement, as long as nothing of that part has
-been removed in turn. A range read without gaps has lost nothing. Gaps alone do not prove a loss,
-because transaction markers and aborted records leave gaps, too.
+requested later. Reading up to that end finds the replacement, provided that nothing in that part
+has been removed in turn. A range read without gaps has lost nothing. Gaps alone do not prove a
+loss, because transaction markers and aborted records leave gaps, too.
 
 Batches of the pipeline need no check. What a batch lacks has a replacement below any end requested
 after its commit, and no statement reads the batch's snapshot with an earlier end. Pure.
@@ -70,7 +70,7 @@ def conflict(topic: str, ends: Mapping[int, int]) -> SeamlineError:
         READ_CONFLICT,
         f"topic {topic} was compacted while it was read: what was removed from partition {where} "
         "may have been replaced by records that came after the statement began",
-        hint="Try again; min.compaction.lag.ms of the topic, twice as long as statements take, "
-        "lets every statement finish.",
+        hint="Try again; with the topic's min.compaction.lag.ms at twice the duration of a "
+        "statement, every statement finishes.",
         details={"partitions": sorted(ends)},
     )

@@ -56,7 +56,7 @@ class TableState:
 
     Attributes:
         name: (catalog, namespace…, table).
-        uuid: Iceberg's id of the table; a table dropped and created again has another.
+        uuid: Iceberg's id of the table; a table that was dropped and recreated has another.
         properties: Table properties; Seamline's own start with `seamline.`.
         schemas: Every schema the table has had, by id.
         current_schema_id: The schema new statements see.

@@ -238,7 +238,7 @@ def _parse_instead(parser: Any) -> str | exp.Expr | None:
 
 
 class _PlacedPlaceholders:
-    """A sqlglot parser that records where each `?` stands, as a tree has an order of its own."""
+    """A sqlglot parser that records where each `?` is, since a tree has an order of its own."""
 
     def _parse_placeholder(self) -> exp.Expr | None:
         first: Token | None = self._curr  # type: ignore[attr-defined]
@@ -452,7 +452,7 @@ def _mark_days(tree: exp.Expr, *, numbers_only: bool) -> None:
 
 @functools.cache
 def _placing(parser: type[Any]) -> type[Any]:
-    """Returns the parser of a dialect, extended to record where each `?` stands."""
+    """Returns the parser of a dialect, extended to record where each `?` is."""
 
     class Placing(_PlacedPlaceholders, parser):  # type: ignore[misc]
         pass

@@ -140,7 +140,7 @@ def _calls_around(column: exp.Expr, select: exp.Select) -> list[Call]:
 
 
 def _is_looked_for(column: exp.Expr, select: exp.Select) -> bool:
-    """Whether a column is, or is part of, what stands before IN and a query."""
+    """Whether a column is, or is part of, what precedes IN and a query."""
     node = column
     while node is not select and node.parent is not None:
         if (

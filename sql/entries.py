@@ -1,6 +1,6 @@
 """Turns values that hold maps into values that the engines group: each map as its entries, by key.
 
-Two maps are equal whatever the order of their entries. DuckDB takes maps for lists, whose order
+Two maps are equal whatever the order of their entries. DuckDB treats maps as lists, whose order
 counts, and Spark has no set operations and no DISTINCT of them.
 """
 

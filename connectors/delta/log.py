@@ -1,7 +1,7 @@
 """A Delta table's log: its newest commits, each read once, and the time of each.
 
-A commit is a file that never changes, so what was read of it stays valid as long as the newest
-known commit is still the same file. A table that was removed and recreated starts over.
+A commit is a file that never changes, so what was read of it stays valid while the newest known
+commit is still the same file. A table that was removed and recreated starts over.
 
 A version's time follows Delta's protocol: the time in the commit itself if the table records it,
 otherwise that of the commit's file. Each time is later than the one before it.

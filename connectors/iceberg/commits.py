@@ -196,7 +196,7 @@ def create_tag(
 
 
 def remove_refs(table: IcebergTable, names: Sequence[str]) -> None:
-    """Removes branches or tags; missing ones are no error.
+    """Removes branches or tags; missing ones are not an error.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
@@ -268,7 +268,7 @@ def set_properties(
 
 
 def remove_properties(table: IcebergTable, names: Sequence[str]) -> None:
-    """Removes table properties; missing ones are no error.
+    """Removes table properties; missing ones are not an error.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT.

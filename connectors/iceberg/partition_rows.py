@@ -70,7 +70,7 @@ class PartitionColumn:
 
 
 def _stored(file: DataFile, place: int) -> Any:
-    """Returns a partition value of a file; None if its writer gave fewer than its spec has."""
+    """Returns a partition value of a file; None if its writer stored fewer than its spec has."""
     return file.partition[place] if place < len(file.partition) else None
 
 

@@ -496,7 +496,7 @@ def committed(
 ) -> tuple[TableMetadata, str]:
     """Commits, and returns the new metadata and where it is.
 
-    A commit that only lost a race is made again, as long as its requirements hold.
+    A commit that only lost a race is repeated while its requirements hold.
 
     Raises:
         CommitFailedException: a requirement does not hold.
@@ -571,7 +571,7 @@ def announces(catalog: PyCatalog, endpoint: str) -> bool:
 def forwarded(
     catalog: PyCatalog, method: str, path: Sequence[str], body: Any = None
 ) -> tuple[int, bytes]:
-    """Sends a request on to a REST catalog.
+    """Forwards a request to a REST catalog.
 
     Args:
         catalog: The catalog.

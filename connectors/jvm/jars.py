@@ -1,7 +1,7 @@
 """The pinned jars, fetched once per user into a cache.
 
 Each set of jars has its own directory, named after its contents. The directory exists only when the
-set is complete: the jars are fetched elsewhere and moved there. Processes that want the same set at
+set is complete: the jars are fetched elsewhere and moved there. Processes that need the same set at
 once wait for one of them to fetch it. A complete set needs no network, no Ivy and no Java.
 
 A file of a pinned set is used only if it has the SHA-256 that is listed in `jars.sha256`.
@@ -180,7 +180,7 @@ def fetch(jars: JarSet, cache: pathlib.Path, report: Report) -> pathlib.Path:
     """Returns the directory with the jars of a set, fetching them if they are not there yet.
 
     Args:
-        jars: The wanted set.
+        jars: The requested set.
         cache: Directory that holds one directory per set.
         report: Takes progress.
 

@@ -59,7 +59,7 @@ from seamline.sql.types import Field
 SPLIT_BYTES = 128 << 20
 SPLIT_OFFSETS = 250_000
 _SHARED_OFFSETS = 25_000
-"""Small ranges, of whatever partitions, are one part until they have this many offsets together: a
+"""Small ranges, of any partitions, are one part until they have this many offsets together: a
 task takes longer to start than to read a few records."""
 """The offsets of one part; its rows stay in memory until the log is found to still be the same."""
 
@@ -370,8 +370,8 @@ class Table:
         """Splits the files of the snapshot into parts of a bounded size.
 
         Args:
-            window: The offsets wanted, per partition; it excludes rows of no partition. None for
-                all rows.
+            window: The offsets to read, per partition; it excludes rows without a partition. None
+                for all rows.
             found: For an upsert table, the keys whose rows in the files do not count.
 
         Raises:
@@ -481,7 +481,7 @@ class ColdSplit(InputPartition):
 
     Attributes:
         scan: How they are read.
-        window: The offsets wanted, per partition; None for all.
+        window: The offsets to read, per partition; None for all.
         replaced: Keys whose rows in the files do not count, if there are any.
     """
 

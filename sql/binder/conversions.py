@@ -1,7 +1,7 @@
 """Explicit conversions and composite values: casts, rows and fields as calls.
 
-Each of Trino's implicit conversions becomes a cast in the tree; where there is no conversion, it is
-an error.
+Each of Trino's implicit conversions becomes a cast in the tree; where there is none, it is an
+error.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ scalar(
 
 
 def _or_empty(of_entries: Template, engine: str) -> Template:
-    """Returns a template that returns an empty map where there are no entries."""
+    """Returns a template whose result is an empty map where there are no entries."""
     assert callable(of_entries)
 
     def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:

@@ -51,7 +51,7 @@ def computed(sign: str, left: Json, right: Json) -> Json:
     """Returns the result of an operator on two numbers.
 
     Raises:
-        PathError: A value is no number, the result has too many digits, or a divisor is zero.
+        PathError: A value is not a number, the result has too many digits, or a divisor is zero.
     """
     one: Any = number_of(left)
     other: Any = number_of(right)

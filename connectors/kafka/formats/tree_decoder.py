@@ -1,8 +1,8 @@
 """Decodes values of one schema into columns: two code paths, one meaning.
 
 The exact path reads value by value and is the definition. The fast path has a whole batch decoded
-into Arrow and is taken only where it gives what the exact one would; whenever anything is unusual,
-the exact path decides. A property test of each format checks that the two are equal.
+into Arrow and is taken only where it returns what the exact one would; whenever anything is
+unusual, the exact path decides. A property test of each format checks that the two are equal.
 """
 
 from __future__ import annotations

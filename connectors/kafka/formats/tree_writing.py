@@ -23,7 +23,7 @@ from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
 
 Encode: TypeAlias = Callable[[Any], Any]
-"""Converts a column's value, as Arrow gives it to Python, to one of the schema's."""
+"""Converts a column's value, as Arrow returns it to Python, to one of the schema's."""
 
 
 def encoder(node: Node, type_: Type, path: str) -> Encode:
