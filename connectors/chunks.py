@@ -185,6 +185,17 @@ def read_chunk(data: bytes) -> Iterator[pa.RecordBatch]:
         yield from reader
 
 
+def compressed(data: bytes, codec: str) -> bytes:
+    """Returns a chunk with the same rows whose buffers are compressed with `lz4` or `zstd`."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    reader = pa.ipc.open_stream(data)
+    with pa.ipc.new_stream(sink, reader.schema, options=options) as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
 def check_size(size_bytes: int, size_bytes_max: int) -> None:
     """Checks that a result is not too large.
 

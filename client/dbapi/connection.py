@@ -15,6 +15,7 @@ from seamline.errors import INVALID_ARGUMENT
 
 URL_DEFAULT = "http://127.0.0.1:8474"
 _AUTO = "auto"
+_COMPRESSIONS = frozenset({None, "lz4", "zstd"})
 
 
 class Connection:
@@ -25,6 +26,7 @@ class Connection:
         catalog: Default catalog for names without one.
         schema: Default schema for names without one.
         time_zone: Zone of times without one, unless SET TIME ZONE sets another; None means UTC.
+        compression: How rows are compressed on their way: `lz4`, `zstd` or None.
         properties: The session's properties by name, as set by SET SESSION.
         prepared: The session's prepared statements by name, as made by PREPARE.
         last_token: What the connection has read so far; later statements never fall behind it.
@@ -53,10 +55,15 @@ class Connection:
         schema: str | None = None,
         engine: str = "auto",
         time_zone: str | None = None,
+        compression: str | None = None,
     ) -> None:
+        if compression not in _COMPRESSIONS:
+            message = f"there is no compression {compression!r}"
+            raise errors.InterfaceError(INVALID_ARGUMENT, message, hint="It is 'lz4' or 'zstd'.")
         self.catalog = catalog
         self.schema = schema
         self.time_zone = time_zone
+        self.compression = compression
         self.properties: dict[str, str] = {}
         self.prepared: dict[str, str] = {}
         self.engine = engine
@@ -108,7 +115,7 @@ class Connection:
     def again(self) -> Connection:
         """Opens another connection to the same gateway, with the same user and the same names.
 
-        Its time zone is the same, too.
+        Its time zone and compression are the same, too.
         """
         return Connection(
             self.url,
@@ -116,6 +123,7 @@ class Connection:
             catalog=self.catalog,
             schema=self.schema,
             time_zone=self.time_zone,
+            compression=self.compression,
         )
 
     def commit(self) -> None:
@@ -169,6 +177,7 @@ def connect(
     schema: str | None = None,
     engine: str = "auto",
     time_zone: str | None = None,
+    compression: str | None = None,
     embedded: bool | str = False,
 ) -> Connection:
     """Connects to a gateway.
@@ -187,18 +196,21 @@ def connect(
         schema: Default schema for names without one.
         engine: `auto`, `duckdb` or `spark`, for statements that do not request one.
         time_zone: Zone of times without one, such as `Europe/Berlin`; by default UTC.
+        compression: `lz4` or `zstd`, to compress rows on their way over a slow network; needs
+            `seamline[arrow]`.
         embedded: Run a gateway in this process until the connection is closed. True uses the
             configuration that `seamline serve` would find; a string names the configuration file.
             Needs `seamline[gateway]`.
 
     Raises:
-        InterfaceError: when a URL is given together with `embedded`.
+        InterfaceError: when a URL or a compression is given together with `embedded`, and for an
+            unknown compression.
     """
     if embedded:
         from seamline.dbapi.embedded import EmbeddedConnection
 
-        if url is not None:
-            message = "an embedded gateway takes no url"
+        if url is not None or compression is not None:
+            message = f"an embedded gateway takes no {'url' if url is not None else 'compression'}"
             raise errors.InterfaceError(INVALID_ARGUMENT, message, hint="Leave one of them out.")
         file = embedded if isinstance(embedded, str) else None
         return EmbeddedConnection(
@@ -213,4 +225,5 @@ def connect(
         schema=schema,
         engine=engine,
         time_zone=time_zone,
+        compression=compression,
     )

@@ -44,7 +44,7 @@ class Cursor:
         self._connection = connection
         self._transport = transport
         self._seen = seen
-        self._statement = RemoteStatement(transport)
+        self._statement = RemoteStatement(transport, connection.compression)
         self._rows: Iterator[tuple[Any, ...]] = iter(())
         self._rows_fetched = 0
         self._batches: Batches | None = None
@@ -140,7 +140,7 @@ class Cursor:
         }
         if self._connection.time_zone is not None:
             body["time_zone"] = self._connection.time_zone
-        self._statement = RemoteStatement(self._transport)
+        self._statement = self._new_statement()
         try:
             self._statement.run(body, progress)
         except Error as error:
@@ -320,8 +320,11 @@ class Cursor:
     def _release(self) -> None:
         self.description, self.rowcount, self._rows = None, -1, iter(())
         self._rows_fetched, self._batches = 0, None
-        done, self._statement = self._statement, RemoteStatement(self._transport)
+        done, self._statement = self._statement, self._new_statement()
         done.release()
+
+    def _new_statement(self) -> RemoteStatement:
+        return RemoteStatement(self._transport, self._connection.compression)
 
     def _check_open(self) -> None:
         if self._closed or self._connection.closed:

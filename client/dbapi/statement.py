@@ -41,15 +41,20 @@ Progress = Callable[[Mapping[str, Any]], None]
 class RemoteStatement:
     """One statement. It may be canceled from any thread.
 
+    Args:
+        transport: The gateway.
+        compression: How its chunks of Arrow are compressed.
+
     Attributes:
         manifest: The gateway's latest description of it; empty before its first response.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, compression: str | None = None) -> None:
         self.manifest: dict[str, Any] = {}
         self._transport = transport
         self._lock = threading.Lock()
         self._cancel_asked = False
+        self._compression = compression
         self._early: EarlyChunks | None = None
 
     @property
@@ -102,7 +107,7 @@ class RemoteStatement:
             for chunk in early.take():
                 fetched += 1
                 yield chunk
-        paths = [f"{self._path}/chunks/{index}" for index in range(fetched, count)]
+        paths = [self._chunk_path(index) for index in range(fetched, count)]
         if len(paths) <= 1:
             yield from (self._transport.bytes(path)[1] for path in paths)
             return
@@ -129,6 +134,10 @@ class RemoteStatement:
         if self.statement_id and self.manifest.get("chunks", {}).get("count", 0) > 1:
             with contextlib.suppress(Error):  # a gateway that is gone has nothing to release
                 self._transport.json("DELETE", self._path)
+
+    def _chunk_path(self, index: int) -> str:
+        compressed = f"?compression={self._compression}" if self._compression else ""
+        return f"{self._path}/chunks/{index}{compressed}"
 
     def _inline(self, form: str) -> Any:
         return (self.manifest.get("inline") or {}).get(form)
@@ -166,7 +175,7 @@ class RemoteStatement:
             if progress is not None:
                 progress(self.manifest)
             if takes_arrow and self._early is None and _has_rows(self.manifest):
-                self._early = EarlyChunks(self._transport, self._path)
+                self._early = EarlyChunks(self._transport, self._chunk_path)
             for_rows = takes_arrow and self._early is None
             asked_at = time.monotonic()
             path = f"{self._path}?wait={wait_s}&wait_for={_what(for_rows)}"
@@ -193,13 +202,15 @@ class EarlyChunks:
 
     Args:
         transport: The gateway.
-        path: The path of the statement.
+        path_of: Returns the path of a chunk.
         bytes_max: Bytes after which no more are fetched.
     """
 
-    def __init__(self, transport: Transport, path: str, bytes_max: int = AHEAD_BYTES) -> None:
+    def __init__(
+        self, transport: Transport, path_of: Callable[[int], str], bytes_max: int = AHEAD_BYTES
+    ) -> None:
         self._transport = transport
-        self._path = path
+        self._path_of = path_of
         self._bytes_max = bytes_max
         self._stopped = threading.Event()
         self._chunks: collections.deque[bytes] = collections.deque()
@@ -221,7 +232,7 @@ class EarlyChunks:
         size = 0
         with contextlib.suppress(Error):  # why the statement failed is in its manifest
             while size < self._bytes_max and not self._stopped.is_set():
-                path = f"{self._path}/chunks/{len(self._chunks)}?wait={WAIT_S}"
+                path = self._path_of(len(self._chunks))
                 status, chunk, headers = self._transport.bytes(path)
                 if status == _THERE:
                     self._chunks.append(chunk)

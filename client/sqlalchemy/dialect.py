@@ -22,6 +22,9 @@ import seamline
 from seamline.errors import GATEWAY_UNAVAILABLE
 from seamline.sqlalchemy.types import OWN, TypeCompiler, from_name
 
+_OPTIONS = frozenset(
+    {"access_token", "ca", "certificate", "key", "engine", "time_zone", "compression"}
+)
 _PORT = 8474
 _NO_INDEX = "-- tables have no indexes:"
 _RESERVED = """
@@ -212,15 +215,15 @@ class SeamlineDialect(default.DefaultDialect):
 
         Args:
             url: The SQLAlchemy URL. Its query may have `tls`, and `access_token`, `ca`,
-                `certificate`, `key`, `engine` and `time_zone` as for `connect`. Its database is a
-                catalog, or catalog/schema.
+                `certificate`, `key`, `engine`, `time_zone` and `compression` as for `connect`. Its
+                database is a catalog, or catalog/schema.
 
         Raises:
             ArgumentError: for anything else in the query.
         """
         query = dict(url.query)
         tls = util.asbool(query.pop("tls", False))
-        unknown = set(query) - {"access_token", "ca", "certificate", "key", "engine", "time_zone"}
+        unknown = set(query) - _OPTIONS
         if unknown:
             raise exc.ArgumentError(f"{min(unknown)!r} is not an option of a seamline:// address")
         host = f"[{url.host}]" if ":" in (url.host or "") else url.host or "127.0.0.1"

@@ -41,6 +41,7 @@ from seamline.gateway.http import (
     tail,
 )
 from seamline.gateway.http import seams as seam_routes
+from seamline.gateway.http.compression import compress
 from seamline.gateway.http.operations import COME_AGAIN, JSON, REFUSALS, Answer, json, operation
 from seamline.gateway.http.presented import identified, presented
 from seamline.gateway.http.proxies import Proxies
@@ -104,6 +105,7 @@ def create_app(
     app = flask.Flask("seamline", static_folder=None)
     app.json = _Json(app)
     app.config["MAX_CONTENT_LENGTH"] = config.http.request_bytes_max
+    compress(app)
     app.url_map.merge_slashes = False  # a name may begin with a slash; do not redirect
     turns = Turns(config.http.threads, _WAITS_MAX, shared=config.asks_who)
     _add_access(app, rest, audit or AuditLog(), turns)

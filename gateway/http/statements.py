@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import flask
 from pydantic import BeforeValidator, Field
 
-from seamline.connectors.chunks import read_chunk
+from seamline.connectors.chunks import compressed, read_chunk
 from seamline.errors import STATEMENT_NOT_FOUND, TOO_MANY_STATEMENTS, SeamlineError
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.access.rules import Action
@@ -74,6 +74,7 @@ StateName = Annotated[
     Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELED", "CLOSED"],
     BeforeValidator(_folded),
 ]
+Compression = Annotated[Literal["LZ4", "ZSTD"], BeforeValidator(_folded)]
 WaitFor = Annotated[Literal["END", "ROWS"], BeforeValidator(_folded)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -174,6 +175,8 @@ class ChunkQuery(Query):
 
     format: Format = "ARROW_STREAM"
     """Format of its rows."""
+    compression: Compression | None = None
+    """How the buffers of ARROW_STREAM are compressed; other formats follow `Accept-Encoding`."""
     wait: Seconds = WAIT_S_DEFAULT
     """Seconds to wait for the chunk, at most 60."""
 
@@ -239,7 +242,7 @@ def _add_results(routes: flask.Blueprint, service: Service, turns: Turns) -> Non
     @operation("A chunk of a statement's rows", _CHUNKS, ANY)
     def chunk(statement_id: str, index: int, query: ChunkQuery) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal)
-        answer = _chunk(statement, index, turns, query.wait, query.format)
+        answer = _chunk(statement, index, turns, query)
         if answer is None:
             return empty(202, {"Retry-After": "0"})
         last = statement.state is State.SUCCEEDED and index == _chunk_count(statement) - 1
@@ -397,10 +400,11 @@ def _when_there(
 
 
 def _chunk(
-    statement: Statement, index: int, turns: Turns, seconds: float, format_: str
+    statement: Statement, index: int, turns: Turns, query: ChunkQuery
 ) -> flask.Response | None:
-    """Returns a chunk in a format; None when the time is up."""
-    if format_ == ARROW_STREAM:
+    """Returns a chunk as a client wants it; None when the time is up."""
+    seconds, codec = query.wait, query.compression
+    if query.format == ARROW_STREAM and codec is None:
         sent = _when_there(statement, turns, seconds, lambda spool, s: spool.pieces(index, s))
         if sent is None:
             return None
@@ -409,7 +413,9 @@ def _chunk(
     data = _when_there(statement, turns, seconds, lambda spool, s: spool.chunk(index, s))
     if data is None:
         return None
-    if format_ == CSV:
+    if query.format == ARROW_STREAM and codec is not None:
+        return flask.Response(compressed(data, codec.lower()), mimetype=_ARROW_TYPE)
+    if query.format == CSV:
         text = csv_text(read_chunk(data), statement.output, header=index == 0)
         return flask.Response(text, mimetype=_CSV_TYPE)
     rows = json_rows(read_chunk(data), [column.type for column in statement.output])
