@@ -153,7 +153,7 @@ def dropped(state: TableState, table_uuid: str) -> SeamlineError | None:
     if state.uuid == table_uuid:
         return None
     return SeamlineError(
-        HISTORY_CHANGED, f"table {state.display_name} was dropped and created again"
+        HISTORY_CHANGED, f"table {state.display_name} was dropped and recreated"
     )
 
 

@@ -157,7 +157,7 @@ def test_tables_say_what_statements_over_them_would(stack: Stack, tmp_path: path
     found = examined("--timeout", "60s", "--read-only", **stack.environment)
     said = lines(found, "Tables")
     assert f"ok lake.default.{good}: boundary and log agree, 0 offsets only in the log" in said
-    assert f"wrong lake.default.{again}: topic {again} was created again" in said
+    assert f"wrong lake.default.{again}: topic {again} was recreated" in said
     assert f"warning lake.default.{waiting}: 3 offsets are only in the log" in said
     assert "ok Spark at " in lines(found, "Spark")
 
