@@ -71,7 +71,8 @@ def test_statements_are_run_by_keys_and_show_rows_plan_and_receipt(
     assert window.cells() == [["41", "NULL", ""], ["40", "1.5", EVIL], ["39", "9.75", "plain"]]
     assert window.page.title() == "Seamline"
     window.page.get_by_role("tab", name="Plan").click()
-    picture = window.page.get_by_role("img", name=re.compile("40 offsets in files, 2 only in the log"))
+    told = re.compile("40 offsets in files, 2 only in the log")
+    picture = window.page.get_by_role("img", name=told)
     expect(picture).to_be_visible()
     window.page.keyboard.press("ArrowRight")
     facts = window.page.locator(".facts")
