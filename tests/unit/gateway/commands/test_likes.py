@@ -117,7 +117,7 @@ def test_a_table_over_a_topic_may_have_the_columns_of_another(world: World) -> N
         ("x bigint, LIKE other", "INVALID_TABLE_DEFINITION", "column x appears twice"),
         ("LIKE other, LIKE other", "INVALID_TABLE_DEFINITION", "column x appears twice"),
         ("LIKE nothing", "TABLE_NOT_FOUND", "nothing"),
-        ("LIKE seen", "NOT_SUPPORTED", "lake.default.seen is none"),
+        ("LIKE seen", "NOT_SUPPORTED", "lake.default.seen is not a table"),
         ('LIKE "source$files"', "NOT_SUPPORTED", "source$files"),
         ("LIKE default.default.bids", "NOT_SUPPORTED", "bids"),
         ("LIKE other INCLUDING DEFAULTS", "SYNTAX_ERROR", "INCLUDING DEFAULTS"),
