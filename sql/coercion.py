@@ -119,8 +119,8 @@ def _common_row(left: Sequence[Field], right: Sequence[Field]) -> Row | None:
         common = common_type(one.type, other.type)
         if common is None:
             return None
-        name = one.name if one.name == other.name else types.nameless(place)
-        found.append(Field(name, common))
+        has_name = one.name == other.name and not one.is_nameless and not other.is_nameless
+        found.append(Field(one.name, common) if has_name else types.nameless_field(place, common))
     return Row(tuple(found))
 
 

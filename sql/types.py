@@ -217,6 +217,7 @@ class Field:
         initial_default: The value in rows written before it existed, as a Python value.
         write_default: The value for a record that omits it.
         comment: The owner's comment on it.
+        is_nameless: Whether SQL gives it no name, and its name is that of its place, for engines.
     """
 
     name: str
@@ -227,6 +228,10 @@ class Field:
     initial_default: Any = dataclasses.field(default=None, compare=False)
     write_default: Any = dataclasses.field(default=None, compare=False)
     comment: str | None = dataclasses.field(default=None, compare=False)
+    is_nameless: bool = dataclasses.field(default=False, compare=False)
+
+    def __str__(self) -> str:
+        return str(self.type) if self.is_nameless else f"{quote(self.name)} {self.type}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -244,7 +249,7 @@ class Row(Type):
         object.__setattr__(self, "parts", _parts(*(field.type for field in self.fields)))
 
     def __str__(self) -> str:
-        return f"row({', '.join(f'{quote(f.name)} {f.type}' for f in self.fields)})"
+        return f"row({', '.join(map(str, self.fields))})"
 
     def field(self, name: str) -> Field | None:
         """Returns the field of that name, ignoring case; an exact match wins."""
@@ -290,6 +295,20 @@ class Unsupported(Type):
         return self.stored
 
 
+def delimited(type_: Type) -> str:
+    """Returns the type as `typeof` shows it: with every name delimited."""
+    match type_:
+        case Array(element):
+            return f"array({delimited(element)})"
+        case Map(key, value):
+            return f"map({delimited(key)}, {delimited(value)})"
+        case Row(fields):
+            names = ("" if field.is_nameless else f"{quoted(field.name)} " for field in fields)
+            inner = (delimited(field.type) for field in fields)
+            return f"row({', '.join(map(str.__add__, names, inner))})"
+    return str(type_)
+
+
 def nameless(place: int) -> str:
     """Returns the name of an unnamed row field, by its position from 0."""
     return f"field{place}"
@@ -297,7 +316,12 @@ def nameless(place: int) -> str:
 
 def anonymous_row(members: Sequence[Type]) -> Row:
     """Returns a row type with unnamed fields."""
-    return Row(tuple(Field(nameless(place), type_) for place, type_ in enumerate(members)))
+    return Row(tuple(itertools.starmap(nameless_field, enumerate(members))))
+
+
+def nameless_field(place: int, type_: Type) -> Field:
+    """Returns an unnamed row field, by its position from 0."""
+    return Field(nameless(place), type_, is_nameless=True)
 
 
 def is_numeric(type_: Type) -> bool:
@@ -351,7 +375,12 @@ def changed(type_: Type, change: Callable[[Type], Type]) -> Type:
         case Map(key, value):
             return Map(changed(key, change), changed(value, change))
         case Row(fields):
-            return Row(tuple(Field(f.name, changed(f.type, change)) for f in fields))
+            return Row(
+                tuple(
+                    Field(f.name, changed(f.type, change), is_nameless=f.is_nameless)
+                    for f in fields
+                )
+            )
     return change(type_)
 
 
@@ -654,7 +683,7 @@ def _row_field(place: int, argument: exp.Expr) -> Field:
     if isinstance(argument, exp.ColumnDef) and isinstance(argument.kind, exp.DataType):
         return Field(argument.name, from_sqlglot(argument.kind))
     if isinstance(argument, exp.DataType):
-        return Field(nameless(place), from_sqlglot(argument))
+        return nameless_field(place, from_sqlglot(argument))
     raise SeamlineError(
         NOT_SUPPORTED, f"{argument.sql()} is not a field of a row", hint="Write row(name type, …)."
     )

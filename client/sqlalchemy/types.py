@@ -171,7 +171,7 @@ def from_name(name: str) -> Type:
         case "map":
             return MAP(from_name(inside[0]), from_name(inside[1]))
         case "row":
-            fields = (row_field(part) for part in inside)
+            fields = (row_field(part, place) for place, part in enumerate(inside))
             return ROW(*((field, from_name(type_)) for field, type_ in fields))
         case "varchar" | "char":
             return (types.VARCHAR if bare == "varchar" else types.CHAR)(length)

@@ -70,5 +70,6 @@ def _type(type_: Type) -> dict[str, Any]:
 
 
 def _named(field: Field) -> dict[str, Any]:
-    value = {"fieldName": {"name": field.name}, "typeSignature": signature(field.type)}
+    name = {} if field.is_nameless else {"fieldName": {"name": field.name}}
+    value = {**name, "typeSignature": signature(field.type)}
     return {"kind": "NAMED_TYPE", "value": value}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import decimal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -53,7 +52,7 @@ from seamline.sql.equality import map_of_arrays
 from seamline.sql.functions import GROUPING
 from seamline.sql.functions.times import EXTRACTED
 from seamline.sql.templates import DUCKDB, SPARK
-from seamline.sql.types import Array, Function, Map, Row, Type
+from seamline.sql.types import Array, Field, Function, Map, Row, Type
 
 
 def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
@@ -208,7 +207,7 @@ def _bind_function(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
 
 def _type_of(value: exp.Expr, type_: Type) -> Typed:
     """Returns the name of a type; with the value if it aggregates, which makes one row of many."""
-    name = exp.Literal.string(str(type_))
+    name = exp.Literal.string(types.delimited(type_))
     if not has_aggregate(value):
         return name, types.VARCHAR
     is_null = exp.Is(this=as_operand(value), expression=exp.Null())
@@ -429,7 +428,7 @@ def _bind_row_constructor(typer: Typer, node: exp.Anonymous | exp.Tuple, scope: 
     type_ = types.anonymous_row([type_ for _, type_ in items])
     if named:
         fields = [
-            dataclasses.replace(field, name=named[place].alias) if place in named else field
+            Field(named[place].alias, field.type) if place in named else field
             for place, field in enumerate(type_.fields)
         ]
         type_ = types.row(tuple(fields))

@@ -90,7 +90,9 @@ def as_row(typer: Typer, query: exp.Expr, output: Sequence[Output]) -> Typed:
     alias, fields = typer.new_alias(), list[Field]()
     for place, column in enumerate(output):
         is_new = column.name and column.name not in {field.name for field in fields}
-        fields.append(Field(column.name if is_new else types.nameless(place), column.type))
+        fields.append(
+            Field(column.name, column.type) if is_new else types.nameless_field(place, column.type)
+        )
     row = Row(tuple(fields))
     columns = [exp.column(output_column(place), alias) for place in range(len(output))]
     inner = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)

@@ -74,7 +74,10 @@ def _json_of(value: Any, type_: Type) -> Json:
             pairs = ((_text_of(k, key), _json_of(v, inner)) for k, v in value)
             return dict(sorted(pairs))
         case Row(fields):
-            return {field.name: _json_of(value[field.name], field.type) for field in fields}
+            return tuple(
+                ("" if field.is_nameless else field.name, _json_of(value[field.name], field.type))
+                for field in fields
+            )
         case Timestamp(digits, zoned):
             text = f"{value:%H:%M:%S}.{value.microsecond:06d}"[: 8 + (digits and digits + 1)]
             return f"{value.date().isoformat()} {text}{' UTC' if zoned else ''}"
@@ -130,7 +133,7 @@ def _value_of(value: Json, target: Type) -> Any:
             return [_value_of(item, element) for item in value]
         case Map(key, inner), dict():
             return [(_value_of(k, key), _value_of(v, inner)) for k, v in value.items()]
-        case Row(fields), dict():
+        case Row(fields), dict() if not any(field.is_nameless for field in fields):
             members = {name.lower(): item for name, item in value.items()}
             return {f.name: _value_of(members.get(f.name.lower()), f.type) for f in fields}
         case Row(fields), list() if len(fields) == len(value):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import decimal
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
@@ -22,7 +22,7 @@ class Number(str):
 
 
 Json: TypeAlias = Any
-"""None, bool, `Number`, str, or a list or dict of them."""
+"""None, bool, `Number`, str, or a list or dict of them; to write, also a tuple of members."""
 
 _DECODER = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=lambda _: 1 / 0)
 
@@ -48,8 +48,10 @@ def write(value: Json, *, ordered: bool = False) -> str:
             return format(value, "f")
         case list():
             return f"[{','.join(write(item, ordered=ordered) for item in value)}]"
-        case dict():
-            pairs = sorted(value.items()) if ordered else value.items()
+        case dict() | tuple():  # members may share a key: those of a row may all have none
+            pairs: Iterable[tuple[str, Json]] = value.items() if isinstance(value, dict) else value
+            if ordered:
+                pairs = sorted(pairs)
             members = (f"{_text(key)}:{write(item, ordered=ordered)}" for key, item in pairs)
             return f"{{{','.join(members)}}}"
         case str():

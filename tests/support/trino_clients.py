@@ -76,6 +76,7 @@ VALUES: list[tuple[str, str, Any]] = [
      " row(a bigint, b array(row(t timestamp(1)))))",
      "row(a bigint, b array(row(t timestamp(1))))",
      (1, [(datetime.datetime(2024, 1, 1, 0, 0, 0, 500000),)])),
+    ("ROW(1, ROW('a'))", "row(integer, row(varchar))", (1, ("a",))),
     ("NULL", "unknown", None),
 ]  # fmt: skip
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import sys
+import uuid
 from types import FrameType
 from typing import Any
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from seamline.dbapi.parameters import value_to_json
-from seamline.dbapi.values import arrow_converter, json_converter
+from seamline.dbapi.values import arrow_converter, json_converter, row_field
 
 ZONED = "timestamp with time zone"
 MOMENTS = st.none() | st.datetimes(timezones=st.just(datetime.UTC))
@@ -80,6 +81,19 @@ def test_fault_26_a_moment_is_the_same_wherever_it_is(data: st.DataObject) -> No
     column = pa.array(data.draw(st.lists(values, max_size=6)), type_).slice(start)
     found = arrow_converter(name)(column)
     assert repr(found) == repr([defined(value, type_) for value in column.to_pylist()])
+
+
+def test_fields_without_names_are_called_by_their_place() -> None:
+    assert row_field("timestamp(3) with time zone", 2) == (
+        "field2",
+        "timestamp(3) with time zone",
+    )
+    assert row_field("interval day to second", 0) == ("field0", "interval day to second")
+    assert row_field('"a ""b" uuid', 1) == ('a "b', "uuid")
+    name = "row(bigint, uuid, a uuid)"
+    one = uuid.UUID(int=1)
+    sent = {"field0": 1, "field1": str(one), "a": str(one)}
+    assert json_converter(name)(sent) == {"field0": 1, "field1": one, "a": one}
 
 
 def test_a_time_with_time_zone_is_text_on_its_way() -> None:
