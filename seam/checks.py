@@ -152,9 +152,7 @@ def dropped(state: TableState, table_uuid: str) -> SeamlineError | None:
     """Returns an error if a table is not the expected one, but another with the same name."""
     if state.uuid == table_uuid:
         return None
-    return SeamlineError(
-        HISTORY_CHANGED, f"table {state.display_name} was dropped and recreated"
-    )
+    return SeamlineError(HISTORY_CHANGED, f"table {state.display_name} was dropped and recreated")
 
 
 # --- Our table? -----------------------------------------------------------------------------------

@@ -245,7 +245,7 @@ class Network:
             proxy.behave(mode)
 
     def hold(self, *marks: bytes) -> None:
-        """Holds every fetch back in which one of the marks stands."""
+        """Holds back every fetch that contains one of the marks."""
         for proxy in self._proxies:
             proxy.hold(*marks)
 

@@ -57,7 +57,7 @@ class ChangesFollower(Worker):
                 self._start_over()
                 return
             found, is_piece = failed(read, error.code.name, error.message), False
-        if not is_piece:  # a piece may end before what the session has seen: it is no read of now
+        if not is_piece:  # a piece may end before what the session has seen
             self.client.end(found)
 
     def _follow(self, read: Read) -> tuple[Read, bool]:

@@ -45,9 +45,9 @@ class TableOpened:
 
     Attributes:
         table: Its name.
-        topic_id: The log it stands on.
+        topic_id: The log behind it.
         start: First offsets it holds.
-        policy: What a bad record becomes.
+        policy: How bad records are handled.
         invoked: When creating began; the table may have been there since.
         ended: When it was there for certain.
         errors: Names of errors this table may answer, beside the passing ones.

@@ -82,7 +82,7 @@ class Proxy:
         return hits
 
     def hold(self, *marks: bytes) -> None:
-        """Holds every fetch back in which one of the marks stands, until they are let go.
+        """Holds back every fetch that contains one of the marks, until they are released.
 
         So a reader is stopped when it knows what to read, and has read nothing of it.
         """

@@ -1,8 +1,8 @@
-"""The tables under attack: what each stands on, and what may be done to it.
+"""The tables under attack: what each is based on, and what may be done to it.
 
 Most must stay exact through everything. Some are sacrificed: `doomed`, whose topic is deleted and
-created again, and `trimmed`, whose log loses records that were never tiered, and into which others
-copy records, too. `quiet` has a tail that is never tiered, and no new records at all. `states` and
+recreated, and `trimmed`, whose log loses records that were never tiered, and into which others copy
+records, too. `quiet` has a tail that is never tiered, and no new records at all. `states` and
 `compacted_states` are upsert tables. `adopted` and `handed` are filled by another writer,
 `chaos.sink`: the first was made for it, the second began as a table of ours. The columns of
 `evolving` follow the schemas of its records; into `unfit` come some that no columns of it can

@@ -81,8 +81,8 @@ def _change(plan: FaultPlan, call: str, work: Callable[[], None]) -> None:
 class FaultyLog:
     """`HotLog` over another.
 
-    Stale bounds are those of the same topic: a broker may be behind, but Kafka tells a topic that
-    was recreated from the one before it.
+    Stale bounds are those of the same topic: a broker may be behind, but Kafka distinguishes a
+    recreated topic from the one before it.
     """
 
     def __init__(self, inner: HotLog, plan: FaultPlan) -> None:

@@ -1,6 +1,6 @@
 """Another writer of a table in memory: the product's own provider and checks, over rows in memory.
 
-He says how far he has copied the topic as Fluss does, in the summary of each commit.
+It says how far it has copied the topic as Fluss does, in the summary of each commit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def summary(ends: Mapping[int, int]) -> dict[str, str]:
-    """What a commit of his says: the first offsets that it has not copied."""
+    """What a commit of that writer says: the first offsets that it has not copied."""
     entries = [{"bucket": partition, "offset": end} for partition, end in sorted(ends.items())]
     return {SUMMARY_KEY: json.dumps(entries)}
 
@@ -37,7 +37,7 @@ def ends_of(said: Mapping[str, str]) -> dict[int, int] | None:
 
 
 class _Named(NamedTuple):
-    """A table as its provider knows it; its snapshots are given to him one by one."""
+    """A table as its provider knows it; its snapshots are given to it one by one."""
 
     state: TableState
 

@@ -832,7 +832,7 @@ class MemoryTable:
         self._commit("append", files, ((None, None, value, None),), {})
 
     def append_copied(self, rows: tuple[Row, ...], summary: Mapping[str, str]) -> None:
-        """Records of the log, by another writer, and what his commit says of them."""
+        """Records of the log, by another writer, and what its commit says about them."""
         files = self._files(self._state.current_snapshot_id)
         self._commit("append", files, rows, summary)
 
@@ -934,7 +934,7 @@ class MemoryTable:
 
 
 def may_match(predicate: Predicate | None, row: Row) -> bool:
-    """Whether a row may satisfy a predicate, as far as its partition and offset tell."""
+    """Whether a row may satisfy a predicate, as far as its partition and offset show."""
     match predicate:
         case And(parts):
             return all(may_match(part, row) for part in parts)

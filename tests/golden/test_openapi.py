@@ -1,7 +1,7 @@
 """Goal: the description of the HTTP interface is what the routes are, and what programs rely on.
 
 Method: it is generated from the routes of a real gateway and compared with the page in the docs,
-which `pytest --rewrite tests/golden` writes anew. A route that it lacks fails, and so does an
+which `pytest --rewrite tests/golden` rewrites. A route that it lacks fails, and so does an
 invalid schema.
 """
 

@@ -1,4 +1,4 @@
-"""Goal: changes between two reads are what the later one has and the earlier one has not.
+"""Goal: changes between two reads are what the later one has and the earlier one lacks.
 
 Method: a real topic and table move on step by step (records, transactions committed and aborted,
 tiering in pieces, compaction and expiry, new partitions, a trimmed log, another gateway). After

@@ -355,7 +355,7 @@ def test_command_options(gateway: Gateway, stack: Stack, table: str, scratch: pa
     assert limited.stdout.count("\n") == 2
     assert "cut off" in limited.stderr
     bare = query(gateway, stack, table, "--schema", "default", "--format", "csv")
-    assert bare.returncode == 1  # a table's name is no statement
+    assert bare.returncode == 1  # a table's name is not a statement
     other = query(gateway, stack, "SELECT 7/2 AS x", "--dialect", "mysql", "--format", "csv", "-q")
     assert other.stdout == "x\n3.5\n"
 

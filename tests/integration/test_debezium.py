@@ -68,12 +68,12 @@ IN_AVRO: dict[str, tuple[dict[str, str], str]] = {
     "avro": ({}, f"{CHANGES}, format = 'avro'"),
     "avro_marked": ({**UNWRAP, HANDLING: "rewrite"}, f"{BY_KEY}, deleted_by = '__deleted'"),
 }
-"""The same of connectors that write Avro besides."""
+"""The same of connectors that also write Avro."""
 TEXTS = {
     "postgres": {"decimal.handling.mode": "double", "time.precision.mode": "isostring"},
     "mariadb": {"decimal.handling.mode": "string"},
 }
-"""What has some types as text or as others; times of day are no such text in MariaDB's columns."""
+"""Types that may be captured as text or otherwise; MariaDB's times of day are not such text."""
 KEYS = 40
 AGAIN = "truncated again"
 """The note of the last change."""

@@ -2,7 +2,7 @@
 
 Method: expressions made by generators (calls inside calls, casts there and back, decimals of
 random types) are asked of DuckDB one by one, where properties check them against an oracle; those
-that have a value stand together in a few statements for Spark, which takes its time to plan one.
+that have a value are combined in a few statements for Spark, which takes its time to plan one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A table that others write to, too: every engine tells the same, and no batch loses their rows.
+"""A table that others write to, too: every engine returns the same, and no batch loses their rows.
 
 Method: a table with cold rows and a tail gets one change by a foreign hand. What it then holds is
 known from a model of plain rows; both engines must say so, before and after the tail is tiered on

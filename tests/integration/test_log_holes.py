@@ -326,7 +326,7 @@ def add_partitions(stack: Stack, name: str, count: int) -> None:
 def test_the_topic_was_created_again(
     stack: Stack, gateway: Gateway, name: str, partitions: int, records: int
 ) -> None:
-    # pitfall: topic recreated under the same name, also grown past B: only its id tells
+    # pitfall: topic recreated under the same name, also grown past B: only its id shows it
     table_of(stack, name, 2)
     stack.produce(name, rows_of(range(20)))
     stack.tier(name)

@@ -267,7 +267,7 @@ def test_fault_01_no_reader_gives_rows_of_another_log(
 def test_fault_05_every_reader_gives_records_of_any_time(
     bench: Bench, name: str, reader: Reader
 ) -> None:
-    """Spark's own reader of Kafka ends at a time that is no instant of Spark's."""
+    """Spark's own reader of Kafka ends at a time that Spark has no instant for."""
     bench.stack.create_topic(name, 1, {"message.timestamp.after.max.ms": str(2**63 - 1)})
     bench.stack.create_table(name, COLUMNS)
     times = [1, 2**63 - 1, -(2**63), 1_700_000_000_123_456_789, 253_402_300_800_000]

@@ -1,7 +1,7 @@
 """Goal: where a cluster is called like the catalog's schema, listed names are what they say.
 
 Method: a topic and the table over it have one name; each is read by every name that SHOW and
-`information_schema` give it, and tells by its columns which one it is.
+`information_schema` give it, and its columns show which one it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`seamline spark-conf`: the same settings in every form, and a check that says what is wrong.
 
-Method: the command itself, asked about a gateway that runs, one that does not, a server that is no
-gateway, and a gateway whose files this machine does not see.
+Method: the command itself, asked about a gateway that runs, one that does not, a server that is not
+a gateway, and a gateway whose files this machine does not see.
 """
 
 from __future__ import annotations

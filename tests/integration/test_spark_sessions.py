@@ -146,7 +146,7 @@ class TestDaemon:
                 assert RUN in psutil.Process(process.pid).cmdline()
                 os.kill(worker, signal.SIGKILL)
             wait_until(lambda: RUN not in psutil.Process(process.pid).cmdline(), 30)
-            self.told(process, worker)  # Spark may tell late that a worker is to be killed
+            self.told(process, worker)  # Spark may be late in having a worker killed
             with socket.socket() as other, pytest.raises(OSError, match="in use"):
                 other.bind(address)
             if end == "closed input":

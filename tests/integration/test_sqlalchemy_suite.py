@@ -101,7 +101,7 @@ def run(gateway: Gateway, folder: pathlib.Path, wanted: str) -> Figures:
 
 @pytest.fixture(scope="module")
 def schemas(gateway: Gateway) -> None:
-    """The two schemas that the suite wants besides the default one."""
+    """The two schemas that the suite needs besides the default one."""
     for name in ("test_schema", "test_schema_2"):
         gateway.rows(f"CREATE SCHEMA IF NOT EXISTS lake.{name}")
 

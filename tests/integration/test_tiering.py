@@ -54,7 +54,7 @@ def boundary(stack: Stack, name: str) -> dict[int, int]:
 
 
 def rows_of(gateway: Gateway, sql: str, engine: str = "duckdb") -> list[str]:
-    """The rows as a multiset: sorted by their text, which tells 1 from 1.0 and from true."""
+    """The rows as a multiset: sorted by their text, which distinguishes 1, 1.0 and true."""
     return sorted(map(repr, gateway.rows(sql, engine)))
 
 
@@ -205,7 +205,7 @@ def test_a_range_of_markers_only_is_progress(stack: Stack, gateway: Gateway, nam
 
 @pytest.mark.prove
 def test_aborted_records_are_in_neither_tier(stack: Stack, gateway: Gateway, name: str) -> None:
-    """Markers stand at the boundary, in the middle, and as the last offset of a batch."""
+    """Markers are at the boundary, in the middle, and at the last offset of a batch."""
     stack.create_topic(name, 2)
     stack.create_table(name, COLUMNS)
     numbers = itertools.count()
@@ -528,7 +528,7 @@ def test_expiry_keeps_the_boundary(stack: Stack, gateway: Gateway, name: str) ->
 
 
 def delete_twice(stack: Stack, name: str) -> None:
-    """Two foreign commits: the first stands between the second and the boundary."""
+    """Two foreign commits: the first is between the second and the boundary."""
     for number in (7, 8):
         stack.spark.sql(f"DELETE FROM lake.default.{name} WHERE id = {number}")
 

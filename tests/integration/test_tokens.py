@@ -101,7 +101,7 @@ def test_a_token_whose_rows_were_changed_expires(stack: Stack, gateway: Gateway,
 def test_a_tagged_snapshot_outlives_what_says_its_boundary(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
-    """The snapshot is kept, those it stands on are not: a later one serves, or nothing does."""
+    """The snapshot is kept, but those it builds on are not: a later one serves, or nothing does."""
     table_of(stack, name)
     stack.produce(name, rows_of(range(100)))
     stack.tier(name)

@@ -1,6 +1,6 @@
 """Goal: the tools that docs/tools.md has recipes for work as they are, over both tiers.
 
-Method: each tool is the published one, in an environment of its own where ours has not got it, and
+Method: each tool is the published one, in an environment of its own where ours lacks it, and
 does over a unified table what people do with it. Making those environments takes minutes, so they
 are for `make soak`; what needs none is a proof.
 """

@@ -99,7 +99,7 @@ def libraries() -> set[str]:
 
 
 def leaves(command: click.Command, path: str = "") -> Iterator[str]:
-    """The paths of all commands that are no groups."""
+    """The paths of all commands that are not groups."""
     if not isinstance(command, click.Group):
         yield path
         return

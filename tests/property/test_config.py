@@ -1,7 +1,7 @@
-"""Goal: every setting can be told by every source; whatever is wrong is named and never guessed.
+"""Goal: every setting can be set by every source; whatever is wrong is named and never guessed.
 
 Method: the settings are those that the model declares, so a new one is tested by being there. Each
-is told good and bad values by the file (quoted, plain, by reference), a variable and a flag; what
+is given good and bad values by the file (quoted, plain, by reference), a variable and a flag; what
 is read is compared with what the value means by the convention of the setting's name. A good value
 changes nothing else and says where it came from; a bad one is INVALID_CONFIG with its path and its
 source, and without the value where that is a secret.
@@ -154,7 +154,7 @@ def bad(setting: Setting) -> list[Any]:
 
 
 class Told(NamedTuple):
-    """Everything that is told, and who told the value that it is about."""
+    """Everything that is set, and the source of the value in question."""
 
     text: str
     environment: Mapping[str, str]
@@ -186,7 +186,7 @@ Plain.yaml_implicit_resolvers = {}
 
 
 def file_with(path: str, value: Any, dumper: type[yaml.SafeDumper] = yaml.SafeDumper) -> str:
-    """A file that tells a value beside what it must."""
+    """A file that sets a value besides the required ones."""
     tree = copy.deepcopy(dict(BASE))
     *groups, last = keys(path)
     node: Any = tree
@@ -204,7 +204,7 @@ def keys(path: str) -> list[str]:
 
 
 def tellings(path: str, value: Any) -> Iterator[Told]:
-    """A value told by each source that can tell it."""
+    """A value set by each source that can set it."""
     yield Told(file_with(path, value), {}, {}, "<file>")
     if isinstance(value, str):
         if value:  # without quotes it is null
@@ -214,7 +214,7 @@ def tellings(path: str, value: Any) -> Iterator[Told]:
 
 
 def overrides(path: str, value: str) -> Iterator[Told]:
-    """A value told by a variable and by a flag; lists and whole tables by the file alone."""
+    """A value set by a variable and by a flag; lists and whole tables by the file alone."""
     if not path.startswith("auth.tokens.") and path != f"tables.{TABLE}":
         variable = f"SEAMLINE_{path.upper().replace('.', '__')}"
         yield Told(yaml.safe_dump(BASE), {variable: value}, {}, variable)

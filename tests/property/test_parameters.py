@@ -128,7 +128,7 @@ def with_marks(form: str) -> str:
 
 
 def with_names(form: str) -> tuple[str, dict[str, Any]]:
-    """Each place has its name; they sort the other way round than they stand."""
+    """Each place has its name; the names sort in the reverse order."""
     values = values_of(form)
     names = [f"p{len(values) - i:02}" for i in range(len(values))]
     left = iter(names)
@@ -146,9 +146,10 @@ def tree_of(sql: str, values: Any = (), dialect: str | None = None) -> str:
 
 
 def in_order(tree: str, form: str) -> list[str]:
-    """The values of a form in the order in which they first stand in a tree, however written.
+    """The values of a form in the order in which they first occur in a tree, however written.
 
-    Of a literal a translation knows more than of a placeholder, so the trees may differ in a cast.
+    A translation knows more about a literal than about a placeholder, so the trees may differ in a
+    cast.
     """
     wanted = {str(value) for value in values_of(form)}
     found = re.findall(r"(?<![\w'])(?:'([^']*)'|(\d+))(?![\w'])", tree)

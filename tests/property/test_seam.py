@@ -171,7 +171,7 @@ def test_a_token_gives_the_same_rows_again_or_says_why_not(
 def test_a_recreated_topic_is_never_read_with_the_old_boundary(
     events: list[Event], records: int
 ) -> None:
-    """Also when the new log has grown past the boundary, so that only the id tells."""
+    """Also when the new log has grown past the boundary, so that only the id shows it."""
     story = told(events, Story())
     story.log.create_topic(TOPIC, 2)
     for number in range(records):

@@ -34,7 +34,7 @@ LEAVES = (pa.int64(), pa.string(), pa.bool_(), pa.decimal128(20, 10))
 
 
 def value(type_: pa.DataType, n: int, depth: int = 0) -> Any:
-    """One that its number tells from every other, or null."""
+    """A value that its number distinguishes from every other, or null."""
     if (n * 7 + depth * 3) % 6 == 5:
         return None
     if pa.types.is_struct(type_):
@@ -117,7 +117,7 @@ def test_a_slice_is_converted_as_what_it_is_cut_out_of(depth: int) -> None:
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_pyspark_takes_what_begins_where_its_buffers_do(depth: int) -> None:
-    """Its own check of what it is given makes lists anew, as it does for a data frame."""
+    """Its own check of its input recreates lists, as it does for a data frame."""
     for shape, leaf in itertools.product(itertools.product(SHAPES, repeat=depth), LEAVES):
         type_ = leaf
         for name in reversed(shape):

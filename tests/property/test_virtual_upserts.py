@@ -67,13 +67,13 @@ Found = list[tuple[Any, ...]]
 
 
 class Served:
-    """An upsert table, and what a gateway gives out of it.
+    """An upsert table, and what a gateway hands out of it.
 
     Args:
         folder: Where everything is.
         version: Of the format. PyIceberg writes none of version 3, so that is lifted to when there
             are rows, and nothing is tiered from then on.
-        definition: What the table's definition says besides.
+        definition: What else the table's definition says.
     """
 
     def __init__(self, folder: pathlib.Path, version: int = 2, **definition: Any) -> None:
@@ -233,7 +233,7 @@ def test_what_is_given_out_is_the_table_at_its_seam(layout: str, seed: int) -> N
 
 
 def require_form(table: StaticTable) -> None:
-    """Deletes are of the kind that the version wants, and of a vector a file has one."""
+    """Deletes are of the kind that the version requires, and a file has one vector."""
     snapshot = table.current_snapshot()
     assert snapshot is not None
     listed = manifests.read_list(table.io, snapshot.manifest_list)

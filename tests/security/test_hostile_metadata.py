@@ -144,7 +144,7 @@ def path_of(location: str) -> pathlib.Path:
 
 @st.composite
 def values(draw: st.DrawFn, tables: Tables, known: Any) -> Any:
-    """What stands in place of a part of the metadata."""
+    """What replaces a part of the metadata."""
     leading = [
         tables.secret.as_uri(), str(tables.secret), "/etc/passwd", "file:///dev/zero", "",
         f"{tables.folder.as_uri()}/../../outside/secret.parquet", "http://127.0.0.1:1/x",

@@ -109,7 +109,7 @@ class World:
         return made.statement_id
 
     def renew(self) -> None:
-        """Makes the names of what there is anew: some routes remove what they name."""
+        """Recreates the names of what there is: some routes remove what they name."""
         self.known = {
             "statement_id": [self.do(who, SQL[0]) for who in ("boss", "ann")],
             "table": ["orders", "plain", "nothing"],

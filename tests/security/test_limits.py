@@ -114,7 +114,7 @@ def test_statements_of_all_in_a_minute(tmp_path: pathlib.Path) -> None:
 
 
 def test_what_is_refused_is_not_counted(tmp_path: pathlib.Path) -> None:
-    """Whoever is refused as one of all has not used up what is theirs."""
+    """A principal refused by the limit of all has not used up its own."""
     limits = "statements_per_minute_max: 1, principal_statements_per_minute_max: 1"
     with limited(tmp_path, limits) as gateway:
         assert ask(gateway, "ann").status_code == 200

@@ -217,7 +217,7 @@ class Victim:
         return copy.as_uri()
 
     def change(self, change: Callable[[Any], None]) -> None:
-        """Writes the metadata anew, in its place."""
+        """Rewrites the metadata in place."""
         path = self.path(self.table.metadata_location)
         body = json.loads(path.read_text())
         change(body)

@@ -212,7 +212,7 @@ def test_no_other_port_is_open_to_everybody(running: Running) -> None:
 
 
 def answer_of_spark(port: int) -> str:
-    """What one of Spark's ports answers to a request of somebody who has not shown who he is."""
+    """What one of Spark's ports answers to an unauthenticated request."""
     body = b"\x00" * 16
     request = struct.pack(">BqI", 3, 7, len(body)) + body
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:

@@ -208,7 +208,7 @@ def test_fault_28_no_function_tells_of_the_server(
 
 
 def test_functions_that_are_not_listed_are_refused(offline_gateway: Gateway) -> None:
-    """Every function that DuckDB has and we have not verified, called by its name."""
+    """Every function of DuckDB's that we have not verified, called by its name."""
     known = {*functions.FUNCTIONS, *functions.FORMS}
     found = duckdb.sql("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()
     others = sorted({name.lower() for (name,) in found if name.isidentifier()} - known)

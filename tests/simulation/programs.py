@@ -92,7 +92,7 @@ class Programs:
         self._count = 0
 
     def root(self, key: Hashable, function: Function) -> Node:
-        """A program before its first answer; `key` tells it from others."""
+        """A program before its first answer; `key` distinguishes it from others."""
         if key not in self._roots:
             self._roots[key] = self._run(function, ())
         return self._roots[key]

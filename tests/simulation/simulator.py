@@ -288,7 +288,7 @@ class Simulation:
         self.world.take_over(self._product.take_over, is_stopped=bool(operation.first % 8))
 
     def _copy(self, operation: Operation) -> None:
-        """The other writer, all at once; he may just have been killed, and started again."""
+        """The other writer, all at once; it may just have been killed and restarted."""
         if operation.second % 5 == 0 and self.world.is_adopted:
             self.world.truth = self.world.truth._replace(copier=None)
         self.world.copier_reads(1 + operation.first % 4)

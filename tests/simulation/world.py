@@ -90,12 +90,12 @@ class Past(NamedTuple):
 
 
 class Copier(NamedTuple):
-    """Another writer who copies the topic into the table, and is at work.
+    """Another writer that copies the topic into the table, and is at work.
 
     Attributes:
-        next: The first offsets that he has not committed, per partition.
-        rows: What he has read and not committed yet; None when he has read nothing.
-        reached: The first offsets that he has not read.
+        next: The first offsets that it has not committed, per partition.
+        rows: What it has read and not committed yet; None when it has read nothing.
+        reached: The first offsets that it has not read.
     """
 
     next: tuple[tuple[int, int], ...]
@@ -131,7 +131,7 @@ class Truth(NamedTuple):
         cuts: Every time a log was cut.
         began: Topic, partition and where the table began in it; where it is silent, at 0.
         open: The transaction that has not ended, if any.
-        copier: The other writer, while he is at work.
+        copier: The other writer, while it is at work.
         hands: How often the table has changed hands.
         version: Of the schema that producers use: how many columns it has more than the first.
     """
@@ -329,7 +329,7 @@ class World:
         try:
             self.table.require_single_writer(self.table.state.current_snapshot_id)
         except SeamlineError:
-            return  # ours does nothing then: nobody could tell any more
+            return  # ours does nothing then: nobody could know any more
         with contextlib.suppress(SeamlineError):
             boundary = renewed(self.table.state)
             if boundary is not None:
@@ -372,7 +372,7 @@ class World:
     def hand_over(self, decide: HandOver = handed_over) -> None:
         """Another writer continues where the pipeline is, whatever it is doing.
 
-        A log that has lost records is nothing that writers without epochs can tell of.
+        Writers without epochs cannot notice a log that has lost records.
         """
         if self.is_adopted or any(cut.end < cut.sent for cut in self.truth.cuts):
             return
@@ -407,7 +407,7 @@ class World:
             self.note_commits()
 
     def copier_reads(self, records_max: int = 2) -> None:
-        """The other writer reads what comes next; when he was stopped, from where the table is."""
+        """The other writer reads what comes next; if it was stopped, from where the table is."""
         copier = self.truth.copier
         if copier is None and self.is_adopted and self.head.mark.topic_id == self.truth.topic_id:
             copier = Copier(self.head.mark.next)
@@ -422,14 +422,14 @@ class World:
             for raw in self.log.read(TOPIC, ranges, READ_COMMITTED, NoDeadline()):
                 found = zip(raw.partitions, raw.offsets, raw.values, strict=True)
                 rows += [(*row, None) for row in found]
-        except SeamlineError:  # what he needs is gone: he ends
+        except SeamlineError:  # what it needs is gone: it ends
             self.truth = self.truth._replace(copier=None)
             return
         ends = tuple(sorted({**held, **reached}.items()))
         self.truth = self.truth._replace(copier=copier._replace(rows=tuple(rows), reached=ends))
 
     def copier_commits(self) -> None:
-        """The other writer commits what he has read, whoever fills the table now."""
+        """The other writer commits what it has read, whoever fills the table now."""
         copier = self.truth.copier
         if copier is None or copier.rows is None:
             return

@@ -105,7 +105,7 @@ def _row(message: Message, names: Sequence[str]) -> Row:
 
 
 def multiset(rows: Sequence[Row]) -> collections.Counter[str]:
-    """Rows without their order; Python's text of a value tells its type, too."""
+    """Rows without their order; Python's text of a value shows its type, too."""
     return collections.Counter(map(repr, rows))
 
 

@@ -1,7 +1,7 @@
 """Databases for tests whose changes Debezium captures: Postgres and MariaDB, from the system.
 
 Both refuse to run as root; a test that does runs them as the users their packages have made.
-MariaDB is captured by the connector for MySQL, which it tells that it is an old MySQL: the
+MariaDB is captured by the connector for MySQL, which it is told is an old MySQL: the
 connector asks newer ones for what MariaDB does not know.
 """
 

@@ -31,7 +31,7 @@ def _jars() -> pathlib.Path:
 
 
 def avro(registry: str) -> dict[str, str]:
-    """What tells a connector to write Avro.
+    """The settings that make a connector write Avro.
 
     Args:
         registry: The address of Apicurio's API that is Confluent's.
@@ -66,7 +66,7 @@ def connectors(
         servers: The address of the broker.
         database: The database.
         tables: The tables whose changes are captured.
-        settings: What each connector is told besides.
+        settings: Further settings of each connector.
     """
 
     def write(name: str, properties: Mapping[str, str]) -> str:

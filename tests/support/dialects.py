@@ -47,7 +47,7 @@ class Dialect:
         start: Starts a server.
         columns: The columns of a table besides `id`.
         id: The type of `id`, in the database and here.
-        setup: What a table needs besides.
+        setup: What else a table needs.
         upsert: What makes an upsert of an INSERT.
         assign: An assignment of it, with `{}` for the column's name.
     """

@@ -23,12 +23,12 @@ JSON = st.recursive(
 
 @st.composite
 def changed(draw: st.DrawFn, valid: Any, values: st.SearchStrategy[Any] = JSON) -> Any:
-    """A JSON value with one of its parts replaced, lost or doubled.
+    """A JSON value with one of its parts replaced, lost or duplicated.
 
     Args:
         draw: Chooses.
         valid: The value.
-        values: What may stand in place of a part.
+        values: What may replace a part.
     """
     whole = copy.deepcopy(valid)
     place = whole

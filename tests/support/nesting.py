@@ -76,7 +76,7 @@ def scalars() -> Iterator[tuple[Resolved, int]]:
     for overload in itertools.chain.from_iterable(FUNCTIONS.values()):
         taken = parameters_of(overload)
         if any(isinstance(type_, types.Function) for type_ in taken):
-            continue  # a lambda is no value; tests/slt/lambdas.slt nests them
+            continue  # a lambda is not a value; tests/slt/lambdas.slt nests them
         if overload.kind == "scalar" and taken:
             resolved = resolve(overload.name, taken)
             for place, type_ in enumerate(resolved.parameters):

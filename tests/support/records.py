@@ -61,7 +61,7 @@ def by_position(rows: list[tuple[Any, ...]]) -> Mapping[Position, tuple[Any, ...
     """Rows that begin with partition and offset, each position once.
 
     Raises:
-        AssertionError: when a position stands twice.
+        AssertionError: when a position occurs twice.
     """
     found: dict[Position, tuple[Any, ...]] = {}
     for partition, offset, *rest in rows:

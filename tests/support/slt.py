@@ -36,7 +36,7 @@ from seamline.sql.functions.patterns import split
 
 SEPARATOR = " || "
 IS = " ---- "
-"""What stands between an expression and its value."""
+"""What separates an expression from its value."""
 ASKED = "queries of tests/slt answered by "
 """The name, up to the route's, of a report's property: how many cases agree with the file."""
 TOGETHER_MAX = 25
@@ -48,7 +48,7 @@ class Case:
     """One case of a file.
 
     Attributes:
-        line: Line its directive stands in, from 1.
+        line: Line of its directive, from 1.
         kind: `ok`, `error` or `query`.
         sql: The statement.
         expected: Name of the error, or the rows.

@@ -1,4 +1,4 @@
-"""Statements made of clauses and of what may, or may not, stand in them."""
+"""Statements made of clauses and of what may, or may not, be in them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ EXPRESSIONS = {
     "quantified": f"(t.x = ANY (SELECT y FROM {U}))",
     "default": "DEFAULT",
 }
-"""What may stand where an expression does."""
+"""What may take the place of an expression."""
 
 CLAUSES = {
     "SELECT": f"SELECT {{}} AS k FROM {T}",
@@ -122,7 +122,7 @@ CLAUSES = {
     "field": f"SELECT ({{}}).nope AS k FROM {T}",
     "cast": f"SELECT CAST({{}} AS varchar) AS k FROM {T}",
 }
-"""Where an expression may stand."""
+"""Where an expression is allowed."""
 
 WHOLE = [
     "WITH a AS (SELECT 1), A AS (SELECT 2) SELECT * FROM a",

@@ -72,7 +72,7 @@ class Users:
         folder: Where catalog and files are.
         partitions: Of the topic.
         is_followed: Whether its tail is kept between statements, and what it hides.
-        definition: What the table's definition says besides. With an envelope, which is then
+        definition: What else the table's definition says. With an envelope, which is then
             Debezium's, users are written as changes.
     """
 

@@ -32,7 +32,7 @@ class Known:
 
 
 def offered(text: str) -> list[str]:
-    """What the text becomes; a bar stands where the cursor is."""
+    """What the text becomes; a bar marks the cursor."""
     before, _, after = text.partition("|")
     length, found = candidates(before, after, Known())
     return [before[: len(before) - length] + each.text for each in found]

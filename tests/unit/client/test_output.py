@@ -181,7 +181,7 @@ def from_json(value: Any, type_: Type) -> Any:
 def test_the_csv_module_reads_the_same_rows(
     result: tuple[pa.RecordBatch, list[Type]], form: tuple[str, str]
 ) -> None:
-    """It cannot tell a null from an empty text, so nulls have a text that no value has."""
+    """It cannot distinguish null from empty text, so nulls have a text that no value has."""
     format_, delimiter = form
     rows = Rows(*result)
     found = io.StringIO(written(rows, format_, null="\x00"), newline="")

@@ -693,7 +693,7 @@ def test_a_second_writer_is_an_error_and_doubles_nothing(
 def test_a_sink_or_a_stream_is_a_second_writer(
     shop: Shop, gateway: Gateway, writer: Writer, how: str
 ) -> None:
-    """Whatever it writes: that its rows are of other records, nobody could tell."""
+    """Whatever it writes: nobody could know that its rows are of other records."""
     shop.produce(10)
     _own(shop)
     schema = shop.table.scan().to_arrow().schema
@@ -1047,4 +1047,4 @@ def test_an_audit_finds_rows_of_aborted_records(shop: Shop) -> None:
     assert found == [("aborted", copied, copied + 1)]
     assert not _audit(shop).is_clean
     shop.log.delete_records(TOPIC, 0, copied + 1)
-    assert _audit(shop).is_clean  # as far as the log can tell
+    assert _audit(shop).is_clean  # as far as the log shows

@@ -195,7 +195,7 @@ def test_a_token_repeats_until_its_version_is_vacuumed(shop: DeltaShop, gateway:
 
 
 def vacuum(shop: DeltaShop) -> None:
-    """Removes every file that the present version has not."""
+    """Removes every file that the present version lacks."""
     shop.writer.table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
 
 

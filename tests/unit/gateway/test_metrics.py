@@ -34,7 +34,7 @@ Told = Mapping[str, tuple[str, Mapping[tuple[str, ...], float]]]
 
 
 def told(registry: CollectorRegistry, prefix: str) -> Told:
-    """What a registry tells in the metrics whose names begin so."""
+    """What a registry reports in the metrics whose names begin with this."""
     found: dict[str, tuple[str, dict[tuple[str, ...], float]]] = {}
     for family in text_string_to_metric_families(text_of(registry)):
         if not family.name.startswith(prefix):

@@ -253,7 +253,7 @@ def test_a_partition_that_no_number_is_for_has_a_name(connection: seamline.Conne
 def test_a_session_that_drops_a_table_forgets_it(
     gateway: Gateway, connection: seamline.Connection
 ) -> None:
-    """As a tool does that makes its tables anew; another session is told."""
+    """As a tool does that recreates its tables; another session is told."""
     rows(connection, "CREATE TABLE remade AS SELECT 1 AS a")
     rows(connection, "CREATE TABLE stays AS SELECT 1 AS a")
     with gateway.connect() as other:

@@ -1,4 +1,4 @@
-"""Goal: TABLE(changes(…)) is read with its arguments, and anything else is refused where it stands.
+"""Goal: TABLE(changes(…)) is read with its arguments, and anything else is refused where it is.
 
 Method: statements parsed, their parameters filled in, their references looked at.
 """

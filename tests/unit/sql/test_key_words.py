@@ -1,4 +1,4 @@
-"""Goal: a word that Trino's grammar does not reserve is a name wherever a name can stand.
+"""Goal: a word that Trino's grammar does not reserve is a name wherever a name is allowed.
 
 Method: every such word as a column, a table, an alias and an argument, in each clause. The words
 are those of Trino's grammar that are not reserved, and what other dialects make key words of.

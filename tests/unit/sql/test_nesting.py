@@ -1,9 +1,9 @@
 """Goal: calls inside calls are as much text as there are calls, for every function and engine.
 
-Method: each function of the registry stands in itself, in each of its arguments, up to twelve deep,
-through a cast where its types ask for one; so does each pair of casts. Each level must add the same
-length, whatever is rendered. And what such a call answers is what the same calls answer one after
-another, each in a query of its own.
+Method: each function of the registry is nested in itself, in each of its arguments, up to twelve
+deep, through a cast where its types ask for one; so does each pair of casts. Each level must add
+the same length, whatever is rendered. And what such a call answers is what the same calls answer
+one after another, each in a query of its own.
 """
 
 from __future__ import annotations

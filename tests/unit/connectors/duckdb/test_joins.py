@@ -185,7 +185,7 @@ def test_fault_17_joins_over_keys_of_every_type(
 ) -> None:
     tables = Tables(Storage(tmp_path), key)
     shapes = SHAPES if key in UNORDERED else {**SHAPES, **ORDERED}
-    # the equality of arrays, nulls in them included, is no key of a hash join, and takes its time
+    # the equality of arrays, nulls in them included, is not a key of a hash join, and takes time
     places = [("both", "both"), ("hot", "deleted")]
     check(engine, tables, shapes, places[:1] if key == "array(integer)" else places)
 

@@ -1,6 +1,6 @@
 """Goal: the right Java is found, and every wrong one is named with its remedy.
 
-Method: executables that answer as Java does stand where JAVA_HOME and PATH point.
+Method: executables that answer as Java does are put where JAVA_HOME and PATH point.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a topic is, when brokers have no ids or do not know of the newest one yet.
 
-Goal: no id that all topics share, and none that only a broker which lags behind tells, is believed.
+Goal: no id that all topics share, and none from a broker that lags behind, is believed.
 Method: answers in the client's own types; generated histories of a topic that is recreated and
 grows, told by brokers of which some are late; clusters of the client library's own.
 """

@@ -1,8 +1,8 @@
-"""Goal: what goes wrong around a command is said in a line, whichever command it is.
+"""Goal: what goes wrong around a command is reported in one line, whichever command it is.
 
 Method: real processes over a configuration that needs no broker, one thing wrong with each: ports,
-addresses, files, disks, Java, and Ctrl-C while Spark starts. What Java would do is done by a script
-that stands where JAVA_HOME points.
+addresses, files, disks, Java, and Ctrl-C while Spark starts. A script where JAVA_HOME points does
+what Java would do.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def test_loopback_needs_no_token(tmp_path: pathlib.Path, host: str) -> None:
 
 
 def test_tokens_of_one_name_have_their_own_groups_for_ever(open_gateway: Config) -> None:
-    """Also where a session stands in a token's place, until that very token is taken away."""
+    """Also where a session takes a token's place, until that very token is revoked."""
     tokens = tuple(
         AccessToken(name="ann", sha256=digest(text), groups=(f"of {text}",))
         for text in ("one", "two")
