@@ -59,7 +59,7 @@ REVIEWED = {
     "client/errors.py": "the one table of errors",
     "connectors/iceberg/pyiceberg_internals.py": "all of PyIceberg that is private",
     "connectors/kafka/formats/json_values.py": "one format, its two code paths side by side",
-    "connectors/protocols.py": "every Protocol of the outside world, and the values that cross them",
+    "connectors/protocols.py": "every Protocol of the outside world, and its values",
     "sql/types.py": "every type of SQL, with its texts and its Arrow form",
 }
 """Long modules, and the one idea that each of them is."""
