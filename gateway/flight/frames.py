@@ -18,24 +18,27 @@ _HEADER, _BODY = b"\x12", b"\xc2\x3e"
 """The tags of FlightData's fields 2 and 1000."""
 
 
-def frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def frames(chunks: Iterable[bytes], schema: pa.Schema) -> Iterator[bytes]:
     """Yields Flight messages with the rows of chunks: the schema first, then each batch.
 
     Args:
-        chunks: Arrow IPC streams with the same schema; at least one.
+        chunks: Arrow IPC streams; at least one.
+        schema: The schema of each, with metadata of its own.
     """
     is_first = True
     for chunk in chunks:
+        if is_first:
+            yield from map(_frame, pa.ipc.MessageReader.open_stream(schema.serialize()))
+            is_first = False
         for part in _parts(chunk):
             for message in pa.ipc.MessageReader.open_stream(part):
-                if message.type != "schema" or is_first:
+                if message.type != "schema":
                     yield _frame(message)
-                is_first = False
 
 
 def table_frames(table: pa.Table) -> Iterator[bytes]:
     """Yields the same for a table of a few rows."""
-    return frames([_stream(table.schema, table.to_batches())])
+    return frames([_stream(table.schema, table.to_batches())], table.schema)
 
 
 def _parts(chunk: bytes) -> Iterator[Any]:

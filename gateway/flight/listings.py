@@ -12,11 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from seamline.gateway.flight import sql_info
+from seamline.gateway.flight.columns import noted
 from seamline.gateway.flight.frames import schema_bytes
 from seamline.gateway.flight.running import Call, Running
 from seamline.sql import types
-
-_META = "ARROW:FLIGHT:SQL:"
 
 
 def _required(name: str, type_: pa.DataType = pa.string()) -> pa.Field:  # noqa: B008 - a constant
@@ -225,8 +224,7 @@ def _field(row: Mapping[str, Any]) -> pa.Field:
         "PRECISION": row["column_size"],
         "SCALE": row["decimal_digits"],
     }
-    meta = {f"{_META}{name}": str(value) for name, value in said.items() if value is not None}
-    return plain.with_nullable(row["is_nullable"] == "YES").with_metadata(meta)
+    return noted(plain.with_nullable(row["is_nullable"] == "YES"), said)
 
 
 _RENAMED = {"precision": "column_size", "sql_datetime_sub": "datetime_subcode"}

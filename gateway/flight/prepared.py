@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from seamline.errors import (
     STATEMENT_NOT_ALLOWED,
     SeamlineError,
 )
+from seamline.gateway.flight.columns import column, columns_of, is_uuid, parameter
 from seamline.gateway.flight.running import NO_COLUMNS, Call, Running
 from seamline.sql import parse, statements, types
 from seamline.sql.statements import (
@@ -97,7 +99,11 @@ class Prepared:
         try:
             if self.description.takes_names:
                 return list(self.values.to_pylist())
-            columns = [column.to_pylist() for column in self.values.columns]
+            expected = {field.name: field for field in self.description.parameters}
+            columns = [
+                _read(column, expected.get(str(place)))
+                for place, column in enumerate(self.values.columns)
+            ]
         except _UNREADABLE as error:
             raise SeamlineError(
                 INVALID_PARAMETERS, f"a parameter's value cannot be read: {error}"
@@ -177,10 +183,10 @@ class PreparedStatements:
                 name, type_ = ("Query Plan", types.VARCHAR)
                 if parsed.type == "VALIDATE" and not parsed.analyze:
                     name, type_ = ("Valid", types.BOOLEAN)
-                columns = pa.schema([types.result_field(name, type_)])
+                columns = pa.schema([column(name, type_)])
                 return self._of_query(call, text, query, columns)
             case Insert(query=query) | CreateTableAs(query=query) | ChangeRows(query=query):
-                parameters = _fields([types.VARCHAR] * query.placeholders)
+                parameters = self._parameters(call, text, query)
                 return Description(True, NO_COLUMNS, parameters, _takes_names(query))
             case Execute():
                 raise SeamlineError(
@@ -193,19 +199,21 @@ class PreparedStatements:
         return Description(False, self._running.rows(call, text, continues=True).schema, NO_COLUMNS)
 
     def _of_query(self, call: Call, text: str, query: Query, columns: pa.Schema) -> Description:
-        parameters = NO_COLUMNS
-        if query.placeholders:
-            asked = f"DESCRIBE INPUT {_NAME}"
-            known = {_NAME: text}
-            found = self._running.rows(call, asked, prepared=known, continues=True)
-            parameters = _fields([_known(type_) for type_ in found.column("Type").to_pylist()])
+        parameters = self._parameters(call, text, query)
         return Description(False, columns, parameters, _takes_names(query))
+
+    def _parameters(self, call: Call, text: str, query: Query) -> pa.Schema:
+        if not query.placeholders:
+            return NO_COLUMNS
+        asked, known = f"DESCRIBE INPUT {_NAME}", {_NAME: text}
+        found = self._running.rows(call, asked, prepared=known, continues=True)
+        return _fields([_known(type_) for type_ in found.column("Type").to_pylist()])
 
     def _columns(self, call: Call, text: str) -> pa.Schema:
         asked, known = f"DESCRIBE OUTPUT {_NAME}", {_NAME: text}
         statement = self._running.begin(call, asked, prepared=known, continues=True)
         self._running.forget(statement)
-        return pa.schema(types.result_field(each.name, each.type) for each in statement.described)
+        return columns_of(statement.described)
 
 
 def _known(type_: str) -> Type:
@@ -214,7 +222,15 @@ def _known(type_: str) -> Type:
 
 def _fields(of: Sequence[Type]) -> pa.Schema:
     """Returns the schema of positional parameters, which are named by their position."""
-    return pa.schema(types.result_field(str(place), type_) for place, type_ in enumerate(of))
+    return pa.schema(parameter(str(place), type_) for place, type_ in enumerate(of))
+
+
+def _read(values: pa.ChunkedArray, expected: pa.Field | None) -> list[Any]:
+    """Returns the values of a parameter; a UUID is a text in Arrow, and becomes one here."""
+    found: list[Any] = values.to_pylist()
+    if expected is None or not is_uuid(expected):
+        return found
+    return [uuid.UUID(value) if isinstance(value, str) else value for value in found]
 
 
 def _takes_names(query: Query) -> bool:

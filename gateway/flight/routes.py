@@ -24,6 +24,7 @@ from seamline.gateway.access.rights import Principal
 from seamline.gateway.flight import messages, prepared
 from seamline.gateway.flight.actions import Actions
 from seamline.gateway.flight.callers import AUTHORIZATION, Callers
+from seamline.gateway.flight.columns import columns_of
 from seamline.gateway.flight.frames import frames, schema_bytes, table_frames
 from seamline.gateway.flight.listings import Listings
 from seamline.gateway.flight.prepared import PreparedStatements
@@ -116,12 +117,13 @@ class Routes:
         statement_id = command.statement_handle.decode(errors="replace")
         statement = self._service.statement(statement_id, call.caller.principal)
         chunks = self._running.chunks(call, statement)
-        if _columns(statement) is NO_COLUMNS:
+        columns = _columns(statement)
+        if columns is NO_COLUMNS:
             for _ in chunks:
                 pass
-            yield from table_frames(NO_COLUMNS.empty_table())
+            yield from table_frames(columns.empty_table())
         else:
-            yield from frames(chunks)
+            yield from frames(chunks, columns)
 
     def put(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
         """Runs an update, or takes the parameters of a prepared statement."""
@@ -242,9 +244,9 @@ def _check_alone(command: Any) -> None:
 
 def _columns(statement: Statement) -> pa.Schema:
     """Returns the columns that the client sees; none if a statement only reports what it did."""
-    if statement.spool is None or not updates.has_result(statement):
+    if not updates.has_result(statement):
         return NO_COLUMNS
-    return statement.spool.schema
+    return columns_of(statement.tell_columns())
 
 
 def _row_count(statement: Statement) -> int:

@@ -17,6 +17,8 @@ from seamline.gateway.query.service import Service
 from seamline.gateway.query.statements import FINAL, State, Statement
 
 _LOOK_S = 1.0
+_FOREVER_S = 1e9
+"""Calls without a deadline have more seconds left than this."""
 NO_COLUMNS = pa.schema([])
 
 
@@ -79,6 +81,10 @@ class Running:
     ) -> Statement:
         """Submits a statement and waits for its columns, or for its end if it is an update.
 
+        Columns are known once it is planned, and rows follow them: a client can end it meanwhile,
+        but only by what it does with the columns. A call with a deadline waits for the first rows
+        as well, since the client has said how long they may take.
+
         Args:
             call: The call that it belongs to.
             text: The statement.
@@ -94,9 +100,12 @@ class Running:
             request = dataclasses.replace(request, prepared=prepared)
         statement = self._service.submit(request, who.principal, who.origin, continues=continues)
         watch = _Watch(call, statement)
+        has_deadline = call.context.time_remaining() < _FOREVER_S
         while statement.spool is None and statement.state not in FINAL:
             statement.wait_for_result(_LOOK_S)
             statement.touch()
+            if not has_deadline and statement.tell_columns():
+                break
         if updates.update_type(statement) is not None:
             while statement.wait(_LOOK_S) not in FINAL:
                 pass
@@ -162,6 +171,10 @@ class Running:
             SeamlineError: why there are no more.
         """
         watch = _Watch(call, statement)
+        while statement.spool is None and statement.state not in FINAL:
+            statement.wait_for_result(_LOOK_S)
+            statement.touch()
+        call.session.take(statement)
         index, spool = 0, statement.spool
         while spool is not None and statement.error is None:
             if not spool.has_chunk(index, _LOOK_S):

@@ -184,18 +184,39 @@ class Answers:
         self, statement: Statement, parsed: DescribePrepared, session: names.Session
     ) -> Rows:
         found = prepared.described(parsed, statement.request)
+        if parsed.what == "input":
+            return self._inputs(statement, found, session)
         query = found.query if isinstance(found, Explain) else found
         if not isinstance(query, Query):
-            query, planned = Query(exp.Select()), None
-        else:
-            tree = prepared.with_nulls(query)
-            asked = self._request(statement, query, session, (), tree)
-            planned = self._queries.plan(asked, statement.deadline)
-        if planned is not None:
-            statement.described = planned.plan.logical.query.output
-        if parsed.what == "input":
-            return prepared.input_rows(query, planned)
+            return prepared.output_rows(None)
+        asked = self._request(statement, query, session, (), prepared.with_nulls(query))
+        planned = self._queries.plan(asked, statement.deadline)
+        statement.described = planned.plan.logical.query.output
         return prepared.output_rows(planned)
+
+    def _inputs(self, statement: Statement, found: sql.Statement, session: names.Session) -> Rows:
+        """Answers DESCRIBE INPUT about a statement."""
+        given: Sequence[types.Field] = ()
+        match found:
+            case Query():
+                query, tree = found, prepared.with_nulls(found)
+            case Explain(query=query) | CreateTableAs(query=query):
+                tree = prepared.with_nulls(query)
+            case Insert(query=query):
+                tree = prepared.with_nulls(query)
+                given = writes.target(self._connections, found, session).given
+            case ChangeRows(query=query):
+                tree = prepared.with_nulls(query)
+                changed = row_changes.changed(self._connections, found, session)
+                if isinstance(changed, writes.Target):
+                    tree = row_changes.whole_rows(changed, tree)
+                else:
+                    given = changed.target.given
+            case _:
+                return prepared.input_rows(Query(exp.Select()), None)
+        asked = self._request(statement, query, session, (), tree)
+        planned = self._queries.plan(asked, statement.deadline)
+        return prepared.input_rows(query, planned, given)
 
     def _request(
         self,

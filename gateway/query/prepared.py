@@ -37,7 +37,7 @@ from seamline.sql.statements import (
     Query,
     Statement,
 )
-from seamline.sql.types import Type
+from seamline.sql.types import Field, Type
 
 Values = Sequence[Any] | Mapping[str, Any]
 """Values of placeholders: Python values, or syntax tree nodes."""
@@ -143,12 +143,13 @@ def with_nulls(query: Query) -> exp.Expr:
 _NUMBER = "parameter"
 
 
-def input_rows(query: Query, planned: Planned | None) -> Rows:
+def input_rows(query: Query, planned: Planned | None, given: Sequence[Field] = ()) -> Rows:
     """Answers DESCRIBE INPUT: the type each parameter is converted to, as far as it is known.
 
     Args:
         query: The statement.
         planned: Its plan with nulls; None when it has none.
+        given: The columns of a table that the query's own columns are written to, in order.
     """
     found = dict.fromkeys(range(query.placeholders), str(types.UNKNOWN))
     if planned is not None:
@@ -156,8 +157,44 @@ def input_rows(query: Query, planned: Planned | None) -> Rows:
             around = node.parent
             if _NUMBER in node.meta and isinstance(around, Call):
                 found[node.meta[_NUMBER]] = str(around.spec.returns)
+    found |= {number: str(field.type) for number, field in _written(query.tree, given)}
     rows = [(number, found[number]) for number in sorted(found)]
     return table({"Position": types.BIGINT, "Type": types.VARCHAR}, rows)
+
+
+def _written(tree: exp.Expr | None, given: Sequence[Field]) -> Iterator[tuple[int, Field]]:
+    """Yields the parameters that are written to columns as they are: number, and column."""
+    match tree:
+        case exp.Subquery():
+            yield from _written(tree.this, given)
+        case exp.SetOperation():
+            yield from _written(tree.this, given)
+            yield from _written(tree.expression, given)
+        case exp.Select(expressions=[exp.Star()]):
+            yield from _written(tree.args["from_"].this, given)
+        case exp.Select():
+            yield from _in_row(tree.expressions, given)
+        case exp.Values():
+            for row in tree.expressions:
+                yield from _in_row(row.expressions, given)
+
+
+def _in_row(values: Sequence[exp.Expr], given: Sequence[Field]) -> Iterator[tuple[int, Field]]:
+    for value, field in zip(values, given, strict=False):
+        if value.is_star:
+            return
+        for node in _branches(value.unalias()):
+            if isinstance(node, exp.Placeholder) and not node.this:
+                yield node.meta["number"], field
+
+
+def _branches(value: exp.Expr) -> Iterator[exp.Expr | None]:
+    """Yields what a value may be; those of MERGE are in `CASE … THEN … END`."""
+    if isinstance(value, exp.Case):
+        yield from (each.args["true"] for each in value.args["ifs"])
+        yield value.args.get("default")
+    else:
+        yield value
 
 
 _OUTPUT = {

@@ -90,21 +90,27 @@ def cursor(gateway: Gateway) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def driver() -> Iterator[Any]:
-    """Connects the JDBC driver to an address."""
+def driver_jvm() -> Iterator[Any]:
+    """Java, with the JDBC driver."""
     (jar,) = fetch(JDBC, cache_directory(os.environ), print).glob("*.jar")
     with java_library(jar, options=JAVA_OPTIONS) as jvm:
+        yield jvm
 
-        def connect(url: str, **options: str) -> Any:
-            properties = jvm.java.util.Properties()
-            for name, value in options.items():
-                properties.setProperty(name, value)
-            address = f"jdbc:arrow-flight-sql://{urlsplit(url).netloc}/"
-            return jvm.org.apache.arrow.driver.jdbc.ArrowFlightJdbcDriver().connect(
-                address, properties
-            )
 
-        yield connect
+@pytest.fixture(scope="module")
+def driver(driver_jvm: Any) -> Any:
+    """Connects the JDBC driver to an address."""
+
+    def connect(url: str, **options: str) -> Any:
+        properties = driver_jvm.java.util.Properties()
+        for name, value in options.items():
+            properties.setProperty(name, value)
+        address = f"jdbc:arrow-flight-sql://{urlsplit(url).netloc}/"
+        return driver_jvm.org.apache.arrow.driver.jdbc.ArrowFlightJdbcDriver().connect(
+            address, properties
+        )
+
+    return connect
 
 
 @pytest.fixture
@@ -286,6 +292,78 @@ def test_jdbc_counts_what_it_writes(jdbc: Any, stack: Stack, name: str) -> None:
         assert statement.executeUpdate(f"INSERT INTO {name} VALUES 1, 2, 3") == 3
         assert query(jdbc, f"SELECT sum(id) FROM {name}") == [("6",)]
         assert statement.executeUpdate(f"DROP TABLE {name}") == 0
+
+
+def test_jdbc_binds_what_columns_take(jdbc: Any, driver_jvm: Any, name: str) -> None:
+    """The driver refuses a value that is not of the described type, and knows milliseconds."""
+    sql = driver_jvm.java.sql
+    with contextlib.closing(jdbc.createStatement()) as statement:
+        statement.executeUpdate(
+            f"CREATE TABLE {name} (id bigint, name varchar, price decimal(10, 2), uid uuid,"
+            " day date, at timestamp(6), ok boolean, data varbinary)"
+        )
+    opened = contextlib.ExitStack()
+
+    def prepared(text: str) -> Any:
+        return opened.enter_context(contextlib.closing(jdbc.prepareStatement(text)))
+
+    insert = prepared(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
+    uid, at = RECORD["uid"], sql.Timestamp.valueOf("2024-02-29 01:02:03.123")
+    for id_ in (1, 2):
+        insert.setLong(1, id_)
+        insert.setString(2, RECORD["name"])
+        insert.setBigDecimal(3, driver_jvm.java.math.BigDecimal("1.25"))
+        insert.setString(4, uid)
+        insert.setDate(5, sql.Date.valueOf("2024-02-29"))
+        insert.setTimestamp(6, at)
+        insert.setBoolean(7, True)
+        insert.setBytes(8, b"\x00\xff")
+        insert.addBatch()
+    insert.executeBatch()
+    found = query(jdbc, f"SELECT id, name, price, uid, day, at, ok FROM {name} ORDER BY id")
+    same = (RECORD["name"], "1.25", uid, "2024-02-29", "2024-02-29 01:02:03.123", "true")
+    assert [(row[0], *row[1:5], row[5].rstrip("0"), row[6]) for row in found] == [
+        ("1", *same), ("2", *same)
+    ]  # fmt: skip
+    update = prepared(f"UPDATE {name} SET price = ? WHERE uid = ? AND at = ? AND id = ?")
+    update.setBigDecimal(1, driver_jvm.java.math.BigDecimal("2.50"))
+    update.setString(2, uid)
+    update.setTimestamp(3, at)
+    update.setLong(4, 2)
+    assert update.executeUpdate() == 1
+    described = prepared(f"SELECT price, name FROM {name}").getMetaData()
+    assert (described.getPrecision(1), described.getScale(1)) == (10, 2)
+    opened.close()
+    with contextlib.closing(jdbc.createStatement()) as statement:
+        statement.executeUpdate(f"DROP TABLE {name}")
+
+
+def test_jdbc_answers_every_question_about_the_gateway(jdbc: Any) -> None:
+    """But for those that the driver has no code for."""
+    found = jdbc.getMetaData()
+    asked = 0
+    for method in found.getClass().getMethods():
+        name = method.getName()
+        is_asked = name.startswith(("supports", "getMax", "getDefault", "get", "stores", "nulls"))
+        is_own = not method.getDeclaringClass().isInterface() and name != "getClass"
+        if is_asked and is_own and not method.getParameterCount():
+            answer = getattr(found, name)()
+            if method.getReturnType().getSimpleName() == "ResultSet":
+                answer.close()
+            asked += 1
+    assert asked > 100
+    assert found.supportsFullOuterJoins()
+    assert "LISTAGG" in found.getSQLKeywords()
+    assert found.getMaxColumnNameLength() == 0
+
+
+def test_jdbc_limits_how_long_a_statement_runs(jdbc: Any) -> None:
+    statement = jdbc.createStatement()
+    statement.setQueryTimeout(1)
+    with pytest.raises(Py4JJavaError) as caught:
+        statement.executeQuery(ENDLESS)
+    assert "timed out after 1 SECONDS" in caught.value.java_exception.getMessage()
+    statement.close()
 
 
 def test_jdbc_keeps_its_session(gateway: Gateway, driver: Any, table: str) -> None:

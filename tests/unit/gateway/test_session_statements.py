@@ -298,6 +298,38 @@ def test_describe_input_and_output(connection: seamline.Connection) -> None:
     assert rows(connection, "DESCRIBE OUTPUT none") == []
 
 
+def test_describe_input_of_statements_that_write(connection: seamline.Connection) -> None:
+    """Drivers that describe parameters bind values by it, that of Flight SQL no others."""
+
+    def inputs(sql: str) -> list[object]:
+        connection.execute(f"PREPARE w FROM {sql}")
+        return [type_ for _, type_ in rows(connection, "DESCRIBE INPUT w")]
+
+    connection.execute(
+        "CREATE TABLE shop.inputs (id bigint, name varchar, price decimal(10, 2), uid uuid)"
+    )
+    into = "INSERT INTO shop.inputs"
+    assert inputs(f"{into} VALUES (?, ?, ?, ?), (1, lower(?), NULL, ?)") == [
+        "bigint", "varchar", "decimal(10,2)", "uuid", "varchar", "uuid",
+    ]  # fmt: skip
+    assert inputs(f"{into} (uid, id) SELECT ?, id + ? FROM shop.a_b WHERE name = ?") == [
+        "uuid", "bigint", "varchar",
+    ]  # fmt: skip
+    assert inputs(f"{into} (id) (SELECT ? UNION ALL SELECT ?)") == ["bigint", "bigint"]
+    assert inputs(f"{into} (id, name) SELECT *, ? FROM (VALUES ?) t(n)") == ["unknown", "unknown"]
+    assert inputs("UPDATE shop.inputs SET price = ?, name = name || ? WHERE uid = ?") == [
+        "decimal(10,2)", "varchar", "uuid",
+    ]  # fmt: skip
+    assert inputs("DELETE FROM shop.inputs WHERE id > ?") == ["bigint"]
+    assert inputs(
+        "MERGE INTO shop.inputs t USING (VALUES 1) s(id) ON t.id = s.id AND t.name = ?"
+        " WHEN MATCHED THEN UPDATE SET price = ?"
+        " WHEN NOT MATCHED THEN INSERT (id, uid) VALUES (s.id, ?)"
+    ) == ["varchar", "decimal(10,2)", "uuid"]
+    assert inputs("CREATE TABLE shop.made AS SELECT * FROM shop.a_b WHERE id = ?") == ["bigint"]
+    assert inputs("EXPLAIN SELECT * FROM shop.a_b WHERE id = ?") == ["bigint"]
+
+
 # --- EXPLAIN -------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ published drivers make of it is in the integration tests.
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 import re
 import threading
@@ -130,6 +131,57 @@ def test_columns_are_told_and_nothing_runs(client: RawFlight, offline_gateway: G
     assert len(offline_gateway.service.summaries(ANONYMOUS)) == before
 
 
+def test_columns_come_before_rows_to_whoever_sets_no_deadline(offline_gateway: Gateway) -> None:
+    """Drivers look at a time of their own once they have columns."""
+    cookies = Cookies(offline_gateway.flight_url)
+    sql = ENDLESS.replace("count(*)", "count(*) AS before_rows")
+    info = cookies.begin(sql, timeout=None).result(60)
+    running = offline_gateway.running(about="before_rows")
+    rows = cookies.channel.unary_stream(
+        "/arrow.flight.protocol.FlightService/DoGet",
+        request_serializer=lambda message: message.SerializeToString(),
+    )(info.endpoint[0].ticket, timeout=1)
+    with pytest.raises(grpc.RpcError):
+        next(rows)
+    wait_until(lambda: running.state is State.CANCELED, 30, "the end of the statement")
+
+
+def test_columns_have_the_sizes_that_jdbc_asks_for(client: RawFlight) -> None:
+    sql = (
+        "SELECT DECIMAL '12.345' AS d, uuid() AS u, 'x' AS t, TIMESTAMP '2024-01-01 00:00:00' AS m"
+    )
+    info = client.info("CommandStatementQuery", query=sql)
+    assert info.schema.equals(client.rows(info).schema, check_metadata=True)
+    wanted = ("TYPE_NAME", "PRECISION", "SCALE", "IS_CASE_SENSITIVE")
+    said = [
+        tuple((field.metadata or {}).get(f"ARROW:FLIGHT:SQL:{name}".encode()) for name in wanted)
+        for field in info.schema
+    ]
+    assert said == [
+        (b"decimal(5,3)", b"5", b"3", b"0"),
+        (b"uuid", None, None, b"0"),
+        (b"varchar", b"2147483647", None, b"1"),
+        (b"timestamp(0)", b"19", b"0", b"0"),
+    ]
+
+
+def test_every_number_of_the_specification_has_a_value(client: RawFlight) -> None:
+    found = client.rows(client.info("CommandGetSqlInfo"))
+    numbers = {*range(12), 100, 101, *range(500, 577)}
+    names = found.column("info_name").to_pylist()
+    assert set(names) == numbers
+    values = dict(zip(names, found.column("value").to_pylist(), strict=True))
+    assert values[0] == "Seamline"
+    assert "LISTAGG" in values[508]
+    assert ("abs" in values[509], "lower" in values[510], "date_trunc" in values[512]) == (
+        True,
+    ) * 3
+    assert values[528] == 0b110
+    kinds = found.column("value").combine_chunks().type_codes.to_pylist()
+    longs = {number for number, kind in zip(names, kinds, strict=True) if kind == 2}
+    assert longs == {*range(541, 556), *range(557, 563)}
+
+
 # --- Prepared statements -------------------------------------------------------------------------
 
 
@@ -143,6 +195,24 @@ def test_a_prepared_query_takes_values(client: RawFlight) -> None:
     for value in (41, 7):
         found = bound(client, made.prepared_statement_handle, [value, "ü"])
         assert found.to_pylist() == [{"x": value + 1, "y": "ü"}]
+
+
+def test_parameters_have_the_types_that_clients_bind(client: RawFlight) -> None:
+    """A driver that knows only milliseconds is told of them; a UUID is a text."""
+    made = client.prepare(
+        "SELECT CAST(? AS timestamp(6)), CAST(? AS time(6)), CAST(? AS timestamp with time zone)"
+        ", UUID '6f9619ff-8b86-d011-b42d-00c04fc964ff' = ?"
+    )
+    parameters = pa.ipc.read_schema(pa.py_buffer(made.parameter_schema))
+    assert [field.type for field in parameters] == [
+        pa.timestamp("ms"), pa.time32("ms"), pa.timestamp("ms", "UTC"), pa.string()
+    ]  # fmt: skip
+    at = datetime.datetime(2024, 2, 29, 1, 2, 3, 123456)
+    values = [at, at.time(), at.replace(tzinfo=datetime.UTC)]
+    handle = made.prepared_statement_handle
+    found = bound(client, handle, [*values, "6f9619ff-8b86-d011-b42d-00c04fc964ff"])
+    assert list(found.to_pylist()[0].values()) == [*values, True]
+    assert "INVALID_PARAMETERS" in said(lambda: bound(client, handle, [*values, "no uuid"]))
 
 
 def test_values_may_have_names(client: RawFlight) -> None:
@@ -293,13 +363,15 @@ class Cookies:
         self._take(call)
         return [bytes(each.body) for each in call]
 
-    def begin(self, sql: str) -> Any:
+    def begin(self, sql: str, timeout: float | None = 60) -> Any:
         cmd = messages.packed("CommandStatementQuery", query=sql)
         return self.channel.unary_unary(
             "/arrow.flight.protocol.FlightService/GetFlightInfo",
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=messages.CLASSES["Info"].FromString,
-        ).future(messages.new("Descriptor", type=2, cmd=cmd), metadata=self._metadata(), timeout=60)
+        ).future(
+            messages.new("Descriptor", type=2, cmd=cmd), metadata=self._metadata(), timeout=timeout
+        )
 
     def query(self, sql: str) -> list[dict[str, Any]]:
         call = self.begin(sql)
@@ -455,7 +527,7 @@ def test_a_large_chunk_is_sent_in_messages_that_clients_take() -> None:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
-    sent = list(frames([sink.getvalue().to_pybytes()]))
+    sent = list(frames([sink.getvalue().to_pybytes()], rows.schema))
     assert len(sent) > 5
     assert max(map(len, sent)) <= MESSAGE_BYTES + 1000
 

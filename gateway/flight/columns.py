@@ -1,0 +1,59 @@
+"""Columns as Flight SQL describes them: Arrow's fields, with what JDBC's metadata says in addition.
+
+Arrow has no word for `uuid` or `json`, and drivers do not derive sizes from Arrow's types: that of
+JDBC says that a decimal has no digits unless it is told how many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.gateway.commands.jdbc import digits_of, size_of
+from seamline.sql import types
+from seamline.sql.binder.scope import Output
+from seamline.sql.types import Char, Type
+
+_META = "ARROW:FLIGHT:SQL:"
+
+
+def columns_of(output: Iterable[Output]) -> pa.Schema:
+    """Returns the columns of a result."""
+    return pa.schema(column(each.name, each.type) for each in output)
+
+
+def column(name: str, type_: Type) -> pa.Field:
+    """Returns a column of a result."""
+    scale, _ = digits_of(type_)
+    said = {
+        "TYPE_NAME": str(type_),
+        "PRECISION": size_of(type_),
+        "SCALE": scale,
+        "IS_CASE_SENSITIVE": int(type_ == types.VARCHAR or isinstance(type_, Char)),
+        "IS_SEARCHABLE": 1,
+    }
+    return noted(types.result_field(name, type_), said)
+
+
+def parameter(name: str, type_: Type) -> pa.Field:
+    """Returns a parameter, whose times are in milliseconds; a client may bind finer ones.
+
+    JDBC's driver writes milliseconds into a vector of whatever unit it is told.
+    """
+    found = column(name, type_)
+    if pa.types.is_timestamp(found.type):
+        return found.with_type(pa.timestamp("ms", found.type.tz))
+    return found.with_type(pa.time32("ms")) if pa.types.is_time(found.type) else found
+
+
+def is_uuid(field: pa.Field) -> bool:
+    """Returns whether a column or parameter holds UUIDs, which Arrow carries as texts."""
+    return (field.metadata or {}).get(f"{_META}TYPE_NAME".encode()) == str(types.UUID).encode()
+
+
+def noted(field: pa.Field, said: Mapping[str, Any]) -> pa.Field:
+    """Returns a field with metadata of Flight SQL; None says nothing."""
+    meta = {f"{_META}{name}": str(value) for name, value in said.items() if value is not None}
+    return field.with_metadata({**(field.metadata or {}), **meta})
