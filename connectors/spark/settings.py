@@ -30,11 +30,17 @@ SESSION: Mapping[str, str] = {
     "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
     # Iceberg's max(uuid) from statistics is not a string, and its max of doubles ignores NaN
     "spark.sql.iceberg.aggregate-push-down.enabled": "false",
-    # both lose the outer columns of a correlated subquery when they move it below a UNION, and
-    # every table with a tail is a UNION
-    "spark.sql.optimizer.excludedRules": (
-        "org.apache.spark.sql.catalyst.optimizer.CombineUnions,"
-        "org.apache.spark.sql.catalyst.optimizer.PushProjectionThroughUnion"
+    # two lose the outer columns of a correlated subquery when they move it below a UNION, and
+    # every table with a tail is a UNION; one, of two names, moves a subquery below a LIMIT, where
+    # it becomes a join, and a sort below a join is dropped
+    "spark.sql.optimizer.excludedRules": ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+        for rule in (
+            "CombineUnions",
+            "PushProjectionThroughUnion",
+            "PushProjectionThroughLimit",
+            "PushProjectionThroughLimitAndOffset",
+        )
     ),
 }
 """Settings of a session, on a server of ours or of somebody else's."""
