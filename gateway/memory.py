@@ -14,6 +14,9 @@ import os
 import pyarrow as pa
 
 _YOUNG_MAX = 50_000
+_OLDER_MAX = (3, 1)
+"""Collections after which older objects are collected, too. Only a collection frees the trees of
+statements, and nothing else runs meanwhile: with Python's (10, 10), that could be two seconds."""
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 """Constants of malloc.h."""
 _RETURNED_BYTES = 2 << 20
@@ -40,7 +43,7 @@ def settle_memory() -> None:
         system.mallopt(_M_ARENA_MAX, _HEAPS_MAX)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_YOUNG_MAX)
+    gc.set_threshold(_YOUNG_MAX, *_OLDER_MAX)
 
 
 def give_back_memory() -> None:
