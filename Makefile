@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
-help: ## List the verbs
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml requirements.lock
@@ -45,7 +45,7 @@ demo: $(READY) ## Run the main job end to end (RECORDS=1000000, KEEP=1 leaves it
 demo-adopt: $(READY) ## Adopt tables that a sink of Kafka Connect fills (RECORDS=200000)
 	@$(BIN)/seamline demo --adopt --records $(or $(filter-out 1000000,$(RECORDS)),200000) $(if $(KEEP),--keep)
 
-check: $(READY) docs ## Lint, format, types, the documentation's links: what needs no run
+check: $(READY) docs ## Lint, format, types, the documentation's links: everything that runs nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tests/packaging/link_farm.py build/farm
@@ -60,7 +60,7 @@ docs: $(READY) ## Build the documentation as a site, in build/site; a link to no
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "built: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site"
 
-jars: $(READY) ## Fetch the jars of the broker and of Spark, once a user
+jars: $(READY) ## Fetch the jars of the broker and of Spark, once per user
 	@$(BIN)/python -c 'from seamline.connectors.jvm import jars; jars.kafka_jars(print); jars.spark_jars(print)'
 
 test: jars ## The tests: unit, property, a short simulation, one pass over real parts
@@ -85,7 +85,7 @@ bench: $(READY) ## Benchmarks, both sides in one run (BENCH=group_by for one)
 helm: $(READY) ## Lint the chart and render its examples (Helm from PATH, or built with Go)
 	$(BIN)/python helm/check
 
-lock: $(READY) ## Make the locks anew: Python packages and jars, each with its hash
+lock: $(READY) ## Rebuild the locks: Python packages and jars, each with its hash
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(COMPILE) --extra dev --extra tpc --output-file requirements.lock pyproject.toml
@@ -104,7 +104,7 @@ sbom: ## List what the image installs, as CycloneDX in build/seamline.cdx.json
 	build/sbom/tools/bin/cyclonedx-py environment --output-file build/seamline.cdx.json \
 	  build/sbom/bin/python
 
-audit: ## Ask for known faults of what is locked (needs PyPI's list of vulnerabilities)
+audit: ## Check the locked packages for known vulnerabilities (asks PyPI)
 	rm -rf build/audit && $(PYTHON) -m venv build/audit
 	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 	build/audit/bin/pip-audit --strict --disable-pip --require-hashes \
@@ -113,17 +113,17 @@ audit: ## Ask for known faults of what is locked (needs PyPI's list of vulnerabi
 chaos: $(READY) ## Attack exactness on real parts (SEED=1, MINUTES=10); ends with `violations: 0`
 	@cd tests && ../$(BIN)/python -m chaos --seed $(SEED) --minutes $(MINUTES)
 
-clients: $(READY) ## Ask one gateway the same by every client; prints what each can do
+clients: $(READY) ## Ask one gateway the same through every client; prints what each can do
 	@cd tests && ../$(BIN)/python -m clients
 
 siege: jars ## Honest clients beside every attack at once (SEED=1, MINUTES=10); says whether it held
 	@cd tests && ../$(BIN)/python -m siege --seed $(SEED) --minutes $(MINUTES)
 
-tpc: jars ## TPC-H and TPC-DS on both engines, hot, half, little and not hot (TPC="--suite tpch …")
+tpc: jars ## TPC-H and TPC-DS on both engines, with all, half, few and none of the rows hot (TPC="--suite tpch …")
 	@cd tests && ../$(BIN)/python -m tpc $(TPC)
 
 fuzz: jars ## Random queries on both engines and plain DuckDB (SEED=1, COUNT=20000); ends with counts
 	@cd tests && ../$(BIN)/python -m fuzz --seed $(SEED) --count $(COUNT)
 
-clean: ## Remove what the other verbs made
+clean: ## Remove what the other targets made
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
