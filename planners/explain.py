@@ -66,7 +66,10 @@ def explain_json(plan: PhysicalPlan) -> dict[str, Any]:
 
 
 def explain_io(plan: PhysicalPlan) -> dict[str, Any]:
-    """Returns the tables a query reads, with their columns and filters."""
+    """Returns the tables a query reads, with their columns and filters.
+
+    Estimates have Trino's fields. What is not estimated is NaN there, written as text in JSON.
+    """
     return {
         "inputTableColumnInfos": [
             {
@@ -79,11 +82,17 @@ def explain_io(plan: PhysicalPlan) -> dict[str, Any]:
                 },
                 "columns": [column.name for column in scan.columns],
                 "constraint": _condition(scan),
-                "estimate": {"outputRowCount": _rows(scan)},
+                "estimate": {**_NOT_ESTIMATED, "outputRowCount": _rows(scan)},
             }
             for scan in plan.logical.scans
-        ]
+        ],
+        "estimate": _NOT_ESTIMATED,
     }
+
+
+_NOT_ESTIMATED = dict.fromkeys(
+    ("outputRowCount", "outputSizeInBytes", "cpuCost", "maxMemory", "networkCost"), "NaN"
+)
 
 
 def _output(plan: PhysicalPlan) -> str:

@@ -341,8 +341,11 @@ def test_explain_in_every_form(connection: seamline.Connection) -> None:
     assert found["engine"] == "duckdb"
     assert found["scans"][0]["condition"] == "id > 1"
     (document,) = rows(connection, f"EXPLAIN (TYPE IO, FORMAT JSON) {query}")
-    table = json.loads(str(document[0]))["inputTableColumnInfos"][0]["table"]
-    assert table == {"catalog": "lake", "schemaTable": {"schema": "shop", "table": "a_b"}}
+    found = json.loads(str(document[0]))
+    table = found["inputTableColumnInfos"][0]
+    assert table["table"] == {"catalog": "lake", "schemaTable": {"schema": "shop", "table": "a_b"}}
+    assert found["estimate"].keys() == table["estimate"].keys()
+    assert found["estimate"]["outputRowCount"] == "NaN"
     logical = [row[0] for row in rows(connection, f"EXPLAIN (TYPE LOGICAL) {query}")]
     assert logical[0] == "Output: name varchar"
     assert not any(str(line).startswith("Engine") for line in logical)
