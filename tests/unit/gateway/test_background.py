@@ -208,9 +208,10 @@ def test_fault_04_a_result_that_cannot_be_released_keeps_no_other(
         statements = [running.statement("SELECT 1") for _ in range(3)]
         broken = statements[1].spool
         assert broken is not None
-        broken._file = (tmp_path / "open").open("wb")
-        broken._path = tmp_path  # which is a folder, and cannot be unlinked
+        broken._files.add(str(tmp_path))  # which is a folder, and cannot be unlinked
+        before = sum(supervision.failures().values())
         service.sweep()
+        assert sum(supervision.failures().values()) > before
         assert service.statements(Principal("tests")) == []
         assert [s.state for s in (statements[0], statements[2])] == [Ended.CLOSED] * 2
     finally:
