@@ -47,6 +47,18 @@ def move_for_spark(tree: exp.Expr, new_name: Named) -> None:
         _bring_inside(*found, new_name())
 
 
+def group_inside(tree: exp.Expr, wanted: Callable[[exp.Select], bool]) -> None:
+    """Makes the groups of some queries a source of their own if a value beside them is correlated.
+
+    Args:
+        tree: A bound tree, changed in place.
+        wanted: Which queries.
+    """
+    for number, select in enumerate(list(tree.find_all(exp.Select))):
+        if wanted(select) and _computes_beside_groups(select):
+            _group_inside(select, f"_grouped{number}")
+
+
 def _group_inside(select: exp.Select, alias: str) -> None:
     """Turns the groups of a query into its only source, above which the rest is computed."""
     inside = exp.Select(expressions=[])

@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from seamline.sql.binder.grouping import has_aggregate
 from seamline.sql.calls import Call
+from seamline.sql.correlated import group_inside
 
 
 def bring_columns_near(tree: exp.Expr, has_lambda: Callable[[Call], bool]) -> None:
@@ -29,6 +30,7 @@ def bring_columns_near(tree: exp.Expr, has_lambda: Callable[[Call], bool]) -> No
         tree: A bound tree, changed in place.
         has_lambda: Whether the SQL of a call contains a lambda.
     """
+    group_inside(tree, _unnests)
     further: dict[int, list[exp.Column]] = {}
     selects: dict[int, tuple[exp.Select, set[str]]] = {}
     for column in list(tree.find_all(exp.Column)):
@@ -160,6 +162,11 @@ def _is_beside_unnest(column: exp.Expr, select: exp.Select) -> bool:
         node = node.parent
     if isinstance(node, exp.From | exp.Join):
         return False
+    return _unnests(select)
+
+
+def _unnests(select: exp.Select) -> bool:
+    """Whether a source of the query unnests an array."""
     calls = (call for source in _sources_of(select) for call in source.find_all(Call))
     return any(call.spec.overload.name == "$unnest" for call in calls)
 
