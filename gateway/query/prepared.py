@@ -131,9 +131,15 @@ def _text_of(name: str, request: StatementRequest, location: Location | None) ->
 
 
 def with_nulls(query: Query) -> exp.Expr:
-    """Returns a query's tree with nulls for its parameters; each null has its number."""
+    """Returns a query's tree with nulls for its parameters; each null has its number.
+
+    Numbers of rows, and of percents, cannot be null.
+    """
     tree = query.tree.copy()
     for node in list(tree.find_all(exp.Placeholder)):
+        if isinstance(node.parent, _COUNTS):
+            node.replace(exp.Literal.number(1))
+            continue
         null = exp.Null()
         null.meta[_NUMBER] = node.meta.get("number", 0)
         node.replace(null)
@@ -141,6 +147,7 @@ def with_nulls(query: Query) -> exp.Expr:
 
 
 _NUMBER = "parameter"
+_COUNTS = (exp.Limit, exp.Offset, exp.Fetch, exp.TableSample)
 
 
 def input_rows(query: Query, planned: Planned | None, given: Sequence[Field] = ()) -> Rows:
@@ -157,6 +164,10 @@ def input_rows(query: Query, planned: Planned | None, given: Sequence[Field] = (
             around = node.parent
             if _NUMBER in node.meta and isinstance(around, Call):
                 found[node.meta[_NUMBER]] = str(around.spec.returns)
+    for node in query.tree.find_all(exp.Placeholder):
+        if isinstance(node.parent, _COUNTS) and not node.this:
+            is_share = isinstance(node.parent, exp.TableSample)
+            found[node.meta["number"]] = str(types.DOUBLE if is_share else types.BIGINT)
     found |= {number: str(field.type) for number, field in _written(query.tree, given)}
     rows = [(number, found[number]) for number in sorted(found)]
     return table({"Position": types.BIGINT, "Type": types.VARCHAR}, rows)

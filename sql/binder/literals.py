@@ -169,10 +169,27 @@ def whole_number_of(node: exp.Expr) -> int | None:
     return -value if value is not None and inner.spec.overload.name == "$negate" else value
 
 
-def _whole_number(node: exp.Expr) -> int:
+def number_written(node: exp.Expr) -> str | None:
+    """Returns the text of a number that is not bound yet; None for anything else.
+
+    It may be typed, as drivers write parameters: `BIGINT '2'`.
+    """
     inner = unparenthesized(node)
-    if isinstance(inner, exp.Literal) and not inner.is_string and inner.name.isdigit():
-        return int(inner.name)
+    is_typed = type(inner) is exp.Cast and inner.to.this in exp.DataType.NUMERIC_TYPES
+    if is_typed:
+        inner = unparenthesized(inner.this)
+    if not isinstance(inner, exp.Literal) or (inner.is_string and not is_typed):
+        return None
+    return inner.name if _NUMBER.fullmatch(inner.name) else None
+
+
+_NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+
+
+def _whole_number(node: exp.Expr) -> int:
+    text = number_written(node)
+    if text is not None and text.isdigit():
+        return int(text)
     raise SeamlineError(NOT_SUPPORTED, "LIMIT and OFFSET need a literal whole number", hint="")
 
 

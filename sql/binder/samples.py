@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
 from seamline.sql import functions
+from seamline.sql.binder.literals import number_written
 from seamline.sql.binder.scope import Source, location_of
 from seamline.sql.binder.typer import Typer
 from seamline.sql.calls import CallSpec, call
@@ -56,11 +57,12 @@ def _random() -> exp.Expr:
 
 def _part(share: exp.Expr | None) -> str:
     """Converts percents to a fraction of one, written as a double for both engines."""
-    if not isinstance(share, exp.Literal) or share.is_string:
+    text = number_written(share) if share is not None else None
+    if text is None:
         raise SeamlineError(
             NOT_SUPPORTED, "the percentage of TABLESAMPLE must be a literal number", hint=""
         )
-    percents = decimal.Decimal(share.name)
+    percents = decimal.Decimal(text)
     if percents > 100:
         raise SeamlineError(
             INVALID_ARGUMENT, "TABLESAMPLE takes 0 to 100 percent", location=None, hint=""

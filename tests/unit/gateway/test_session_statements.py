@@ -298,6 +298,30 @@ def test_describe_input_and_output(connection: seamline.Connection) -> None:
     assert rows(connection, "DESCRIBE OUTPUT none") == []
 
 
+def test_numbers_of_rows_may_be_parameters(connection: seamline.Connection) -> None:
+    """As JDBC's driver sends them, with their types."""
+    numbers = "SELECT n FROM UNNEST(sequence(1, 5)) t(n) ORDER BY n"
+    for clause, values, found in (
+        ("LIMIT ?", "INTEGER '2'", [1, 2]),
+        ("LIMIT ?", "BIGINT '2'", [1, 2]),
+        ("LIMIT ?", "2", [1, 2]),
+        ("OFFSET ?", "BIGINT '4'", [5]),
+        ("OFFSET ? ROWS FETCH NEXT ? ROWS ONLY", "BIGINT '1', SMALLINT '2'", [2, 3]),
+    ):
+        sql = f"EXECUTE IMMEDIATE '{numbers} {clause}' USING {values}"
+        assert [n for (n,) in rows(connection, sql)] == found
+    sample = "SELECT count(*) FROM shop.a_b TABLESAMPLE BERNOULLI (?)"
+    everything = rows(connection, "SELECT count(*) FROM shop.a_b")
+    assert rows(connection, f"EXECUTE IMMEDIATE '{sample}' USING DOUBLE '1.0E2'") == everything
+    for value in ("NULL", "-1", "BIGINT '-1'", "'1'", "1.5", "DECIMAL '1.5'"):
+        sql = f"EXECUTE IMMEDIATE '{numbers} LIMIT ?' USING {value}"
+        assert refused(connection, sql).code.name == "NOT_SUPPORTED"
+    connection.execute(f"PREPARE page FROM {numbers} OFFSET ? LIMIT ?")
+    assert rows(connection, "DESCRIBE INPUT page") == [(0, "bigint"), (1, "bigint")]
+    connection.execute(f"PREPARE sampled FROM {sample}")
+    assert rows(connection, "DESCRIBE INPUT sampled") == [(0, "double")]
+
+
 def test_describe_input_of_statements_that_write(connection: seamline.Connection) -> None:
     """Drivers that describe parameters bind values by it, that of Flight SQL no others."""
 
