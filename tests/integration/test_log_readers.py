@@ -29,6 +29,7 @@ from support.stack import Stack
 from support.tierers import At, Interrupted
 from support.waiting import wait_until
 
+from seamline.connectors.chunks import ResultFile
 from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.connectors.protocols import NoDeadline
 from seamline.connectors.spark.engine import SparkEngine
@@ -87,13 +88,12 @@ def _statement(bench: Bench, name: str, event: Event, engine: str, **settings: A
         spill_bytes=1 << 30,
     )
     with contextlib.closing(duckdb), contextlib.closing(spark):
+        file = ResultFile(str(bench.directory / "held.arrow"), LARGE)
         executor = Executor(
             sources,
             {DUCKDB: duckdb, SPARK: MeddledEngine(spark, event)},
             tail_bytes_max=LARGE,
-            spool=lambda schema: ResultSpool(
-                schema, bench.directory / "held.arrow", SpoolMemory(), size_bytes_max=LARGE
-            ),
+            spool=lambda schema: ResultSpool(schema, file, SpoolMemory()),
             **settings,
         )
         limits = Limits(duckdb_cold_bytes_max=LARGE, duckdb_tail_rows_max=LARGE)

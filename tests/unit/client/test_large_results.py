@@ -14,6 +14,7 @@ from support.gateway import Gateway
 import seamline
 from seamline.dbapi import statement as module
 from seamline.dbapi.statement import EarlyChunks
+from seamline.dbapi.transport import Transport
 
 ROWS = 1_000_000
 SQL = """SELECT 1000 * a.x + b.y AS n, {} AS m
@@ -77,13 +78,13 @@ def test_few_rows_need_one_request(
     connection: seamline.Connection, early: list[EarlyChunks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    send = module.Transport.json
+    send = Transport.json
 
-    def noted(self: module.Transport, method: str, path: str, body: object = None) -> object:
+    def noted(self: Transport, method: str, path: str, body: object = None) -> object:
         asked.append(path)
         return send(self, method, path, body)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module.Transport, "json", noted)
+    monkeypatch.setattr(Transport, "json", noted)
     for number in range(20):
         assert connection.execute("SELECT ?", [number]).fetchall() == [(number,)]
     assert len(asked) == 20
