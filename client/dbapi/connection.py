@@ -26,7 +26,7 @@ class Connection:
         catalog: Default catalog for names without one.
         schema: Default schema for names without one.
         time_zone: Zone of times without one, unless SET TIME ZONE sets another; None means UTC.
-        compression: How rows are compressed on their way: `lz4`, `zstd` or None.
+        compression: How rows are compressed in transit: `lz4`, `zstd` or None.
         properties: The session's properties by name, as set by SET SESSION.
         prepared: The session's prepared statements by name, as made by PREPARE.
         last_token: What the connection has read so far; later statements never fall behind it.
@@ -58,7 +58,7 @@ class Connection:
         compression: str | None = None,
     ) -> None:
         if compression not in _COMPRESSIONS:
-            message = f"there is no compression {compression!r}"
+            message = f"the compression {compression!r} is not known"
             raise errors.InterfaceError(INVALID_ARGUMENT, message, hint="It is 'lz4' or 'zstd'.")
         self.catalog = catalog
         self.schema = schema
@@ -196,7 +196,7 @@ def connect(
         schema: Default schema for names without one.
         engine: `auto`, `duckdb` or `spark`, for statements that do not request one.
         time_zone: Zone of times without one, such as `Europe/Berlin`; by default UTC.
-        compression: `lz4` or `zstd`, to compress rows on their way over a slow network; needs
+        compression: `lz4` or `zstd`, to compress rows in transit over a slow network; needs
             `seamline[arrow]`.
         embedded: Run a gateway in this process until the connection is closed. True uses the
             configuration that `seamline serve` would find; a string names the configuration file.

@@ -1,7 +1,7 @@
 """Columns as Flight SQL describes them: Arrow's fields, with what JDBC's metadata says in addition.
 
-Arrow has no word for `uuid` or `json`, and drivers do not derive sizes from Arrow's types: that of
-JDBC says that a decimal has no digits unless it is told how many.
+Arrow has no name for `uuid` or `json`, and drivers do not derive sizes from Arrow's types: the JDBC
+driver says that a decimal has no digits unless it is told how many.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def column(name: str, type_: Type) -> pa.Field:
 def parameter(name: str, type_: Type) -> pa.Field:
     """Returns a parameter, whose times are in milliseconds; a client may bind finer ones.
 
-    JDBC's driver writes milliseconds into a vector of whatever unit it is told.
+    The JDBC driver writes milliseconds into a vector of whatever unit it is told.
     """
     found = column(name, type_)
     if pa.types.is_timestamp(found.type):
@@ -54,6 +54,6 @@ def is_uuid(field: pa.Field) -> bool:
 
 
 def noted(field: pa.Field, said: Mapping[str, Any]) -> pa.Field:
-    """Returns a field with metadata of Flight SQL; None says nothing."""
+    """Returns a field with Flight SQL's metadata; values of None are left out."""
     meta = {f"{_META}{name}": str(value) for name, value in said.items() if value is not None}
     return field.with_metadata({**(field.metadata or {}), **meta})

@@ -226,7 +226,7 @@ def _fields(of: Sequence[Type]) -> pa.Schema:
 
 
 def _read(values: pa.ChunkedArray, expected: pa.Field | None) -> list[Any]:
-    """Returns the values of a parameter; a UUID is a text in Arrow, and becomes one here."""
+    """Returns the values of a parameter; a UUID is text in Arrow, and becomes a UUID here."""
     found: list[Any] = values.to_pylist()
     if expected is None or not is_uuid(expected):
         return found

@@ -1,7 +1,7 @@
 """What the gateway says about itself and its SQL, by the numbers of Flight SQL's `SqlInfo`.
 
-Every number of the specification has a value: drivers fail on those they do not find, that of JDBC
-in half of the methods of `DatabaseMetaData`.
+Every number of the specification has a value: drivers fail on missing ones, the JDBC driver in half
+of the methods of `DatabaseMetaData`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _KEYWORDS = """
 current_catalog current_schema deallocate json_array json_exists json_object json_query json_table
 json_value limit listagg skip
 """.upper().split()
-"""The reserved words, and LIMIT, that SQL of 2003 has not reserved."""
+"""The reserved words that SQL:2003 does not reserve, and LIMIT."""
 _SYSTEM_FUNCTIONS = (
     *("coalesce", "current_catalog", "current_schema", "current_user", "if", "nullif", "try"),
     *("try_cast", "typeof", "uuid", "version"),
 )
 _LIMITS = frozenset({*range(541, 556), *range(557, 562)})
-"""Lengths and numbers that are limited, such as that of a table's name; 0 says that none is."""
+"""Lengths and numbers that are limited, such as that of a table's name; 0 means no limit."""
 _NUMBERS = _LIMITS | {562}
-"""Those that are numbers and no sets of bits."""
+"""Those that are numbers, not sets of bits."""
 
 
 def _functions(first: str, forms: str) -> list[str]:
@@ -46,7 +46,7 @@ def _functions(first: str, forms: str) -> list[str]:
 
     Args:
         first: A regular expression of the type.
-        forms: A regular expression of calls that are no rows of the function table.
+        forms: A regular expression of calls that are not rows of the function table.
     """
 
     def belongs(overload: Overload) -> bool:
@@ -81,7 +81,7 @@ _INFO: Mapping[int, Any] = {
     503: _LOWER_CASE,
     504: '"',
     505: _INSENSITIVE,
-    506: False,  # some tables may be listed and not read
+    506: False,  # some tables may be listed but not read
     507: _AT_END,
     508: _KEYWORDS,
     509: _functions(r"tinyint|smallint|integer|bigint|real|double|D", r"^$"),

@@ -402,7 +402,7 @@ def _when_there(
 def _chunk(
     statement: Statement, index: int, turns: Turns, query: ChunkQuery
 ) -> flask.Response | None:
-    """Returns a chunk as a client wants it; None when the time is up."""
+    """Returns a chunk in the requested form; None when the time is up."""
     seconds, codec = query.wait, query.compression
     if query.format == ARROW_STREAM and codec is None:
         sent = _when_there(statement, turns, seconds, lambda spool, s: spool.pieces(index, s))

@@ -133,7 +133,7 @@ def _text_of(name: str, request: StatementRequest, location: Location | None) ->
 def with_nulls(query: Query) -> exp.Expr:
     """Returns a query's tree with nulls for its parameters; each null has its number.
 
-    Numbers of rows, and of percents, cannot be null.
+    Row counts and percentages cannot be null.
     """
     tree = query.tree.copy()
     for node in list(tree.find_all(exp.Placeholder)):
