@@ -7,8 +7,9 @@ Spark refuses them in more places. Each is moved to a place that gives the same 
 
 - the condition of an inner join moves to WHERE
 - beside groups, the groups become a source of their own, and the values are computed above them
-- where an aggregate, a subquery further inside, or a condition that has one, reads a column of the
-  query around, the sources of the query between become one source that has that column, too
+- where an aggregate, a subquery further inside, or a condition that has one or is below a LIMIT,
+  reads a column of the query around, the sources of the query between become one source that has
+  that column, too
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ def move_for_spark(tree: exp.Expr, new_name: Named) -> None:
         if _computes_beside_groups(select):
             _group_inside(select, new_name())
     for select in list(tree.find_all(exp.Select)):
-        parts = (*_aggregated(select), *_conditions_with_queries(select))
+        parts = (
+            *_aggregated(select),
+            *_conditions_with_queries(select),
+            *_conditions_below_limit(select),
+        )
         read = [column for part in parts for column in _of_outside(part, select)]
         if read:
             _bring_inside(select, read, new_name())
@@ -147,6 +152,43 @@ def _conditions_with_queries(select: exp.Select) -> Iterator[exp.Expr]:
     for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
         if part is not None and part.find(exp.Query) is not None:
             yield part
+
+
+def _conditions_below_limit(select: exp.Select) -> Iterator[exp.Expr]:
+    """Yields the conditions of WHERE below a LIMIT that Spark would apply to all rows at once.
+
+    For each row around, it limits the rows that are equal to a column of that row, but not those
+    that are equal to an expression, nor those chosen by a condition that reads only that row.
+    """
+    where = select.args.get("where")
+    if where is None or not _is_limited(select):
+        return
+    for part in where.this.flatten() if isinstance(where.this, exp.And) else [where.this]:
+        if not _is_equal_to_outside(part, select):
+            yield part
+
+
+def _is_limited(select: exp.Select) -> bool:
+    """Whether the query, or one around it in the same subquery, has a LIMIT or an OFFSET."""
+    node: exp.Expr | None = select
+    while node is not None and not _is_level(node):
+        if isinstance(node, exp.Query) and (node.args.get("limit") or node.args.get("offset")):
+            return True
+        node = node.parent
+    return False
+
+
+def _is_equal_to_outside(part: exp.Expr, select: exp.Select) -> bool:
+    """Whether a condition is that something of this query is equal to a column around it."""
+    if not isinstance(part, exp.EQ):
+        return False
+    own = _names(select)
+    for one, other in ((part.this, part.expression), (part.expression, part.this)):
+        read = [column.table in own for column in one.find_all(exp.Column)]
+        is_outside = isinstance(other, exp.Column) and other.table not in own
+        if is_outside and read and all(read):
+            return True
+    return False
 
 
 def _of_outside(part: exp.Expr, select: exp.Select) -> Iterator[exp.Column]:
