@@ -8,6 +8,7 @@ OVER.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from sqlglot import exp
@@ -410,19 +411,30 @@ def _drop_empty_group(select: exp.Select) -> None:
 
 
 def _groups_no_rows(group: exp.Group | None) -> bool:
-    """Whether one grouping set is empty: it has a row even when there are no rows to group."""
-    return group is not None and all(map(_has_empty_set, group.expressions))
+    """Whether one grouping set is empty: it has a row even when there are no rows to group.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED if there are several, each of which has such a row.
+    """
+    found = math.prod(map(_empty_sets, group.expressions)) if group is not None else 0
+    if found > 1:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "Spark cannot compute the group of all rows several times",
+            hint="Run it with engine = 'duckdb'.",
+        )
+    return found == 1
 
 
-def _has_empty_set(item: exp.Expr) -> bool:
+def _empty_sets(item: exp.Expr) -> int:
     match item:
         case exp.Rollup() | exp.Cube():
-            return True
+            return 1
         case exp.GroupingSets():
-            return any(map(_has_empty_set, item.expressions))
+            return sum(map(_empty_sets, item.expressions))
         case exp.Tuple():
-            return not item.expressions
-    return False
+            return int(not item.expressions)
+    return 0
 
 
 def _total_of_no_rows(select: exp.Select, names: _Names) -> None:
