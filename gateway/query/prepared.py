@@ -164,10 +164,10 @@ def input_rows(query: Query, planned: Planned | None, given: Sequence[Field] = (
             around = node.parent
             if _NUMBER in node.meta and isinstance(around, Call):
                 found[node.meta[_NUMBER]] = str(around.spec.returns)
-    for node in query.tree.find_all(exp.Placeholder):
-        if isinstance(node.parent, _COUNTS) and not node.this:
-            is_share = isinstance(node.parent, exp.TableSample)
-            found[node.meta["number"]] = str(types.DOUBLE if is_share else types.BIGINT)
+    for place in query.tree.find_all(exp.Placeholder):
+        if isinstance(place.parent, _COUNTS) and not place.this:
+            is_share = isinstance(place.parent, exp.TableSample)
+            found[place.meta["number"]] = str(types.DOUBLE if is_share else types.BIGINT)
     found |= {number: str(field.type) for number, field in _written(query.tree, given)}
     rows = [(number, found[number]) for number in sorted(found)]
     return table({"Position": types.BIGINT, "Type": types.VARCHAR}, rows)

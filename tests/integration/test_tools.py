@@ -33,6 +33,9 @@ SUPERSET = (
     # which it imports and does not ask for, or asks for without saying how new
     *("rich", "cachetools", "pillow", "flask-caching==2.3.1", "cachelib==0.13.0"),
 )
+SQLMESH = ("sqlmesh[trino]==0.236.4",)
+EXPECTATIONS = ("great_expectations==1.24.1", "trino[sqlalchemy]==0.340.0")
+AIRFLOW = ("apache-airflow==3.1.8", "apache-airflow-providers-trino==6.7.1", "pandas")
 JUPYSQL = ("jupysql", "trino[sqlalchemy]", "pandas", "ipython")
 BIDS = [
     {"id": 1, "channel": 1, "price": 2.5},
@@ -101,6 +104,42 @@ def test_ibis(gateway: Gateway, table: str) -> None:
         "view": 2,
         "copy": 8,
         "arrow": [1, 2, 3, 4],
+    }
+
+
+@pytest.mark.soak
+def test_sqlmesh(gateway: Gateway, table: str) -> None:
+    """Models of every kind, planned, filled, and planned again after a change."""
+    found = found_by("sqlmesh_program.py", SQLMESH, gateway, table)
+    assert found == {
+        "joined": {"channel": [1, 2], "total": [6.0, 1.5], "id": [3, 4]},
+        "days": ["2024-01-02", "2024-01-03", "2024-01-04", "2024-01-05"],
+        "changed": [60.0, 15.0],
+    }
+
+
+@pytest.mark.soak
+def test_great_expectations(gateway: Gateway, table: str) -> None:
+    found = found_by("expectations_program.py", EXPECTATIONS, gateway, table)
+    assert found == {
+        "asked": 17,
+        "do not hold": ["expect_column_max_to_be_between"],
+        "not computed": [],
+    }
+
+
+@pytest.mark.soak
+def test_airflow(gateway: Gateway, table: str) -> None:
+    """Its TrinoHook, its operators that check, and its sensor."""
+    found = found_by("airflow_program.py", AIRFLOW, gateway, table)
+    assert sorted(found.pop("some")) == [[1], [3]]
+    assert found == {
+        "tested": True,
+        "frame": [7.5],
+        "own": [[1, "it's"], [2, None], [3, "ü"]],
+        "several": [[[1]], [[2]]],
+        "sensed": True,
+        "refused": True,
     }
 
 
