@@ -3,16 +3,17 @@
 Clients and tools match on Trino's own names and numbers: dbt on TABLE_NOT_FOUND, drivers on the
 number 46. An error of ours that corresponds to exactly one of Trino's therefore has that one's
 name, number and type in Trino's protocol; its own name is in `failureInfo`. All others keep theirs,
-whose numbers Trino does not use.
+whose numbers Trino does not use. PyHive matches on the words of the most common ones.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 
 from seamline import errors as ours
-from seamline.errors import ErrorCode, ErrorKind
+from seamline.errors import ErrorCode, ErrorKind, SeamlineError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,6 +34,25 @@ class TrinoError:
 def trino_error(code: ErrorCode) -> TrinoError:
     """Returns what an error is called in Trino's protocol: Trino's name or our own."""
     return TRINO_ERRORS[code] or TrinoError(code.name, code.number, code.kind)
+
+
+def message_of(found: SeamlineError) -> str:
+    """Returns an error's message, in Trino's words where tools look for those."""
+    pattern, words = _WORDS.get(found.code, ("", ""))
+    match = re.fullmatch(pattern, found.message)
+    return words.format(match[1]) if match and words else found.message
+
+
+_WORDS: Mapping[ErrorCode, tuple[str, str]] = {
+    ours.CATALOG_NOT_FOUND: (r"catalog (\S+) does not exist", "Catalog '{}' not found"),
+    ours.SCHEMA_NOT_FOUND: (
+        r"schema (\S+)(?: of (?:catalog )?\S+)? does not exist",
+        "Schema '{}' does not exist",
+    ),
+    ours.TABLE_NOT_FOUND: (r"table (.+) does not exist", "Table '{}' does not exist"),
+    ours.COLUMN_NOT_FOUND: (r"column (.+) does not exist", "Column '{}' cannot be resolved"),
+}
+"""Our words, and Trino's."""
 
 
 def _user(name: str, number: int) -> TrinoError:

@@ -8,7 +8,7 @@ from typing import Any
 from seamline.errors import SeamlineError
 from seamline.gateway.query import updates
 from seamline.gateway.query.statements import FINAL, Statement
-from seamline.gateway.trino.errors import trino_error
+from seamline.gateway.trino.errors import message_of, trino_error
 from seamline.gateway.trino.signatures import signature, written
 from seamline.sql.binder.scope import Output
 
@@ -153,7 +153,7 @@ def error(found: SeamlineError) -> Mapping[str, Any]:
     named = trino_error(found.code)
     place = found.location
     where = f"line {place.line}:{place.column}: " if place is not None else ""
-    message = f"{where}{found.message}" + (f"\n{found.hint}" if found.hint else "")
+    message = f"{where}{message_of(found)}" + (f"\n{found.hint}" if found.hint else "")
     located = (
         {"errorLocation": {"lineNumber": place.line, "columnNumber": place.column}}
         if place is not None

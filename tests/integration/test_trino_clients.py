@@ -243,7 +243,7 @@ def test_jdbc_is_told_what_is_wrong(jdbc: Any, table: str) -> None:
     with pytest.raises(Py4JJavaError) as caught:
         query(jdbc, f"SELECT id FROM {table}\nWHERE nothing = 1")
     message = caught.value.java_exception.getMessage()
-    assert "line 2:7: column nothing does not exist" in message
+    assert "line 2:7: Column 'nothing' cannot be resolved" in message
 
 
 def test_jdbc_fetches_many_rows(jdbc: Any, table: str) -> None:
@@ -353,7 +353,7 @@ def test_the_command_line_keeps_its_session(gateway: Gateway, table: str) -> Non
 def test_the_command_line_shows_the_place_of_an_error(gateway: Gateway, table: str) -> None:
     found = cli(gateway.url, f"SELECT id,\n  nothing FROM {table}")
     assert found.returncode == 1
-    assert "line 2:3: column nothing does not exist" in found.stderr
+    assert "line 2:3: Column 'nothing' cannot be resolved" in found.stderr
     assert f"LINE 2:   nothing FROM {table}\n          ^" in found.stderr
 
 

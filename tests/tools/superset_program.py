@@ -132,7 +132,8 @@ def sql_lab(superset: Superset, database: int, table: str) -> dict[str, Any]:
         "made": made["status"],
         "dropped": run(f"DROP VIEW {view}")["status"],
         "several": run(f"SELECT 1; SELECT count(*) AS n FROM {table}")["data"],
-        "refused": "column nope does not exist" in json.dumps(run(f"SELECT nope FROM {table}")),
+        "refused": "Column 'nope' cannot be resolved"
+        in json.dumps(run(f"SELECT nope FROM {table}")),
     }
     found["schemas"] = "default" in found["schemas"]
     return found

@@ -197,8 +197,16 @@ def test_errors_have_trino_s_names_and_their_places(cursor: Any) -> None:
     found = caught.value
     assert (found.error_name, found.error_type) == ("COLUMN_NOT_FOUND", "USER_ERROR")
     assert found.error_code == 47
-    assert found.message.startswith("line 2:3: column nothing does not exist\n")
+    assert found.message.startswith("line 2:3: Column 'nothing' cannot be resolved\n")
     assert found.error_exception == "seamline.COLUMN_NOT_FOUND"
+    for sql, said in (
+        ("SELECT * FROM nothing", "Table 'lake.default.nothing' does not exist"),
+        ("USE nothing", "Schema 'nothing' does not exist"),
+        ("SHOW TABLES FROM lake.nothing", "Schema 'lake.nothing' does not exist"),
+        ("SELECT * FROM nothing.t.u", "Catalog 'nothing' not found"),
+    ):
+        with pytest.raises(trino.exceptions.TrinoUserError, match=said):
+            rows(cursor, sql)
     for sql, name in (
         ("", "SYNTAX_ERROR"),
         ("SELECT 1; SELECT 2", "SYNTAX_ERROR"),
