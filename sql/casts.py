@@ -144,6 +144,9 @@ def _kernel(source: Type, target: Type, *, safe: bool) -> Kernel | None:
         return Kernel(name, json_casts.from_json(safe=safe))
     if source in types.FLOATS and target == types.VARCHAR:
         return Kernel("cast_to_text", floating.scientific)
+    if source == types.REAL and isinstance(target, Decimal):
+        name = "try_cast_to_decimal" if safe else "cast_to_decimal"
+        return Kernel(name, floating.real_as_decimal(safe=safe))
     if isinstance(source, Array) and source.element in types.FLOATS and target == _TEXTS:
         return Kernel("cast_to_texts", floating.all_scientific)
     return None

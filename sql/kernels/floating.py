@@ -7,13 +7,17 @@ chosen so that the text is nearest to the number: the least double is `4.9E-324`
 from __future__ import annotations
 
 import decimal
+import functools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from seamline.sql.kernels.kernel import Use
+from seamline.errors import INVALID_CAST, SeamlineError
+from seamline.sql import types
+from seamline.sql.kernels.kernel import Compute, Use
+from seamline.sql.types import Decimal
 
 
 def scientific(_: Use, arguments: Sequence[pa.Array]) -> pa.Array:
@@ -59,6 +63,36 @@ def _scientific(value: np.floating) -> str:
         if type(value)(nearest) == value:
             digits, _, exponent = nearest.partition("e")
     return f"{digits}E{int(exponent)}"
+
+
+def real_as_decimal(*, safe: bool) -> Compute:
+    """Returns a kernel that casts reals to decimals; if safe, what does not fit is null."""
+    return functools.partial(_as_decimals, safe=safe)
+
+
+def _as_decimals(use: Use, arguments: Sequence[pa.Array], *, safe: bool) -> pa.Array:
+    target = use.returns
+    assert isinstance(target, Decimal)
+    found = []
+    for value in arguments[0].to_pylist():
+        number = None if value is None else _as_decimal(value, target)
+        if number is None and value is not None and not safe:
+            raise SeamlineError(
+                INVALID_CAST, f"{plain_real(value)} is not a value of type {target}", hint=""
+            )
+        found.append(number)
+    return pa.array(found, types.to_arrow(target))
+
+
+def _as_decimal(value: float, target: Decimal) -> decimal.Decimal | None:
+    """Rounds the shortest text of a real half away from zero; None if it does not fit."""
+    if not math.isfinite(value):
+        return None
+    number = decimal.Decimal(_scientific(np.float32(value))) if value else decimal.Decimal(0)
+    with decimal.localcontext(prec=100):
+        unit = decimal.Decimal(1).scaleb(-target.scale)
+        rounded = number.quantize(unit, decimal.ROUND_HALF_UP)
+    return rounded if len(rounded.as_tuple().digits) <= target.precision else None
 
 
 def not_finite(value: float) -> str:
