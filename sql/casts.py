@@ -12,7 +12,7 @@ import datetime
 from collections.abc import Sequence
 
 from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
-from seamline.sql import clocks, intervals, session_zone, time_zones, types
+from seamline.sql import clocks, intervals, session_zone, time_zones, types, uuids
 from seamline.sql.functions import Overload
 from seamline.sql.kernels import floating, json_casts
 from seamline.sql.kernels.calls import duckdb_template, spark_template
@@ -167,7 +167,7 @@ def _templates(source: Type, target: Type, *, safe: bool, zone: str) -> tuple[Te
     if isinstance(source, Char) or isinstance(target, Char):
         return _char(source, target)
     if isinstance(source, Varbinary) or isinstance(target, Varbinary):
-        return _binary(source, target)
+        return _binary(source, target, safe=safe)
     if source == types.VARCHAR:
         return _from_text(target, safe=safe, zone=zone)
     if target == types.VARCHAR:
@@ -362,11 +362,15 @@ def _of_elements(source: Type, target: Type, *, zone: str) -> tuple[Template, Te
     )
 
 
-def _binary(source: Type, target: Type) -> tuple[Template, Template]:
+def _binary(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template]:
     if isinstance(source, Varbinary) and isinstance(target, Varbinary):
         return "{0}", "{0}"
     if source == types.VARCHAR:
         return "encode({0})", "encode({0}, 'UTF-8')"
+    if source == types.UUID:
+        return uuids.AS_BYTES, uuids.AS_BYTES
+    if target == types.UUID:
+        return uuids.of_bytes("error", safe=safe), uuids.of_bytes("raise_error", safe=safe)
     raise SeamlineError(
         TYPE_MISMATCH,
         f"{source} cannot be cast to {target}",
