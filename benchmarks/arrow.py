@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import pathlib
-import tempfile
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -74,13 +72,12 @@ def main() -> None:
     settings = {"SEAMLINE_FLIGHT__PORT": str(flight)}
     with stand(settings) as running, contextlib.ExitStack() as opened:
         running.fill(count, 0)
-        scratch = pathlib.Path(opened.enter_context(tempfile.TemporaryDirectory()))
         ours = opened.enter_context(seamline.connect(running.url))
         fetches: dict[str, Fetch] = {
             "our client over HTTP": lambda: Fetched(ours.execute(SQL).fetch_arrow_table()),
             "ADBC over Flight SQL": opened.enter_context(by_adbc(flight)),
         }
-        in_process = by_duckdb(ours, scratch / "bids.parquet")
+        in_process = by_duckdb(ours)
         by_trino = trino_client(running.url)
         found = []
         for name, fetch in fetches.items():
@@ -116,13 +113,12 @@ def by_adbc(port: int) -> Any:
         yield fetch
 
 
-def by_duckdb(ours: seamline.Connection, file: pathlib.Path) -> Fetch:
-    """Fetches from DuckDB in this process, over one Parquet of the same rows."""
+def by_duckdb(ours: seamline.Connection) -> Fetch:
+    """Fetches from DuckDB in this process, which reads the files of the same table."""
+    paths = [path for (path,) in ours.execute('SELECT path FROM "bids$files"').fetchall()]
     engine = duckdb.connect()
     engine.execute("SET threads = 2")
-    engine.register("rows", ours.execute("SELECT * FROM bids").fetch_record_batch())
-    engine.execute(f"COPY rows TO '{file}' (FORMAT parquet)")
-    engine.execute(f"CREATE VIEW bids AS SELECT * FROM read_parquet('{file}')")
+    engine.read_parquet([path.removeprefix("file://") for path in paths]).create_view("bids")
     return lambda: Fetched(engine.execute(SQL).to_arrow_table())
 
 
