@@ -1,7 +1,7 @@
 """Encodes rows for clients: Arrow IPC messages, each in a Flight message.
 
 A chunk of a result is already Arrow IPC, so its messages are sent unchanged, without decoding.
-Clients accept messages of a few megabytes, so a larger chunk is split into smaller messages.
+Clients accept messages of a few megabytes, so a larger message is split.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ def frames(chunks: Iterable[bytes], schema: pa.Schema) -> Iterator[bytes]:
         if is_first:
             yield from map(_frame, pa.ipc.MessageReader.open_stream(schema.serialize()))
             is_first = False
-        for part in _parts(chunk):
-            for message in pa.ipc.MessageReader.open_stream(part):
-                if message.type != "schema":
-                    yield _frame(message)
+        for message in pa.ipc.MessageReader.open_stream(chunk):
+            if message.type != "schema":
+                yield from map(_frame, _small(message, schema))
 
 
 def table_frames(table: pa.Table) -> Iterator[bytes]:
@@ -41,15 +40,18 @@ def table_frames(table: pa.Table) -> Iterator[bytes]:
     return frames([_stream(table.schema, table.to_batches())], table.schema)
 
 
-def _parts(chunk: bytes) -> Iterator[Any]:
-    if len(chunk) <= MESSAGE_BYTES:
-        yield chunk
+def _small(message: Any, schema: pa.Schema) -> Iterator[Any]:
+    """Yields a message, or more of them with the same rows that are small enough."""
+    if message.body is None or message.body.size <= MESSAGE_BYTES:
+        yield message
         return
-    with pa.ipc.open_stream(chunk) as reader:
-        for batch in reader:
-            rows = max(1, batch.num_rows * MESSAGE_BYTES // max(1, batch.nbytes) // 2)
-            for start in range(0, batch.num_rows, rows):
-                yield from _halved(batch.slice(start, rows))
+    batch = pa.ipc.read_record_batch(message, schema)
+    rows = max(1, batch.num_rows * MESSAGE_BYTES // max(1, batch.nbytes) // 2)
+    for start in range(0, batch.num_rows, rows):
+        for part in _halved(batch.slice(start, rows)):
+            yield from (
+                each for each in pa.ipc.MessageReader.open_stream(part) if each.type != "schema"
+            )
 
 
 def _halved(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
