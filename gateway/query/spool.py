@@ -177,13 +177,13 @@ class ResultSpool:
 
     def finish(self) -> None:
         """Marks the end of the rows. A result always has at least one chunk."""
-        for rest in self._filling.rest():
-            self._keep(rest)
-        if not self._chunks:
-            self._keep(self._filling.take())
-        if self._writer is not None:
-            self._writer.close()
-        with self._changed:
+        with self._changed:  # whoever sees the last chunk sees that it is the last
+            for rest in self._filling.rest():
+                self._keep(rest)
+            if not self._chunks:
+                self._keep(self._filling.take())
+            if self._writer is not None:
+                self._writer.close()
             self._complete = True
             self._changed.notify_all()
 

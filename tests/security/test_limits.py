@@ -229,7 +229,7 @@ def test_streams_of_one_leave_some_to_others(tmp_path: pathlib.Path) -> None:
         assert [answer.status_code for answer in found] == [200] * OWN_MAX + [429]
         error = found[-1].get_json()["error"]
         assert error["code"] == "TOO_MANY_STATEMENTS"
-        assert f"ann follows {OWN_MAX}" in error["message"]
+        assert f"ann already follows {OWN_MAX}" in error["message"]
         assert follow("bob", own["bob"]).status_code == 200
         found[0].close()
         assert follow("ann", own["ann"]).status_code == 200, "one has gone"

@@ -85,6 +85,7 @@ def test_few_rows_need_one_request(
         return send(self, method, path, body)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Transport, "json", noted)
+    monkeypatch.setattr(module, "SUBMIT_WAIT_S", 60.0)
     for number in range(20):
         assert connection.execute("SELECT ?", [number]).fetchall() == [(number,)]
     assert len(asked) == 20
