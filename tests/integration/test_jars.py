@@ -171,7 +171,7 @@ def test_two_processes_at_once_fetch_once(repository: Repository, tmp_path: path
     answers = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [0, 0], answers
     assert answers[0][0] == answers[1][0]
-    assert sum("fetching the jars" in said for _, said in answers) == 1
+    assert sum("fetching the jars into" in said for _, said in answers) == 1
 
 
 def test_no_network_is_named(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
