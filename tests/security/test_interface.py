@@ -210,7 +210,8 @@ def test_the_interface_is_as_it_is_described(world: World, interface: Any, who: 
             )
             @given(operation.as_strategy(generation_mode=mode))
             def ask(case: Any) -> None:
-                headers = {"Authorization": f"Bearer {who}"}
+                # the client that reads the answers does not decompress them
+                headers = {"Authorization": f"Bearer {who}", "Accept-Encoding": "identity"}
                 answer = case.call_and_validate(headers=headers, excluded_checks=UNASKED)
                 answered[case.operation.label].add(answer.status_code)
 
