@@ -222,14 +222,18 @@ def test_the_interface_is_as_it_is_described(world: World, interface: Any, who: 
         if operation.method == "delete":
             world.renew()
     assert not wrong, "\n\n".join(wrong)
+    table = "/iceberg-plan/v1/{prefix}/namespaces/{namespace}/tables/{table}"
     bodies: dict[str, dict[str, Any]] = {  # what is drawn is hardly ever all right
         "/api/v1/statements": {"json": {"statement": SQL[0]}},
         "/api/v1/query": {"data": SQL[0], "content_type": "application/sql"},
+        "/api/v1/seams": {"json": {"table": "orders"}},
+        f"{table}/plan": {"json": {}},
     }
-    for path, body in bodies.items():
+    for label, body in bodies.items():
+        path = label.format(prefix="lake", namespace="default", table="orders")
         headers = {"Authorization": f"Bearer {who}"}
         plain = world.gateway.app.test_client().post(path, **body, headers=headers)
         assert who != "boss" or plain.status_code in {200, 202}, plain.get_data(as_text=True)
-        answered[f"POST {path}"].add(plain.status_code)
+        answered[f"POST {label}"].add(plain.status_code)
     never = {label for label, found in answered.items() if not found & {200, 202, 204, 304}}
     assert who != "boss" or {label.partition("/")[2] for label in never} == NEVER
