@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import io
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -105,8 +105,7 @@ class StoredChunk:
 def _pieces(file: io.FileIO, start: int, size_bytes: int) -> Iterator[bytes]:
     with file:
         file.seek(start)
-        while size_bytes > 0:
-            piece = file.read(min(_PIECE_BYTES, size_bytes))
+        while size_bytes > 0 and (piece := file.read(min(_PIECE_BYTES, size_bytes))):
             size_bytes -= len(piece)
             yield piece
 
@@ -153,7 +152,7 @@ class ChunkWriter:
         check_size(self._end + chunk.size_bytes, self._size_bytes_max)
         start = self._end
         with self._named_errors():
-            write_chunk(chunk, self._schema, self._file)
+            write_chunk(chunk.batches, self._schema, self._file)
             self._end = self._file.tell()
         return start, self._end - start
 
@@ -172,11 +171,30 @@ class ChunkWriter:
             raise
 
 
-def write_chunk(chunk: Filled, schema: pa.Schema, sink: Any) -> None:
-    """Writes a chunk to something that Arrow can write to."""
-    with pa.ipc.new_stream(sink, schema) as writer:
-        for batch in chunk.batches:
+def write_chunk(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: Any, codec: str | None = None
+) -> None:
+    """Writes a chunk to something that Arrow can write to.
+
+    Args:
+        batches: Its rows.
+        schema: Their schema.
+        sink: What it is written to.
+        codec: How its buffers are compressed: `lz4`, `zstd` or None.
+    """
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    with pa.ipc.new_stream(sink, schema, options=options) as writer:
+        for batch in batches:
             writer.write_batch(batch)
+
+
+def chunk_of(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, codec: str | None = None
+) -> pa.Buffer:
+    """Returns a chunk in memory; the arguments are those of `write_chunk`."""
+    sink = pa.BufferOutputStream()
+    write_chunk(batches, schema, sink, codec)
+    return sink.getvalue()
 
 
 def read_chunk(data: bytes) -> Iterator[pa.RecordBatch]:
@@ -187,13 +205,8 @@ def read_chunk(data: bytes) -> Iterator[pa.RecordBatch]:
 
 def compressed(data: bytes, codec: str) -> bytes:
     """Returns a chunk with the same rows whose buffers are compressed with `lz4` or `zstd`."""
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=codec)
     reader = pa.ipc.open_stream(data)
-    with pa.ipc.new_stream(sink, reader.schema, options=options) as writer:
-        for batch in reader:
-            writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    return chunk_of(reader, reader.schema, codec).to_pybytes()  # type: ignore[no-any-return]
 
 
 def check_size(size_bytes: int, size_bytes_max: int) -> None:

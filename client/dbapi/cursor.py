@@ -44,7 +44,7 @@ class Cursor:
         self._connection = connection
         self._transport = transport
         self._seen = seen
-        self._statement = RemoteStatement(transport, connection.compression)
+        self._statement = self._new_statement()
         self._rows: Iterator[tuple[Any, ...]] = iter(())
         self._rows_fetched = 0
         self._batches: Batches | None = None

@@ -203,15 +203,11 @@ class EarlyChunks:
     Args:
         transport: The gateway.
         path_of: Returns the path of a chunk.
-        bytes_max: Bytes after which no more are fetched.
     """
 
-    def __init__(
-        self, transport: Transport, path_of: Callable[[int], str], bytes_max: int = AHEAD_BYTES
-    ) -> None:
+    def __init__(self, transport: Transport, path_of: Callable[[int], str]) -> None:
         self._transport = transport
         self._path_of = path_of
-        self._bytes_max = bytes_max
         self._stopped = threading.Event()
         self._chunks: collections.deque[bytes] = collections.deque()
         self._thread = threading.Thread(target=self._fetch, name="seamline-early", daemon=True)
@@ -231,7 +227,7 @@ class EarlyChunks:
     def _fetch(self) -> None:
         size = 0
         with contextlib.suppress(Error):  # why the statement failed is in its manifest
-            while size < self._bytes_max and not self._stopped.is_set():
+            while size < AHEAD_BYTES and not self._stopped.is_set():
                 path = self._path_of(len(self._chunks))
                 status, chunk, headers = self._transport.bytes(path)
                 if status == _THERE:

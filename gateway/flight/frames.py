@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.ipc
 
+from seamline.connectors.chunks import chunk_of
+
 MESSAGE_BYTES = 8 << 20
 """The maximum size of a message, unless a single row is larger."""
 _HEADER, _BODY = b"\x12", b"\xc2\x3e"
@@ -37,7 +39,7 @@ def frames(chunks: Iterable[bytes], schema: pa.Schema) -> Iterator[bytes]:
 
 def table_frames(table: pa.Table) -> Iterator[bytes]:
     """Yields the same for a table of a few rows."""
-    return frames([_stream(table.schema, table.to_batches())], table.schema)
+    return frames([chunk_of(table.to_batches(), table.schema)], table.schema)
 
 
 def _small(message: Any, schema: pa.Schema) -> Iterator[Any]:
@@ -58,19 +60,11 @@ def _halved(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
     """Yields the rows in streams that are small enough, as rows may differ greatly in size."""
     size = pa.ipc.get_record_batch_size(batch)
     if size <= MESSAGE_BYTES or batch.num_rows == 1:
-        yield _stream(batch.schema, [batch])
+        yield chunk_of([batch], batch.schema)
         return
     half = batch.num_rows // 2
     yield from _halved(batch.slice(0, half))
     yield from _halved(batch.slice(half))
-
-
-def _stream(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return sink.getvalue()
 
 
 def _frame(message: Any) -> bytes:

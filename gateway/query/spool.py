@@ -25,8 +25,8 @@ from seamline.connectors.chunks import (
     ResultFile,
     StoredChunk,
     check_size,
+    chunk_of,
     read_chunk,
-    write_chunk,
 )
 from seamline.errors import INVALID_ARGUMENT, STATEMENT_NOT_FOUND, SeamlineError
 
@@ -271,9 +271,8 @@ class ResultSpool:
             if self._closed:
                 return
             if self._stays_in_memory(chunk.size_bytes):
-                sink = pa.BufferOutputStream()
-                write_chunk(chunk, self.schema, sink)
-                self._add(sink.getvalue().to_pybytes(), chunk.rows, chunk.size_bytes)
+                data = chunk_of(chunk.batches, self.schema).to_pybytes()
+                self._add(data, chunk.rows, chunk.size_bytes)
                 return
             if self._writer is None:
                 self._files.add(self._file.path)

@@ -6,20 +6,20 @@ end is counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from support.gateway import Gateway
 
 import seamline
 from seamline.dbapi import statement as module
-from seamline.dbapi.statement import EarlyChunks
-from seamline.dbapi.transport import Transport
 
 ROWS = 1_000_000
 SQL = """SELECT 1000 * a.x + b.y AS n, {} AS m
          FROM UNNEST(sequence(0, 999)) AS a (x), UNNEST(sequence(0, 999)) AS b (y)"""
-ENDLESS = f"{SQL.format('c.z')}, UNNEST(sequence(1, 9999)) AS c (z)"
+SLOW = "length(rpad(CAST(c.z AS varchar), 1000, 'x'))"
+"""Takes long enough for every row that the deadline comes before the limit of a result's size."""
+ENDLESS = f"{SQL.format(SLOW)}, UNNEST(sequence(1, 9999)) AS c (z)"
 
 
 @pytest.fixture
@@ -29,17 +29,14 @@ def connection(offline_gateway: Gateway) -> Iterator[seamline.Connection]:
 
 
 @pytest.fixture
-def early(monkeypatch: pytest.MonkeyPatch) -> list[EarlyChunks]:
-    """What was begun to be fetched early."""
-    found: list[EarlyChunks] = []
+def asked(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """The requests that the gateway's server has had, by its own log."""
+    caplog.set_level("INFO", "werkzeug")
+    return lambda: [line for line in caplog.messages if "/api/v1/statements" in line]
 
-    class Noted(EarlyChunks):
-        def __init__(self, *arguments: object, **options: object) -> None:
-            super().__init__(*arguments, **options)  # type: ignore[arg-type]
-            found.append(self)
 
-    monkeypatch.setattr(module, "EarlyChunks", Noted)
-    return found
+def chunks(asked: Sequence[str]) -> list[str]:
+    return [line for line in asked if "/chunks/" in line]
 
 
 def numbers(cursor: seamline.Cursor) -> list[int]:
@@ -49,13 +46,13 @@ def numbers(cursor: seamline.Cursor) -> list[int]:
 @pytest.mark.parametrize("bytes_max", [0, 5 << 20, 1 << 40])
 def test_every_row_comes_once_however_much_of_it_came_early(
     connection: seamline.Connection,
-    early: list[EarlyChunks],
+    asked: Callable[[], list[str]],
     monkeypatch: pytest.MonkeyPatch,
     bytes_max: int,
 ) -> None:
-    monkeypatch.setattr(EarlyChunks.__init__, "__defaults__", (bytes_max,))
+    monkeypatch.setattr(module, "AHEAD_BYTES", bytes_max)
     cursor = connection.execute(SQL.format("b.y"))
-    assert len(early) == 1
+    assert bool(chunks(asked())) == bool(bytes_max)
     assert cursor.rowcount == ROWS
     for _ in range(2):  # the second time, nothing has come early
         assert numbers(cursor) == list(range(ROWS))
@@ -64,29 +61,23 @@ def test_every_row_comes_once_however_much_of_it_came_early(
 
 
 def test_a_statement_that_fails_late_gives_no_row(
-    connection: seamline.Connection, early: list[EarlyChunks]
+    connection: seamline.Connection, asked: Callable[[], list[str]]
 ) -> None:
     cursor = connection.cursor()
     with pytest.raises(seamline.Error, match="DEADLINE_EXCEEDED"):
         cursor.execute(ENDLESS, timeout=3)
-    assert len(early) == 1
+    assert chunks(asked())
     assert cursor.description is None
     assert connection.execute("SELECT 1").fetchall() == [(1,)]
 
 
 def test_few_rows_need_one_request(
-    connection: seamline.Connection, early: list[EarlyChunks], monkeypatch: pytest.MonkeyPatch
+    connection: seamline.Connection,
+    asked: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[str] = []
-    send = Transport.json
-
-    def noted(self: Transport, method: str, path: str, body: object = None) -> object:
-        asked.append(path)
-        return send(self, method, path, body)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Transport, "json", noted)
     monkeypatch.setattr(module, "SUBMIT_WAIT_S", 60.0)
     for number in range(20):
         assert connection.execute("SELECT ?", [number]).fetchall() == [(number,)]
-    assert len(asked) == 20
-    assert not early
+    assert len(asked()) == 20
+    assert not chunks(asked())
