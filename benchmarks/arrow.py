@@ -1,7 +1,6 @@
-"""Many narrow rows to an Arrow table: by our client, by ADBC, in DuckDB itself, by Trino's client.
+"""Many narrow rows to a DataFrame or an Arrow table: by our client, ADBC, DuckDB, Trino's client.
 
-DuckDB reads one Parquet of the same rows in this process; the others query a gateway, whose table
-has them. Trino's client makes a DataFrame of its rows.
+DuckDB reads the files of the table in this process; the others query a gateway, whose table it is.
 
     python benchmarks/arrow.py [--rows 5000000] [--repeats 9]
 """
@@ -10,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +20,7 @@ import pandas as pd
 import pyarrow as pa
 import trino
 from harness import REPEATS, Comparison, compare, report
-from stand import Server, say, stand
+from stand import say, stand
 
 import seamline
 from seamline.gateway.dev.local.ports import free_port
@@ -58,7 +58,19 @@ class Fetched:
         return plain.sort_by([(name, "ascending") for name in COLUMNS]).combine_chunks()
 
 
-Fetch = Callable[[], Fetched]
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """A way to the rows.
+
+    Attributes:
+        name: What it is called in the table of results.
+        frame: Fetches a DataFrame.
+        table: Fetches an Arrow table.
+    """
+
+    name: str
+    frame: Callable[[], pd.DataFrame]
+    table: Callable[[], pa.Table]
 
 
 def main() -> None:
@@ -67,62 +79,84 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=5_000_000)
     options.add_argument("--repeats", type=int, default=REPEATS, help="a third against Trino's")
     chosen = options.parse_args()
-    count, repeats = chosen.rows, chosen.repeats
     flight = free_port()
     settings = {"SEAMLINE_FLIGHT__PORT": str(flight)}
     with stand(settings) as running, contextlib.ExitStack() as opened:
-        running.fill(count, 0)
+        running.fill(chosen.rows, 0)
         ours = opened.enter_context(seamline.connect(running.url))
-        fetches: dict[str, Fetch] = {
-            "our client over HTTP": lambda: Fetched(ours.execute(SQL).fetch_arrow_table()),
-            "ADBC over Flight SQL": opened.enter_context(by_adbc(flight)),
-        }
+        ways = [by_our_client(ours), opened.enter_context(by_adbc(flight))]
         in_process = by_duckdb(ours)
         by_trino = trino_client(running.url)
+
+        def measured(
+            name: str, ours: Callable[[], Any], theirs: Callable[[], Any], goal: float, repeats: int
+        ) -> Comparison:
+            say(f"measuring {name}")
+            return compare(
+                f"{name}, {chosen.rows:,} rows",
+                lambda: Fetched(ours()),
+                lambda: Fetched(theirs()),
+                goal=goal,
+                processes=running.gateway.processes,
+                repeats=repeats,
+                notes={"sql": SQL},
+            )
+
         found = []
-        for name, fetch in fetches.items():
-            against = f"{name} and DuckDB in process, {count:,} rows"
-            found.append(measured(against, fetch, in_process, OF_DUCKDB, running.gateway, repeats))
-        for name, fetch in fetches.items():
-            against = f"{name} and Trino's Python client, {count:,} rows"
-            fewer = max(1, repeats // 3)
-            found.append(measured(against, fetch, by_trino, OF_TRINO, running.gateway, fewer))
+        for way in ways:
+            name = f"DataFrame: {way.name} and {in_process.name}"
+            found.append(measured(name, way.frame, in_process.frame, OF_DUCKDB, chosen.repeats))
+        for way in ways:
+            name = f"Arrow: {way.name} and {in_process.name}"
+            found.append(measured(name, way.table, in_process.table, OF_DUCKDB, chosen.repeats))
+        for way in ways:
+            name, fewer = f"DataFrame: {way.name} and Trino's Python client", chosen.repeats // 3
+            found.append(measured(name, way.frame, by_trino, OF_TRINO, max(1, fewer)))
     report(found, "arrow")
 
 
-def measured(
-    name: str, ours: Fetch, theirs: Fetch, goal: float, gateway: Server, repeats: int
-) -> Comparison:
-    """Two ways to the same rows."""
-    say(f"measuring {name}")
-    processes = gateway.processes
-    notes = {"sql": SQL}
-    return compare(name, ours, theirs, goal=goal, processes=processes, repeats=repeats, notes=notes)
+def by_our_client(connection: seamline.Connection) -> Way:
+    """Our client, over HTTP."""
+    return Way(
+        "our client over HTTP",
+        lambda: connection.execute(SQL).fetch_df(),
+        lambda: connection.execute(SQL).fetch_arrow_table(),
+    )
 
 
 @contextlib.contextmanager
-def by_adbc(port: int) -> Any:
-    """Fetches with ADBC's driver for Flight SQL."""
-    with adbc.connect(f"grpc://127.0.0.1:{port}", autocommit=True) as connection:
+def by_adbc(port: int) -> Iterator[Way]:
+    """ADBC's driver for Flight SQL."""
+    with (
+        adbc.connect(f"grpc://127.0.0.1:{port}", autocommit=True) as connection,
+        connection.cursor() as cursor,
+    ):
 
-        def fetch() -> Fetched:
-            with connection.cursor() as cursor:
-                cursor.execute(SQL)
-                return Fetched(cursor.fetch_arrow_table())
+        def executed() -> adbc.Cursor:
+            cursor.execute(SQL)
+            return cursor
 
-        yield fetch
+        yield Way(
+            "ADBC over Flight SQL",
+            lambda: executed().fetch_df(),
+            lambda: executed().fetch_arrow_table(),
+        )
 
 
-def by_duckdb(ours: seamline.Connection) -> Fetch:
-    """Fetches from DuckDB in this process, which reads the files of the same table."""
+def by_duckdb(ours: seamline.Connection) -> Way:
+    """DuckDB in this process, which reads the files of the same table."""
     paths = [path for (path,) in ours.execute('SELECT path FROM "bids$files"').fetchall()]
     engine = duckdb.connect()
     engine.execute("SET threads = 2")
     engine.read_parquet([path.removeprefix("file://") for path in paths]).create_view("bids")
-    return lambda: Fetched(engine.execute(SQL).to_arrow_table())
+    return Way(
+        "DuckDB in process",
+        lambda: engine.execute(SQL).df(),
+        lambda: engine.execute(SQL).to_arrow_table(),
+    )
 
 
-def trino_client(url: str) -> Fetch:
+def trino_client(url: str) -> Callable[[], pd.DataFrame]:
     """Fetches with Trino's Python client, from the same gateway."""
     address = urlsplit(url)
     connect: Any = trino.dbapi.connect
@@ -130,9 +164,9 @@ def trino_client(url: str) -> Fetch:
         host=address.hostname, port=address.port, user="ann", catalog="lake", schema="default"
     )
 
-    def fetch() -> Fetched:
+    def fetch() -> pd.DataFrame:
         rows = connection.cursor().execute(SQL).fetchall()
-        return Fetched(pd.DataFrame(rows, columns=list(COLUMNS)))
+        return pd.DataFrame(rows, columns=list(COLUMNS))
 
     return fetch
 
