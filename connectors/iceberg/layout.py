@@ -99,6 +99,15 @@ def partition_words(schema: Schema, spec: PartitionSpec) -> tuple[str, ...]:
     )
 
 
+def identity_columns(schema: Schema, spec: PartitionSpec) -> frozenset[str]:
+    """Returns the columns by whose values, unchanged, a spec partitions."""
+    return frozenset(
+        str(schema.find_column_name(field.source_id))
+        for field in spec.fields
+        if isinstance(field.transform, IdentityTransform)
+    )
+
+
 def sort_words(schema: Schema, order: SortOrder) -> tuple[str, ...]:
     """Returns the text of a sort order: the inverse of `sort_order`.
 

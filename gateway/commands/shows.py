@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Collection
 
 from seamline.connectors.formats import read_only
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.iceberg import layout
+from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.commands import adopting, listings, stats, system, views
 from seamline.gateway.commands.rows import Rows, matching, table
@@ -19,7 +21,6 @@ from seamline.gateway.query.names import Session, TableName
 from seamline.gateway.query.views import find as find_view
 from seamline.seam.binding import TopicBinding
 from seamline.seam.log import READ_COMMITTED
-from seamline.seam.table import TableState
 from seamline.sql import columns, functions, types
 from seamline.sql.qualify import TableReference
 from seamline.sql.statements import Show
@@ -52,7 +53,7 @@ class Shows:
                 return self._roles(statement, session)
             case "grants":
                 if statement.name:
-                    self._fields(statement.name, session, deadline)
+                    self._described(statement.name, session, deadline)
                 return table(_OF_GRANTS, [])
             case "columns":
                 return self._columns(statement, session, deadline)
@@ -102,55 +103,47 @@ class Shows:
         return table({"Create Schema": types.VARCHAR}, [(text,)])
 
     def _columns(self, statement: Show, session: Session, deadline: Deadline) -> Rows:
-        shape = {
-            "Column": types.VARCHAR,
-            "Type": types.VARCHAR,
-            "Nullable": types.VARCHAR,
-            "Hidden": types.BOOLEAN,
-            "Comment": types.VARCHAR,
-        }
-        fields = self._fields(statement.name, session, deadline)
+        fields, table_ = self._described(statement.name, session, deadline)
+        keys = _partition_keys(table_)
         rows = [
-            (
-                field.name,
-                str(field.type),
-                system.nullable(field),
-                field.name in columns.METADATA_NAMES,
-                field.comment,
-            )
+            (field.name, str(field.type), _extra(field, keys), field.comment or "")
             for field in fields
         ]
-        return table(shape, matching(rows, statement.like, statement.escape))
+        return table(_OF_COLUMNS, matching(rows, statement.like, statement.escape))
 
-    def _fields(
+    def _described(
         self, parts: tuple[str, ...], session: Session, deadline: Deadline
-    ) -> tuple[Field, ...]:
+    ) -> tuple[tuple[Field, ...], ColdTable | None]:
+        """Returns the columns of a table, a view or a topic, and the table of a catalog if any."""
         name = names.resolve(parts, session, self._connections)
         if name.is_system:
-            return tuple(Field(*column) for column in system.system_columns(name).items())
+            shape = system.system_columns(name)
+            return tuple(Field(*column) for column in shape.items()), None
         if name.variant:
             reference = TableReference(parts)
             (pinned,) = Gatherer(self._connections).pin([reference], session, deadline)
             shown = (field for field in pinned.relation.columns if field not in columns.FILE_FIELDS)
-            return self._connections.rights.table(name).columns(tuple(shown))
+            rows_of = pinned.cold if name.variant in ("cold", "hot") else None
+            return self._connections.rights.table(name).columns(tuple(shown)), rows_of
         if not name.cluster:
             try:
-                own = self._state(name).schema.columns
-                return self._connections.rights.table(name).columns(own)
+                loaded = self._loaded_table(name)
+                own = loaded.state.schema.columns
+                return self._connections.rights.table(name).columns(own), loaded
             except SeamlineError as error:
                 found = None
                 if error.code in (TABLE_NOT_FOUND, SCHEMA_NOT_FOUND):
                     found = find_view(self._connections, name)
                 if found is None:
                     raise
-                return self._connections.rights.table(name).columns(found[1].columns)
+                return self._connections.rights.table(name).columns(found[1].columns), None
         (topic,) = name.path
         self._connections.log(name.cluster).bounds([topic], READ_COMMITTED, deadline)
-        return columns.TOPIC_FIELDS
+        return columns.TOPIC_FIELDS, None
 
     def _create_text(self, statement: Show, session: Session) -> Rows:
         name = names.resolve(statement.name, session, self._connections)
-        state = self._state(name)
+        state = self._loaded_table(name).state
         source = self._connections.config.catalogs.get(state.name[0])
         if source is not None and source.is_delta:
             raise read_only(f"table {state.display_name}")
@@ -179,11 +172,28 @@ class Shows:
             text += "\nWITH (\n" + ",\n".join(pairs) + "\n)"
         return table({"Create Table": types.VARCHAR}, [(text,)])
 
-    def _state(self, name: TableName) -> TableState:
+    def _loaded_table(self, name: TableName) -> ColdTable:
         if not name.is_own_table:
             raise SeamlineError(TABLE_NOT_FOUND, f"{name.display} is not a table of a catalog")
         (found,) = self._loaded.now([name]).values()
-        return found.state
+        return found
+
+
+def _partition_keys(found: ColdTable | None) -> frozenset[str]:
+    """Returns the columns by whose values the files of an Iceberg table are partitioned."""
+    if not isinstance(found, IcebergTable):
+        return frozenset()
+    return layout.identity_columns(found.iceberg.schema(), found.iceberg.spec())
+
+
+def _extra(field: Field, partition_keys: Collection[str]) -> str:
+    """Returns what else is known of a column, in the words of Trino's connectors."""
+    known = {
+        "partition key": field.name in partition_keys,
+        "not null": field.required,
+        "hidden": field.name in columns.METADATA_NAMES,
+    }
+    return ", ".join(word for word, holds in known.items() if holds)
 
 
 def _without(binding: TopicBinding, denied: Collection[str]) -> TopicBinding:
@@ -221,6 +231,7 @@ _OF_GRANTS = dict.fromkeys(
     ),
     types.VARCHAR,
 )
+_OF_COLUMNS = dict.fromkeys(("Column", "Type", "Extra", "Comment"), types.VARCHAR)
 _OF_FUNCTIONS = dict.fromkeys(("Function", "Kind", "Signature"), types.VARCHAR)
 
 

@@ -482,7 +482,7 @@ def test_schemas_that_cannot_be_made_or_dropped(
 def test_comments_of_columns_are_shown(connection: seamline.Connection) -> None:
     rows(connection, "CREATE TABLE said AS SELECT 1 AS a, 2 AS b")
     rows(connection, "COMMENT ON COLUMN said.a IS 'the first'")
-    assert [row[4] for row in rows(connection, "DESCRIBE said")] == ["the first", None]
+    assert [row[3] for row in rows(connection, "DESCRIBE said")] == ["the first", ""]
     for listed in (
         "SELECT comment FROM information_schema.columns WHERE table_name = 'said'"
         " ORDER BY ordinal_position",
@@ -495,6 +495,26 @@ def test_comments_of_columns_are_shown(connection: seamline.Connection) -> None:
     rows(connection, "DROP TABLE said")
 
 
+def test_columns_are_described_as_in_trino(connection: seamline.Connection) -> None:
+    """PyHive and others look columns up by these names, and a partition key in `Extra`."""
+    rows(
+        connection,
+        "CREATE TABLE told (id bigint NOT NULL, day date NOT NULL, name varchar COMMENT 'who')"
+        " WITH (partitioning = ARRAY['day', 'bucket(4, id)'])",
+    )
+    cursor = connection.execute("SHOW COLUMNS FROM told")
+    assert cursor.description is not None
+    assert [column[0] for column in cursor.description] == ["Column", "Type", "Extra", "Comment"]
+    expected = [
+        ("id", "bigint", "not null", ""),
+        ("day", "date", "partition key, not null", ""),
+        ("name", "varchar", "", "who"),
+    ]
+    assert cursor.fetchall() == expected
+    assert rows(connection, 'DESCRIBE "told$cold"') == expected
+    rows(connection, "DROP TABLE told")
+
+
 def test_columns_of_views_have_comments_too(connection: seamline.Connection) -> None:
     """As dbt writes them, whatever a model is made as; a new query begins without."""
     rows(connection, "CREATE VIEW spoken COMMENT 'all' AS SELECT 1 AS a, 'x' AS B")
@@ -504,7 +524,7 @@ def test_columns_of_views_have_comments_too(connection: seamline.Connection) -> 
         " ORDER BY ordinal_position"
     )
     assert rows(connection, listed) == [(None,), ("the second",)]
-    assert [row[4] for row in rows(connection, "DESCRIBE spoken")] == [None, "the second"]
+    assert [row[3] for row in rows(connection, "DESCRIBE spoken")] == ["", "the second"]
     assert rows(connection, "SELECT * FROM spoken") == [(1, "x")]
     ((shown,),) = rows(connection, "SHOW CREATE VIEW spoken")
     assert "COMMENT 'all'" in str(shown)
