@@ -243,6 +243,19 @@ def test_which_message_a_value_is_stands_before_it() -> None:
     }
 
 
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("with_others", [False, True])
+def test_a_message_without_fields_is_a_row_of_nulls(count: int, with_others: bool) -> None:
+    text = 'syntax = "proto3"; message A { int32 x = 1; Ping p = 2; } message Ping {}'
+    found = ProtobufValues(
+        Schema("PROTOBUF", text), parse_fields("x integer"), whole=False, is_framed=True
+    )
+    others = [b"\x00\x08\x07", None, b"\x00\x12\x00"] if with_others else []
+    arrays, bad = found.decode([b"\x02\x02"] * count + others)
+    assert not bad
+    assert arrays[0].to_pylist() == [None] * count + ([7, None, 0] if with_others else [])
+
+
 def test_messages_that_hold_themselves_or_json() -> None:
     text = """
     syntax = "proto3";

@@ -186,7 +186,12 @@ def _is_plain(node: Node, inside: tuple[Node, ...]) -> bool:
 
 
 def _is_carried(message: Descriptor, met: set[str]) -> bool:
-    """Whether Arrow's decoder can read all of a message: it knows no groups and no defaults."""
+    """Whether Arrow's decoder can read all of a message: it knows no groups and no defaults.
+
+    Batches of a message without fields have no columns, so it cannot say how many there were.
+    """
+    if not message.fields and not met:
+        return False
     met.add(message.full_name)
     for field in message.fields:
         if field.type == FieldDescriptor.TYPE_GROUP or field.has_default_value:
