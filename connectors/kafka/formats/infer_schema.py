@@ -1,8 +1,8 @@
 """Infers the columns of topics whose keys or values have a schema, from that schema.
 
 The schema is the table's own, or the newest of the subject that is named after the topic, or the
-one that the sampled records name. A sample written with schemas of several names is reported as
-mixed.
+one that the sampled records name; of a Protobuf schema, it is the message that the newest of them
+names. A sample of schemas or messages of several names is reported as mixed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from seamline.connectors.kafka.formats import framed
 from seamline.connectors.kafka.formats.parts import AllHeaders, Parts, Setting
@@ -19,6 +20,9 @@ from seamline.connectors.kafka.formats.trees import VARIABLE_DECIMAL, Node, colu
 from seamline.errors import INFERENCE_FAILED, SeamlineError
 from seamline.seam.encoding import Path
 from seamline.sql.types import Field, Type
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF"}
 """Formats whose schemas define the columns, and their names in a registry."""
@@ -123,13 +127,11 @@ def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHea
         newest = named[-1][0]
         schema, source = setting.schemas.by_id(newest), f"schema {newest} of the schema registry"
     earlier = functools.partial(setting.schemas.earlier, newest)
-    node = _tree(schema, [payload for _, payload in named], earlier)
+    own = [payload for schema_id, payload in named if schema_id == newest]
+    node = _tree(schema, own or [payload for _, payload in named], earlier)
     counts: collections.Counter[str] = collections.Counter()
-    for schema_id, count in ids.items():
-        payloads = [payload for number, payload in named if number == schema_id]
-        name = _name_of(setting, schema_id, payloads)
-        if name is not None:
-            counts[name] += count
+    for schema_id in ids:
+        counts.update(_names_of(setting, schema_id, [p for n, p in named if n == schema_id]))
     if len(counts) < 2:
         return Found(node, source)
     mixed = ", ".join(f"{name} ({count})" for name, count in counts.most_common())
@@ -152,12 +154,20 @@ def _named(setting: Setting, parts: Parts, headers: AllHeaders) -> Iterator[tupl
             yield schema_id, payload
 
 
-def _name_of(setting: Setting, schema_id: SchemaId, payloads: Sequence[bytes]) -> str | None:
-    """Returns the name of a schema; None if the schema is not known."""
+def _names_of(
+    setting: Setting, schema_id: SchemaId, payloads: Sequence[bytes]
+) -> Mapping[str, int]:
+    """Returns the names of what payloads of a schema are, and how many; none if it is not known."""
     try:
-        return _tree(setting.schemas.by_id(schema_id), payloads).name or f"schema {schema_id}"
+        schema = setting.schemas.by_id(schema_id)
+        if schema.kind != "PROTOBUF":
+            return {_tree(schema, payloads).name or f"schema {schema_id}": len(payloads)}
+        from seamline.connectors.kafka.formats import protobuf_schema
+
+        messages = _messages(protobuf_schema.compiled(schema), payloads)
+        return collections.Counter(message.full_name for message in messages)
     except ValueError:
-        return None
+        return {}
 
 
 def _tree(schema: Schema, payloads: Sequence[bytes], earlier: Earlier = tuple) -> Node:
@@ -167,10 +177,34 @@ def _tree(schema: Schema, payloads: Sequence[bytes], earlier: Earlier = tuple) -
         return avro_schema.parsed(schema)
     if schema.kind != "PROTOBUF":
         raise ValueError(f"its schema is of the kind {schema.kind}")
-    from seamline.connectors.kafka.formats import protobuf_schema, protobuf_values
+    from seamline.connectors.kafka.formats import protobuf_schema
 
-    indexes = protobuf_values.message_indexes(payloads[-1])[0] if payloads else (0,)
-    message = protobuf_schema.message_at(protobuf_schema.compiled(schema), indexes)
+    file = protobuf_schema.compiled(schema)
+    messages = _messages(file, payloads)
+    if payloads and not messages:
+        raise ValueError("no sampled record names a message of the schema")
+    with_fields = [found for found in messages if found.fields] or messages
+    message = with_fields[-1] if with_fields else protobuf_schema.message_at(file, (0,))
     node = protobuf_schema.tree_of(message)
     protobuf_schema.add_former_names(node, message, earlier())
     return node
+
+
+def _messages(file: FileDescriptor, payloads: Sequence[bytes]) -> list[Descriptor]:
+    """Returns the messages that payloads name, in their order; skips payloads that name none."""
+    from seamline.connectors.kafka.formats import protobuf_schema, protobuf_values
+
+    known: dict[tuple[int, ...], Descriptor | None] = {}
+    found = []
+    for payload in payloads:
+        try:
+            indexes, _ = protobuf_values.message_indexes(payload)
+        except ValueError:
+            continue
+        if indexes not in known:
+            try:
+                known[indexes] = protobuf_schema.message_at(file, indexes)
+            except ValueError:
+                known[indexes] = None
+        found.append(known[indexes])
+    return [message for message in found if message is not None]

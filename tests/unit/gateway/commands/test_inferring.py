@@ -21,6 +21,7 @@ from support.registry import Registry, registries
 
 from seamline.connectors.config import SchemaRegistryConfig
 from seamline.connectors.kafka.formats.schemas import SchemaRegistry
+from seamline.errors import SeamlineError
 
 ORDER = {
     "type": "record",
@@ -88,6 +89,46 @@ def test_without_a_subject_the_records_say_it_and_mixed_ones_are_said(
     assert "the columns are those of shop.Order" in mixed
     assert left_out.startswith("odd: ")
     assert set(columns(world, "t")) == {"id", "at", "tags"}
+
+
+MESSAGES = """
+syntax = "proto3"; package shop;
+message Order { int64 id = 1; } message Ping {} message Refund { int64 id = 1; string why = 2; }
+"""
+
+
+def protobuf(registered: int, *messages: bytes) -> list[bytes]:
+    return [b"\x00" + registered.to_bytes(4, "big") + message for message in messages]
+
+
+def test_a_record_that_names_no_message_does_not_hide_those_that_do(
+    world: World, registry: Registry
+) -> None:
+    other = registry.register("other-value", 'syntax = "proto3"; message Far {}', "PROTOBUF")
+    known = registry.register("bids-value", MESSAGES, "PROTOBUF")
+    bad = protobuf(known, b"", b"\x02\x12", b"\x02\x02") + protobuf(other, b"\x00")
+    for value in [*protobuf(known, b"\x02\x04\x08\x05"), *bad]:
+        world.memory.produce("bids", 0, value)
+    world.notes("CREATE TABLE t WITH (topic = 'bids', format = 'protobuf', on_error = 'null')")
+    assert set(columns(world, "t")) == {"id", "why"}
+
+
+def test_several_messages_of_one_schema_are_said(world: World, registry: Registry) -> None:
+    known = registry.register("bids-value", MESSAGES, "PROTOBUF")
+    for value in protobuf(known, b"\x02\x04\x08\x05", b"\x00\x08\x05", b"\x00\x08\x06"):
+        world.memory.produce("bids", 0, value)
+    (mixed,) = world.notes("CREATE TABLE t WITH (topic = 'bids', format = 'protobuf')")
+    assert "mixed: shop.Order (2), shop.Refund (1) of 3 sampled records" in mixed
+    assert "the columns are those of shop.Order" in mixed
+    assert set(columns(world, "t")) == {"id"}
+
+
+def test_records_that_name_no_message_are_said(world: World, registry: Registry) -> None:
+    known = registry.register("bids-value", MESSAGES, "PROTOBUF")
+    for value in protobuf(known, b"", b"\x02\x12"):
+        world.memory.produce("bids", 0, value)
+    with pytest.raises(SeamlineError, match="no sampled record names a message of the schema"):
+        world.notes("CREATE TABLE t WITH (topic = 'bids', format = 'protobuf')")
 
 
 def test_records_that_do_not_fit_are_said(world: World, registry: Registry) -> None:
