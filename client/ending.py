@@ -84,7 +84,9 @@ def told(error: SeamlineError) -> str:
     """Returns the printed form of an error: its summary, its notes, and the hint."""
     notes = getattr(error, "__notes__", ())
     hint = [f"hint: {error.hint}"] if error.hint else []
-    return "\n".join([f"error: {' '.join(error.summary.split())}", *notes, *hint])
+    problems = (" ".join(line.split()) for line in error.summary.splitlines())
+    summary = "; ".join(filter(None, problems))
+    return "\n".join([f"error: {summary}", *notes, *hint])
 
 
 def _canceled() -> int:

@@ -29,6 +29,8 @@ Text = Annotated[str, Field(min_length=1)]
 _NEEDED = {"sql": ("uri", "warehouse"), "rest": ("uri",)}
 """The settings that each type of catalog requires."""
 DELTA = "delta"
+CATALOG_TYPES = ("sql", "rest", "hive", "glue", "dynamodb", "bigquery", "in-memory", DELTA)
+"""PyIceberg's types of catalogs, and our own."""
 _STORES = {"s3": "s3", "gcs": "gs", "adls": "abfs"}
 """The URL scheme of the store that a prefix of property names configures."""
 
@@ -95,6 +97,9 @@ class CatalogConfig(Settings):
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
+        if self.type not in CATALOG_TYPES:
+            known = ", ".join(CATALOG_TYPES)
+            raise refused(f"is not a type of catalog; known here: {known}", "type", value=self.type)
         for key in _NEEDED.get(self.type, ()):
             if key not in self.address:
                 raise refused(f"is missing; type {self.type} needs it", key)

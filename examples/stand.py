@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import seamline
 
 URL = os.environ.get("SEAMLINE_URL", "http://127.0.0.1:8474")
-SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "127.0.0.1:9092")
+SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "127.0.0.1:19092")
 
 
 @contextlib.contextmanager

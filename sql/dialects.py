@@ -513,6 +513,7 @@ def syntax_error(error: ParseError, first: str = "") -> SeamlineError:
     near = (details.get("highlight") or "").strip()
     message = str(details.get("description") or first_line(str(error))).rstrip(".")
     message = re.sub(r"<Token .*?text: (.*?), line.*", r"\1", message)
+    message = re.sub(r" but got SENTINEL$", "", message)
     message = re.sub(r"Required keyword: '(\w+)' missing for .*", "an operand is missing", message)
     hint = None
     unknown = near if message == "Expected TYPE after CAST" else ""

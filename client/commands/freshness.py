@@ -14,7 +14,9 @@ import click
 from seamline.commands.options import connect, embedded_options, gateway_options, profile_of
 from seamline.commands.output import WRITERS, write
 from seamline.commands.pictures import Look, look_of_terminal
+from seamline.commands.running import show_within
 from seamline.dbapi.connection import Connection
+from seamline.dbapi.errors import Error
 
 _NAME = re.compile(r'(?P<front>(?:.*\.)?)(?P<table>"(?:[^"]|"")+"|[^".]+)')
 
@@ -33,9 +35,13 @@ def freshness(table: str, format_: str, **options: Any) -> None:
     look = look_of_terminal() if sys.stdout.isatty() else Look()
     with connect(options, profile_of(options)) as connection:
         seam = variant(table, "seam")
-        cursor = connection.execute(
-            f'SELECT partition, boundary, "end", tail FROM {seam} ORDER BY partition'
-        )
+        try:
+            cursor = connection.execute(
+                f'SELECT partition, boundary, "end", tail FROM {seam} ORDER BY partition'
+            )
+        except Error as error:
+            show_within(error)
+            raise
         write(cursor, format_, sys.stdout, look)
         sys.stdout.flush()
         click.echo(_summary(connection, table), err=True)

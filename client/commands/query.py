@@ -106,14 +106,15 @@ def _source(statement: str | None, execute: Sequence[str], file: str | None) -> 
     if sum((statement is not None, bool(execute), file is not None)) > 1:
         raise click.UsageError("give either a statement, --execute or --file")
     if statement is not None and statement != _STDIN:
-        return Source(None, (Statement(statement),))
+        return Source(None, (Statement(statement),) if statements(statement) else ())
     if execute:
-        return Source("--execute" if len(execute) > 1 else None, _together(execute))
+        found = _together(execute)
+        return Source("--execute" if len(found) > 1 else None, found)
     if file is None and statement is None and sys.stdin.isatty() and sys.stdout.isatty():
         return None
     if file in {None, _STDIN}:
-        found = statements(sys.stdin.buffer.read().decode(errors="replace"))
-        return Source("standard input" if len(found) > 1 else None, tuple(found))
+        found = tuple(statements(sys.stdin.buffer.read().decode(errors="replace")))
+        return Source("standard input" if len(found) > 1 else None, found)
     return Source(file, tuple(statements(_text_of(str(file)))))
 
 

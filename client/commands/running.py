@@ -76,6 +76,26 @@ def marked(sql: str, place: Location, line_shown: int | None = None) -> str:
     return f"{head}{piece}{tail}\n{caret}"
 
 
+def show_within(error: Error, written: str = "", begin: int = 0) -> None:
+    """Marks the position of an error in the part of a statement that the user has written.
+
+    Args:
+        error: The error of a statement that a command has made.
+        written: The user's part of the statement; empty if it has none.
+        begin: Where the part begins in the statement's first line.
+
+    A position elsewhere is dropped: the user knows no such statement.
+    """
+    place, error.location = error.location, None
+    if place is None:
+        return
+    here = Location(place.line, place.column - (begin if place.line == 1 else 0))
+    lines = written.splitlines()
+    if here.line <= len(lines) and 0 < here.column <= len(lines[here.line - 1]) + 1:
+        error.location = here
+        error.add_note(marked(written, here))
+
+
 class Progress:
     """A progress line on the terminal, for as long as a statement runs."""
 

@@ -17,12 +17,16 @@ import click
 from seamline.commands.options import connect, embedded_options, gateway_options, profile_of
 from seamline.commands.output import WRITERS, write_csv, write_ndjson
 from seamline.commands.pictures import Look
+from seamline.commands.running import show_within
 from seamline.dbapi.connection import Connection
 from seamline.dbapi.cursor import Cursor
 from seamline.dbapi.errors import Error
 
 OFFSETS_MAX = 50_000
 """Maximum number of offsets in a batch, so that a long history comes in pieces."""
+_CHANGES = "SELECT * FROM TABLE(changes(table => ?, from_token => ?, offsets_max => ?))"
+_WHERE = f"{_CHANGES} WHERE ("
+_IN_ORDER = " ORDER BY _kafka_partition, _kafka_offset"
 _PAUSE_S_MIN = 0.2
 _PAUSE_S_MAX = 5.0
 BEGINNING, NOW = "beginning", "now"
@@ -77,7 +81,11 @@ def tail(table: str, start: str, where: str | None, quiet: bool, **options: Any)
 
 def _token_of_now(connection: Connection, table: str) -> str:
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT 1 FROM {table} WHERE FALSE")
+        try:
+            cursor.execute(f"SELECT 1 FROM {table} WHERE FALSE")
+        except Error as error:
+            show_within(error)
+            raise
         return cursor.token or ""
 
 
@@ -88,11 +96,7 @@ def _batches(
 
     Once the first batch has arrived, retriable errors are retried.
     """
-    condition = f" WHERE ({where}\n)" if where else ""
-    sql = (
-        "SELECT * FROM TABLE(changes(table => ?, from_token => ?, offsets_max => ?))"
-        f"{condition} ORDER BY _kafka_partition, _kafka_offset"
-    )
+    sql = f"{_WHERE}{where}\n){_IN_ORDER}" if where else f"{_CHANGES}{_IN_ORDER}"
     failures, has_worked = 0, False
     while True:
         with connection.cursor() as cursor:
@@ -100,6 +104,7 @@ def _batches(
                 cursor.execute(sql, [table, token, OFFSETS_MAX])
             except Error as error:
                 if not (error.code.retriable and has_worked):
+                    show_within(error, where or "", len(_WHERE))
                     raise
                 failures += 1
                 if failures == 1:

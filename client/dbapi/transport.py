@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 CONNECT_S = 5.0
 ANSWER_S = 90.0
 _RETRIES = 3
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL")
+"""What OpenSSL calls an answer that is not TLS."""
 
 
 class Transport:
@@ -111,18 +113,42 @@ class Transport:
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: Exception) -> OperationalError:
-        from urllib3.exceptions import MaxRetryError, NewConnectionError, ReadTimeoutError
+        from urllib3.exceptions import MaxRetryError
 
         cause: BaseException = error
         if isinstance(error, MaxRetryError) and error.reason is not None:
             cause = error.reason
-        if isinstance(cause, NewConnectionError):
-            text = "nothing listens there"
-        elif isinstance(cause, ReadTimeoutError):
-            text = f"no answer within {ANSWER_S:g} s"
-        else:
-            text = str(cause)
-        return OperationalError(GATEWAY_UNAVAILABLE, f"{self._base}: {text}")
+        text, hint = _explained(cause)
+        return OperationalError(GATEWAY_UNAVAILABLE, f"{self._base}: {text}", hint=hint)
+
+
+def _explained(cause: BaseException) -> tuple[str, str | None]:
+    """Returns why there is no answer, and what to do unless it is what one always does."""
+    from urllib3.exceptions import (
+        NameResolutionError,
+        NewConnectionError,
+        ProtocolError,
+        ReadTimeoutError,
+        SSLError,
+    )
+
+    match cause:
+        case NameResolutionError():
+            return "its name cannot be resolved", "Correct the host, or check the network."
+        case NewConnectionError():
+            return "nothing listens there", None
+        case ReadTimeoutError():
+            return f"no answer within {ANSWER_S:g} s", None
+        case SSLError() if "certificate verify failed" in str(cause):
+            return str(cause), "Pass the certificate of who signed it: --ca, SEAMLINE_CA, or ca=."
+        case SSLError() if any(sign in str(cause) for sign in _NOT_TLS):
+            return "what listens there does not speak TLS", "Does the address begin with http://?"
+        case ProtocolError():
+            return (
+                "the connection was closed without an answer",
+                "Check that a gateway listens there; with TLS, its address begins with https://.",
+            )
+    return str(cause), None
 
 
 def _is_address(url: str) -> bool:

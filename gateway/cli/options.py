@@ -30,12 +30,12 @@ PORT = click.IntRange(0, 65535)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 class Duration(click.ParamType[float]):
-    """A duration such as 500ms, 30s, 5m; converted to seconds."""
+    """A duration such as 500ms, 30s, 5m, 7d; converted to seconds."""
 
     name = "duration"
 
@@ -45,7 +45,7 @@ class Duration(click.ParamType[float]):
         """Returns the duration in seconds."""
         match = _DURATION.fullmatch(str(value))
         if match is None:
-            self.fail(f"{value!r} is not a duration; write 500ms, 30s, 5m or 1h", param, ctx)
+            self.fail(f"{value!r} is not a duration; write 500ms, 30s, 5m, 1h or 7d", param, ctx)
         return float(match[1]) * _SECONDS[match[2]]
 
 

@@ -43,13 +43,25 @@ def read(file: pathlib.Path) -> dict[str, Any]:
         tree = yaml.load(text, _Texts)  # noqa: S506 - a safe loader
         size = _size(tree, {})
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        cause = " ".join(str(error).split())
-        raise SeamlineError(INVALID_CONFIG, f"{file} is not YAML: {cause}") from error
+        cause = cause_of(error)
+        raise SeamlineError(
+            INVALID_CONFIG, f"{file} is not YAML: {cause}", hint="Correct the file there."
+        ) from error
     if not isinstance(tree, dict | None):
         raise SeamlineError(INVALID_CONFIG, f"{file} must hold keys and values")
     if size > VALUES_MAX:
         raise SeamlineError(INVALID_CONFIG, f"{file} expands to more than {VALUES_MAX:,} values")
     return tree or {}
+
+
+def cause_of(error: Exception) -> str:
+    """Returns, in one line, why a text is not YAML, and where it shows."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return " ".join(str(error).split())
+    parts = (error.context, error.problem)
+    cause = ", ".join(" ".join(part.split()) for part in parts if part)
+    place = error.problem_mark
+    return f"line {place.line + 1}, column {place.column + 1}: {cause}"
 
 
 def _size(tree: Any, known: dict[int, int]) -> int:

@@ -16,6 +16,8 @@ from support.gateway import Gateway
 from support.sources import ROOT
 from support.stack import Stack
 
+from seamline.gateway.dev.local import ports
+
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 EXAMPLES = {
@@ -56,3 +58,10 @@ def test_every_example_is_run_and_described() -> None:
     assert programs == set(EXAMPLES)
     readme = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     assert [name for name in EXAMPLES if f"({name}.py)" not in readme] == []
+
+
+def test_without_variables_they_use_the_local_stack() -> None:
+    """At the port that it takes if it can; so does the program in `docs/python.md`."""
+    for file in ("examples/stand.py", "docs/python.md"):
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert f'"{ports.HOST}:{ports.FIRST}"' in text, file

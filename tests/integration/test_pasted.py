@@ -249,8 +249,8 @@ class World:
         text = re.sub(r"(127\.0\.0\.1|localhost|gateway):8474", self.address, text)
         text = text.replace("port=8474", f"port={self.address.rpartition(':')[2]}")
         text = text.replace("127.0.0.1:8475", f"127.0.0.1:{self._flight_port}")
-        if "127.0.0.1:9092" in text:
-            text = text.replace("127.0.0.1:9092", self.bootstrap_servers)
+        if "127.0.0.1:19092" in text:
+            text = text.replace("127.0.0.1:19092", self.bootstrap_servers)
         return text
 
     def paste(self, block: Block) -> str:

@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from seamline.errors import PORT_TAKEN, SeamlineError
 
 HOST = "127.0.0.1"
-_SEARCHED = range(19092, 20092)
+FIRST = 19092
+"""The port that the broker takes when it is free: examples and pages name it."""
+_SEARCHED = range(FIRST, FIRST + 1000)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import yaml
 
 from seamline.connectors.config import CatalogConfig
 from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.gateway.config.yaml_file import cause_of
 from seamline.gateway.dev.local.ports import HOST
 
 CATALOG = "lake"
@@ -66,7 +67,7 @@ def updated_text(text: str, bootstrap_servers: str) -> str:
     except yaml.YAMLError as error:
         raise SeamlineError(
             INVALID_CONFIG,
-            f"seamline.yaml is not YAML: {' '.join(str(error).split())}",
+            f"seamline.yaml is not YAML: {cause_of(error)}",
             hint="Correct it, or remove it to have it written again.",
         ) from error
     clusters = _child(node, "clusters")

@@ -57,7 +57,7 @@ def test_fault_24_a_named_failure_keeps_its_name(
 ) -> None:
     expected = ending.NOTHING_ANSWERS if code is GATEWAY_UNAVAILABLE else ending.FAILED
     assert ending.exit_code(SeamlineError(code, "one\n  two", hint="do")) == expected
-    assert capfd.readouterr().err == f"error: {code.name}: one two\nhint: do\n"
+    assert capfd.readouterr().err == f"error: {code.name}: one; two\nhint: do\n"
 
 
 def test_an_error_without_a_hint_has_no_line_for_one(capfd: pytest.CaptureFixture[str]) -> None:

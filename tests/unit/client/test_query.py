@@ -17,7 +17,9 @@ from support.gateway import Gateway
 
 from seamline.cli import root
 from seamline.commands.freshness import variant
+from seamline.commands.running import show_within
 from seamline.dbapi.errors import Error
+from seamline.errors import INTERNAL_ERROR, Location
 
 
 @pytest.fixture
@@ -70,11 +72,46 @@ def test_the_first_failure_ends_a_script(run: Runner, tmp_path: pathlib.Path) ->
     ]
 
 
+def test_one_option_of_several_statements_is_a_script(run: Runner) -> None:
+    done = run("query", "-q", "-e", "SELECT 1; SELECT nope")
+    assert isinstance(done.exception, Error)
+    assert done.exception.__notes__[-1] == "in --execute: statement 2, line 1"
+
+
+@pytest.mark.parametrize("command", ["tail", "freshness"])
+def test_no_position_is_told_in_a_statement_that_nobody_has_written(
+    run: Runner, command: str
+) -> None:
+    error = run(command, "nosuch").exception
+    assert str(error).startswith("TABLE_NOT_FOUND: table lake.default.nosuch does not exist\n")
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        (Location(1, 11), (Location(1, 1), "line 1: a > b\n        ^")),
+        (Location(1, 15), (Location(1, 5), "line 1: a > b\n            ^")),
+        (Location(2, 5), (Location(2, 5), "line 2: AND c\n            ^")),
+        (Location(1, 3), (None, None)),
+        (Location(3, 1), (None, None)),
+        (None, (None, None)),
+    ],
+)
+def test_a_position_is_shown_in_the_part_that_the_user_has_written(
+    place: Location | None, shown: tuple[Location | None, str | None]
+) -> None:
+    error = Error(INTERNAL_ERROR, "wrong", location=place)
+    show_within(error, "a > b\nAND c", begin=10)
+    assert (error.location, *(getattr(error, "__notes__", None) or [None])) == shown
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["query", "SELECT 1", "--execute", "SELECT 2"],
         ["query", "--execute", " ; -- nothing"],
+        ["query", ""],
+        ["query", " ; -- nothing"],
         ["query", "--format", "no"],
         ["query", "--execute", "SELECT 1; SELECT 2", "--format", "parquet", "-o", "unused"],
         ["query"],

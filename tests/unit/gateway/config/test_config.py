@@ -10,8 +10,10 @@ import pathlib
 from collections.abc import Mapping
 
 import pytest
+from pyiceberg.catalog import CatalogType
 from support import offline
 
+from seamline.connectors.config import CATALOG_TYPES, DELTA
 from seamline.errors import INVALID_CONFIG, SeamlineError
 from seamline.gateway.config.files import FILE_VARIABLE, find_file
 from seamline.gateway.config.load import Loaded, describe, load
@@ -107,6 +109,10 @@ def test_numbers_have_units(tmp_path: pathlib.Path, text: str, number: int) -> N
             "catalogs: {lake: {type: sql, uri: 'sqlite:///x'}}\n",
             "catalogs.lake.warehouse is missing; type sql needs it",
         ),
+        (
+            "catalogs: {lake: {type: sqll, uri: u, warehouse: w}}\n",
+            "catalogs.lake.type 'sqll' is not a type of catalog; known here: sql, rest, hive, ",
+        ),
         ("default_catalog: nope\n", "default_catalog 'nope' is not under catalogs"),
         ("default_cluster: nope\n", "default_cluster 'nope' is not under clusters"),
         ("default_schema: [a]\n", "default_schema must be a string"),
@@ -190,3 +196,7 @@ def test_what_is_taken_from_elsewhere_is_secret_whatever_it_is_called(
     (shown,) = [entry for entry in describe(found) if entry[0] == "default_schema"]
     assert shown[1] == "******"
     assert shown[2].endswith("${env:SCHEMA}")
+
+
+def test_a_catalog_has_one_of_pyicebergs_types_or_our_own() -> None:
+    assert set(CATALOG_TYPES) == {DELTA, *(known.value for known in CatalogType)}
