@@ -234,6 +234,7 @@ def test_both_paths_agree_whatever_the_schema_is() -> None:
 
 PROTO2 = 'syntax = "proto2"; enum E { A = 0; B = 1; }\nmessage M { '
 PROTO3 = 'syntax = "proto3"; enum E { A = 0; B = 1; }\nmessage M { '
+ALIASES = 'syntax = "proto3"; enum E { option allow_alias = true; A = 0; Z = 0; B = 1; C = 1; }\n'
 
 
 @pytest.mark.parametrize(
@@ -242,6 +243,8 @@ PROTO3 = 'syntax = "proto3"; enum E { A = 0; B = 1; }\nmessage M { '
         (PROTO3 + "repeated E c = 1; }", b"\x0a\x02\x00\x01", {"c": ["A", "B"]}),
         (PROTO2 + "repeated E c = 1; }", b"\x08\x01", {"c": ["B"]}),
         (PROTO3 + "map<string, E> c = 1; }", b"\x0a\x05\x0a\x01a\x10\x01", {"c": [("a", "B")]}),
+        (ALIASES + "message M { E c = 1; E d = 2; }", b"\x08\x01", {"c": "B", "d": "A"}),
+        (ALIASES + "message M { repeated E c = 1; }", b"\x0a\x02\x00\x01", {"c": ["A", "B"]}),
         (PROTO2 + "optional int32 c = 1 [default = 7]; }", b"", {"c": 7}),
         (PROTO2 + 'optional string c = 1 [default = "x"]; }', b"", {"c": "x"}),
         (PROTO2 + "optional E c = 1 [default = B]; }", b"", {"c": "B"}),

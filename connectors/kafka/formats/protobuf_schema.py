@@ -260,8 +260,8 @@ def _single(field: FieldDescriptor, known: dict[str, Node]) -> Node:
     if field.message_type is not None:
         return tree_of(field.message_type, known)
     if field.enum_type is not None:
-        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
-        return Node("enum", attributes={"names": names})
+        values = reversed(field.enum_type.values)  # the first of a number's names counts
+        return Node("enum", attributes={"names": {value.number: value.name for value in values}})
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         return Node("bytes" if field.type == FieldDescriptor.TYPE_BYTES else "string")
     is_large = field.cpp_type == FieldDescriptor.CPPTYPE_UINT64
