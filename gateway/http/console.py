@@ -1,5 +1,9 @@
 """The web console: a page that uses this gateway's REST API.
 
+    GET    /                        the page
+    GET    /console.js, /console.css
+    GET    /ui/, /ui/query.html     where tools that know Trino's addresses by heart look for it
+
 Its sources are in `gateway/console`; `make console` builds them into the folder beside this module,
 which wheels contain. The page itself holds nothing secret and is served to everybody; its users
 authenticate with the requests that it sends.
@@ -9,10 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import importlib.resources
+import urllib.parse
 
 import flask
 
 ROOT = "/"
+_TRINO, _TRINO_QUERY = "/ui/", "/ui/query.html"
 _PAGE = "index.html"
 _TYPES = {
     _PAGE: "text/html; charset=utf-8",
@@ -33,8 +39,8 @@ _HEADERS = {
 
 
 def serves(path: str) -> bool:
-    """Returns whether a request is for the page or one of its files."""
-    return path == ROOT or path.removeprefix(ROOT) in _TYPES
+    """Returns whether a request is for the page, one of its files, or where that is."""
+    return path in {ROOT, _TRINO, _TRINO_QUERY} or path.removeprefix(ROOT) in _TYPES
 
 
 def blueprint() -> flask.Blueprint:
@@ -50,6 +56,14 @@ def blueprint() -> flask.Blueprint:
     @routes.get(f"{ROOT}<any({_NAMES}):name>")
     def file(name: str) -> flask.Response:
         return answer(name)
+
+    @routes.get(_TRINO)
+    @routes.get(_TRINO_QUERY)
+    def trino() -> flask.Response:
+        statement = urllib.parse.unquote_plus(flask.request.query_string.decode("latin-1"))
+        place = f"#/q/{urllib.parse.quote(statement, safe='')}" if statement else ""
+        # relative, as the gateway does not know under which path a proxy serves it
+        return flask.Response(status=302, headers={"Location": f"../{place}"})
 
     def answer(name: str) -> flask.Response:
         found = flask.Response(contents[name], content_type=_TYPES[name], headers=_HEADERS)

@@ -14,6 +14,7 @@ import urllib.parse
 import flask
 
 from seamline.errors import STATEMENT_NOT_FOUND, SeamlineError
+from seamline.gateway.trino.forms import Form
 from seamline.gateway.trino.pages import Place
 
 _SLUG_DIGITS = 32
@@ -30,11 +31,11 @@ class Addresses:
         self._external_url = external_url
         self._key = secrets.token_bytes(32)
 
-    def page(self, statement_id: str, place: Place, encoding: str | None) -> str:
-        """Returns the address of a page in an encoding; the encoding None means plain rows."""
+    def page(self, statement_id: str, place: Place, form: Form) -> str:
+        """Returns the address of a page in a form."""
         path = f"{statement_id}/{self._slug(statement_id)}/{place.chunk}/{place.row}"
-        query = f"?encoding={urllib.parse.quote_plus(encoding)}" if encoding is not None else ""
-        return f"{self._base()}/v1/statement/{path}{query}"
+        query = urllib.parse.urlencode(form.parameters())
+        return f"{self._base()}/v1/statement/{path}{f'?{query}' if query else ''}"
 
     def info(self, statement_id: str) -> str:
         """Returns the address of a statement's page in the console, for people."""

@@ -13,13 +13,16 @@ from seamline.gateway.trino.signatures import signature, written
 from seamline.sql.binder.scope import Output
 
 
-def document(statement: Statement, info_uri: str, next_uri: str | None) -> dict[str, Any]:
+def document(
+    statement: Statement, info_uri: str, next_uri: str | None, *, precisions: bool
+) -> dict[str, Any]:
     """Returns everything about a statement except for its rows.
 
     Args:
         statement: The statement.
         info_uri: A page about it for people.
         next_uri: The address of its next page; None when there is none.
+        precisions: Whether types of times have their precision.
     """
     body: dict[str, Any] = {"id": statement.statement_id, "infoUri": info_uri}
     if next_uri is not None:
@@ -27,7 +30,7 @@ def document(statement: Statement, info_uri: str, next_uri: str | None) -> dict[
     if statement.error is not None:
         body["error"] = error(statement.error)
     elif columns := statement.tell_columns():
-        body["columns"] = [_column(column) for column in columns]
+        body["columns"] = [_column(column, precisions=precisions) for column in columns]
     update = updates.update_type(statement)
     if update is not None:
         body["updateType"] = update
@@ -74,9 +77,12 @@ def summary(statement: Statement) -> dict[str, Any]:
     return body
 
 
-def _column(column: Output) -> dict[str, Any]:
-    described = signature(column.type)
-    return {"name": column.name, "type": written(column.type), "typeSignature": described}
+def _column(column: Output, *, precisions: bool) -> dict[str, Any]:
+    return {
+        "name": column.name,
+        "type": written(column.type, precisions=precisions),
+        "typeSignature": signature(column.type, precisions=precisions),
+    }
 
 
 # --- Progress ------------------------------------------------------------------------------------

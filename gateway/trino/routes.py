@@ -4,18 +4,22 @@
     GET    /v1/statement/{id}/{slug}/{chunk}/{row}      get its next page; waits about a second
     HEAD   /v1/statement/{id}/{slug}/{chunk}/{row}      say that its client will come back
     DELETE /v1/statement/{id}/{slug}/{chunk}/{row}      cancel or release it
+    GET    /v1/query                                    list the latest statements; ?state=
     GET    /v1/query/{id}                               get its state
     DELETE /v1/query/{id}                               ask it to end
     GET    /v1/info                                     describe the server
+    GET    /v1/info/state                               say whether it takes statements
+    GET    /v1/node                                     list the servers that it watches: none
 
 An answer without `nextUri` is the last one, and has no rows; some clients would read them twice.
 A failed statement is a normal answer with `error`.
 Each page can be requested again until the result is released. A client says once, when it submits,
-which encodings of rows it reads; the addresses that follow carry the one that was chosen.
+in which form it reads answers; the addresses that follow carry it.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import secrets
 from typing import Any
@@ -29,12 +33,15 @@ from seamline.gateway.query.service import Service
 from seamline.gateway.query.statements import FINAL, Statement
 from seamline.gateway.trino import results, segments, session
 from seamline.gateway.trino.addresses import Addresses
+from seamline.gateway.trino.forms import Form
 from seamline.gateway.trino.pages import Page, Place, page
 from seamline.version import VERSION
 
 POLL_S = 1.0
 COLUMNS_S = 0.1
 """How long columns wait for rows to go with them; drivers can cancel once they have columns."""
+LISTED = 100
+"""How many statements a list has at most."""
 PROTOCOL = "476"
 """The Trino release whose protocol this is; tools compare it with the one they need."""
 
@@ -56,9 +63,12 @@ def blueprint(
     routes.post("/statement")(answers.submit)
     routes.get(place)(answers.advance)
     routes.delete(place)(answers.leave)
+    routes.get("/query")(answers.list)
     routes.get("/query/<statement_id>")(answers.state)
     routes.delete("/query/<statement_id>")(answers.kill)
     routes.get("/info")(answers.info)
+    routes.get("/info/state")(answers.server_state)
+    routes.get("/node")(lambda: flask.jsonify([]))
     return routes
 
 
@@ -87,25 +97,24 @@ class _Answers:
             refused = secrets.token_urlsafe(18)
             found = results.refusal(error, refused, self._addresses.info(refused))
             return flask.jsonify(found)
-        encoding = segments.chosen(headers.get(segments.HEADER, ""))
-        return self._answer(statement, Place(), encoding)
+        return self._answer(statement, Place(), Form.of_headers(headers))
 
     def advance(self, statement_id: str, slug: str, chunk: int, row: int) -> flask.Response:
         """Returns the page at a place, or the same place again if the page is not ready yet."""
         statement, place = self._own(statement_id, slug), Place(chunk, row)
         if flask.request.method == "HEAD":  # its own, since Flask answers it as a GET
             return flask.Response()
-        encoding = segments.chosen(flask.request.args.get("encoding", ""))
+        form = Form.of_parameters(flask.request.args)
         with self._turns.waiting(POLL_S) as left_s:
             read = _chunk(statement, chunk, left_s)
         if read is None:
             # it may have ended since the check, with a chunk that the check did not find
             is_over = statement.state in FINAL and _is_end(statement, place)
-            return self._answer(statement, None if is_over else place, encoding)
+            return self._answer(statement, None if is_over else place, form)
         found = page(read, place, [column.type for column in statement.output])
         is_last = statement.state in FINAL and not found.count and _is_end(statement, found.next)
-        data = _data(statement, place, found, encoding)
-        return self._answer(statement, None if is_last else found.next, encoding, data)
+        data = _data(statement, place, found, form.encoding)
+        return self._answer(statement, None if is_last else found.next, form, data)
 
     def leave(self, statement_id: str, slug: str, chunk: int, row: int) -> flask.Response:  # noqa: ARG002 - parts of the address
         """Cancels a statement that is still running, or releases its result, as its client asks."""
@@ -115,6 +124,13 @@ class _Answers:
         else:
             statement.cancel()
         return flask.Response(status=204)
+
+    def list(self) -> flask.Response:
+        """Returns the latest statements that the caller may see, newest first."""
+        found = self._service.statements(flask.g.principal)
+        state = flask.request.args.get("state", "").upper()
+        chosen = (each for each in found if state in ("", each.trino_state))
+        return flask.jsonify([*map(results.summary, itertools.islice(chosen, LISTED))])
 
     def state(self, statement_id: str) -> flask.Response:
         """Returns a statement's progress."""
@@ -139,22 +155,27 @@ class _Answers:
         }
         return flask.jsonify(body)
 
+    def server_state(self) -> flask.Response:
+        """Returns Trino's word for whether the server takes statements."""
+        return flask.jsonify("ACTIVE" if self._service.accepts_statements else "SHUTTING_DOWN")
+
     def _own(self, statement_id: str, slug: str) -> Statement:
         self._addresses.check(statement_id, slug)
         return self._service.statement(statement_id, flask.g.principal)
 
     def _answer(
-        self, statement: Statement, next_: Place | None, encoding: str | None, data: str = ""
+        self, statement: Statement, next_: Place | None, form: Form, data: str = ""
     ) -> flask.Response:
         """Returns a page, with everything that is known about its statement so far."""
         statement_id = statement.statement_id
         has_ended, error = statement.state in FINAL, statement.error
         next_uri = None
         if next_ is not None and error is None:
-            next_uri = self._addresses.page(statement_id, next_, encoding)
+            next_uri = self._addresses.page(statement_id, next_, form)
         else:
             statement.hand_over()
-        body = results.document(statement, self._addresses.info(statement_id), next_uri)
+        info_uri = self._addresses.info(statement_id)
+        body = results.document(statement, info_uri, next_uri, precisions=form.precisions)
         answer = flask.Response(_with_data(body, data), mimetype="application/json")
         if has_ended and error is None:
             for name, value in session.changed(statement.changes):

@@ -72,6 +72,45 @@ def test_every_type_and_its_null(cursor: Any, sql: str, type_: str, value: Any) 
     assert found[1:] == ([(None,)] if value is not None else [])
 
 
+TIMES = (
+    "SELECT TIMESTAMP '2024-02-29 01:02:03.123456' AS at, ARRAY[TIME '01:02:03.5'] AS times,"
+    " CAST(ROW(TIMESTAMP '2024-02-29 01:02:03.5 UTC') AS"
+    " row(\"time(3)\" timestamp(1) with time zone)) AS nested, DECIMAL '1.50' AS price"
+)
+NAMED = 'row("time(3)" timestamp{} with time zone)'
+PRECISE = ["timestamp(6)", "array(time(1))", NAMED.format("(1)"), "decimal(3, 2)"]
+BARE = ["timestamp", "array(time)", NAMED.format(""), "decimal(3, 2)"]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "types", "numbers"),
+    [("PATH, PARAMETRIC_DATETIME", PRECISE, 5), ("PATH", BARE, 2), ("", BARE, 2)],
+)
+def test_clients_that_know_no_precisions_get_bare_types(
+    gateway: Gateway, capabilities: str, types: list[str], numbers: int
+) -> None:
+    """They look types up by name. All digits are there, on every page."""
+    client: Any = gateway.app.test_client()
+    headers = {"X-Trino-Client-Capabilities": capabilities}
+    answer = client.post("/v1/statement", data=TIMES, headers=headers).json
+    found: list[Any] = []
+    described = 0
+    while "nextUri" in answer:
+        answer = client.get(answer["nextUri"]).json
+        found += answer.get("data", [])
+        if columns := answer.get("columns"):
+            described += 1
+            assert [column["type"] for column in columns] == types
+            signatures = json.dumps([column["typeSignature"] for column in columns])
+            assert signatures.count('"LONG"') == numbers
+    assert described > 1
+    at, times, nested, _ = found[0]
+    assert (at, times, nested) == (
+        *("2024-02-29 01:02:03.123456", ["01:02:03.5"]),
+        ["2024-02-29 01:02:03.5 UTC"],
+    )
+
+
 # --- Encodings -----------------------------------------------------------------------------------
 
 
@@ -435,6 +474,26 @@ def test_the_gateway_says_who_it_is(gateway: Gateway) -> None:
     info = client.get("/v1/info").json
     assert info["environment"].startswith("seamline ")
     assert info["nodeVersion"]["version"].isdecimal()
+    assert client.get("/v1/info/state").json == "ACTIVE"
+    assert client.get("/v1/node").json == []
+
+
+def test_statements_are_listed(gateway: Gateway) -> None:
+    client: Any = gateway.app.test_client()
+    texts = ["SELECT 'listed'", "SELECT nothing FROM plain"]
+    for text in texts:
+        answer = client.post("/v1/statement", data=text).json
+        while "nextUri" in answer:
+            answer = client.get(answer["nextUri"]).json
+
+    def listed(state: str) -> list[str]:
+        return [each["query"] for each in client.get(f"/v1/query{state}").json]
+
+    assert listed("")[:2] == texts[::-1]
+    assert texts[0] in listed("?state=FINISHED")
+    assert texts[1] not in listed("?state=finished")
+    assert texts[1] in listed("?state=failed")
+    assert listed("?state=queued") == []
 
 
 def test_addresses_are_as_clients_reach_the_gateway(tmp_path: Any) -> None:

@@ -18,6 +18,10 @@ BUILT = ROOT / "gateway" / "http" / "console"
 CONFIGURATION = ("index.html", "package-lock.json", "vite.config.ts")
 
 
+KNOWN = hashlib.sha256(b"a token of the tests").hexdigest()
+AUTH = f"auth: {{tokens: [{{name: ann, sha256: {KNOWN}}}]}}\n"
+
+
 def test_the_page_is_built_of_its_sources() -> None:
     names = sorted([*CONFIGURATION, *(f"src/{file.name}" for file in (SOURCES / "src").iterdir())])
     digest = hashlib.sha256()
@@ -29,9 +33,7 @@ def test_the_page_is_built_of_its_sources() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/index.html", "/console.js", "/console.css"])
 def test_everybody_gets_the_page_and_nothing_else(tmp_path: pathlib.Path, path: str) -> None:
-    known = hashlib.sha256(b"a token of the tests").hexdigest()
-    auth = f"auth: {{tokens: [{{name: ann, sha256: {known}}}]}}\n"
-    gateway = Gateway(offline.load_config(tmp_path, auth))
+    gateway = Gateway(offline.load_config(tmp_path, AUTH))
     try:
         client = gateway.app.test_client()
         answer = client.get(path, headers={"Sec-Fetch-Site": "cross-site"})
@@ -42,6 +44,23 @@ def test_everybody_gets_the_page_and_nothing_else(tmp_path: pathlib.Path, path: 
         assert client.post(path).status_code in {401, 405}
         assert client.get("/api/v1/info").status_code == 401
         assert client.get("/sources.sha256").status_code in {401, 404}
+    finally:
+        gateway.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/ui/", "../"),
+        ("/ui/query.html?2-x_Y", "../#/q/2-x_Y"),
+        ("/ui/query.html?//evil.example/%0d%0aX:1", "../#/q/%2F%2Fevil.example%2F%0D%0AX%3A1"),
+    ],
+)
+def test_trino_s_addresses_lead_to_the_page(tmp_path: pathlib.Path, path: str, place: str) -> None:
+    gateway = Gateway(offline.load_config(tmp_path, AUTH))
+    try:
+        answer = gateway.app.test_client().get(path)
+        assert (answer.status_code, answer.headers["Location"]) == (302, place)
     finally:
         gateway.close()
 
