@@ -271,9 +271,11 @@ class Cursor:
     # --- The rest of the DB-API -------------------------------------------------------------------
 
     def close(self) -> None:
-        """Releases the result; the cursor cannot be used afterwards."""
+        """Releases the result; the cursor cannot be used afterwards, but keeps its `rowcount`."""
         if not self._closed:
+            rowcount = self.rowcount
             self._release()
+            self.rowcount = rowcount  # which SQLAlchemy, and so pandas, reads afterwards
             self._closed = True
 
     def setinputsizes(self, sizes: object) -> None:

@@ -154,6 +154,9 @@ def test_executemany_counts_what_it_has_written(connection: seamline.Connection)
     cursor.executemany("INSERT INTO many VALUES (:a, :b)", [{"a": 4, "b": "d"}])
     assert cursor.rowcount == 1
     assert cursor.execute("SELECT * FROM many ORDER BY a").fetchall() == [*rows, (4, "d")]
+    cursor.close()
+    assert cursor.rowcount == 4
+    cursor = connection.cursor()
     cursor.executemany("INSERT INTO many VALUES (?, ?)", [])
     assert (cursor.rowcount, cursor.description) == (0, None)
     cursor.execute("DROP TABLE many")

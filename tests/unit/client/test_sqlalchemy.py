@@ -284,7 +284,7 @@ def test_objects_are_changed_and_deleted(engine: sa.Engine) -> None:
 def test_pandas_replaces_and_appends(engine: sa.Engine) -> None:
     frame = pd.DataFrame({"id": [1, 2], "name": ["a", "b"]})
     for how, wanted in (("append", 2), ("append", 4), ("replace", 2), ("delete_rows", 2)):
-        frame.to_sql("sa_frame", engine, if_exists=how, index=False)
+        assert frame.to_sql("sa_frame", engine, if_exists=how, index=False) == 2
         assert len(pd.read_sql("sa_frame", engine)) == wanted
     with engine.connect() as connection:
         connection.exec_driver_sql("DROP TABLE sa_frame")
