@@ -158,7 +158,8 @@ class Listings:
             schema_bytes(pa.schema(fields.get((row["catalog_name"], *_place(row)), [])))
             for row in found.to_pylist()
         ]
-        return found.append_column(_WITH_SCHEMA.field("table_schema"), [schemas])
+        column = pa.array(schemas, pa.binary())  # also of no tables
+        return found.append_column(_WITH_SCHEMA.field("table_schema"), column)
 
     def _fields(self, call: Call, command: Any) -> dict[tuple[str, str, str], list[pa.Field]]:
         """Returns the columns of the tables a command selects, by catalog, schema and table."""

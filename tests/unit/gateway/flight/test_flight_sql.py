@@ -182,6 +182,24 @@ def test_every_number_of_the_specification_has_a_value(client: RawFlight) -> Non
     assert longs == {*range(541, 556), *range(557, 563)}
 
 
+@pytest.mark.parametrize(
+    ("command", "asked"),
+    [
+        ("CommandGetDbSchemas", {"db_schema_filter_pattern": "nowhere"}),
+        ("CommandGetTables", {"table_name_filter_pattern": "nothing"}),
+        ("CommandGetTables", {"table_name_filter_pattern": "nothing", "include_schema": True}),
+        ("CommandGetXdbcTypeInfo", {"data_type": 12345}),
+        ("CommandGetSqlInfo", {"info": [123456]}),
+    ],
+    ids=str,
+)
+def test_a_list_of_nothing_is_empty(client: RawFlight, command: str, asked: dict[str, Any]) -> None:
+    """ADBC asks for the columns of a table with `include_schema`, and learns that it is missing."""
+    info = client.info(command, **asked)
+    found = client.rows(info)
+    assert (found.num_rows, found.schema) == (0, info.schema)
+
+
 # --- Prepared statements -------------------------------------------------------------------------
 
 
