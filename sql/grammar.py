@@ -52,6 +52,7 @@ from seamline.sql.statements import (
     SetSession,
     SetTimeZone,
     Show,
+    ShowStats,
     Statement,
     TableChange,
     Transaction,
@@ -145,7 +146,7 @@ def _describe(words: Words) -> Show:
     return Show("columns", location=words.place(), name=words.name())
 
 
-def _show(words: Words) -> Show:
+def _show(words: Words) -> Show | ShowStats:
     listed = next((what for what in roles.SHOWN if words.take(*what.upper().split())), None)
     if listed is not None:
         return roles.show(words, listed)
@@ -162,12 +163,7 @@ def _show(words: Words) -> Show:
     if what == "stats":
         words.require("FOR")
         if words.peek() == "(":
-            raise SeamlineError(
-                NOT_SUPPORTED,
-                "SHOW STATS FOR a query is not supported",
-                location=words.place(),
-                hint="SHOW STATS FOR its tables, or use EXPLAIN.",
-            )
+            return _stats_of_query(words)
         return Show(what, words.name(), location=place)
     if what == "create schema":
         return Show(what, location=words.place(), name=_schema(words))
@@ -179,6 +175,13 @@ def _show(words: Words) -> Show:
     like = words.string() if words.take("LIKE") else None
     escape = words.string() if like is not None and words.take("ESCAPE") else None
     return Show(what, name, like, escape, place)
+
+
+def _stats_of_query(words: Words) -> ShowStats:
+    _, *tokens = words.rest()
+    if len(tokens) < 2 or tokens[-1].text != ")":
+        raise words.missing("a query in parentheses")
+    return ShowStats(query_of(words.sql, tokens[:-1]))
 
 
 _SHOWN = {

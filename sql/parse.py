@@ -38,6 +38,7 @@ from seamline.sql.statements import (
     Explain,
     Query,
     Show,
+    ShowStats,
     Statement,
 )
 from seamline.sql.words import (
@@ -58,6 +59,7 @@ __all__ = [
     "Explain",
     "Query",
     "Show",
+    "ShowStats",
     "Statement",
     "check_text",
     "parse",

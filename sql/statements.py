@@ -153,6 +153,13 @@ class Show:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ShowStats:
+    """SHOW STATS FOR (query)."""
+
+    query: Query
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class SetSession:
     """SET SESSION name = value; the value is None for RESET SESSION name."""
 
@@ -463,6 +470,7 @@ Statement: TypeAlias = (
     | CreateTable
     | DropTable
     | Show
+    | ShowStats
     | SetRole
     | SetSession
     | SetTimeZone

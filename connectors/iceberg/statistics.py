@@ -61,13 +61,14 @@ class ColumnBounds:
     size_bytes: float | None
 
 
-def column_bounds(table: IcebergTable) -> tuple[int, dict[int, ColumnBounds]]:
-    """Returns the row count of the current snapshot, and its column statistics by field id.
+def column_bounds(
+    table: IcebergTable, snapshot_id: int | None
+) -> tuple[int, dict[int, ColumnBounds]]:
+    """Returns the row count of a snapshot, and its column statistics by field id.
 
     Raises:
         SeamlineError: COLD_FILE_MISSING, STORAGE_UNAVAILABLE, LOCATION_NOT_ALLOWED.
     """
-    snapshot_id = table.state.current_snapshot_id
     if snapshot_id is None:
         return 0, {}
     iceberg = table.iceberg

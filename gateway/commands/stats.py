@@ -1,4 +1,4 @@
-"""SHOW STATS FOR a table: the statistics in Iceberg's metadata, and the length of its tail.
+"""SHOW STATS FOR a table or a query: the statistics in Iceberg's metadata, and lengths of tails.
 
 No data files and no log records are read: the column statistics are those that the writers of the
 snapshot's files recorded. They are for planning, not for results.
@@ -6,15 +6,22 @@ snapshot's files recorded. They are for planning, not for results.
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.statistics import ColumnBounds, column_bounds
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.commands.rows import Rows, table
 from seamline.gateway.connections import Connections
+from seamline.gateway.query import names
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.names import TableName
+from seamline.gateway.query.queries import Planned
+from seamline.planners.logical import Scan
+from seamline.planners.origins import origins
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import boundary_of
 from seamline.seam.tiering import lag
@@ -43,7 +50,7 @@ def show(connections: Connections, name: TableName, deadline: Deadline) -> Rows:
     connections.rights.require_whole(name)
     resolved = LoadedTables(connections).now([name])[name].state
     found = connections.catalog(name.catalog).load(resolved.name[1:])
-    cold_rows, bounds = column_bounds(found)
+    cold_rows, bounds = column_bounds(found, found.state.current_snapshot_id)
     binding = TopicBinding.from_properties(found.state.properties)
     hot_rows = 0
     if binding is not None and not name.variant:
@@ -55,8 +62,70 @@ def show(connections: Connections, name: TableName, deadline: Deadline) -> Rows:
         for field in found.state.schema.columns
         if field.name not in columns.METADATA_NAMES
     ]
-    whole = (None, None, None, None, float(cold_rows + hot_rows), None, None)
-    return table(_SHAPE, [*rows, whole])
+    return table(_SHAPE, [*rows, _summary(cold_rows + hot_rows)])
+
+
+def of_query(connections: Connections, planned: Planned) -> Rows:
+    """Returns the statistics of a query's result, as far as those of its tables determine them.
+
+    A column that the query passes on unchanged has the bounds of the table's column. If the query
+    has all rows of one table, and no others, the remaining statistics are the table's, too.
+
+    Args:
+        connections: Clusters and catalogs.
+        planned: The query's plan.
+
+    Raises:
+        SeamlineError: PERMISSION_DENIED, COLD_FILE_MISSING, STORAGE_UNAVAILABLE, …
+    """
+    logical = planned.plan.logical
+    for scan in logical.scans:
+        source, *path = scan.seam.table
+        name = names.named(source, tuple(path), "", connections.config)
+        if scan.facts.kind != "system" and not name.cluster:
+            connections.rights.require_whole(name)
+    known = {scan.scan_id: _known(planned.tables.get(scan.scan_id), scan) for scan in logical.scans}
+    found = origins(logical.query.tree)
+    rows = []
+    for column, origin in zip(logical.query.output, found.columns, strict=True):
+        scanned = _NOTHING if origin is None else known[origin.scan_id]
+        bounds = None if origin is None else scanned.bounds.get(origin.column)
+        if bounds is not None and not found.has_all_rows:
+            bounds = dataclasses.replace(bounds, nulls=None, size_bytes=None)
+        rows.append(_row(Field(column.name, column.type), bounds, scanned.cold_rows))
+    whole = next(iter(known.values())) if found.has_all_rows else _NOTHING
+    return table(_SHAPE, [*rows, _summary(whole.rows)])
+
+
+class _Known(NamedTuple):
+    """What is known about what a scan reads."""
+
+    rows: int | None
+    cold_rows: int
+    bounds: Mapping[str, ColumnBounds]
+
+
+_NOTHING = _Known(None, 0, {})
+
+
+def _known(scanned: ColdTable | None, scan: Scan) -> _Known:
+    if scan.facts.kind == "system":
+        return _NOTHING
+    hot_rows = sum(len(offsets) for offsets in scan.hot_ranges)
+    if not scan.facts.reads_cold:
+        return _Known(hot_rows, 0, {})
+    if not isinstance(scanned, IcebergTable):
+        return _NOTHING
+    cold_rows, bounds = column_bounds(scanned, scan.seam.snapshot_id)
+    of_columns = {
+        field.name: bounds[field.field_id] for field in scan.columns if field.field_id in bounds
+    }
+    return _Known(cold_rows + hot_rows, cold_rows, of_columns)
+
+
+def _summary(rows: int | None) -> tuple[Any, ...]:
+    """Returns the last row, which is about the whole."""
+    return (None, None, None, None, None if rows is None else float(rows), None, None)
 
 
 def _row(field: Field, known: ColumnBounds | None, rows: int) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.protocols import Compute, at_once
 from seamline.errors import COMMIT_CONFLICT, STATEMENT_NOT_ALLOWED, SeamlineError
 from seamline.gateway.access.rights import without_values
-from seamline.gateway.commands import row_changes, sessions, writes
+from seamline.gateway.commands import row_changes, sessions, stats, writes
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.commands.row_changes import Changed
 from seamline.gateway.commands.rows import Rows
@@ -64,6 +64,7 @@ from seamline.sql.statements import (
     Insert,
     Prepare,
     Query,
+    ShowStats,
 )
 
 
@@ -145,6 +146,11 @@ class Answers:
                 self._insert(statement, parsed, session, values)
             case ChangeRows():
                 self._change_rows(statement, parsed, session, values)
+            case ShowStats():
+                wanted = self._request(statement, parsed.query, session, values)
+                planned = self._queries.plan(wanted, statement.deadline)
+                self._note(statement, planned)
+                self._answer(statement, stats.of_query(self._connections, planned))
             case CreateView():
                 wanted = self._request(statement, parsed.query, session, ())
                 output = self._queries.plan(wanted, statement.deadline).plan.logical.query.output

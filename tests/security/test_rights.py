@@ -605,6 +605,8 @@ def test_statistics_and_seams_tell_no_values(world: World) -> None:
         ]
         assert "note" not in str(world.rows("ann", f"DESCRIBE {name}"))
     assert world.do("ann", "SHOW STATS FOR orders") == "PERMISSION_DENIED"
+    of_query = "SHOW STATS FOR (SELECT id FROM (SELECT id, region FROM orders) AS o)"
+    assert world.do("ann", of_query) == "PERMISSION_DENIED"
     assert world.do("ann", 'SELECT * FROM "orders$seam"') == "done"
 
 

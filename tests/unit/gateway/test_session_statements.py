@@ -6,6 +6,7 @@ it over HTTP with the DB-API, as users do.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 
@@ -18,6 +19,8 @@ from support.gateway import Gateway
 import seamline
 from seamline.connectors.iceberg.catalog_config import open_catalog
 from seamline.errors import Location
+from seamline.gateway.commands import dispatch
+from seamline.gateway.commands.tables import TableDefinition
 
 
 @pytest.fixture(scope="module")
@@ -212,6 +215,67 @@ def test_statistics_are_those_of_the_metadata(connection: seamline.Connection) -
     assert found["name"][1] > 0
     assert found["day"][3:] == (0.0, None, "1970-01-01", "1970-01-04")
     assert found[None][4] == 4.0
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (
+            "SELECT day, id AS i, id + 1 AS next FROM shop.a_b",
+            {
+                "day": (0.0, None, "1970-01-01", "1970-01-04"),
+                "i": (0.25, None, "1", "3"),
+                "next": (None, None, None, None),
+                None: (None, 4.0, None, None),
+            },
+        ),
+        (
+            "WITH w AS (SELECT id FROM shop.a_b) SELECT * FROM (TABLE w) AS u ORDER BY 1",
+            {"id": (0.25, None, "1", "3"), None: (None, 4.0, None, None)},
+        ),
+        (
+            "SELECT id FROM shop.a_b WHERE id > 1",
+            {"id": (None, None, "1", "3"), None: (None, None, None, None)},
+        ),
+        (
+            "SELECT a.id FROM shop.a_b AS a JOIN shop.axb AS b USING (id) LIMIT 1",
+            {"id": (None, None, "1", "3"), None: (None, None, None, None)},
+        ),
+        (
+            "SELECT count(*) AS n FROM shop.a_b",
+            {"n": (None, None, None, None), None: (None, None, None, None)},
+        ),
+        ("VALUES 1", {"_col0": (None, None, None, None), None: (None, None, None, None)}),
+        (
+            "SELECT id FROM shop.a_b UNION ALL SELECT id FROM shop.axb",
+            {"id": (None, None, None, None), None: (None, None, None, None)},
+        ),
+        (
+            "SELECT table_name FROM information_schema.tables",
+            {"table_name": (None, None, None, None), None: (None, None, None, None)},
+        ),
+    ],
+)
+def test_statistics_of_a_query_are_those_of_its_tables(
+    connection: seamline.Connection, query: str, expected: dict[str | None, object]
+) -> None:
+    """Nulls, rows, low and high, as far as it passes them on."""
+    found = rows(connection, f"SHOW STATS FOR ({query})")
+    assert {row[0]: row[3:] for row in found} == expected
+
+
+def test_statistics_of_a_query_are_the_tables_own(connection: seamline.Connection) -> None:
+    own = rows(connection, "SHOW STATS FOR shop.a_b")
+    assert rows(connection, "SHOW STATS FOR (SELECT * FROM shop.a_b)") == own
+    rows(connection, "CREATE VIEW all_of_it AS SELECT * FROM shop.a_b")
+    assert rows(connection, "SHOW STATS FOR (TABLE all_of_it)") == own
+    rows(connection, "DROP VIEW all_of_it")
+    assert connection.execute("SHOW STATS FOR (SELECT ? AS x)", [1]).fetchall()[0][0] == "x"
+    assert refused(connection, "SHOW STATS FOR (SELECT nope FROM shop.a_b)").code.name == (
+        "COLUMN_NOT_FOUND"
+    )
+    for wrong in ("()", "(SELECT 1", "(SELECT 1) UNION (SELECT 2)", "(SELECT 1) x"):
+        assert refused(connection, f"SHOW STATS FOR {wrong}").code.name == "SYNTAX_ERROR"
 
 
 # --- Prepared statements -------------------------------------------------------------------------
@@ -435,6 +499,47 @@ def test_a_statement_may_ask_where_its_names_are_looked_for(
     assert found.code.name == "COLUMN_NOT_FOUND"
 
 
+def test_the_properties_of_tables_are_those_that_with_accepts(
+    connection: seamline.Connection,
+) -> None:
+    listed = rows(
+        connection,
+        "SELECT catalog_name, property_name, default_value, type, description"
+        " FROM system.metadata.table_properties",
+    )
+    assert {row[0] for row in listed} == {"lake"}
+    assert {row[1] for row in listed} == set(dispatch._PROPERTIES)
+    defaults = {field.name: field.default for field in dataclasses.fields(TableDefinition)}
+    for _, name, default, type_, description in listed:
+        own = defaults[str(name)]
+        expected = "" if own in (None, dataclasses.MISSING) else str(own)
+        assert default == ("[]" if own == () else expected), name
+        assert (default == "[]") == (type_ == "array(varchar)"), name
+        assert description
+
+
+def test_a_statement_sees_itself_running(connection: seamline.Connection) -> None:
+    """With the columns that Trino has, in its order, and the gateway's own after them."""
+    cursor = connection.execute("SELECT * FROM system.runtime.queries WHERE state <> 'FINISHED'")
+    (found,) = (
+        row for row in cursor.fetchall() if "runtime.queries" in row[4]
+    )  # every other statement of the tests has ended
+    assert cursor.description is not None
+    shown = dict(zip((column[0] for column in cursor.description), found, strict=True))
+    assert list(shown)[:15] == [
+        *("query_id", "state", "user", "source", "query", "resource_group_id"),
+        *("queued_time_ms", "analysis_time_ms", "planning_time_ms"),
+        *("created", "started", "last_heartbeat", "end", "error_type", "error_code"),
+    ]
+    assert shown["queued_time_ms"] >= 0
+    assert shown["created"] <= shown["started"]
+    assert shown["created"] <= shown["last_heartbeat"]
+    assert shown["end"] is None
+    assert rows(connection, "SELECT DISTINCT state FROM system.metadata.catalogs") == [
+        ("OPERATIONAL",)
+    ]
+
+
 # --- Schemas -------------------------------------------------------------------------------------
 
 
@@ -542,11 +647,17 @@ def test_columns_of_views_have_comments_too(connection: seamline.Connection) -> 
         "information_schema.enabled_roles",
         "information_schema.roles",
         "information_schema.table_privileges",
+        "system.metadata.analyze_properties",
         "system.metadata.column_properties",
+        "system.metadata.functions_authorization",
         "system.metadata.materialized_view_properties",
         "system.metadata.materialized_views",
         "system.metadata.schema_properties",
-        "system.metadata.table_properties",
+        "system.metadata.schemas_authorization",
+        "system.metadata.tables_authorization",
+        "system.runtime.optimizer_rule_stats",
+        "system.runtime.tasks",
+        "system.runtime.transactions",
     ],
 )
 def test_what_there_never_is_has_no_rows(connection: seamline.Connection, table: str) -> None:
@@ -565,8 +676,3 @@ def test_a_schema_shows_how_it_is_made_and_has_no_functions(
     assert built_in == rows(connection, "SHOW FUNCTIONS LIKE 'ab%'") != []
     for sql in ("SHOW CREATE SCHEMA lake.shopp", "SHOW FUNCTIONS FROM lake.shopp"):
         assert refused(connection, sql).code.name == "SCHEMA_NOT_FOUND"
-
-
-def test_the_statistics_of_a_query_are_refused_by_name(connection: seamline.Connection) -> None:
-    error = refused(connection, "SHOW STATS FOR (SELECT * FROM shop.a_b)")
-    assert error.code.name == "NOT_SUPPORTED"
