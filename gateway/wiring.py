@@ -239,6 +239,7 @@ class Gateway:
             snapshot_tags=self.snapshot_tags,
             views=ViewExpander(given),
             user=rights.principal.name,
+            groups=rights.principal.groups,
             scan_bytes_max=self.config.limits.scan_bytes_max,
             compute=self._computing.run,
         )

@@ -108,8 +108,8 @@ class BoundQuery:
         tree: The tree; tables are scans by id, columns are lower-case; never changed in place.
         scans: The scans, in text order.
         output: Name and type of each column of the result.
-        holds_moment: Whether it contains the moment it was submitted, and so is valid for that one
-            only.
+        holds_moment: Whether it contains the moment it was submitted, or the groups that its user
+            had then, and so is valid for that one only.
     """
 
     tree: exp.Expr
@@ -140,6 +140,7 @@ def qualify(
     user: str = "",
     session: tuple[str, str] = ("", ""),
     zone: str = UTC,
+    groups: Sequence[str] = (),
 ) -> BoundQuery:
     """Binds a query.
 
@@ -150,6 +151,7 @@ def qualify(
         user: The user who submitted it, for CURRENT_USER.
         session: The default catalog and schema, for CURRENT_CATALOG and CURRENT_SCHEMA.
         zone: The canonical name of the session's time zone, in which local times become instants.
+        groups: The user's groups, for current_groups().
 
     Raises:
         SeamlineError: COLUMN_NOT_FOUND, COLUMN_AMBIGUOUS, TYPE_MISMATCH, FUNCTION_NOT_FOUND,
@@ -169,7 +171,7 @@ def qualify(
         restrictions[scan_id] = relations[number].restriction
     try:
         tree, output, used, holds_moment = bind(
-            tree, sources, now, restrictions, user, session, zone
+            tree, sources, now, restrictions, user, session, zone, groups
         )
     except RecursionError as error:
         raise SeamlineError(STATEMENT_TOO_LARGE, "the statement is nested too deeply") from error

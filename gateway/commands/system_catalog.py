@@ -1,7 +1,7 @@
 """The catalog `system`, whose tables answer the questions that Trino's tools ask a server.
 
     system.jdbc.…       catalogs, schemas, tables, columns and types, as in JDBC's DatabaseMetaData
-    system.metadata.…   catalogs, and comments of tables and views
+    system.metadata.…   catalogs, properties of tables, and comments of tables and views
     system.runtime.…    statements, and the gateway itself
 
 Each shows only what its reader may see. A catalog that cannot be listed has no rows in them; its
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from seamline.gateway.commands import jdbc, listings
 from seamline.gateway.commands.system_table import Asked, Row, Rows
+from seamline.gateway.commands.table_properties import PROPERTIES
 from seamline.gateway.query.statements import Statement
 from seamline.version import VERSION
 
@@ -26,7 +27,17 @@ def _catalogs(asked: Asked) -> Iterator[Row]:
         catalog = asked.sources.config.catalogs.get(name)
         if catalog is not None and catalog.is_delta:
             kind = "delta"
-        yield name, name, "system" if name not in clusters and catalog is None else kind
+        connector = "system" if name not in clusters and catalog is None else kind
+        yield name, name, connector, "OPERATIONAL"
+
+
+def _table_properties(asked: Asked) -> Iterator[Row]:
+    """Yields what WITH may say of a table, for each catalog in which tables can be created."""
+    catalogs = asked.sources.config.catalogs
+    for name in listings.catalogs(asked.sources):
+        if name in catalogs and not catalogs[name].is_delta:
+            for known in PROPERTIES:
+                yield name, *known
 
 
 def _comments(asked: Asked) -> Iterator[Row]:
@@ -52,8 +63,14 @@ def _query(statement: Statement, *, own: bool) -> Row:
         statement.principal,
         statement.request.source,
         statement.request.statement,
+        None,
+        round(1000 * statement.waited_s),
+        None,
+        None,
         _moment(statement.submitted_at),
-        _moment(statement.finished_at) if statement.finished_at is not None else None,
+        _moment(statement.started_at),
+        _moment(statement.asked_for_at),
+        _moment(statement.finished_at),
         error.code.kind.value if error is not None else None,
         error.code.name if error is not None else None,
         receipt.get("engine"),
@@ -64,7 +81,9 @@ def _query(statement: Statement, *, own: bool) -> Row:
     )
 
 
-def _moment(seconds: float) -> datetime.datetime:
+def _moment(seconds: float | None) -> datetime.datetime | None:
+    if seconds is None:
+        return None
     return datetime.datetime.fromtimestamp(round(seconds, 3), datetime.UTC)
 
 
@@ -76,7 +95,11 @@ def _nodes(asked: Asked) -> Iterator[Row]:
 
 _ROWS: Mapping[str, Mapping[str, Rows]] = {
     "jdbc": jdbc.ROWS,
-    "metadata": {"catalogs": _catalogs, "table_comments": _comments},
+    "metadata": {
+        "catalogs": _catalogs,
+        "table_comments": _comments,
+        "table_properties": _table_properties,
+    },
     "runtime": {"nodes": _nodes, "queries": _queries},
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from seamline.sql import types
-from seamline.sql.types import Timestamp, Type
+from seamline.sql.types import Array, Map, Timestamp, Type
 
 Shape = Mapping[str, Type]
 
@@ -22,6 +22,12 @@ def _numbers(*names: str) -> dict[str, Type]:
 
 
 _MOMENT = Timestamp(3, zoned=True)
+
+
+def _moments(*names: str) -> dict[str, Type]:
+    return dict.fromkeys(names, _MOMENT)
+
+
 _IN_TABLE = _texts("table_cat", "table_schem", "table_name")
 _IN_TYPE = _texts("type_cat", "type_schem", "type_name")
 _SCOPE = {**_texts("scope_catalog", "scope_schema", "scope_table"), **_numbers("source_data_type")}
@@ -120,16 +126,23 @@ _MATERIALIZED_VIEWS: Shape = {
     **_texts("comment", "definition"),
 }
 
+_AUTHORIZATION = _texts("authorization_type", "authorization")
+_IN_SCHEMA = _texts("catalog", "schema", "name")
+
 SHAPES: Mapping[str, Mapping[str, Shape]] = {
     "jdbc": _JDBC,
     "metadata": {
-        "catalogs": _texts("catalog_name", "connector_id", "connector_name"),
+        "analyze_properties": _PROPERTIES,
+        "catalogs": _texts("catalog_name", "connector_id", "connector_name", "state"),
         "column_properties": _PROPERTIES,
+        "functions_authorization": {**_IN_SCHEMA, **_AUTHORIZATION},
         "materialized_view_properties": _PROPERTIES,
         "materialized_views": _MATERIALIZED_VIEWS,
         "schema_properties": _PROPERTIES,
+        "schemas_authorization": {**_texts("catalog", "schema"), **_AUTHORIZATION},
         "table_comments": _texts("catalog_name", "schema_name", "table_name", "comment"),
         "table_properties": _PROPERTIES,
+        "tables_authorization": {**_IN_SCHEMA, **_AUTHORIZATION},
     },
     "runtime": {
         "nodes": {
@@ -137,13 +150,39 @@ SHAPES: Mapping[str, Mapping[str, Shape]] = {
             "coordinator": types.BOOLEAN,
             "state": types.VARCHAR,
         },
+        "optimizer_rule_stats": {
+            **_texts("rule_name"),
+            **_numbers("invocations", "matches", "failures"),
+            "average_time": types.DOUBLE,
+            "time_distribution_percentiles": Map(types.DOUBLE, types.DOUBLE),
+        },
         "queries": {
             **_texts("query_id", "state", "user", "source", "query"),
-            "created": _MOMENT,
-            "end": _MOMENT,
+            "resource_group_id": Array(types.VARCHAR),
+            **_numbers("queued_time_ms", "analysis_time_ms", "planning_time_ms"),
+            **_moments("created", "started", "last_heartbeat", "end"),
             **_texts("error_type", "error_code", "engine"),
             **_numbers("rows"),
             **_texts("token", "session", "write_token"),
+        },
+        "tasks": {
+            **_texts("node_id", "task_id", "stage_id", "query_id", "state"),
+            **_numbers("splits", "queued_splits", "running_splits", "completed_splits"),
+            **_numbers("split_scheduled_time_ms", "split_cpu_time_ms", "split_blocked_time_ms"),
+            **_numbers("internal_network_input_bytes"),
+            **_numbers("processed_input_bytes", "processed_input_rows"),
+            **_numbers("output_bytes", "output_rows"),
+            **_numbers("physical_input_bytes", "physical_written_bytes"),
+            **_moments("created", "start", "last_heartbeat", "end"),
+        },
+        "transactions": {
+            **_texts("transaction_id", "isolation_level"),
+            "read_only": types.BOOLEAN,
+            "auto_commit_context": types.BOOLEAN,
+            **_moments("create_time"),
+            **_numbers("idle_time_secs"),
+            **_texts("written_catalog"),
+            "catalogs": Array(types.VARCHAR),
         },
     },
 }

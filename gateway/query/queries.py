@@ -147,6 +147,7 @@ class Qualify(Protocol):
         user: str = "",
         session: tuple[str, str] = ("", ""),
         zone: str = UTC,
+        groups: Sequence[str] = (),
     ) -> BoundQuery:
         """See `qualify`."""
 
@@ -162,6 +163,7 @@ class Queries:
         snapshot_tags: Keeps what Spark reads from expiring; by default, nothing does.
         views: Replaces views by their queries; by default, there are no views.
         user: The name of the user.
+        groups: The user's groups.
         scan_bytes_max: Bytes that a query may read, from files and from tails that are read here; 0
             sets no limit.
         compute: Runs pure computations.
@@ -177,6 +179,7 @@ class Queries:
         snapshot_tags: SnapshotTags | None = None,
         views: ViewExpander | None = None,
         user: str = "",
+        groups: Sequence[str] = (),
         scan_bytes_max: int = 0,
         compute: Compute = at_once,
     ) -> None:
@@ -189,6 +192,7 @@ class Queries:
         self._snapshot_tags = snapshot_tags
         self._views = views
         self._user = user
+        self._groups = groups
 
     def plan(self, request: QueryRequest, deadline: Deadline) -> Planned:
         """Gathers the facts of a query and plans it.
@@ -258,6 +262,7 @@ class Queries:
                 user=self._user,
                 session=(catalog, schema),
                 zone=zone,
+                groups=self._groups,
             )
 
         def bind() -> BoundQuery:

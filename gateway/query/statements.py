@@ -130,6 +130,7 @@ class Statement:
         self._on_end = on_end
         self.deadline = StatementDeadline(timeout_s)
         self.submitted_at = time.time()
+        self.started_at: float | None = None
         self.finished_at: float | None = None
         self.touched_at = time.monotonic()
         self.output: tuple[Output, ...] = ()
@@ -185,6 +186,16 @@ class Statement:
     def elapsed_s(self) -> float:
         """Seconds since it was submitted; once it has ended, the seconds it took."""
         return (self.finished_at or time.time()) - self.submitted_at
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds that it waited before it was run; so far, if it still waits."""
+        return (self.started_at or self.finished_at or time.time()) - self.submitted_at
+
+    @property
+    def asked_for_at(self) -> float:
+        """When its client last asked for it, in seconds since 1970."""
+        return time.time() - (time.monotonic() - self.touched_at)
 
     def begin(self) -> bool:
         """Moves it from waiting to running; returns False if it was canceled while it waited."""
@@ -317,6 +328,8 @@ class Statement:
             if self._state in FINAL or (only_from and self._state is not only_from):
                 return False
             self._state = state
+            if state is State.RUNNING:
+                self.started_at = time.time()
             if state in FINAL:
                 self.finished_at = time.time()
                 self.deadline.close()

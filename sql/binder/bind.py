@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -43,6 +43,7 @@ def bind(
     user: str,
     session: tuple[str, str],
     zone: str,
+    groups: Sequence[str] = (),
 ) -> tuple[exp.Expr, list[Output], frozenset[tuple[str, str]], bool]:
     """Binds a query.
 
@@ -54,12 +55,13 @@ def bind(
         user: The user who submitted the statement.
         session: The default catalog and schema.
         zone: The canonical name of the session's time zone.
+        groups: The user's groups.
 
     Returns:
         The query in canonical form, its columns, the (scan id, column) pairs it reads, and whether
-        it holds the moment.
+        it holds the moment or the groups.
     """
-    typer = Typer(relations, now, HANDLERS, bind_query, restrictions, user, session)
+    typer = Typer(relations, now, HANDLERS, bind_query, restrictions, user, session, groups)
     with session_zone(zone, now) as asked:
         bound, output = typer.query(tree, None, {})
     holds_moment = typer.holds_moment or asked.is_asked

@@ -126,7 +126,7 @@ def _bind_trim(typer: Typer, node: exp.Trim, scope: Scope) -> Typed:
     if node.expression is not None:
         arguments.append(typer.expression(node.expression, scope))
         name = f"${name}"
-    return bind_call(name, arguments)
+    return chars.bind(name, arguments, bind_call) or bind_call(name, arguments)
 
 
 def _bind_substring(typer: Typer, node: exp.Substring, scope: Scope) -> Typed:
@@ -192,6 +192,8 @@ def _bind_function(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
         return of_time
     if name == "try":
         return bind_try(typer, node, scope)
+    if name == "current_groups":
+        return _bind_groups(typer, node, scope)
     if name == "normalize":
         return _bind_normalize(typer, node, scope)
     if name == "row":
@@ -203,6 +205,14 @@ def _bind_function(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     if name == "typeof" and len(node.expressions) == 1:
         return _type_of(*typer.expression(node.expressions[0], scope))
     return _bind_plain_call(typer, name, node, scope)
+
+
+def _bind_groups(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+    if node.expressions:
+        raise SeamlineError(TYPE_MISMATCH, "current_groups takes no argument", hint="")
+    groups = exp.Array(expressions=[exp.Literal.string(group) for group in typer.groups()])
+    texts = exp.DataType.build("array(varchar)", dialect="trino")
+    return typer.expression(exp.Cast(this=groups, to=texts), scope)
 
 
 def _type_of(value: exp.Expr, type_: Type) -> Typed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from sqlglot import exp
@@ -93,7 +93,8 @@ class Typer:
         session: The default catalog and schema.
         used: (scan id, column) pairs that the query reads.
         lambdas: The number of lambda bodies bound so far.
-        holds_moment: Whether the moment the statement was submitted has become part of the query.
+        holds_moment: Whether the moment the statement was submitted, or the groups that its user
+            had then, have become part of the query.
     """
 
     def __init__(
@@ -105,11 +106,13 @@ class Typer:
         restrictions: Mapping[str, Restriction],
         user: str,
         session: tuple[str, str],
+        groups: Sequence[str] = (),
     ) -> None:
         self.relations = relations
         self.restrictions = restrictions
         self.user = user
         self.session = session
+        self._groups = groups
         self.holds_moment = False
         self._now = now.astimezone(datetime.UTC)
         self.used: set[tuple[str, str]] = set()
@@ -124,6 +127,11 @@ class Typer:
         """Returns the moment the statement was submitted, in UTC, for the query to hold."""
         self.holds_moment = True
         return self._now
+
+    def groups(self) -> Sequence[str]:
+        """Returns the user's groups, for the query to hold."""
+        self.holds_moment = True
+        return self._groups
 
     def new_alias(self) -> str:
         """Returns a name for a source that nothing else in the bound tree has."""

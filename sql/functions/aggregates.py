@@ -22,7 +22,15 @@ for _type in (types.TINYINT, types.SMALLINT, types.INTEGER, types.BIGINT):
         "sum({distinct}CAST({0} AS BIGINT))",
     )
 aggregate("sum", "double -> double", "sum({0})")
-aggregate("sum", "real -> real", "CAST(sum({distinct}CAST({0} AS DOUBLE)){over} AS FLOAT)")
+aggregate("$total", "real -> double", "sum({distinct}CAST({0} AS DOUBLE))")
+composed(
+    "sum",
+    "real -> real",
+    (("$total", 1),),
+    "(CASE WHEN {0} IS NOT NULL THEN coalesce(TRY_CAST({0} AS FLOAT),"
+    " CAST(sign({0}) * CAST('Infinity' AS DOUBLE) AS FLOAT)) END)",
+    "CAST({0} AS FLOAT)",
+)
 
 
 define(
@@ -76,57 +84,70 @@ for _name, _function, _key, _number in (
         f"({_function}(«CASE WHEN {{1}} IS NOT NULL THEN {{{{{_struct}}}}} END»){{over}}).c",
         f"({_function}(«CASE WHEN {{1}} IS NOT NULL THEN named_struct({_named}) END»){{over}}).c",
     )
-# DuckDB raises an error for the spread of infinity and NaN, so it is given finite numbers only.
-# With others, a spread is NaN, and what is computed from the spreads of two columns is null.
+# For the spread of infinity and NaN, and of numbers whose powers overflow, DuckDB raises an error
+# and Spark may return NaN, so they are given others only. A variance of large numbers is that of
+# much smaller ones, made large again, and so infinite if it overflows. Whatever else is computed
+# from large numbers is what it is with infinity: NaN, and null from the spreads of two columns.
 _NAN = "CAST('NaN' AS DOUBLE)"
-_FINITE = "list_filter([{}], lambda x: isfinite(x))[1]"
-for _signature, _zero in (("double", "{0} * 0"), ("double, double", "{0} * 0 + {1} * 0")):
-    aggregate("$infinite", f"{_signature} -> boolean", f"bool_or({{distinct}}isnan({_zero}))")
-for _name in ("stddev_samp", "stddev_pop", "var_samp", "var_pop", "skewness", "kurtosis"):
+_LARGE = {"var_samp": 1e140, "var_pop": 1e140, "skewness": 1e50, "kurtosis": 1e74}
+_LARGE_PAIR = 1e140
+_SMALL = f"list_filter([{{}}], lambda x: abs(x) <= {_LARGE_PAIR})[1]"
+_SMALLER, _LARGER = (f"CAST({2.0**power!r} AS DOUBLE)" for power in (-600, 600))
+for _name, _limit in _LARGE.items():
+    _spread = f"{_name}({{distinct}}«CASE WHEN abs({{0}}) <= {_limit} THEN {{0}} END»)"
+    _own = f"{_name}({{0}})" if _name in ("skewness", "kurtosis") else None
+    aggregate(f"${_name}", "double -> double", _spread, _own)
+    aggregate(f"$large_{_name}", "double -> boolean", f"bool_or({{distinct}}abs({{0}}) > {_limit})")
+aggregate("$infinite", "double -> boolean", "bool_or({distinct}isnan({0} * 0))")
+aggregate(
+    "$large",
+    "double, double -> boolean",
+    f"bool_or({{distinct}}abs({{0}}) + abs({{1}}) > {_LARGE_PAIR})",
+)
+for _name, _least in (("var_samp", 2), ("var_pop", 1)):
     aggregate(
-        f"${_name}",
+        f"$shrunk_{_name}",
         "double -> double",
-        f"{_name}({{distinct}}«CASE WHEN isfinite({{0}}) THEN {{0}} END»)",
-        f"{_name}({{0}})",
+        f"{_name}({{distinct}}«CASE WHEN abs({{0}}) < CAST('Infinity' AS DOUBLE)"
+        f" THEN {{0}} * {_SMALLER} END»)",
     )
-for _name, _function, _least in (
-    ("stddev", "stddev_samp", 2),
-    ("stddev_samp", "stddev_samp", 2),
-    ("stddev_pop", "stddev_pop", 1),
-    ("variance", "var_samp", 2),
-    ("var_samp", "var_samp", 2),
-    ("var_pop", "var_pop", 1),
-):
-    composed(
-        _name,
-        "double -> double",
-        ((f"${_function}", 1), ("$infinite", 1), ("count", 1)),
-        f"(CASE WHEN {{1}} AND {{2}} >= {_least} THEN {_NAN} ELSE {{0}} END)",
-        "{0}",
+    _measures = (f"${_name}", "$infinite", "count", f"$large_{_name}", f"$shrunk_{_name}")
+    _variance = (
+        f"(CASE WHEN {{1}} AND {{2}} >= {_least} THEN {_NAN}"
+        f" WHEN {{3}} THEN {{4}} * {_LARGER} * {_LARGER} ELSE {{0}} END)"
     )
+    _deviation = _name.replace("var", "stddev")
+    for _function, _template in (
+        (_name, _variance),
+        (_deviation, f"sqrt({_variance})"),
+        *((("variance", _variance), ("stddev", f"sqrt({_variance})")) if _least == 2 else ()),
+    ):
+        _of_each = tuple((part, 1) for part in _measures)
+        composed(_function, "double -> double", _of_each, _template)
 for _name in ("covar_samp", "covar_pop"):
     aggregate(_name, "double, double -> double", f"{_name}({{0}}, {{1}})")
 for _name in ("sxy", "sxx", "syy", "slope", "intercept", "r2"):
     aggregate(
         f"$regr_{_name}",
         "double, double -> double",
-        f"regr_{_name}({{distinct}}{_FINITE.format('{0}')}, {_FINITE.format('{1}')})",
+        f"regr_{_name}({{distinct}}{_SMALL.format('{0}')}, {_SMALL.format('{1}')})",
         f"regr_{_name}({{0}}, {{1}})",
     )
     composed(
         f"regr_{_name}",
         "double, double -> double",
-        ((f"$regr_{_name}", 2), ("$infinite", 2)),
+        ((f"$regr_{_name}", 2), ("$large", 2)),
         "(CASE WHEN isfinite({0}) AND NOT {1} THEN {0} END)",
         "(CASE WHEN abs({0}) < double('Infinity') AND NOT {1} THEN {0} END)",
     )
 composed(
     "corr",
     "double, double -> double",
-    (("$regr_sxy", 2), ("$regr_sxx", 2), ("$regr_syy", 2), ("$infinite", 2)),
-    "(CASE WHEN isfinite({0} + {1} + {2}) AND NOT {3} THEN {0} / nullif(sqrt({1} * {2}), 0) END)",
+    (("$regr_sxy", 2), ("$regr_sxx", 2), ("$regr_syy", 2), ("$large", 2)),
+    "(CASE WHEN isfinite({0} + {1} + {2}) AND NOT {3}"
+    " THEN {0} / nullif(sqrt({1}), 0) / nullif(sqrt({2}), 0) END)",
     "(CASE WHEN abs({0} + {1} + {2}) < double('Infinity')"
-    " THEN {0} / nullif(sqrt({1} * {2}), 0D) END)",
+    " THEN {0} / nullif(sqrt({1}), 0D) / nullif(sqrt({2}), 0D) END)",
 )
 for _name in ("avgx", "avgy"):
     aggregate(f"regr_{_name}", "double, double -> double", f"regr_{_name}({{0}}, {{1}})")
@@ -151,7 +172,7 @@ aggregate(
 composed(
     "skewness",
     "double -> double",
-    (("$skewness", 1), ("count", 1), ("$infinite", 1)),
+    (("$skewness", 1), ("count", 1), ("$large_skewness", 1)),
     f"(CASE WHEN {{1}} > 2 THEN CASE WHEN {{2}} THEN {_NAN}"
     " ELSE {0} * ({1} - 2) / sqrt(CAST({1} AS DOUBLE) * ({1} - 1)) END END)",
     f"(CASE WHEN {{1}} > 2 THEN coalesce({{0}}, {_NAN}) END)",
@@ -159,7 +180,7 @@ composed(
 composed(
     "kurtosis",
     "double -> double",
-    (("$kurtosis", 1), ("count", 1), ("$infinite", 1)),
+    (("$kurtosis", 1), ("count", 1), ("$large_kurtosis", 1)),
     f"(CASE WHEN {{1}} > 3 THEN CASE WHEN {{2}} THEN {_NAN} ELSE coalesce({{0}}, {_NAN}) END END)",
     "(CASE WHEN {1} > 3 THEN ({1} - 1D) / (({1} - 2D) * ({1} - 3D))"
     f" * (({{1}} + 1D) * coalesce({{0}}, {_NAN}) + 6) END)",

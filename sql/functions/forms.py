@@ -15,6 +15,7 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "cast": ("cast(T AS type) → type",),
     "current_catalog": ("current_catalog → varchar",),
     "current_date": ("current_date → date",),
+    "current_groups": ("current_groups() → array(varchar)",),
     "current_schema": ("current_schema → varchar",),
     "current_time": ("current_time → time(3) with time zone",),
     "current_timestamp": ("current_timestamp → timestamp(3) with time zone",),

@@ -176,6 +176,7 @@ kernel("strpos", "varchar, varchar, bigint -> bigint", by_row(kernels.position_o
 kernel("chr", "bigint -> varchar", by_row(kernels.character))
 kernel("codepoint", "varchar -> integer", by_row(kernels.code_point))
 kernel("char2hexint", "varchar -> varchar", by_row(kernels.utf16_digits))
+kernel("title_case", "varchar -> varchar", by_row(kernels.title_case))
 kernel("soundex", "varchar -> varchar", by_row(kernels.soundex))
 kernel("luhn_check", "varchar -> boolean", by_row(kernels.luhn_check))
 kernel("hamming_distance", "varchar, varchar -> bigint", by_row(kernels.hamming_distance))
@@ -185,4 +186,5 @@ for _form in ("nfc", "nfd", "nfkc", "nfkd"):
 kernel("format", "varchar, any... -> varchar", formats.compute)
 for _type in ("bigint", "double"):
     kernel("format_number", f"{_type} -> varchar", by_row(kernels.with_unit))
-kernel("parse_data_size", "varchar -> decimal(38,0)", by_row(kernels.data_size))
+for _name in ("parse_data_size", "parse_presto_data_size"):
+    kernel(_name, "varchar -> decimal(38,0)", by_row(kernels.data_size))

@@ -94,6 +94,21 @@ def backwards(value: str | bytes) -> str | bytes:
 _SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230120022455012623010202", strict=True))
 
 
+_WORDS = re.compile(r"[^\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]+")
+"""Matches what is between blanks, of which non-breaking ones are none."""
+
+
+def title_case(text: str) -> str:
+    """Returns the text with the first character of each word in title case, others in lower."""
+    return _WORDS.sub(lambda word: _titled(word[0]), text)
+
+
+def _titled(word: str) -> str:
+    first = word[0].title()
+    lower = (letter.lower()[:1] for letter in word[1:])  # only İ has two, and becomes i
+    return (first if len(first) == 1 else word[0]) + "".join(lower)
+
+
 def soundex(text: str) -> str:
     """Returns the American Soundex code: the first letter, and three digits for later sounds."""
     letters = [letter for letter in text.upper() if letter.isalpha()]

@@ -282,6 +282,7 @@ def _qualify(
     user: str = "",
     session: tuple[str, str] = ("", ""),
     zone: str = "UTC",
+    groups: Sequence[str] = (),
 ) -> BoundQuery:
     """`qualify`, once for each statement and schema."""
     key = (id(tree), *(id(relation.columns) for relation in relations))

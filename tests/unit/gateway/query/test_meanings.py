@@ -24,7 +24,7 @@ from seamline.sql.statements import Query
 from seamline.sql.types import Field
 
 ALL = "tables: [{privileges: [SELECT, INSERT, OWNERSHIP]}]\ntopics: [{}]"
-PEOPLE: dict[str, tuple[str, ...]] = {"ann": (), "bob": ()}
+PEOPLE: dict[str, tuple[str, ...]] = {"ann": ("readers", "writers"), "bob": ()}
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 RELATION = Relation((Field("a", types.BIGINT, 1),))
 
@@ -139,6 +139,20 @@ def test_everybody_sees_what_they_may(world: Ruled) -> None:
 def test_the_user_is_the_one_who_asks(world: Ruled) -> None:
     for who in ("ann", "bob", "ann", "bob"):
         assert world.rows(who, "SELECT current_user") == [(who,)]
+
+
+def test_the_groups_are_those_that_the_user_has(world: Ruled) -> None:
+    sql = "SELECT current_groups(), contains(current_groups(), 'writers')"
+    for _ in range(2):
+        assert world.rows("ann", sql) == [(["readers", "writers"], True)]
+        assert world.rows("bob", sql) == [([], False)]
+    query = parse.parse(sql)
+    assert isinstance(query, Query)
+    for groups in (("a",), ("b",)):  # the same user's, who may come with others each time
+        bound = qualify(query.tree, [], now=NOW, user="ann", groups=groups)
+        assert bound.holds_moment
+        assert f"'{groups[0]}'" in render.to_duckdb(bound.tree)
+    assert world.do("ann", "SELECT current_groups(1)") == "TYPE_MISMATCH"
 
 
 def test_time_and_chance_go_on(world: Ruled) -> None:
