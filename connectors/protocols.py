@@ -353,6 +353,7 @@ class View:
         catalog: The default catalog of names in it; None means the catalog that holds it.
         namespace: The default namespace of names in it.
         comment: Its owner's comment.
+        owner: The user with whose rights it reads; None if with those of whoever reads it.
     """
 
     columns: tuple[Field, ...]
@@ -360,6 +361,7 @@ class View:
     catalog: str | None = None
     namespace: tuple[str, ...] = ()
     comment: str | None = None
+    owner: str | None = None
 
 
 class Views(Protocol):

@@ -6,6 +6,7 @@ Kafka clients do not survive a fork: create `Connections` in the process that us
 from __future__ import annotations
 
 import copy
+import dataclasses
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -48,6 +49,42 @@ class Sources(Protocol):
 
     def log(self, name: str) -> HotLog:
         """Returns the topics of the cluster of that name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GivenTo:
+    """The same sources, for use with other rights.
+
+    Attributes:
+        sources: The sources.
+        rights: See `Sources.rights`.
+    """
+
+    sources: Sources
+    rights: Rights
+
+    @property
+    def config(self) -> Config:
+        """See `Sources.config`."""
+        return self.sources.config
+
+    @property
+    def silent(self) -> Silent:
+        """See `Sources.silent`."""
+        return self.sources.silent
+
+    def cold(self, name: str) -> Catalog:
+        """See `Sources.cold`."""
+        return self.sources.cold(name)
+
+    def log(self, name: str) -> HotLog:
+        """See `Sources.log`."""
+        return self.sources.log(name)
+
+
+def as_owner(sources: Sources, owner: str | None) -> Sources:
+    """Returns sources as the owner of a view may use them; None stands for their own user."""
+    return sources if owner is None else GivenTo(sources, sources.rights.of(owner))
 
 
 class Connections:

@@ -202,6 +202,18 @@ _SHOWN = {
 # --- The session ---------------------------------------------------------------------------------
 
 
+def _authorization(word: str) -> Callable[[Words], Statement]:
+    def read(words: Words) -> Statement:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            f"{word} SESSION AUTHORIZATION is not allowed",
+            location=words.place(-1),
+            hint="Connect as the other user.",
+        )
+
+    return read
+
+
 def _set_session(words: Words) -> SetSession:
     place = words.place()
     name = ".".join(words.name())
@@ -344,13 +356,11 @@ def _describe_prepared(what: str) -> Callable[[Words], DescribePrepared]:
 def _create_view(words: Words, *, replace: bool = False) -> CreateView:
     place, name = words.place(), words.name()
     comment = words.string() if words.take("COMMENT") else None
-    if words.take("SECURITY") and not words.take("INVOKER"):
-        raise SeamlineError(
-            NOT_SUPPORTED,
-            "a view reads with the rights of whoever queries it",
-            location=words.place(),
-            hint="SECURITY INVOKER",
-        )
+    as_owner = False
+    if words.take("SECURITY"):
+        as_owner = words.take("DEFINER")
+        if not as_owner:
+            words.require("INVOKER")
     words.require("AS")
     if not words.text():
         raise words.missing("a query")
@@ -361,7 +371,7 @@ def _create_view(words: Words, *, replace: bool = False) -> CreateView:
         raise SeamlineError(
             NOT_SUPPORTED, "a view can have neither parameters nor a token", location=start, hint=""
         )
-    return CreateView(name, query, text, replace, comment, place)
+    return CreateView(name, query, text, replace, comment, as_owner, place)
 
 
 def _replace_view(words: Words) -> CreateView:
@@ -521,6 +531,7 @@ _READERS: Mapping[str, Callable[[Words], Statement]] = {
     "DESCRIBE OUTPUT": _describe_prepared("output"),
     "DESCRIBE": _describe,
     "DESC": _describe,
+    **{f"{word} SESSION AUTHORIZATION": _authorization(word) for word in ("SET", "RESET")},
     "SET SESSION": _set_session,
     "SET ROLE": roles.set_role,
     "SET TIME ZONE": _set_time_zone,

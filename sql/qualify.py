@@ -27,6 +27,7 @@ from seamline.sql.binder.bind import bind
 from seamline.sql.binder.naming import unused_prefix
 from seamline.sql.binder.options import check_options
 from seamline.sql.binder.scope import Column, Output, Source
+from seamline.sql.binder.views import owner_of
 from seamline.sql.changes import Changes, changes_of, name_of
 from seamline.sql.equalities import Equalities, equalities
 from seamline.sql.places import location_of, location_of_name
@@ -58,6 +59,7 @@ class TableReference:
         changes: The requested changes, if the query reads only changes.
         location: The location in the statement.
         equals: What the query requires of its columns, as far as `equalities` finds it.
+        owner: The owner of the view that names it, if it is read with that user's rights.
     """
 
     name: tuple[str, ...]
@@ -65,6 +67,7 @@ class TableReference:
     changes: Changes | None = None
     location: Location | None = dataclasses.field(default=None, compare=False)
     equals: Equalities = ()
+    owner: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -280,6 +283,7 @@ def _reference(table: exp.Table, zone: str) -> TableReference:
         changes_of(table),
         location_of_name(table),
         equalities(table),
+        owner_of(table),
     )
 
 

@@ -31,6 +31,18 @@ class Restriction:
         """Whether anything is left out or changed."""
         return self.condition is not None or bool(self.masks or self.denied)
 
+    def of_user(self, user: str) -> Restriction:
+        """Returns the same restriction, whose expressions take this for the current user."""
+
+        def fixed(expression: exp.Expr) -> exp.Expr:
+            return expression.transform(
+                lambda node: exp.Literal.string(user) if isinstance(node, exp.CurrentUser) else node
+            )
+
+        condition = None if self.condition is None else fixed(self.condition)
+        masks = {name: fixed(mask) for name, mask in self.masks.items()}
+        return Restriction(condition, masks, self.denied)
+
     @property
     def hides_columns(self) -> bool:
         """Whether the values of any column are masked or denied."""

@@ -237,7 +237,7 @@ class DescribePrepared:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CreateView:
-    """CREATE [OR REPLACE] VIEW name [COMMENT '…'] AS query.
+    """CREATE [OR REPLACE] VIEW name [COMMENT '…'] [SECURITY DEFINER | INVOKER] AS query.
 
     Attributes:
         name: As written, one to three parts.
@@ -245,6 +245,7 @@ class CreateView:
         text: The query as text.
         replace: Whether it may replace an existing view.
         comment: The owner's comment on it.
+        as_owner: Whether it reads with the rights of its owner rather than its reader's.
         location: The location of the name.
     """
 
@@ -253,6 +254,7 @@ class CreateView:
     text: str
     replace: bool = False
     comment: str | None = None
+    as_owner: bool = False
     location: Location | None = dataclasses.field(default=None, compare=False)
 
 

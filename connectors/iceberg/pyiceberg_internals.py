@@ -426,9 +426,21 @@ def load_view(catalog: RestCatalog, identifier: tuple[str, ...]) -> bytes:
 
 
 def put_view(
-    catalog: PyCatalog, identifier: tuple[str, ...], metadata: dict[str, Any], *, replace: bool
+    catalog: PyCatalog,
+    identifier: tuple[str, ...],
+    metadata: dict[str, Any],
+    unset: Sequence[str],
+    *,
+    replace: bool,
 ) -> None:
     """Creates a view in a REST catalog, or adds its next version, which PyIceberg cannot do.
+
+    Args:
+        catalog: The catalog.
+        identifier: The view.
+        metadata: Its metadata, whose newest version and schema are sent.
+        unset: Properties that it no longer has.
+        replace: Whether it is there already.
 
     Raises:
         RESTError: the catalog fails.
@@ -453,6 +465,7 @@ def put_view(
                 {"action": "add-view-version", "view-version": {**version, "schema-id": -1}},
                 {"action": "set-current-view-version", "view-version-id": -1},
                 {"action": "set-properties", "updates": metadata["properties"]},
+                {"action": "remove-properties", "removals": list(unset)},
             ],
         }
     answer = catalog._session.post(url, json=body)

@@ -37,6 +37,9 @@ PROPERTY = "seamline.view."
 """Prefix, before a view's name, of the namespace property that says where its metadata is."""
 COLUMN_TYPES = "seamline.column-types"
 """Key in the summary of a version for the types of its columns, as a JSON array of texts."""
+RUN_AS_OWNER = "trino.run-as-owner"
+"""The property of a view that names the user with whose rights it reads, as Trino's connector for
+Iceberg writes and reads it."""
 _VERSIONS_KEPT = 10
 
 Identifier = tuple[str, ...]
@@ -93,8 +96,9 @@ class ViewStore:
         with catalog_errors(self._catalog.name, identifier):
             self._catalog.require_namespace(identifier[:-1])
             if self._catalog.has_views:
+                unset = [key for key in _properties(view) if key not in metadata["properties"]]
                 pyiceberg_internals.put_view(
-                    self._catalog.pyiceberg, identifier, metadata, replace=known is not None
+                    self._catalog.pyiceberg, identifier, metadata, unset, replace=known is not None
                 )
             else:
                 self._write(identifier, metadata)
@@ -184,6 +188,7 @@ def _view(metadata: Mapping[str, Any]) -> View:
     number = metadata["current-version-id"]
     version = next(v for v in metadata["versions"] if v["version-id"] == number)
     schema = next(s for s in metadata["schemas"] if s.get("schema-id", 0) == version["schema-id"])
+    properties = metadata.get("properties") or {}
     return View(
         columns=_columns(Schema.model_validate(schema), version),
         texts={
@@ -193,7 +198,8 @@ def _view(metadata: Mapping[str, Any]) -> View:
         },
         catalog=version.get("default-catalog"),
         namespace=tuple(version.get("default-namespace") or ()),
-        comment=(metadata.get("properties") or {}).get("comment"),
+        comment=properties.get("comment"),
+        owner=properties.get(RUN_AS_OWNER) or None,
     )
 
 
@@ -210,6 +216,11 @@ def _columns(schema: Schema, version: Mapping[str, Any]) -> tuple[Field, ...]:
     return tuple(
         dataclasses.replace(column, type=kind) for column, kind in zip(columns, kinds, strict=True)
     )
+
+
+def _properties(view: View) -> dict[str, str | None]:
+    """Returns the properties that a view's metadata has for it; None for one that it lacks."""
+    return {"comment": view.comment, RUN_AS_OWNER: view.owner}
 
 
 def _schema(view: View) -> Schema:
@@ -242,9 +253,10 @@ def _next(known: Mapping[str, Any] | None, view: View, location: str) -> dict[st
         ],
     }
     properties = dict(earlier.get("properties") or {})
-    properties.pop("comment", None)
-    if view.comment is not None:
-        properties["comment"] = view.comment
+    for key, value in _properties(view).items():
+        properties.pop(key, None)
+        if value is not None:
+            properties[key] = value
     return {
         "view-uuid": earlier.get("view-uuid", str(uuid.uuid4())),
         "format-version": 1,

@@ -43,7 +43,7 @@ class AccessControl:
             if made_of is not self._made_of:
                 self._made_of, self._rights = made_of, _remembered()
             known = self._rights
-        return known.get_or_make(principal, lambda: Rights(principal, made_of))
+        return known.get_or_make(principal, lambda: Rights(principal, made_of, self.rights_of))
 
 
 def _remembered() -> Cache[Principal, Rights]:

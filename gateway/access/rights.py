@@ -85,6 +85,15 @@ class TableRights:
         """Whether the table exists at all for the principal."""
         return bool(self.privileges)
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether all rows and columns may be read."""
+        return Privilege.SELECT in self.privileges and not self.restriction
+
+    def sees_column(self, name: str) -> bool:
+        """Whether a column may be read, or what its mask makes of it."""
+        return Privilege.SELECT in self.privileges and name.lower() not in self.restriction.denied
+
     def columns(self, fields: tuple[Field, ...]) -> tuple[Field, ...]:
         """Returns the columns of a table that exist for the principal."""
         return tuple(f for f in fields if f.name.lower() not in self.restriction.denied)
@@ -96,12 +105,23 @@ class Rights:
     Args:
         principal: Who it is.
         rules: The rules; None allows everything.
+        rights_of: Returns the rights of others; by default, by the same rules.
     """
 
-    def __init__(self, principal: Principal, rules: Rules | None = None) -> None:
+    def __init__(
+        self,
+        principal: Principal,
+        rules: Rules | None = None,
+        rights_of: Callable[[Principal], Rights] | None = None,
+    ) -> None:
         self.principal = principal
         self._rules = rules
+        self._rights_of = rights_of or (lambda other: Rights(other, rules))
         self._tables: Cache[tuple[str, ...], TableRights] = Cache(_REMEMBERED_MAX)
+
+    def of(self, user: str) -> Rights:
+        """Returns the rights of a user, who has the groups that the file of groups gives."""
+        return self if user == self.principal.name else self._rights_of(Principal(user))
 
     # --- Names -------------------------------------------------------------------------------
 
@@ -185,6 +205,22 @@ class Rights:
         if name.variant not in _WITHOUT_VALUES:
             raise self._denied("SELECT all rows and columns", name.display)
         return NO_RESTRICTION
+
+    def require_shared(self, name: TableName, view: str) -> None:
+        """Checks that others may read a table by a view of this principal, with these rights.
+
+        Raises:
+            SeamlineError: as `require` for SELECT; PERMISSION_DENIED.
+        """
+        self.require(Privilege.SELECT, name)
+        if Privilege.GRANT_SELECT not in self.table(name).privileges:
+            raise SeamlineError(
+                PERMISSION_DENIED,
+                f"{self.principal.name}, the owner of view {view}, lacks the privilege "
+                f"{Privilege.GRANT_SELECT} on {name.display}",
+                hint="Others can read the view if its owner has that privilege, or if it is "
+                "created again with SECURITY INVOKER and they may read the table themselves.",
+            )
 
     def require_new(self, name: TableName) -> None:
         """Checks that something with this name may be created.

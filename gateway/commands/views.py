@@ -57,6 +57,7 @@ def create(
         catalog=session.catalog,
         namespace=names.namespace_of(session.schema),
         comment=statement.comment,
+        owner=connections.rights.principal.name if statement.as_owner else None,
     )
     path = found[0] if found is not None else name.path
     whole = TableName(name.catalog, "", path)
@@ -109,8 +110,10 @@ def show(connections: Connections, parts: tuple[str, ...], session: Session) -> 
     connections.rights.require_all_seen(name, "and so may not see its query")
     _, text = views.text_of(name, view)
     comment = "" if view.comment is None else f"\nCOMMENT {_quoted(view.comment)}"
+    security = "" if view.owner is None else "\nSECURITY DEFINER"
     return table(
-        {"Create View": types.VARCHAR}, [(f"CREATE VIEW {name.display}{comment} AS\n{text}",)]
+        {"Create View": types.VARCHAR},
+        [(f"CREATE VIEW {name.display}{comment}{security} AS\n{text}",)],
     )
 
 

@@ -20,13 +20,13 @@ from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.protocols import Compute, at_once
 from seamline.errors import COMMIT_CONFLICT, STATEMENT_NOT_ALLOWED, SeamlineError
-from seamline.gateway.access.rights import without_values
+from seamline.gateway.access.rights import TableRights, without_values
 from seamline.gateway.commands import row_changes, sessions, stats, writes
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.commands.row_changes import Changed
 from seamline.gateway.commands.rows import Rows
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections
+from seamline.gateway.connections import Connections, Sources, as_owner
 from seamline.gateway.query import (
     audited,
     freshness,
@@ -42,7 +42,7 @@ from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
 from seamline.gateway.query.statements import Statement
 from seamline.gateway.query.tokens import TokenSigner, forgotten, session_text, write_text
 from seamline.planners.explain import explain, explain_io, explain_json, explain_logical
-from seamline.planners.logical import Scan
+from seamline.planners.logical import LogicalPlan, Scan
 from seamline.planners.physical import PhysicalPlan
 from seamline.planners.route import AUTO
 from seamline.seam.seam import Seam
@@ -51,7 +51,6 @@ from seamline.sql import parameters, parse, types
 from seamline.sql import statements as sql
 from seamline.sql.binder.scope import Output
 from seamline.sql.places import placed_at
-from seamline.sql.restrictions import Restriction
 from seamline.sql.session_zone import UTC
 from seamline.sql.statements import (
     ChangeRows,
@@ -253,22 +252,35 @@ class Answers:
         """Records what a statement reads, for the audit log, and whether all of it may be seen."""
         scans = planned.plan.logical.scans
         statement.tables = audited.tables_of(scans)
-        statement.sees_all = not any(self._restriction(scan) for scan in scans)
+        rights = self._rights(planned.plan.logical)
+        statement.sees_all = all(each.sees_all for found in rights.values() for each in found)
 
-    def _restriction(self, scan: Scan) -> Restriction:
-        source, *path = scan.seam.table
-        name = names.named(source, tuple(path), "", self._config)
-        return self._connections.rights.table(name).restriction
+    def _rights(self, plan: LogicalPlan) -> dict[str, tuple[TableRights, ...]]:
+        """Returns the rights to the table of each scan: the caller's, and those it is read with.
+
+        What the gateway generates itself has only what may be seen.
+        """
+        owners = {scan.scan_id: scan.reference.owner for scan in plan.query.scans}
+        found: dict[str, tuple[TableRights, ...]] = {}
+        for scan in plan.scans:
+            readers: tuple[Sources, ...] = ()
+            if scan.facts.kind != "system":
+                readers = (self._connections, as_owner(self._connections, owners[scan.scan_id]))
+            source, *path = scan.seam.table
+            name = names.named(source, tuple(path), "", self._config)
+            found[scan.scan_id] = tuple(reader.rights.table(name) for reader in readers)
+        return found
 
     def _explained(self, plan: PhysicalPlan) -> PhysicalPlan:
         """Returns a plan as it may be shown: without conditions and columns of access rules."""
+        rights = self._rights(plan.logical)
 
         def shown(scan: Scan) -> Scan:
-            found = self._restriction(scan)
-            if not found:
+            found = rights[scan.scan_id]
+            if all(each.sees_all for each in found):
                 return scan
-            seen = tuple(c for c in scan.columns if c.name.lower() not in found.denied)
-            return dataclasses.replace(scan, columns=seen, predicate=None)
+            seen = (c for c in scan.columns if all(each.sees_column(c.name) for each in found))
+            return dataclasses.replace(scan, columns=tuple(seen), predicate=None)
 
         scans = tuple(map(shown, plan.logical.scans))
         return dataclasses.replace(plan, logical=dataclasses.replace(plan.logical, scans=scans))

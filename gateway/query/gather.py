@@ -26,7 +26,7 @@ from seamline.errors import (
 )
 from seamline.gateway.access.rights import KEPT_WHEN_COLUMNS_ARE_HIDDEN
 from seamline.gateway.commands.system_table import Statements
-from seamline.gateway.connections import Sources
+from seamline.gateway.connections import Sources, as_owner
 from seamline.gateway.query import names
 from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.loaded import LoadedTables, is_changed
@@ -46,6 +46,7 @@ from seamline.gateway.query.pin import (
     topic_of,
 )
 from seamline.gateway.query.tokens import NOTHING, After
+from seamline.gateway.query.views import restriction_of
 from seamline.gateway.query.visibility import Floor, wait_until_visible
 from seamline.gateway.tail.requests import CachedEnds
 from seamline.gateway.tail.tails import Tails
@@ -165,22 +166,23 @@ class Gatherer:
     def _target(
         self, reference: TableReference, session: names.Session, read_token: ReadToken
     ) -> Target:
-        rights, changes = self._connections.rights, reference.changes
+        sources, changes = as_owner(self._connections, reference.owner), reference.changes
+        rights = sources.rights
         with placed_at(reference.location):
             if changes is not None:  # before anything about the table is revealed
                 place = names.resolve(reference.name, session, self._connections, is_new=True)
                 rights.require_function(place.catalog or place.cluster, CHANGES_FUNCTION)
-            name = names.resolve(reference.name, session, self._connections)
+            name = names.resolve(reference.name, session, sources)
             rights.restriction(name)  # an error of reading its files would name them
             asked = None if changes is None else _asked_changes(changes, read_token)
         if asked is None and name.variant == CHANGES:
             asked = EVERY_CHANGE
         equals = reference.equals if name.is_system else ()
-        return Target(name, reference.version, changes=asked, equals=equals)
+        return Target(name, reference.version, None, asked, equals, reference.owner)
 
     def _restricted(self, target: Target, pinned: PinnedTable) -> PinnedTable:
-        """Returns a pinned table, restricted to what the caller may see."""
-        found = self._connections.rights.restriction(target.name)
+        """Returns a pinned table, restricted to what may be seen of it."""
+        found = restriction_of(self._connections, target.name, target.owner)
         if not found:
             return pinned
         relation = pinned.relation
@@ -433,7 +435,8 @@ def _identity(target: Target, tables: Mapping[TableName, ColdTable]) -> object:
     """Returns a key that is equal for references that must have the same seam."""
     table = tables.get(target.name)
     known = target.name.folded if table is None else (table.state.uuid, *target.name.folded)
-    return known, target.version, target.changes, target.equals
+    reader = target.owner if target.name.variant else None  # what these say depends on who reads
+    return known, target.version, target.changes, target.equals, reader
 
 
 def _asked_changes(changes: Changes, read_token: ReadToken) -> AskedChanges:

@@ -27,7 +27,7 @@ from seamline.errors import (
 )
 from seamline.gateway.commands import system
 from seamline.gateway.commands.system_table import Asked, Statements
-from seamline.gateway.connections import Sources
+from seamline.gateway.connections import Sources, as_owner
 from seamline.gateway.query import names
 from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.moments import Later, ends_at
@@ -109,6 +109,7 @@ class Target:
         virtual: The seam behind the virtual snapshot that it asks for, if any.
         changes: The changes that it asks for; None for the whole table.
         equals: The values that it requires of columns of a computed table.
+        owner: The owner of the view that names it, if it is read with that user's rights.
     """
 
     name: TableName
@@ -116,6 +117,7 @@ class Target:
     virtual: Seam | None = None
     changes: AskedChanges | None = None
     equals: Equalities = ()
+    owner: str | None = None
 
     @property
     def moment(self) -> int | str | datetime.datetime | None:
@@ -230,7 +232,7 @@ class TablePinner:
             seam = self._seam(target, state, binding, bounds, known)
         if name.variant in system.TABLE_VARIANTS:
             follower = tails.follower_of(state) if tails is not None else None
-            return self._about(name, table, seam, follower)
+            return self._about(target, table, seam, follower)
         if not seam.format:
             seam = seam.decoded_by(str(binding.encoding), binding.on_error)
         end = seam.end
@@ -365,9 +367,10 @@ class TablePinner:
         )
 
     def _about(
-        self, name: TableName, table: ColdTable, seam: Seam, follower: Follower | None = None
+        self, target: Target, table: ColdTable, seam: Seam, follower: Follower | None = None
     ) -> PinnedTable:
-        sees_all = not self._connections.rights.table(name).restriction
+        name, sources = target.name, as_owner(self._connections, target.owner)
+        sees_all = sources.rights.table(name).sees_all
         relation, rows = system.about_table(name, table, seam, follower, sees_all=sees_all)
         return _system(name, relation, rows)
 
@@ -424,7 +427,7 @@ class TablePinner:
             if binding is None:
                 require(rolled_back(state, seam, seen))
         if target.name.variant in system.TABLE_VARIANTS:
-            return self._about(target.name, table, seam)
+            return self._about(target, table, seam)
         if target.changes is not None:
             raise _no_changes(target.name)
         facts = TableFacts("cold", seam, binding, stored=stored_columns(state, seam))

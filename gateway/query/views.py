@@ -2,7 +2,8 @@
 
 A view is only looked up where no table of a name is found, so statements without views pay nothing.
 Names in a view are resolved by the catalog and schema it was created with, never by those of its
-reader.
+reader. They are read with the reader's rights, or with those of the view's owner if the view was
+created so; then the owner must have the right to let others read them.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from seamline.connectors.protocols import View, views_of
 from seamline.errors import (
     INVALID_VIEW,
     NOT_SUPPORTED,
+    PERMISSION_DENIED,
     VIEW_IS_RECURSIVE,
     SeamlineError,
 )
-from seamline.gateway.connections import Sources
+from seamline.gateway.connections import Sources, as_owner
 from seamline.gateway.query import names
 from seamline.gateway.query.names import Session, TableName
 from seamline.sql import parse
-from seamline.sql.binder.views import Expansion, expanded
+from seamline.sql.binder.views import Expansion, expanded, read_as
 from seamline.sql.changes import changes_of, name_of
 from seamline.sql.places import location_of, location_of_name, placed_at
 from seamline.sql.qualify import tables_of
+from seamline.sql.restrictions import Restriction
 from seamline.sql.statements import Query
 
 _DIALECTS = ("trino", "presto", "seamline", "spark", "duckdb")
@@ -64,13 +67,29 @@ class ViewExpander:
         """
         self._expand(tree.copy(), session, (name,))
 
-    def _expand(self, tree: exp.Expr, session: Session, around: tuple[TableName, ...]) -> bool:
-        """Replaces the views of a tree in place; inside views, all names become full names."""
-        changed = False
+    def _expand(
+        self,
+        tree: exp.Expr,
+        session: Session,
+        around: tuple[TableName, ...],
+        owner: str | None = None,
+    ) -> bool:
+        """Replaces the views of a tree in place; inside views, all names become full names.
+
+        Args:
+            tree: The tree.
+            session: The defaults for its names.
+            around: The views that it is in, outermost first.
+            owner: The owner with whose rights it reads; None for the statement's user.
+        """
+        changed, sources = False, as_owner(self._sources, owner)
         for table in tables_of(tree):
             with placed_at(location_of_name(table)):
-                name = names.resolve(name_of(table), session, self._sources)
-            found = find(self._sources, name)
+                name = names.resolve(name_of(table), session, sources)
+            if owner is not None:
+                sources.rights.require_shared(name, around[-1].display)
+                read_as(table, owner)
+            found = find(sources, name)
             if changes_of(table) is not None and (found is not None or around):
                 raise SeamlineError(
                     NOT_SUPPORTED,
@@ -81,18 +100,23 @@ class ViewExpander:
             if found is not None:
                 path, view = found
                 whole = TableName(name.catalog, "", path)
-                table.replace(self._subquery(table, whole, view, around))
+                table.replace(self._subquery(table, whole, view, around, owner))
                 changed = True
             elif around:
                 _write_whole(table, name)
         return changed
 
     def _subquery(
-        self, table: exp.Table, name: TableName, view: View, around: tuple[TableName, ...]
+        self,
+        table: exp.Table,
+        name: TableName,
+        view: View,
+        around: tuple[TableName, ...],
+        owner: str | None,
     ) -> exp.Subquery:
         place = location_of_name(table)
         with placed_at(place):
-            restriction = self._sources.rights.restriction(name)
+            restriction = restriction_of(self._sources, name, owner)
         if name in around or len(around) >= _DEPTH_MAX:
             raise SeamlineError(
                 VIEW_IS_RECURSIVE, f"view {name.display} reads itself", location=place
@@ -104,15 +128,28 @@ class ViewExpander:
                 location=place,
                 hint="Read the history of the tables that it reads.",
             )
+        owner = self._owner(view, owner)
         try:
             inner = self.body(name, view)
-            self._expand(inner, self._session(name, view), (*around, name))
+            self._expand(inner, self._session(name, view), (*around, name), owner)
         except SeamlineError as error:
             error.location = place or error.location
+            if owner is not None and error.code is not PERMISSION_DENIED:
+                error.hint = error.code.hint  # its own would suggest names that only the owner sees
             raise
         is_renamed = table.args.get("alias") is not None
         whole = tuple(part.lower() for part in name.full)
         return expanded(inner, table, Expansion(whole, view.columns, is_renamed, restriction))
+
+    def _owner(self, view: View, around: str | None) -> str | None:
+        """Returns the owner with whose rights a view reads; None for the statement's user.
+
+        Args:
+            view: The view.
+            around: The owner with whose rights the view itself is read.
+        """
+        owner = around if view.owner is None else view.owner
+        return None if owner == self._sources.rights.principal.name else owner
 
     def body(self, name: TableName, view: View) -> exp.Expr:
         """Returns the query of a view, without locations, which would refer to another text.
@@ -147,6 +184,21 @@ class ViewExpander:
     def _knows(self, catalog: str) -> bool:
         config = self._sources.config
         return catalog in {*config.catalogs, *config.clusters, names.SYSTEM_CATALOG}
+
+
+def restriction_of(sources: Sources, name: TableName, owner: str | None) -> Restriction:
+    """Returns which rows and columns of a table, or of a view, are seen where a statement reads it.
+
+    Args:
+        sources: Catalogs, as the statement's user may see them.
+        name: The name.
+        owner: The owner of the view that names it, if it is read with that user's rights.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND, PERMISSION_DENIED, …
+    """
+    found = as_owner(sources, owner).rights.restriction(name)
+    return found if owner is None else found.of_user(owner)
 
 
 def find(sources: Sources, name: TableName) -> tuple[tuple[str, ...], View] | None:

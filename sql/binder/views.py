@@ -16,6 +16,7 @@ from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.types import Field
 
 _META = "view"
+_OWNER = "owner"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,6 +53,17 @@ def expanded(inner: exp.Expr, table: exp.Table, expansion: Expansion) -> exp.Sub
     node = exp.Subquery(this=inner, alias=alias.copy())
     node.meta[_META] = expansion
     return node
+
+
+def read_as(table: exp.Table, owner: str) -> None:
+    """Notes that a table in a view is read with the rights of the view's owner."""
+    table.meta[_OWNER] = owner
+
+
+def owner_of(table: exp.Table) -> str | None:
+    """Returns the user with whose rights a table is read, if it is not the statement's own."""
+    found: str | None = table.meta.get(_OWNER)
+    return found
 
 
 def expansion_of(node: exp.Subquery) -> Expansion | None:

@@ -155,6 +155,19 @@ def test_views_are_handed_on(rest: Stack, readers: LiveReaders, name: str) -> No
     assert found.code.name == "TABLE_NOT_FOUND"
 
 
+def test_a_view_has_the_owner_and_the_comment_of_its_last_version(
+    rest: Stack, readers: LiveReaders, name: str
+) -> None:
+    readers.gateway.rows(f"CREATE VIEW {name} COMMENT 'one' SECURITY DEFINER AS SELECT 1 AS x")
+    (made,) = readers.gateway.rows(f"SHOW CREATE VIEW {name}")
+    assert "COMMENT 'one'\nSECURITY DEFINER" in made[0]
+    assert "trino.run-as-owner" in readers.pyiceberg.load_view(("default", name)).properties
+    readers.gateway.rows(f"CREATE OR REPLACE VIEW {name} AS SELECT 2 AS x")
+    (made,) = readers.gateway.rows(f"SHOW CREATE VIEW {name}")
+    assert made[0].endswith(f"{name} AS\nSELECT 2 AS x")
+    assert not readers.pyiceberg.load_view(("default", name)).properties
+
+
 @pytest.mark.soak
 def test_a_snapshot_that_expired_gets_no_tag(rest: Stack, name: str) -> None:
     unified(rest, name, 10, 0)

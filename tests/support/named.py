@@ -44,7 +44,7 @@ class NamedSources:
                 table = MemoryTable((name, *identifier), SCHEMA, {}, self._clock, log)
                 self._catalogs[name].add(table)
         self._config = Config(
-            catalogs={name: CatalogConfig(name=name, type="memory") for name in catalogs},
+            catalogs={name: CatalogConfig(name=name, type="in-memory") for name in catalogs},
             clusters={
                 name: ClusterConfig(name=name, bootstrap_servers="nowhere:1") for name in clusters
             },

@@ -273,7 +273,7 @@ def test_a_dropped_view_is_gone(connection: seamline.Connection) -> None:
         ("CREATE VIEW shop.bad AS SELECT ? AS x", "NOT_SUPPORTED"),
         ("CREATE VIEW shop.bad AS", "SYNTAX_ERROR"),
         ("CREATE VIEW shop.bad AS DROP TABLE x", "STATEMENT_NOT_ALLOWED"),
-        ("CREATE VIEW shop.bad SECURITY DEFINER AS SELECT 1 AS x", "NOT_SUPPORTED"),
+        ("CREATE VIEW shop.bad SECURITY NONE AS SELECT 1 AS x", "SYNTAX_ERROR"),
         ("CREATE VIEW information_schema.bad AS SELECT 1 AS x", "STATEMENT_NOT_ALLOWED"),
         ("SHOW CREATE VIEW shop.goods", "VIEW_NOT_FOUND"),
         ("SELECT * FROM shop.past FOR VERSION AS OF 1", "NOT_SUPPORTED"),
@@ -285,12 +285,15 @@ def test_what_cannot_be_a_view(connection: seamline.Connection, sql: str, code: 
 
 
 def test_the_metadata_is_icebergs(folder: pathlib.Path, connection: seamline.Connection) -> None:
-    for number in (1, 2):
-        connection.execute(f"CREATE OR REPLACE VIEW shop.kept AS SELECT {number} AS x")
+    for number, security in ((1, "INVOKER"), (2, "DEFINER")):
+        connection.execute(
+            f"CREATE OR REPLACE VIEW shop.kept SECURITY {security} AS SELECT {number} AS x"
+        )
     newest = max(folder.glob("warehouse/shop/kept-*/metadata/*.metadata.json"))
     found = json.loads(newest.read_text())
     assert found["format-version"] == 1
     assert found["current-version-id"] == 2
+    assert found["properties"] == {"trino.run-as-owner": "anonymous"}
     current = found["versions"][-1]
     assert current["representations"] == [
         {"type": "sql", "sql": "SELECT 2 AS x", "dialect": "trino"}
