@@ -6,6 +6,7 @@ Those that query the gateway do so in SQL, so they see what statements of the se
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 SIGN = "\\"
 _WATCH_S = 2.0
+_WATCH_S_MAX = 86_400.0
 _BAR_WIDTH = 24
 
 
@@ -143,8 +145,10 @@ def _token(session: Session, argument: str) -> None:
 def _explain(session: Session, argument: str) -> None:
     sql = argument or _last(session).text
     last = session.state.last
-    session.run(Statement(sql if sql.lower().startswith("explain") else f"EXPLAIN {sql}"))
-    session.state.last = last if not argument else Statement(argument)
+    try:
+        session.run(Statement(sql if sql.lower().startswith("explain") else f"EXPLAIN {sql}"))
+    finally:
+        session.state.last = last if not argument else Statement(argument)
 
 
 def _last(session: Session) -> Statement:
@@ -157,9 +161,9 @@ def _watch(session: Session, argument: str) -> None:
     try:
         pause_s = float(argument) if argument else _WATCH_S
     except ValueError:
-        raise _wrong(
-            f"{argument} is not a number of seconds", hint="For example: \\watch 5."
-        ) from None
+        pause_s = math.nan
+    if not 0 <= pause_s <= _WATCH_S_MAX:
+        raise _wrong(f"{argument} is not a number of seconds", hint="For example: \\watch 5.")
     statement = _last(session)
     while True:
         session.say(time.strftime("── %H:%M:%S, every ") + f"{pause_s:g} s, until Ctrl-C")
@@ -174,7 +178,13 @@ def _include(session: Session, argument: str) -> None:
 
 
 def _output(session: Session, argument: str) -> None:
-    session.state.output = pathlib.Path(argument) if argument else None
+    path = pathlib.Path(argument).expanduser() if argument else None
+    if path is not None:
+        try:
+            path.open("a").close()
+        except OSError as error:
+            raise _wrong(f"{argument} cannot be written: {error.strerror}", hint="") from error
+    session.state.output = path
     session.say(f"results go to {argument or 'the screen'}")
 
 

@@ -70,22 +70,34 @@ def converse(connection: Connection, state: State, where: str) -> None:
         style=_STYLE,
     )
     click.echo(f"{where}: statements end with ;, {SIGN}? lists what else there is")
+    unfinished = ""
     while True:
         try:
-            text = prompt.prompt()
-        except KeyboardInterrupt:
-            continue
-        except EOFError:
-            return
-        try:
+            unfinished, text = parted(prompt.prompt(default=unfinished))
             session.take(text)
+        except KeyboardInterrupt:
+            unfinished = ""
         except EOFError:
             return
 
 
 def is_whole(text: str) -> bool:
     """Whether Enter submits the input rather than starting a new line."""
-    return text.lstrip().startswith(SIGN) or is_complete(text)
+    return text.lstrip().startswith(SIGN) or bool(parted(text)[0]) or is_complete(text)
+
+
+def parted(text: str) -> tuple[str, str]:
+    """Splits the input into an unfinished statement, if any, and what to execute now.
+
+    A meta command on a line of its own below an unfinished statement leaves the statement to be
+    continued.
+    """
+    above, _, line = text.rpartition("\n")
+    if not line.startswith(SIGN) or text.lstrip().startswith(SIGN) or is_complete(above):
+        return "", text
+    if any(token.kind == "open" for token in tokens(f"{above}\n")):
+        return "", text  # within a string or a comment
+    return f"{above}\n", line
 
 
 def history_file(environment: Mapping[str, str]) -> pathlib.Path:

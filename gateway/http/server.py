@@ -369,7 +369,8 @@ def check_port(host: str, port: int) -> None:
                 raise SeamlineError(
                     PORT_TAKEN,
                     f"port {port} of {host} cannot be used: {cause}",
-                    hint="Stop the program that listens there, or pass --port.",
+                    hint="Stop what listens there (`seamline serve --stop` stops a gateway that "
+                    "--detach left running), or pass --port.",
                 ) from error
             raise SeamlineError(
                 INVALID_CONFIG,

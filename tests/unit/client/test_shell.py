@@ -19,6 +19,7 @@ from support.gateway import Gateway
 from support.terminal import CTRL_C, CTRL_D, ENDLESS, SOON_S, TAB, UP, Terminal, plain
 
 from seamline.gateway.query.statements import State
+from seamline.shell.prompt import parted
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +161,53 @@ def test_meta_commands(terminal: Terminal, tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.prove
+def test_a_meta_command_below_an_unfinished_statement_leaves_it_unfinished(
+    terminal: Terminal,
+) -> None:
+    terminal.type("SELECT 1 AS one,\r")
+    terminal.shows("->")
+    terminal.type("\\timing\r")
+    terminal.shows("timing is on", "SELECT 1 AS one,", "->")
+    terminal.type("2 AS two;\r")
+    terminal.shows("│ one │ two │", "time: ", "seamline>")
+    terminal.type("SELECT\r")
+    terminal.shows("->")
+    terminal.type("\\q\r")
+    assert terminal.ends() == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("SELECT 1\n\\x", ("SELECT 1\n", "\\x")),
+        ("SELECT 1;\n\\x", ("", "SELECT 1;\n\\x")),
+        ("SELECT '\n\\x", ("", "SELECT '\n\\x")),
+        ("SELECT 1 /*\n\\x", ("", "SELECT 1 /*\n\\x")),
+        ("SELECT 1 -- a\n\\x", ("SELECT 1 -- a\n", "\\x")),
+        ("SELECT 1\n \\x", ("", "SELECT 1\n \\x")),
+        ("\\explain SELECT\n\\x", ("", "\\explain SELECT\n\\x")),
+        ("\\x", ("", "\\x")),
+        ("SELECT 1;", ("", "SELECT 1;")),
+    ],
+)
+def test_where_a_meta_command_begins(text: str, parts: tuple[str, str]) -> None:
+    assert parted(text) == parts
+
+
+def test_what_meta_commands_do_not_take(terminal: Terminal, tmp_path: pathlib.Path) -> None:
+    def typed(keys: str, *shown: str) -> None:
+        terminal.type(keys + "\r")
+        terminal.shows(*shown, "seamline>")
+
+    typed("SELECT 7 AS seven;", "│     7 │")
+    for pause in ("soon", "nan", "inf", "-1", "1e10"):
+        typed(f"\\watch {pause}", f"{pause} is not a number of seconds")
+    typed("\\explain SELECT nope", "COLUMN_NOT_FOUND")
+    typed("\\explain", "COLUMN_NOT_FOUND")  # it is the last statement
+    typed(f"\\o {tmp_path}/none/out", "none/out cannot be written: No such file or directory")
+    typed("SELECT 8 AS eight;", "│     8 │")
+
+
 def test_watch_goes_on_until_ctrl_c(terminal: Terminal) -> None:
     terminal.type("SELECT 8 AS eight;\r")
     terminal.shows("│     8 │", "seamline>")

@@ -112,6 +112,7 @@ def test_fault_23_what_keeps_it_from_starting_is_said_to_who_started_it(
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {code}: "), done.stderr
     assert "Traceback" not in done.stderr
+    assert ("`seamline serve --stop`" in done.stderr) == (obstacle == "port")
 
 
 def test_stop_and_detach_are_one_or_the_other(file: pathlib.Path) -> None:
