@@ -206,6 +206,8 @@ def notes(
     if is_plain and newest_schema(values) is None:
         if definition.envelope in ENVELOPES:
             values = rows_of(definition.envelope, values)
+        if definition.mode != "append":
+            values = [value for value in values if not _is_tombstone(value)]
         by_name = [
             column
             for column in spec.columns
@@ -225,6 +227,10 @@ def notes(
 
 def _has_mark(value: bytes | None) -> bool:
     return value is not None and f'"{DEBEZIUMS_MARK}"'.encode() in value
+
+
+def _is_tombstone(value: bytes | None) -> bool:
+    return value is None or value.strip() == b"null"
 
 
 def _bad(decoder: Decoder, seen: Sample) -> tuple[dict[int, str], int]:

@@ -113,9 +113,16 @@ def _check_record_key(definition: TableDefinition, key: list[str]) -> None:
             raise _invalid(
                 "a delete is a record without a value, and nothing says where record keys "
                 f"hold {name}, which is in the primary key",
-                f"columns_from = ARRAY['{name} = key.{name}'] takes it from keys; key = '{name}' "
-                "says that keys repeat it, key_format = 'json' that they are objects with it.",
+                _where_keys_hold(name, is_only=len(key) == 1),
             )
+
+
+def _where_keys_hold(name: str, *, is_only: bool) -> str:
+    whole = f" If {name} is the whole key, set key = '{name}'." if is_only else ""
+    return (
+        f"If keys are objects with a field {name}, set key_format = 'json' and no key; "
+        f"columns_from = ARRAY['{name} = key.other'] takes it from another field.{whole}"
+    )
 
 
 def check_altered(name: str, value: Any) -> None:

@@ -248,6 +248,40 @@ def marks(world: World, name: str) -> str | None:
     return state.properties.get("seamline.deleted-by")
 
 
+@pytest.mark.parametrize(
+    ("key", "stated"),
+    [
+        (b'{"id": 1}', "key_format = 'json'"),
+        (b'{"other": 1}', "key_format = 'json', columns_from = ARRAY['id = key.other']"),
+        (b"1", "key = 'id'"),
+    ],
+)
+def test_where_record_keys_hold_the_primary_key_can_be_stated(
+    world: World, key: bytes, stated: str
+) -> None:
+    world.memory.produce("bids", 0, b'{"id": 1, "n": 2}', key=key)
+    world.memory.produce("bids", 0, None, key=key)
+    asked = "topic = 'bids', mode = 'upsert', primary_key = ARRAY['id']"
+    with pytest.raises(SeamlineError) as caught:
+        world.notes(f"CREATE TABLE t (id bigint, n bigint) WITH ({asked})")
+    for remedy in stated.split(", "):
+        assert remedy in caught.value.hint
+    assert world.notes(f"CREATE TABLE t (id bigint, n bigint) WITH ({asked}, {stated})") == []
+
+
+def test_records_that_only_delete_fit(world: World) -> None:
+    deleted = {"op": "d", "before": {"id": 1, "n": 2}, "after": None}
+    written = {"op": "c", "before": None, "after": {"id": 1, "n": 2}}
+    for value in (json.dumps(written).encode(), json.dumps(deleted).encode(), None):
+        world.memory.produce("bids", 0, value, key=b'{"id": 1}')
+    asked = "topic = 'bids', mode = 'changelog', envelope = 'debezium', key_format = 'json'"
+    columns_ = "(id bigint, n bigint)"
+    asked += ", primary_key = ARRAY['id']"
+    assert world.notes(f"CREATE TABLE t {columns_} WITH ({asked})") == []
+    (note,) = world.notes(f"CREATE TABLE u (id varchar, n bigint) WITH ({asked})")
+    assert "(1 of 1 sampled records do not fit)" in note
+
+
 def test_what_debezium_marks_as_deleted_is_found(world: World) -> None:
     for id_, mark in (("1", "false"), ("2", "true")):
         body = json.dumps({"id": int(id_), "gone": False, "__deleted": mark})
