@@ -257,9 +257,24 @@ def _missing(state: TableState, snapshot_id: int | None) -> SeamlineError:
     if state.provider is not None:
         why += f", says the provider {state.provider.name}"
         hint = "Adopt the table again, with another --boundary or with --columns."
+    elif (kept := _kept(state)) is not None:
+        hint = (
+            f"Roll the table back to snapshot {kept}, which the tag {TAG} keeps and which carries "
+            "the newest boundary: what others committed since is undone, and the log brings the "
+            "rest. Expire snapshots with `seamline table maintain`, which avoids this."
+        )
     return SeamlineError(
         BOUNDARY_MISSING, f"table {state.display_name} has no boundary: {why}", hint=hint
     )
+
+
+def _kept(state: TableState) -> int | None:
+    """Returns the snapshot that the tag keeps, if it carries a boundary of Seamline's own."""
+    ref = state.refs.get(TAG)
+    snapshot = None if ref is None else state.snapshots.get(ref.snapshot_id)
+    if snapshot is None or SUMMARY_KEY not in snapshot.summary:
+        return None
+    return snapshot.snapshot_id
 
 
 def _is_filled_by(state: TableState, provider: BoundaryProvider, snapshot_id: int | None) -> bool:

@@ -55,7 +55,13 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("Cannot generate code for expression: outer(", NOT_SUPPORTED),
     ("StackOverflowError", STATEMENT_TOO_LARGE),
     ("Max iterations (", STATEMENT_TOO_LARGE),
+    # Iceberg's validation of a commit against those of others
     ("Found conflicting files", COMMIT_CONFLICT),
+    ("Found conflicting deleted files", COMMIT_CONFLICT),
+    ("Found new conflicting delete files", COMMIT_CONFLICT),
+    ("Found concurrently added DV", COMMIT_CONFLICT),
+    ("Cannot commit, found new ", COMMIT_CONFLICT),
+    ("Cannot commit, missing data files", COMMIT_CONFLICT),
     ("CommitFailedException", COMMIT_CONFLICT),
     ("could not be found in the latest snapshot", COMMIT_CONFLICT),
     ("Missing required files to delete", COMMIT_CONFLICT),

@@ -3,7 +3,8 @@
 A batch is written as an overwrite of the rows whose `_kafka_batch` is at least its own id. There
 are none, unless another batch from the same boundary has landed since the snapshot the batch
 started from; then Iceberg's serializable validation refuses the commit. Foreign appends,
-compaction and deletes pass.
+compaction and deletes that replace files pass. Deletes that name positions or values do not, since
+Iceberg cannot know that they leave the batch alone: the batch starts again.
 
 If a foreign file may already hold such rows (it has greater ids, or no statistics of them), an
 overwrite would remove them. The batch is then written to a branch, and `main` is moved to it only

@@ -301,6 +301,25 @@ def test_foreign_commit(
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("version", [2, 3])
+def test_foreign_deletes_by_position_in_the_middle_of_a_batch(
+    stack: Stack, gateway: Gateway, table: str, version: int
+) -> None:
+    """Iceberg takes them for a conflict: the batch starts again, and has lost nothing."""
+    append(stack, table)
+    name = f"lake.default.{table}"
+    for setting in (f"'format-version' = '{version}'", "'write.delete.mode' = 'merge-on-read'"):
+        stack.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ({setting})").collect()
+    delete = f"DELETE FROM {name} WHERE id = -1"
+    with pytest.raises(SeamlineError) as caught:
+        tier(stack, table, probed=lambda: stack.spark.sql(delete).collect())
+    assert caught.value.code is COMMIT_CONFLICT
+    assert stack.tier(table)[0].outcome is Outcome.ROWS
+    assert_tiered_exactly_once(stack, gateway, table)
+    assert gateway.rows(f"SELECT id FROM {table} WHERE text = 'foreign'") == [(-2,)]
+
+
+@pytest.mark.soak
 def test_expiry_in_the_middle_of_a_batch(stack: Stack, gateway: Gateway, table: str) -> None:
     """The newest mark moves on to the foreign head; the batch starts over from there."""
 

@@ -11,9 +11,9 @@ import json
 import pytest
 
 from seamline.errors import BOUNDARY_INVALID, BOUNDARY_MISSING, SeamlineError
-from seamline.seam.boundary import SUMMARY_KEY, Boundary, boundary_of, decode, encode
+from seamline.seam.boundary import SUMMARY_KEY, TAG, Boundary, boundary_of, decode, encode
 from seamline.seam.offsets import Offsets
-from seamline.seam.table import Snapshot, TableSchema, TableState
+from seamline.seam.table import Snapshot, SnapshotRef, TableSchema, TableState
 
 BOUNDARY = Boundary(
     snapshot_id=1,
@@ -79,6 +79,18 @@ def test_without_a_mark_in_reach_there_is_no_boundary(state: TableState, why: st
     with pytest.raises(SeamlineError, match=why) as caught:
         boundary_of(state, state.current_snapshot_id)
     assert caught.value.code is BOUNDARY_MISSING
+
+
+@pytest.mark.parametrize("summary", [MARK, {}], ids=["marked", "not marked"])
+def test_what_the_tag_keeps_is_the_way_back(summary: dict[str, str]) -> None:
+    """Others have committed twice, and an expiry has removed the first of these commits."""
+    lost = table(snapshot(1, None, summary), snapshot(3, 2, {}))
+    state = dataclasses.replace(lost, refs={TAG: SnapshotRef(1, "tag")})
+    with pytest.raises(SeamlineError, match="parent 2 of snapshot 3 has expired") as caught:
+        boundary_of(state, 3)
+    assert ("Roll the table back to snapshot 1" in caught.value.hint) is bool(summary)
+    if summary:
+        assert boundary_of(state, 1) == BOUNDARY
 
 
 BODY = json.loads(MARK[SUMMARY_KEY])

@@ -55,3 +55,23 @@ DRIVER = "Driver stacktrace:" + JAVA
 def test_fault_24_a_trace_is_no_message(text: str, code: ErrorCode, message: str) -> None:
     found = named_error(RuntimeError(text))
     assert (found.code, found.message) == (code, message)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Found conflicting files that can contain records matching partitions [a=1]: [f.parquet]",
+        "Found conflicting deleted files that can contain records matching a >= 1: [f.parquet]",
+        "Found conflicting deleted files that can apply to records matching a >= 1: [f.parquet]",
+        "Found new conflicting delete files that can apply to records matching a >= 1: [f.parquet]",
+        "Found concurrently added DV for f.parquet: DV{location=d.puffin}",
+        "Cannot commit, found new delete for replaced data file: GenericDataFile{}",
+        "Cannot commit, found new position delete for replaced data file: GenericDataFile{}",
+        "Cannot commit, missing data files: [f.parquet]",
+        "Missing required files to delete: f.parquet",
+    ],
+)
+def test_what_another_commit_prevents_is_a_conflict(text: str) -> None:
+    """Iceberg says so in many ways, and each time the loser may simply try again."""
+    error = RuntimeError(f"(org.apache.iceberg.exceptions.ValidationException) {text}{JAVA}")
+    assert named_error(error).code is COMMIT_CONFLICT
