@@ -24,6 +24,11 @@ from seamline.gateway.iceberg_rest.table import UNPARTITIONED_SPEC_ID, ServedTab
 
 KIND = "metadata"
 _CACHED_MAX = 128
+_KEPT = {"gc.enabled": "false"}
+"""Iceberg's word for files that others need, too: clients must not collect garbage among them.
+
+The folder holds the files of every leased snapshot, while this metadata names only some of them.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,6 +115,7 @@ class MetadataWriter:
             body = _composed(table, current, others, planned=planned)
             folder = storage.folder_of(table)
             body["location"] = folder  # some readers expect the metadata under it
+            body["properties"] = {**body.get("properties", {}), **_KEPT}
             text = _text(body)
             lease_id = hashlib.sha256(text).hexdigest()[:32]
             location = f"{folder}/metadata/00000-{uuid.UUID(lease_id)}.metadata.json"

@@ -241,7 +241,7 @@ def test_a_write_through_spark_is_refused(
     folders = [pathlib.Path(before.location.removeprefix("file://")), live_folder(readers)]
     assert readers.sql(f"SELECT count(*) FROM {mode}.default.{name}") == [(10,)]
     files = data_files(folders)
-    with pytest.raises(Exception, match=r"does not support endpoint|read-only"):
+    with pytest.raises(Exception, match=r"does not support endpoint|read-only|only-reads"):
         readers.sql(statement.format(t=f"{mode}.default.{name}"))
     assert stack.load(name).state == before
     # with planned scans Spark does not get as far as asking, and then keeps what it has written
@@ -259,6 +259,18 @@ def test_a_write_through_pyiceberg_is_refused(
     with pytest.raises(ForbiddenError, match="read-only"):
         update.commit()
     assert stack.load(name).state == before
+
+
+def test_no_client_collects_garbage_among_the_files_of_others(
+    stack: Stack, readers: LiveReaders, name: str
+) -> None:
+    """The files of the tails are in one folder, and a virtual snapshot names only some of them."""
+    unified(stack, name, cold=5, hot=5)
+    held = readers.load(name)
+    stack.produce(name, records(10, 11))
+    with pytest.raises(Exception, match="GC is disabled"):
+        readers.sql(f"CALL {FILES}.system.remove_orphan_files(table => 'default.{name}')")
+    assert held.scan().to_arrow().num_rows == 10
 
 
 def test_fault_29_metadata_is_where_readers_look_for_it(
