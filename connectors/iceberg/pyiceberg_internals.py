@@ -426,48 +426,25 @@ def load_view(catalog: RestCatalog, identifier: tuple[str, ...]) -> bytes:
 
 
 def put_view(
-    catalog: PyCatalog,
-    identifier: tuple[str, ...],
-    metadata: dict[str, Any],
-    unset: Sequence[str],
-    *,
-    replace: bool,
+    catalog: PyCatalog, identifier: tuple[str, ...], body: dict[str, Any], *, replace: bool
 ) -> None:
-    """Creates a view in a REST catalog, or adds its next version, which PyIceberg cannot do.
+    """Creates a view in a REST catalog, or changes it, which PyIceberg cannot do.
 
     Args:
         catalog: The catalog.
         identifier: The view.
-        metadata: Its metadata, whose newest version and schema are sent.
-        unset: Properties that it no longer has.
-        replace: Whether it is there already.
+        body: What to send: the request that creates a view, or the one that commits a change.
+        replace: Whether the view is there already.
 
     Raises:
         RESTError: the catalog fails.
     """
     assert isinstance(catalog, RestCatalog)
     parts = catalog._split_identifier_for_path(identifier, IdentifierKind.VIEW)
-    version, schema = metadata["versions"][-1], metadata["schemas"][-1]
-    if not replace:
-        url = catalog.url(Endpoints.create_view, namespace=parts["namespace"])
-        body = {
-            "name": parts["view"],
-            "schema": schema,
-            "view-version": version,
-            "properties": metadata["properties"],
-        }
-    else:
+    if replace:
         url = catalog.url(Endpoints.load_view, **parts)
-        body = {
-            "requirements": [{"type": "assert-view-uuid", "uuid": metadata["view-uuid"]}],
-            "updates": [
-                {"action": "add-schema", "schema": schema},
-                {"action": "add-view-version", "view-version": {**version, "schema-id": -1}},
-                {"action": "set-current-view-version", "view-version-id": -1},
-                {"action": "set-properties", "updates": metadata["properties"]},
-                {"action": "remove-properties", "removals": list(unset)},
-            ],
-        }
+    else:
+        url = catalog.url(Endpoints.create_view, namespace=parts["namespace"])
     answer = catalog._session.post(url, json=body)
     try:
         answer.raise_for_status()

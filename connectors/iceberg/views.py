@@ -14,7 +14,7 @@ import dataclasses
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -96,9 +96,13 @@ class ViewStore:
         with catalog_errors(self._catalog.name, identifier):
             self._catalog.require_namespace(identifier[:-1])
             if self._catalog.has_views:
-                unset = [key for key in _properties(view) if key not in metadata["properties"]]
+                body = (
+                    _creation(identifier[-1], metadata)
+                    if known is None
+                    else _commit(known, metadata, view)
+                )
                 pyiceberg_internals.put_view(
-                    self._catalog.pyiceberg, identifier, metadata, unset, replace=known is not None
+                    self._catalog.pyiceberg, identifier, body, replace=known is not None
                 )
             else:
                 self._write(identifier, metadata)
@@ -218,6 +222,17 @@ def _columns(schema: Schema, version: Mapping[str, Any]) -> tuple[Field, ...]:
     )
 
 
+def _schemas(
+    known: Sequence[Mapping[str, Any]], wanted: Schema
+) -> tuple[list[Mapping[str, Any]], int]:
+    """Returns the schemas of a view, to which one is added unless it is there; and its id."""
+    for schema in known:
+        if Schema.model_validate(schema).as_struct() == wanted.as_struct():
+            return list(known), schema.get("schema-id", 0)
+    schema_id = max((s.get("schema-id", 0) for s in known), default=-1) + 1
+    return [*known, json.loads(wanted.model_dump_json()) | {"schema-id": schema_id}], schema_id
+
+
 def _properties(view: View) -> dict[str, str | None]:
     """Returns the properties that a view's metadata has for it; None for one that it lacks."""
     return {"comment": view.comment, RUN_AS_OWNER: view.owner}
@@ -234,10 +249,8 @@ def _next(known: Mapping[str, Any] | None, view: View, location: str) -> dict[st
     now_ms = int(time.time() * 1000)
     versions = list(earlier.get("versions", ()))[1 - _VERSIONS_KEPT :]
     number = max((v["version-id"] for v in earlier.get("versions", ())), default=0) + 1
-    schemas = list(earlier.get("schemas", ()))
-    schema_id = max((s.get("schema-id", 0) for s in schemas), default=-1) + 1
-    schema = json.loads(_schema(view).model_dump_json()) | {"schema-id": schema_id}
-    used = {v["schema-id"] for v in versions}
+    schemas, schema_id = _schemas(earlier.get("schemas", ()), _schema(view))
+    used = {schema_id, *(v["schema-id"] for v in versions)}
     version = {
         "version-id": number,
         "timestamp-ms": now_ms,
@@ -261,7 +274,7 @@ def _next(known: Mapping[str, Any] | None, view: View, location: str) -> dict[st
         "view-uuid": earlier.get("view-uuid", str(uuid.uuid4())),
         "format-version": 1,
         "location": location,
-        "schemas": [*(s for s in schemas if s.get("schema-id", 0) in used), schema],
+        "schemas": [s for s in schemas if s.get("schema-id", 0) in used],
         "current-version-id": number,
         "versions": [*versions, version],
         "version-log": [
@@ -270,3 +283,60 @@ def _next(known: Mapping[str, Any] | None, view: View, location: str) -> dict[st
         ],
         "properties": properties,
     }
+
+
+# --- Requests to a REST catalog ------------------------------------------------------------------
+
+_LAST_ADDED = -1
+"""The id, in a request, of the schema or the version that the same request adds."""
+
+
+def _creation(name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the request that creates a view."""
+    (version,), (schema,) = metadata["versions"], metadata["schemas"]
+    return {
+        "name": name,
+        "schema": schema,
+        "view-version": version,
+        "properties": metadata["properties"],
+    }
+
+
+def _commit(known: Mapping[str, Any], metadata: Mapping[str, Any], view: View) -> dict[str, Any]:
+    """Returns the request that makes the newest version of a view its current one.
+
+    Args:
+        known: The metadata that the catalog has.
+        metadata: The metadata with the newest version.
+        view: The view.
+    """
+    unset = [key for key, value in _properties(view).items() if value is None]
+    return {
+        "requirements": [{"type": "assert-view-uuid", "uuid": known["view-uuid"]}],
+        "updates": [
+            *_version_updates(known, metadata),
+            {"action": "set-properties", "updates": metadata["properties"]},
+            {"action": "remove-properties", "removals": unset},
+        ],
+    }
+
+
+def _version_updates(known: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns what makes the newest version current; a catalog adds nothing that it has already."""
+    version = metadata["versions"][-1]
+    about = ("schema-id", "summary", "representations", "default-catalog", "default-namespace")
+    for earlier in known["versions"]:
+        if all(earlier.get(key) == version[key] for key in about):
+            number = earlier["version-id"]
+            return [{"action": "set-current-view-version", "view-version-id": number}]
+    added: list[dict[str, Any]] = []
+    if version["schema-id"] not in {s.get("schema-id", 0) for s in known["schemas"]}:
+        number = version["schema-id"]
+        schema = next(s for s in metadata["schemas"] if s.get("schema-id", 0) == number)
+        added = [{"action": "add-schema", "schema": schema}]
+        version = {**version, "schema-id": _LAST_ADDED}
+    return [
+        *added,
+        {"action": "add-view-version", "view-version": version},
+        {"action": "set-current-view-version", "view-version-id": _LAST_ADDED},
+    ]

@@ -162,7 +162,16 @@ def test_a_view_has_the_owner_and_the_comment_of_its_last_version(
     (made,) = readers.gateway.rows(f"SHOW CREATE VIEW {name}")
     assert "COMMENT 'one'\nSECURITY DEFINER" in made[0]
     assert "trino.run-as-owner" in readers.pyiceberg.load_view(("default", name)).properties
-    readers.gateway.rows(f"CREATE OR REPLACE VIEW {name} AS SELECT 2 AS x")
+    for sql in (
+        f"CREATE OR REPLACE VIEW {name} SECURITY DEFINER AS SELECT 1 AS x",
+        f"CREATE OR REPLACE VIEW {name} AS SELECT 'a' AS x",
+        f"COMMENT ON VIEW {name} IS 'two'",
+        f"CREATE OR REPLACE VIEW {name} AS SELECT 2 AS x",
+        f"CREATE OR REPLACE VIEW {name} AS SELECT 'a' AS x",
+        f"CREATE OR REPLACE VIEW {name} AS SELECT 2 AS x",
+    ):
+        readers.gateway.rows(sql)
+    assert readers.gateway.rows(f"SELECT x FROM {name}") == [(2,)]
     (made,) = readers.gateway.rows(f"SHOW CREATE VIEW {name}")
     assert made[0].endswith(f"{name} AS\nSELECT 2 AS x")
     assert not readers.pyiceberg.load_view(("default", name)).properties
