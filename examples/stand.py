@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import seamline
@@ -26,6 +27,13 @@ SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "127.0.0.1:19092")
 def fresh_topics(*names: str, partitions: int = 2) -> Iterator[None]:
     """Empty topics, and no tables of their names; both are removed afterwards."""
     admin = AdminClient({"bootstrap.servers": SERVERS})
+    try:
+        admin.list_topics(timeout=10)
+    except KafkaException:
+        sys.exit(
+            f"no broker answers at {SERVERS}: `seamline local up` starts one and prints its "
+            "address; if it is another one, set BOOTSTRAP_SERVERS to it"
+        )
     _remove(admin, names)
     for created in admin.create_topics([NewTopic(name, partitions) for name in names]).values():
         created.result()

@@ -65,3 +65,18 @@ def test_without_variables_they_use_the_local_stack() -> None:
     for file in ("examples/stand.py", "docs/python.md"):
         text = (ROOT / file).read_text(encoding="utf-8")
         assert f'"{ports.HOST}:{ports.FIRST}"' in text, file
+
+
+def test_without_a_broker_they_say_what_to_do(tmp_path: pathlib.Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / "dashboard.py")],
+        cwd=tmp_path,
+        env={**os.environ, "BOOTSTRAP_SERVERS": "127.0.0.1:1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.splitlines()[-1].startswith("no broker answers at 127.0.0.1:1: ")
+    assert "Traceback" not in done.stderr
