@@ -84,6 +84,48 @@ def test_statements_are_run_by_keys_and_show_rows_plan_and_receipt(
     expect(window.page.locator(".scan")).to_contain_text(f"snapshot {snapshot} ")
 
 
+def test_names_that_are_offered_are_gone_once_the_statement_runs(
+    window: Window, table: str
+) -> None:
+    window.open()
+    window.write("SELECT count(*) FROM ")
+    window.page.keyboard.type(table)
+    offered = window.page.locator(".cm-tooltip-autocomplete")
+    expect(offered).to_be_visible()
+    window.page.keyboard.press("Control+Enter")
+    expect(offered).to_have_count(0)
+    window.status("1 row")
+
+
+def test_an_address_that_leads_nowhere_says_so(window: Window) -> None:
+    """Whoever wrote it, it is an answer of the page and no fault in it."""
+    window.open("#/t/lake/default/no%E0such")
+    alert = window.page.get_by_role("alert")
+    expect(alert).to_contain_text("table lake.default.no%E0such does not exist")
+    expect(alert).not_to_contain_text("line")  # of a statement that nobody has written
+    window.page.wait_for_load_state("networkidle")
+    expect(alert).to_have_count(1)
+    window.open("#/q/nosuch")
+    expect(alert).to_contain_text("there is no statement nosuch")
+
+
+def test_a_plan_says_where_the_statement_is_wrong(window: Window, table: str) -> None:
+    window.open()
+    window.run("SELECT 1 AS one")
+    window.status("1 row")
+    for statement, place in (
+        (f"SELECT nope FROM {table}", "(line 1, column 8)"),
+        (f"EXPLAIN SELECT nope FROM {table}", "(line 1, column 16)"),
+        (f"EXPLAIN\n(FORMAT JSON) SELECT\n nope FROM {table}", "(line 3, column 2)"),
+    ):
+        window.write(statement)
+        window.page.keyboard.press("Control+Shift+Enter")
+        alert = window.page.get_by_role("alert").filter(has_text="column nope does not exist")
+        expect(alert).to_contain_text(place)
+        expect(window.page.locator(".editor .cm-lintRange-error")).to_have_text("nope")
+        expect(window.page.locator(".status")).to_be_empty()  # what it said was of another one
+
+
 @pytest.mark.prove
 def test_a_result_is_a_chart_that_keys_walk_through(window: Window, table: str) -> None:
     window.open()

@@ -1,7 +1,7 @@
 // The editor of statements: CodeMirror in a shadow root, where its styles are adopted sheets, so
 // that the page's policy need not allow any inline ones.
 
-import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
+import { autocompletion, closeBrackets, closeBracketsKeymap, closeCompletion, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { SQLDialect, sql, type SQLNamespace } from "@codemirror/lang-sql";
 import { bracketMatching, HighlightStyle, indentOnInput, syntaxHighlighting } from "@codemirror/language";
@@ -155,7 +155,9 @@ export class Editor {
     this.view.focus();
   }
 
+  /** Takes away what it says of the text: errors, and names that would complete it. */
   clear(): void {
+    closeCompletion(this.view);
     this.view.dispatch(setDiagnostics(this.view.state, []));
   }
 

@@ -102,7 +102,7 @@ function mark(): HTMLElement {
 // --- Pages --------------------------------------------------------------------------------------
 
 async function route(): Promise<void> {
-  const [, kind = "", ...rest] = location.hash.split("/").map(decodeURIComponent);
+  const [, kind = "", ...rest] = location.hash.split("/").map(decoded);
   page.hide();
   desk.hidden = kind === "t" || kind === "history";
   page.element.hidden = kind !== "t";
@@ -110,6 +110,15 @@ async function route(): Promise<void> {
   if (kind === "t") page.show(tree.find(rest[0] ?? "", rest[1] ?? "", rest[2] ?? ""));
   else if (kind === "history") await showHistory();
   else if (kind === "q" && rest[0]) await openStatement(rest[0]);
+}
+
+/** A part of the address; one that is not encoded as it should be is taken as it is. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 async function openStatement(id: string): Promise<void> {

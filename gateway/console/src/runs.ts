@@ -94,6 +94,7 @@ export class Runs {
   private begin(statement: string): number {
     this.statement = statement;
     this.manifest = this.grid = this.chart = this.problem = null;
+    this.status.replaceChildren();
     if (this.tab === "receipt") this.tab = "rows";
     this.show();
     return ++this.number;
@@ -248,8 +249,9 @@ export class Runs {
     const isStill = (): boolean => number === this.number && this.tab === "plan" && statement === this.statement;
     if (!statement) return this.content.replaceChildren(h("p", { class: "muted" }, "Run a statement, or explain one, to see what it reads."));
     if (times === LIVE_TIMES) this.content.replaceChildren(h("p", { class: "muted" }, "Planning …"));
+    const [head] = /^(\s*EXPLAIN\s+(ANALYZE\s+)?(\([^)]*\)\s*)?)?/i.exec(statement)!;
+    const text = statement.slice(head.length);
     try {
-      const text = statement.replace(/^\s*EXPLAIN\s+(ANALYZE\s+)?(\([^)]*\)\s*)?/i, "");
       const [row] = await this.api.rows<Record<string, string>>(`EXPLAIN (FORMAT JSON)\n${text}`);
       const found = JSON.parse(Object.values(row ?? {})[0] ?? "{}") as Plan;
       if (!isStill()) return;
@@ -259,7 +261,10 @@ export class Runs {
         this.live = window.setTimeout(() => void this.showPlan(document.hidden ? times : times - 1), LIVE_MS);
       }
     } catch (error) {
-      if (isStill()) this.content.replaceChildren(problemBox(named(error)));
+      if (!isStill()) return;
+      const problem = within(head, named(error));
+      this.content.replaceChildren(problemBox(problem));
+      if (times === LIVE_TIMES) this.onProblem(problem);
     }
   }
 
@@ -304,6 +309,16 @@ function welcome(): HTMLElement {
 export function named(error: unknown): Problem {
   if (error instanceof ApiError) return error.problem;
   return { code: "INTERNAL_ERROR", message: error instanceof Error ? error.message : String(error), hint: "" };
+}
+
+/** A problem of a statement that was sent below a line of the page's own, and without its head. */
+function within(head: string, problem: Problem): Problem {
+  const place = problem.location;
+  if (!place) return problem;
+  const skipped = head.split("\n");
+  const line = place.line - 1;
+  const column = place.column + (line === 1 ? skipped.at(-1)!.length : 0);
+  return { ...problem, location: line < 1 ? null : { line: line + skipped.length - 1, column } };
 }
 
 export function problemBox(problem: Problem): HTMLElement {

@@ -2,7 +2,7 @@
 
 import type { SQLNamespace } from "@codemirror/lang-sql";
 
-import type { Api } from "./api";
+import type { Api, Problem } from "./api";
 import { count, h, plural, quoted } from "./dom";
 import type { Names } from "./editor";
 import { legend, seam, tiering, type Commit, type Partition } from "./pictures";
@@ -101,7 +101,7 @@ export class Tree {
       void this.askFreshness();
       return names(this.tables, columns, functions.map((row) => row.Function));
     } catch (error) {
-      this.list.replaceChildren(problemBox(named(error)));
+      this.list.replaceChildren(problemBox(ours(error)));
       return null;
     }
   }
@@ -211,6 +211,7 @@ export class TablePage {
   readonly element = h("section", { class: "page", "aria-label": "Table" });
   private timer = 0;
   private number = 0;
+  private readonly said = new Set<string>();
 
   constructor(
     private readonly api: Api,
@@ -224,6 +225,7 @@ export class TablePage {
 
   show(table: Table): void {
     this.hide();
+    this.said.clear();
     const number = this.number;
     const picture = h("div", { class: "live" });
     const query = `SELECT * FROM ${full(table)} LIMIT 100`;
@@ -258,7 +260,7 @@ export class TablePage {
       );
     } catch (error) {
       if (number !== this.number) return;
-      picture.replaceChildren(problemBox(named(error)));
+      picture.replaceChildren(problemBox(ours(error)));
     }
     this.timer = window.setTimeout(() => void this.look(table, picture, number), LIVE_MS);
   }
@@ -277,7 +279,7 @@ export class TablePage {
         const picture = tiering(commits, row?.end ?? 0);
         content.replaceChildren(h("p", {}, pace(commits)), ...(picture ? [picture] : []));
       })
-      .catch((error: unknown) => content.replaceChildren(problemBox(named(error))));
+      .catch((error: unknown) => content.replaceChildren(problemBox(ours(error))));
     return content;
   }
 
@@ -293,9 +295,22 @@ export class TablePage {
           content.replaceChildren(h("pre", { class: "text", tabindex: "0" }, text));
         } else content.replaceChildren(small(title, rows));
       })
-      .catch((error: unknown) => content.replaceChildren(problemBox(named(error))));
-    return h("details", { open: title !== "Sample" }, h("summary", {}, title), content);
+      .catch((error: unknown) => {
+        if (number !== this.number) return;
+        const problem = ours(error);
+        if (this.said.has(problem.message)) return made.remove(); // once is enough
+        this.said.add(problem.message);
+        content.replaceChildren(problemBox(problem));
+        made.setAttribute("open", "");
+      });
+    const made = h("details", { open: title !== "Sample" }, h("summary", {}, title), content);
+    return made;
   }
+}
+
+/** A problem of a statement of the page's own, in which nobody looks for a position. */
+function ours(error: unknown): Problem {
+  return { ...named(error), location: null };
 }
 
 /** How often tiering commits, and when it last did. */
