@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import ValidationError
 
-from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.errors import INVALID_CONFIG, UNAUTHENTICATED, SeamlineError
 from seamline.gateway.access.identity import TOKEN, Identity
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.access.watched import Watched
@@ -45,13 +45,20 @@ class AccessTokens:
         """Returns the owner of a token; None if it is not known.
 
         Every known token is compared, whichever one matches.
+
+        Raises:
+            SeamlineError: UNAUTHENTICATED when it has expired.
         """
         digest = hashlib.sha256(given.encode()).hexdigest()
         found = None
         for known, token in self._all().items():
-            if hmac.compare_digest(digest, known) and not token.has_expired():
-                found = _identity(known, token)
-        return found
+            if hmac.compare_digest(digest, known):
+                found = token
+        if found is None:
+            return None
+        if found.has_expired():
+            raise SeamlineError(UNAUTHENTICATED, "the access token has expired")
+        return _identity(digest, found)
 
     def again(self, known: Identity) -> Identity | None:
         """Returns the current owner of a token identified earlier; None if it is gone."""

@@ -146,13 +146,15 @@ class Authentication:
         if not presented.authorization:
             return self._by_certificate(presented)
         kind, _, given = presented.authorization.partition(" ")
-        found = None
-        if kind.lower() == "bearer":
-            found = self._tokens.identify(given.strip())
-            if found is None and self._web_tokens is not None:
-                return self._web_tokens.identify(given.strip())
-        elif kind.lower() == "basic" and self._passwords is not None:
+        if kind.lower() == "basic":
+            if self._passwords is None:
+                raise SeamlineError(UNAUTHENTICATED, "this gateway accepts no passwords")
             return self._passwords.identify(*_user_and_password(given), presented.address)
+        if kind.lower() != "bearer":
+            raise SeamlineError(UNAUTHENTICATED, "the Authorization header is of no known kind")
+        found = self._tokens.identify(given.strip())
+        if found is None and self._web_tokens is not None:
+            return self._web_tokens.identify(given.strip())
         if found is None:
             raise SeamlineError(UNAUTHENTICATED, "the access token is not known")
         return found

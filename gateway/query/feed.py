@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from seamline.connectors.chunks import read_chunk
-from seamline.errors import NOT_SUPPORTED, SeamlineError
+from seamline.errors import NOT_SUPPORTED, Location, SeamlineError
 from seamline.gateway.access.audit import NOWHERE, Origin
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.seams import Seams
@@ -25,6 +25,8 @@ from seamline.sql.binder.scope import Output
 OFFSETS_MAX = 10_000
 """The maximum number of offsets in a batch."""
 NOW = "now"
+_CHANGES = "SELECT * FROM TABLE(changes(table => ?, from_token => ?, offsets_max => ?))"
+_WHERE = f"{_CHANGES} WHERE ("
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,8 +106,9 @@ class Feed:
         """
         if self._token == NOW:
             condition = self._request.where or "TRUE"
-            sql = f"SELECT * FROM {self._request.table} WHERE FALSE AND ({condition}\n)"
-            self._read(StatementRequest(sql), continues=False)
+            head = f"SELECT * FROM {self._request.table} WHERE FALSE AND ("
+            sql = f"{head}{condition}\n)"
+            self._read(StatementRequest(sql), head, continues=False)
             return self._read(self._changes())
         return self._read(self._changes(), continues=False)
 
@@ -135,14 +138,15 @@ class Feed:
 
     def _changes(self) -> StatementRequest:
         where = self._request.where
-        condition = f" WHERE ({where}\n)" if where else ""
+        changes = f"{_WHERE}{where}\n)" if where else _CHANGES
         return StatementRequest(
-            "SELECT * FROM TABLE(changes(table => ?, from_token => ?, offsets_max => ?))"
-            f"{condition} ORDER BY _kafka_partition, _kafka_offset",
+            f"{changes} ORDER BY _kafka_partition, _kafka_offset",
             parameters=[self._request.table, self._token, OFFSETS_MAX],
         )
 
-    def _read(self, request: StatementRequest, *, continues: bool = True) -> FeedBatch:
+    def _read(
+        self, request: StatementRequest, head: str = _WHERE, *, continues: bool = True
+    ) -> FeedBatch:
         placed = dataclasses.replace(
             request, catalog=self._request.catalog, schema=self._request.schema
         )
@@ -150,7 +154,7 @@ class Feed:
         try:
             self._wait(statement)
             if statement.error is not None:
-                raise statement.error
+                raise _placed(statement.error, head, self._request.where)
             spool, receipt = statement.spool, statement.receipt
             assert spool is not None
             chunks = [spool.chunk(index, 0.0) for index in range(spool.chunk_count)]
@@ -166,3 +170,13 @@ class Feed:
             return FeedBatch(statement.output, rows, self._token)
         finally:
             self._service.forget(statement)
+
+
+def _placed(error: SeamlineError, head: str, where: str) -> SeamlineError:
+    """Returns the error with its position in the client's condition, if it is there."""
+    place, error.location = error.location, None
+    if place is not None:
+        line, column = place.line, place.column - (len(head) if place.line == 1 else 0)
+        if where and column > 0 and line <= where.count("\n") + 1:
+            error.location = Location(line, column)
+    return error

@@ -71,6 +71,26 @@ def test_who_was_let_in_before_is_asked_again(tmp_path: pathlib.Path, file: path
     assert caught.value.code is UNAUTHENTICATED
 
 
+@pytest.mark.parametrize(
+    ("shown", "why"),
+    [
+        ("Bearer pear", "the access token has expired"),
+        ("Bearer quince", "the access token is not known"),
+        ("Basic YW5uOmFwcGxl", "this gateway accepts no passwords"),
+        ("Digest apple", "the Authorization header is of no known kind"),
+    ],
+)
+def test_who_is_refused_is_told_why(
+    tmp_path: pathlib.Path, file: pathlib.Path, shown: str, why: str
+) -> None:
+    with file.open("a") as more:
+        more.write(entry("ann", "pear", ', expires: "2020-01-01T00:00:00Z"'))
+    authentication = Authentication(offline.load_config(tmp_path, f"auth: {{token_file: {file}}}"))
+    with pytest.raises(SeamlineError) as caught:
+        authentication.identify(Presented(shown))
+    assert (caught.value.code, caught.value.message) == (UNAUTHENTICATED, why)
+
+
 WRONG = {
     "tokens: [{name: ann, sha256: secret}]": "tokens.0.sha256",
     "token: []": "token:",
