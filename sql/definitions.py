@@ -162,6 +162,14 @@ def _column(definition: exp.Expr) -> ColumnDefinition:
             location=places.location_of(definition),
             hint="write: name type, …",
         )
+    place = definition.args.get("position")
+    if place is not None:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"column {definition.name}: {place.sql('trino')} is not supported",
+            location=places.location_of(definition),
+            hint="A column is added after the others; a query may name them in any order.",
+        )
     required, comment = False, None
     for constraint in definition.constraints:
         if isinstance(constraint.kind, exp.NotNullColumnConstraint):

@@ -35,7 +35,7 @@ _EXPONENT = re.compile(
     re.DOTALL,
 )
 """A number with an exponent before a sign, or text without one."""
-_SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
+_SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")
 
 FROM_ZERO = "$from_zero"
 """Wraps a subscript that a translated statement counts from 0."""
@@ -320,6 +320,14 @@ class SeamlineDialect(Trino):
             found: exp.Expr = super().build_cast(strict, **parts)
             found.meta[CAST] = True
             return found
+
+        def _parse_at_time_zone(self, this: exp.Expr | None) -> exp.Expr | None:
+            """Parses what may be followed by AT TIME ZONE, or by AT LOCAL: in the session's."""
+            if this is None or not self._match_text_seq("AT", "LOCAL"):
+                found: exp.Expr | None = super()._parse_at_time_zone(this)
+                return found
+            zone = exp.Anonymous(this="current_timezone")
+            return self._parse_at_time_zone(exp.AtTimeZone(this=this, zone=zone))
 
         def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> Any:
             """Parses an interval; a text of a number and a unit holds nothing else."""

@@ -156,8 +156,8 @@ def _show(words: Words) -> Show | ShowStats:
             STATEMENT_NOT_ALLOWED,
             f"SHOW {words.peek()} is not known",
             location=words.place(),
-            hint="SHOW CATALOGS, SCHEMAS, TABLES, COLUMNS, FUNCTIONS, SESSION, STATS, ROLES, "
-            "GRANTS, CREATE SCHEMA, CREATE TABLE and CREATE VIEW are.",
+            hint="SHOW CATALOGS, SCHEMAS, TABLES, COLUMNS, BRANCHES, FUNCTIONS, SESSION, STATS, "
+            "ROLES, GRANTS, CREATE SCHEMA, CREATE TABLE and CREATE VIEW are.",
         )
     place = words.place(1)
     if what == "stats":
@@ -165,6 +165,11 @@ def _show(words: Words) -> Show | ShowStats:
         if words.peek() == "(":
             return _stats_of_query(words)
         return Show(what, words.name(), location=place)
+    if what == "branches":
+        if not words.take("IN"):
+            words.require("FROM")
+        words.require("TABLE")
+        return Show(what, location=words.place(), name=words.name())
     if what == "create schema":
         return Show(what, location=words.place(), name=_schema(words))
     if what.startswith("create"):
@@ -188,6 +193,7 @@ _SHOWN = {
     "create schema": False,
     "create table": False,
     "create view": False,
+    "branches": False,
     "catalogs": False,
     "functions": True,
     "session": False,

@@ -184,7 +184,7 @@ def _statement(sql: str, tokens: list[Token]) -> Statement:
 
 _KINDS = frozenset(
     {"OR", "REPLACE", "TEMPORARY", "MATERIALIZED", "TABLE", "VIEW", "SCHEMA", "FUNCTION"}
-    | {"CATALOG", "ROLE", "PATH"}
+    | {"CATALOG", "ROLE", "PATH", "BRANCH"}
 )
 """Words after the first that say what a statement is about."""
 

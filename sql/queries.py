@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from seamline.errors import STATEMENT_NOT_ALLOWED, SYNTAX_ERROR, SeamlineError
+from seamline.errors import NOT_SUPPORTED, STATEMENT_NOT_ALLOWED, SYNTAX_ERROR, SeamlineError
 from seamline.sql import places
 from seamline.sql.dialects import SeamlineDialect, first_line, number_placeholders, syntax_error
 from seamline.sql.sequences import replace_sequences
@@ -157,4 +157,18 @@ def parse_tree(sql: str, tokens: Sequence[Token]) -> exp.Expr:
             SYNTAX_ERROR, "the statement cannot be parsed", location=location_of(tokens[0])
         )
     tree: exp.Expr = trees[0]
+    if "@" in sql:
+        _require_no_branch(tree, tokens)
     return tree
+
+
+def _require_no_branch(tree: exp.Expr, tokens: Sequence[Token]) -> None:
+    """Raises NOT_SUPPORTED for `table @ branch`, which is taken for an alias."""
+    if any(isinstance(alias.this, exp.Parameter) for alias in tree.find_all(exp.TableAlias)):
+        sign = next((token for token in tokens if token.token_type is TokenType.PARAMETER), None)
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "a branch cannot be written to",
+            location=None if sign is None else location_of(sign),
+            hint="SELECT … FROM t FOR VERSION AS OF 'branch' reads one.",
+        )

@@ -8,7 +8,7 @@ mask's value, of the column's type. Restrictions apply wherever the table is nam
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -31,13 +31,16 @@ class Restriction:
         """Whether anything is left out or changed."""
         return self.condition is not None or bool(self.masks or self.denied)
 
-    def of_user(self, user: str) -> Restriction:
+    def of_user(self, user: str, groups: Sequence[str]) -> Restriction:
         """Returns the same restriction, whose expressions take this for the current user."""
 
+        def of_them(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.CurrentUser):
+                return exp.Literal.string(user)
+            return array_of_groups(groups) if is_of_groups(node) else node
+
         def fixed(expression: exp.Expr) -> exp.Expr:
-            return expression.transform(
-                lambda node: exp.Literal.string(user) if isinstance(node, exp.CurrentUser) else node
-            )
+            return expression.transform(of_them)
 
         condition = None if self.condition is None else fixed(self.condition)
         masks = {name: fixed(mask) for name, mask in self.masks.items()}
@@ -50,3 +53,14 @@ class Restriction:
 
 
 NO_RESTRICTION = Restriction()
+
+
+def is_of_groups(node: exp.Expr) -> bool:
+    """Whether a node of a parsed expression is a call of current_groups()."""
+    return isinstance(node, exp.Anonymous) and node.name.lower() == "current_groups"
+
+
+def array_of_groups(groups: Sequence[str]) -> exp.Cast:
+    """Returns what current_groups() stands for."""
+    texts = exp.Array(expressions=[exp.Literal.string(group) for group in groups])
+    return exp.Cast(this=texts, to=exp.DataType.build("array(varchar)", dialect="trino"))

@@ -36,7 +36,7 @@ def for_spark(tree: exp.Expr) -> exp.Expr:
         _balance(union)
     names = _Names(tree)
     move_for_spark(tree, names.new)
-    for node in list(tree.find_all(exp.In)):
+    for node in reversed(list(tree.find_all(exp.In))):  # those inside others first
         if isinstance(node.args.get("query"), exp.Expr) and not _only_filters(node):
             _tell_null_from_false(node, names)
     for values in list(tree.find_all(exp.Values)):

@@ -136,8 +136,8 @@ class Show:
     """SHOW; DESCRIBE is SHOW COLUMNS.
 
     Attributes:
-        what: One of `catalogs`, `schemas`, `tables`, `columns`, `functions`, `session`, `stats`,
-            `create schema`, `create table`, `create view`, `roles`, `current roles`,
+        what: One of `catalogs`, `schemas`, `tables`, `columns`, `branches`, `functions`, `session`,
+            `stats`, `create schema`, `create table`, `create view`, `roles`, `current roles`,
             `role grants`, `grants`.
         name: The name after FROM, IN, FOR or the keyword; as many parts as were written.
         like: The pattern of LIKE.

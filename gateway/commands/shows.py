@@ -10,6 +10,7 @@ from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
+from seamline.gateway.access.rules import Privilege
 from seamline.gateway.commands import adopting, listings, stats, system, views
 from seamline.gateway.commands.rows import Rows, matching, table
 from seamline.gateway.commands.sessions import existing_schema
@@ -55,6 +56,8 @@ class Shows:
                 if statement.name:
                     self._described(statement.name, session, deadline)
                 return table(_OF_GRANTS, [])
+            case "branches":
+                return self._branches(statement, session)
             case "columns":
                 return self._columns(statement, session, deadline)
             case "stats":
@@ -101,6 +104,13 @@ class Shows:
         found = existing_schema(statement.name, session, self._connections)
         text = f"CREATE SCHEMA {'.'.join(map(types.quote, found))}"
         return table({"Create Schema": types.VARCHAR}, [(text,)])
+
+    def _branches(self, statement: Show, session: Session) -> Rows:
+        name = names.resolve(statement.name, session, self._connections)
+        self._connections.rights.require(Privilege.SELECT, name)
+        refs = self._loaded_table(name).state.refs
+        found = [branch for branch, ref in refs.items() if ref.kind == "branch"]
+        return _names("Branch", found, statement)
 
     def _columns(self, statement: Show, session: Session, deadline: Deadline) -> Rows:
         fields, table_ = self._described(statement.name, session, deadline)

@@ -197,8 +197,9 @@ def restriction_of(sources: Sources, name: TableName, owner: str | None) -> Rest
     Raises:
         SeamlineError: TABLE_NOT_FOUND, PERMISSION_DENIED, …
     """
-    found = as_owner(sources, owner).rights.restriction(name)
-    return found if owner is None else found.of_user(owner)
+    rights = as_owner(sources, owner).rights
+    found = rights.restriction(name)
+    return found if owner is None else found.of_user(owner, rights.principal.groups)
 
 
 def find(sources: Sources, name: TableName) -> tuple[tuple[str, ...], View] | None:

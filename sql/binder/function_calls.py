@@ -51,6 +51,7 @@ from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.equality import map_of_arrays
 from seamline.sql.functions import GROUPING
 from seamline.sql.functions.times import EXTRACTED
+from seamline.sql.restrictions import array_of_groups
 from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Array, Field, Function, Map, Row, Type
 
@@ -127,6 +128,18 @@ def _bind_trim(typer: Typer, node: exp.Trim, scope: Scope) -> Typed:
         arguments.append(typer.expression(node.expression, scope))
         name = f"${name}"
     return chars.bind(name, arguments, bind_call) or bind_call(name, arguments)
+
+
+def _bind_overlay(typer: Typer, node: exp.Overlay, scope: Scope) -> Typed:
+    parts = [node.this, *(node.args.get(key) for key in ("expression", "from_", "for_"))]
+    if None in parts[:3]:
+        raise SeamlineError(
+            SYNTAX_ERROR,
+            "overlay needs PLACING and FROM",
+            location=location_of(node),
+            hint="overlay(text PLACING text FROM start [FOR length])",
+        )
+    return bind_call("$overlay", [typer.expression(part, scope) for part in parts if part])
 
 
 def _bind_substring(typer: Typer, node: exp.Substring, scope: Scope) -> Typed:
@@ -210,9 +223,7 @@ def _bind_function(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
 def _bind_groups(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     if node.expressions:
         raise SeamlineError(TYPE_MISMATCH, "current_groups takes no argument", hint="")
-    groups = exp.Array(expressions=[exp.Literal.string(group) for group in typer.groups()])
-    texts = exp.DataType.build("array(varchar)", dialect="trino")
-    return typer.expression(exp.Cast(this=groups, to=texts), scope)
+    return typer.expression(array_of_groups(typer.groups()), scope)
 
 
 def _type_of(value: exp.Expr, type_: Type) -> Typed:
@@ -340,7 +351,7 @@ def _check_shares(node: Call) -> None:
     Raises:
         SeamlineError: INVALID_ARGUMENT, NOT_SUPPORTED.
     """
-    shares = node.expressions[-1]
+    shares = node.expressions[1]
     if not node.spec.overload.kernel and shares.find(exp.Column, exp.Query) is not None:
         raise SeamlineError(NOT_SUPPORTED, "a percentile must be a constant", hint="")
     if any(not 0 <= share <= 1 for share in _numbers_of(shares)):
@@ -479,6 +490,7 @@ HANDLERS: Handlers = {
     exp.Concat: _bind_concat,
     exp.Coalesce: _bind_coalesce,
     exp.Extract: _bind_extract,
+    exp.Overlay: _bind_overlay,
     exp.Trim: _bind_trim,
     exp.Substring: _bind_substring,
     exp.StrPosition: _bind_position,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
-from seamline.sql import time_zones, types
+from seamline.sql import session_zone, time_zones, types
 from seamline.sql.binder.conversions import constructor, implicit_cast
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import is_text, unparenthesized
@@ -30,6 +30,8 @@ def zone_of(node: exp.Expr) -> str:
     inner = unparenthesized(node)
     if is_text(inner):
         return time_zones.named(inner.name)
+    if isinstance(inner, exp.Anonymous) and inner.name.lower() == "current_timezone":
+        return session_zone.current()
     if isinstance(inner, exp.Interval):
         from seamline.sql.binder.intervals import milliseconds_of
 

@@ -152,7 +152,13 @@ def bind_by_unit(typer: Typer, name: str, node: exp.Anonymous, scope: Scope, bin
     if name == "date_diff" and len(arguments) == 2:
         arguments = _alike(arguments)
     if unit is None or not is_text(unit):
-        return _by_any_unit(typer, name, node, scope, lambda u: bind(f"${name}_{u}", arguments))
+        is_of_day = any(type_ == types.DATE for _, type_ in arguments[-1:])
+        units = DATE_UNITS if is_of_day else (*CLOCK_UNITS, *DATE_UNITS)
+
+        def of_unit(text: str) -> Typed:
+            return bind(f"${name}_{text}", arguments)
+
+        return _by_any_unit(typer, name, node, scope, units, of_unit)
     full_name = f"${name}_{unit.name.lower()}"
     if full_name not in functions.FUNCTIONS:
         raise SeamlineError(INVALID_ARGUMENT, f"{name} has no unit {unit.name!r}", hint=_UNITS)
@@ -163,7 +169,12 @@ _UNITS = "Units are millisecond, second, minute, hour, day, week, month, quarter
 
 
 def _by_any_unit(
-    typer: Typer, name: str, node: exp.Anonymous, scope: Scope, of_unit: Callable[[str], Typed]
+    typer: Typer,
+    name: str,
+    node: exp.Anonymous,
+    scope: Scope,
+    units: Sequence[str],
+    of_unit: Callable[[str], Typed],
 ) -> Typed:
     """Binds a call with a computed unit as a CASE with a branch for each unit."""
     if not node.expressions:
@@ -171,7 +182,7 @@ def _by_any_unit(
     value, type_ = typer.expression(node.expressions[0], scope)
     value = implicit_cast(value, type_, types.VARCHAR)
     cases: list[Typed] = []
-    for unit in (*CLOCK_UNITS, *DATE_UNITS):
+    for unit in units:
         try:
             cases.append(of_unit(unit))
         except SeamlineError:  # not a unit of dates, or not one of times

@@ -55,6 +55,7 @@ _OPTIONS: Mapping[type[Any], frozenset[str]] = {
     exp.Is: frozenset({"negate"}),
     exp.Like: frozenset({"negate"}),
     exp.Literal: frozenset({"is_string"}),
+    exp.Overlay: frozenset({"from_", "for_"}),
     exp.ParseJSON: frozenset({"is_literal"}),
     exp.StrPosition: frozenset({"substr"}),
     exp.Subquery: frozenset({"alias"}),

@@ -160,13 +160,16 @@ aggregate(
 for _name in ("and", "or", "xor"):
     aggregate(f"bitwise_{_name}_agg", "bigint -> bigint", f"bit_{_name}({{0}})")
 aggregate(
-    "geometric_mean",
+    "$geometric_mean",
     "double -> double",
     "exp(avg({distinct}«CASE WHEN {0} > 0 THEN ln({0}) WHEN {0} = 0 THEN CAST('-Infinity' AS"
     " DOUBLE) WHEN {0} IS NOT NULL THEN CAST('NaN' AS DOUBLE) END»){over})",
     "exp(avg({distinct}«CASE WHEN {0} > 0 THEN ln({0}) WHEN {0} = 0 THEN double('-Infinity')"
     " WHEN {0} IS NOT NULL THEN double('NaN') END»){over})",
 )
+
+for _name, _cast in (("double", "{0}"), ("real", "CAST({0} AS FLOAT)")):
+    composed("geometric_mean", f"{_name} -> {_name}", (("$geometric_mean", 1),), _cast)
 
 # Moments of a population or of a sample: each engine has one of the two.
 composed(
@@ -206,6 +209,12 @@ for _type in (types.BIGINT, types.DOUBLE, types.REAL):
                 groups.weighted_percentile if _share == "double" else groups.weighted_percentiles
             ),
         )
+    collected(
+        "approx_percentile",
+        f"{_type}, double, double, double -> {_type}",
+        2,
+        by_row(groups.weighted_percentile),
+    )
 for _type in (types.BIGINT, types.VARCHAR):
     collected(
         "approx_most_frequent",

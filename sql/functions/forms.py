@@ -37,6 +37,10 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "map": ("map(array(K), array(E)) → map(K, E)",),
     "normalize": ("normalize(varchar) → varchar", "normalize(varchar, form) → varchar"),
     "now": ("now() → timestamp(3) with time zone",),
+    "overlay": (
+        "overlay(varchar PLACING varchar FROM bigint) → varchar",
+        "overlay(varchar PLACING varchar FROM bigint FOR bigint) → varchar",
+    ),
     "position": ("position(varchar IN varchar) → bigint",),
     "row": ("row(T, U…) → row(T, U…)",),
     "timezone": (
@@ -68,6 +72,7 @@ _WRITTEN = {
     "$json_query": "json_query({0}, {1})",
     "$json_value": "json_value({0}, {1})",
     "$ltrim": "trim(LEADING {1} FROM {0})",
+    "$overlay": "overlay({0} PLACING {1} FROM {2})",
     "$position": "position({0} IN {1})",
     "$rtrim": "trim(TRAILING {1} FROM {0})",
     "$trim": "trim(BOTH {1} FROM {0})",
@@ -83,6 +88,8 @@ def written(name: str, arguments: Sequence[str]) -> str:
         name: The name of the row.
         arguments: The arguments of the call, or their types.
     """
+    if name == "$overlay" and len(arguments) > 3:
+        return f"{written(name, arguments[:3])[:-1]} FOR {arguments[3]})"
     if name in _WRITTEN:
         return _WRITTEN[name].format(*arguments)
     shown = list(arguments)

@@ -140,6 +140,7 @@ for _interval in (_DAY, _YEAR):
 
 for _name, _unit, _count in (
     ("day", 86_400_000, None),
+    ("day_of_month", 86_400_000, None),
     ("hour", 3_600_000, 24),
     ("minute", 60_000, 60),
     ("second", 1_000, 60),

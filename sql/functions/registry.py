@@ -239,9 +239,16 @@ REASONS = {
         "there are no digest types; use approx_percentile",
     ),
     **dict.fromkeys(
-        ("make_set_digest", "merge_set_digest", "jaccard_index", "intersection_cardinality"),
+        (
+            "make_set_digest",
+            "merge_set_digest",
+            "jaccard_index",
+            "intersection_cardinality",
+            "hash_counts",
+        ),
         "there is no type SetDigest; count with INTERSECT and UNION",
     ),
+    "variant_is_null": "a variant is read as json; use x IS NULL",
     "word_stem": "stemmers disagree; stem words before they are written",
     **dict.fromkeys(
         ("spooky_hash_v2_32", "spooky_hash_v2_64"), "use xxhash64, murmur3 or a digest"

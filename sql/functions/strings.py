@@ -176,6 +176,8 @@ kernel("strpos", "varchar, varchar, bigint -> bigint", by_row(kernels.position_o
 kernel("chr", "bigint -> varchar", by_row(kernels.character))
 kernel("codepoint", "varchar -> integer", by_row(kernels.code_point))
 kernel("char2hexint", "varchar -> varchar", by_row(kernels.utf16_digits))
+kernel("$overlay", "varchar, varchar, bigint -> varchar", by_row(kernels.overlay))
+kernel("$overlay", "varchar, varchar, bigint, bigint -> varchar", by_row(kernels.overlay))
 kernel("title_case", "varchar -> varchar", by_row(kernels.title_case))
 kernel("soundex", "varchar -> varchar", by_row(kernels.soundex))
 kernel("luhn_check", "varchar -> boolean", by_row(kernels.luhn_check))

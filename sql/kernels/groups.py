@@ -71,13 +71,15 @@ def most_frequent(rows: Rows, capacity: int) -> list[tuple[Any, int]] | None:
 # --- Percentiles ---------------------------------------------------------------------------------
 
 
-def weighted_percentile(rows: Rows, share: float) -> Any:
+def weighted_percentile(rows: Rows, share: float, accuracy: float = 0.01) -> Any:
     """Returns the least value that, with those below it, has a given share of the weight.
 
     Args:
         rows: A value and its weight.
         share: 0 to 1.
+        accuracy: Between 0 and 1; the result is exact.
     """
+    _require(0 < accuracy < 1, "an accuracy must be between 0 and 1")
     found = weighted_percentiles(rows, [share])
     return None if found is None else found[0]
 

@@ -94,6 +94,17 @@ def backwards(value: str | bytes) -> str | bytes:
 _SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230120022455012623010202", strict=True))
 
 
+def overlay(text: str, inserted: str, start: int, length: int | None = None) -> str:
+    """Returns the text with another one in place of `length` characters from `start` on.
+
+    By default, as many characters are replaced as are inserted.
+    """
+    if start < 1:
+        raise invalid(f"the start in overlay must be at least 1, not {start}")
+    replaced = len(inserted) if length is None else max(length, 0)
+    return text[: start - 1] + inserted + text[start - 1 + replaced :]
+
+
 _WORDS = re.compile(r"[^\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]+")
 """Matches what is between blanks, of which non-breaking ones are none."""
 
@@ -207,8 +218,10 @@ def part_of(value: bytes, start: int, size: int = 2**62) -> bytes:
     return value[first : first + size]
 
 
-def from_utf8(value: bytes, replacement: str = "\ufffd") -> str:
+def from_utf8(value: bytes, replacement: str | int = "\ufffd") -> str:
     """Decodes UTF-8; invalid bytes are replaced, or left out if the replacement is empty."""
+    if isinstance(replacement, int):
+        replacement = character(replacement)
     if len(replacement) > 1:
         raise invalid("from_utf8 replaces with one character or none")
     text = value.decode("utf-8", "replace" if replacement == "\ufffd" else "surrogateescape")

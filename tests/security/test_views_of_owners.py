@@ -12,14 +12,20 @@ from collections.abc import Iterator
 import pytest
 from support.ruled import Ruled
 
-PEOPLE: dict[str, tuple[str, ...]] = {"boss": (), "own": (), "mean": (), "ann": (), "bob": ()}
+PEOPLE: dict[str, tuple[str, ...]] = {
+    "boss": (),
+    "own": (),
+    "mean": (),
+    "bob": (),
+    "ann": ("readers",),
+}
 RULES = """
 tables:
 - {user: boss, privileges: [SELECT, GRANT_SELECT, INSERT, OWNERSHIP]}
 - user: own
   table: t
   privileges: [GRANT_SELECT]
-  filter: region = current_user
+  filter: region = current_user AND NOT contains(current_groups(), 'readers')
   columns: [{name: covert, allow: false}, {name: card, mask: "'*' || substr(card, -1)"}]
 - {user: own, privileges: [SELECT, GRANT_SELECT, OWNERSHIP]}
 - {user: mean, privileges: [SELECT, OWNERSHIP]}

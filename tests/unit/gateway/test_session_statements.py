@@ -217,6 +217,55 @@ def test_statistics_are_those_of_the_metadata(connection: seamline.Connection) -
     assert found[None][4] == 4.0
 
 
+def test_branches_are_listed(gateway: Gateway, connection: seamline.Connection) -> None:
+    rows(connection, "CREATE TABLE branched AS SELECT 1 AS x")
+    table = gateway.parts.connections.catalog("lake").pyiceberg.load_table("default.branched")
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    changes = table.manage_snapshots().create_branch(snapshot.snapshot_id, "audit")
+    changes.create_tag(snapshot.snapshot_id, "first").commit()
+    for sql in (
+        "SHOW BRANCHES FROM TABLE branched",
+        "SHOW BRANCHES IN TABLE lake.default.branched",
+    ):
+        assert rows(connection, sql) == [("audit",), ("main",)]
+    error = refused(connection, "SHOW BRANCHES IN TABLE branche")
+    assert (error.code.name, error.location) == ("TABLE_NOT_FOUND", Location(1, 24))
+    rows(connection, "DROP TABLE branched")
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "message"),
+    [
+        ("DELETE FROM shop.a_b @ audit", "NOT_SUPPORTED", "a branch cannot be written to"),
+        ("DELETE FROM shop.a_b @ audit WHERE id = 1", "NOT_SUPPORTED", "a branch"),
+        ("UPDATE shop.a_b @ audit SET id = 1", "NOT_SUPPORTED", "a branch"),
+        (
+            "MERGE INTO shop.a_b @ audit USING shop.axb AS b ON false WHEN MATCHED THEN DELETE",
+            "NOT_SUPPORTED",
+            "a branch",
+        ),
+        ("INSERT INTO shop.a_b @ audit SELECT 1", "STATEMENT_NOT_ALLOWED", "@"),
+        ("CREATE BRANCH audit IN TABLE shop.a_b", "STATEMENT_NOT_ALLOWED", "CREATE BRANCH is"),
+        ("DROP BRANCH audit IN TABLE shop.a_b", "STATEMENT_NOT_ALLOWED", "DROP BRANCH is"),
+        ("ALTER TABLE shop.a_b ADD COLUMN x bigint FIRST", "NOT_SUPPORTED", "column x: FIRST"),
+        ("ALTER TABLE shop.a_b ADD COLUMN x bigint AFTER id", "NOT_SUPPORTED", "column x: AFTER"),
+        ("CREATE TABLE n (a bigint, b bigint FIRST)", "NOT_SUPPORTED", "column b: FIRST"),
+        ("SET SESSION AUTHORIZATION bob", "STATEMENT_NOT_ALLOWED", "SET SESSION AUTHORIZATION"),
+        ("RESET SESSION AUTHORIZATION", "STATEMENT_NOT_ALLOWED", "RESET SESSION AUTHORIZATION"),
+    ],
+)
+def test_what_would_be_taken_for_something_else_is_refused(
+    connection: seamline.Connection, sql: str, code: str, message: str
+) -> None:
+    before = rows(connection, "SELECT * FROM shop.a_b ORDER BY day")
+    error = refused(connection, sql)
+    assert error.code.name == code
+    assert message in error.message
+    assert error.location is not None
+    assert rows(connection, "SELECT * FROM shop.a_b ORDER BY day") == before
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
