@@ -19,7 +19,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import sqlalchemy as sa
-from readers.environments import interpreter
+from readers.environments import interpreter, node_packages
 from support.gateway import Gateway
 from support.stack import Stack
 
@@ -36,6 +36,12 @@ SUPERSET = (
 SQLMESH = ("sqlmesh[trino]==0.236.4",)
 EXPECTATIONS = ("great_expectations==1.24.1", "trino[sqlalchemy]==0.340.0")
 AIRFLOW = ("apache-airflow==3.1.8", "apache-airflow-providers-trino==6.7.1", "pandas")
+DATAHUB = ("acryl-datahub[trino]==1.7.0.17",)
+HARLEQUIN = ("harlequin-trino==0.1.6", "harlequin==2.17.0")
+NODE = (
+    *("@cubejs-backend/trino-driver@1.7.43", "@evidence-dev/trino@1.0.11"),
+    *("presto-client@1.2.0", "trino-client@0.2.9"),
+)
 JUPYSQL = ("jupysql", "trino[sqlalchemy]", "pandas", "ipython")
 BIDS = [
     {"id": 1, "channel": 1, "price": 2.5},
@@ -82,10 +88,15 @@ def port(gateway: Gateway) -> str:
 
 
 def found_by(program: str, packages: tuple[str, ...], gateway: Gateway, table: str) -> Any:
-    """What a program writes."""
+    """What a program in Python writes."""
     command = [str(interpreter(packages)), "-W", "ignore", str(TOOLS / program)]
+    return written_by([*command, port(gateway), table])
+
+
+def written_by(command: list[str], folder: pathlib.Path | None = None) -> Any:
+    """What a program writes that runs in a folder."""
     done = subprocess.run(
-        [*command, port(gateway), table], capture_output=True, text=True, timeout=900, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
@@ -202,6 +213,69 @@ def test_jupysql_and_others_over_sqlalchemy(gateway: Gateway, table: str) -> Non
         "beyond": [[4]],
         "read": {"schema": "default", "table": table},
         "magic": {"n": [4]},
+    }
+
+
+@pytest.mark.soak
+def test_clients_in_javascript(gateway: Gateway, table: str) -> None:
+    """Drivers of Cube and Evidence, and the clients that others are made of."""
+    command = ["node", str(TOOLS / "node_program.mjs"), port(gateway), table]
+    found = written_by(command, node_packages(NODE))
+    refused = "line 1:8: Column 'nothing' cannot be resolved"
+    assert found == {
+        "cube": {
+            "types": ["bigint", "bigint", "double", "timestamp with time zone"],
+            "filtered": [{"id": 3}, {"id": 4}],
+            "streamed": 4,
+            "known": ["channel", "id", "price"],
+            "rollup": [{"channel": 1, "total": 6}, {"channel": 2, "total": 1.5}],
+            "refused": refused,
+        },
+        "evidence": {
+            "tested": True,
+            "rows": 4,
+            "types": ["number", "number", "number", "date"],
+            "refused": refused,
+        },
+        "presto-client": {
+            "rows": 4,
+            "refused": refused,
+            "canceled": "query fetch canceled by operation",
+            "nodes": [],
+        },
+        "trino-client": {
+            "rows": 4,
+            "state": "FINISHED",
+            "refused": refused,
+            "canceled": "the statement was canceled",
+        },
+    }
+
+
+@pytest.mark.soak
+def test_datahub(gateway: Gateway, table: str) -> None:
+    """Metadata, and profiles of every column."""
+    found = found_by("datahub_program.py", DATAHUB, gateway, table)
+    assert found == {
+        "failures": 0,
+        "columns": {"id": "BIGINT", "channel": "BIGINT", "price": "DOUBLE"},
+        "view": f"SELECT id FROM {table}",
+        "profile": {"id": ["1", "4", 0], "channel": ["1", "2", 0], "price": ["0.5", "3.5", 0]},
+        "rows": 4,
+    }
+
+
+@pytest.mark.soak
+def test_harlequin(gateway: Gateway, table: str) -> None:
+    """What its window shows: the tree of tables, results, errors and completions."""
+    found = found_by("harlequin_program.py", HARLEQUIN, gateway, table)
+    assert found == {
+        "tree": {"id": "##", "channel": "##", "price": "#.#"},
+        "columns": [["id", "##"], ["channel", "##"], ["price", "#.#"]],
+        "rows": 4,
+        "limited": 2,
+        "refused": True,
+        "completes": True,
     }
 
 

@@ -49,6 +49,16 @@ def interpreter(packages: Sequence[str]) -> pathlib.Path:
     return _made(repr(tuple(packages)), make) / "environment" / "bin" / "python"
 
 
+def node_packages(packages: Sequence[str]) -> pathlib.Path:
+    """The folder from which Node finds these packages; made when it is not there yet."""
+
+    def make(folder: pathlib.Path) -> None:
+        _run(folder, "npm", "init", "--yes")
+        _run(folder, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", *packages)
+
+    return _made(repr(("npm", *packages)), make)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Go:
     """The client in Go."""
