@@ -17,6 +17,7 @@ def fetched(
     description: str,
     *,
     settings: str | None = None,
+    classified: bool = False,
     unpack: Callable[[pathlib.Path], None] | None = None,
 ) -> pathlib.Path:
     """Returns the folder of a program's files, which Ivy fetches when it is not there.
@@ -25,6 +26,7 @@ def fetched(
         name: Name of the folder; another for each version.
         description: Ivy's description of what is wanted.
         settings: Ivy's settings, if not its own.
+        classified: Whether some files differ only in their classifier, and are named after it.
         unpack: Is given the folder before anybody else sees it.
     """
     folder = cache_directory(os.environ) / name
@@ -35,11 +37,14 @@ def fetched(
     wanted, files = draft / "ivy.xml", draft / "fetched"
     wanted.write_text(description, encoding="utf-8")
     command = list(ivy._command(wanted, draft / "cache", files))
+    if classified:
+        pattern = "[artifact]-[revision](-[classifier]).[ext]"
+        command[command.index("-retrieve") + 1] = f"{files}/{pattern}"
     if settings is not None:
         own = draft / "settings.xml"
         own.write_text(settings, encoding="utf-8")
         command += ["-settings", str(own)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3000, check=False)
     assert done.returncode == 0, done.stdout[-2000:]
     if unpack is not None:
         unpack(files)
