@@ -123,7 +123,8 @@ def produce(
 
     records.make_topic(servers, name, partitions)
     count = records.produce_lines(servers, name, file, key)
-    click.echo(f"{count:,} records acknowledged in topic {name} on {servers}")
+    plural = "" if count == 1 else "s"
+    click.echo(f"{count:,} record{plural} acknowledged in topic {name} on {servers}")
 
 
 def _servers(directory: pathlib.Path | None) -> str:

@@ -6,6 +6,7 @@ A module of commands imports what a command needs only when that command is call
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import re
@@ -89,7 +90,7 @@ def load_config(
 
 
 def table_of(text: str, connections: Connections) -> TableName:
-    """Returns the table that a command-line argument names, spelt as in listings.
+    """Returns the table that a command-line argument names, looked up as statements look it up.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT when it does not name a table of a catalog;
@@ -98,7 +99,15 @@ def table_of(text: str, connections: Connections) -> TableName:
     found = names.resolve(names.split(text), names.session(connections.config), connections)
     if not found.is_own_table:
         raise SeamlineError(INVALID_ARGUMENT, f"{text} is not the name of a table")
-    return found
+    if found.path == tuple(part.lower() for part in found.path):
+        return found
+    from seamline.gateway.query.loaded import LoadedTables
+
+    try:
+        table = LoadedTables(connections).now([found])[found]
+    except SeamlineError:  # whatever needs the table will say why
+        return found
+    return dataclasses.replace(found, path=table.state.name[1:])
 
 
 def look_at(wanted: Sequence[TableName], connections: Connections) -> None:
@@ -107,10 +116,12 @@ def look_at(wanted: Sequence[TableName], connections: Connections) -> None:
     Raises:
         SeamlineError: why the first table cannot be loaded, if none can.
     """
+    from seamline.gateway.query.loaded import LoadedTables
+
     failures = []
     for name in wanted:
         try:
-            connections.catalog(name.catalog).load(name.path)
+            LoadedTables(connections).now([name])
         except SeamlineError as error:
             failures.append(error)
     if len(failures) == len(wanted):

@@ -172,10 +172,11 @@ def list_(config_file: str | None, settings: tuple[str, ...], as_json: bool) -> 
 def describe(name: str, config_file: str | None, settings: tuple[str, ...], as_json: bool) -> None:
     """Show the columns, topic, boundary and lag of the table NAME."""
     from seamline.gateway.commands import tables
+    from seamline.gateway.query.loaded import LoadedTables
 
     connections, resolved = _open(config_file, settings, name)
     assert resolved is not None
-    state = connections.cold(resolved.catalog).load(resolved.path).state
+    state = LoadedTables(connections).now([resolved])[resolved].state
     binding = TopicBinding.from_properties(state.properties)
     bounds = None
     if binding is not None:
@@ -212,12 +213,12 @@ def alter(
     if not given:
         raise click.UsageError("nothing to change: give --on-error or --evolution")
     from seamline.connectors.iceberg import commits
+    from seamline.gateway.commands import alterations, upserts
     from seamline.gateway.commands import evolution as evolving
-    from seamline.gateway.commands import upserts
 
     connections, resolved = _open(config_file, settings, name)
     assert resolved is not None
-    found = connections.catalog(resolved.catalog).load(resolved.path)
+    found = alterations.load(connections, resolved)
     binding = TopicBinding.from_properties(found.state.properties)
     if binding is None:
         raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {resolved.display} has no topic")
@@ -343,7 +344,7 @@ def _line(entry: Waiting) -> str:
 def _columns_text(fields: tuple[Field, ...]) -> str:
     from seamline.sql.types import quote
 
-    width = max(len(quote(field.name)) for field in fields)
+    width = max((len(quote(field.name)) for field in fields), default=0)
     return "\n".join(
         f"  {quote(field.name):<{width}}  {field.type}{'  not null' if field.required else ''}"
         for field in fields
