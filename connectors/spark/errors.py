@@ -62,6 +62,8 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("Found concurrently added DV", COMMIT_CONFLICT),
     ("Cannot commit, found new ", COMMIT_CONFLICT),
     ("Cannot commit, missing data files", COMMIT_CONFLICT),
+    ("older than last sequence number", COMMIT_CONFLICT),
+    ("first-row-id is behind table next-row-id", COMMIT_CONFLICT),
     ("CommitFailedException", COMMIT_CONFLICT),
     ("could not be found in the latest snapshot", COMMIT_CONFLICT),
     ("Missing required files to delete", COMMIT_CONFLICT),

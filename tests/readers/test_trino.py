@@ -325,4 +325,4 @@ def test_everything_at_once(tables: Tables, name: str, mode: str, version: int) 
     tables.expect(name, rows)
     assert tables.stack.tier(name)[-1].lag == 0
     tables.expect(name, rows)
-    assert outcomes["ROWS"], outcomes
+    assert outcomes.total()  # a batch may have lost to Trino every time

@@ -69,6 +69,8 @@ def test_fault_24_a_trace_is_no_message(text: str, code: ErrorCode, message: str
         "Cannot commit, found new position delete for replaced data file: GenericDataFile{}",
         "Cannot commit, missing data files: [f.parquet]",
         "Missing required files to delete: f.parquet",
+        "Cannot add snapshot with sequence number 17 older than last sequence number 17",
+        "Cannot add a snapshot, first-row-id is behind table next-row-id: 3 < 7",
     ],
 )
 def test_what_another_commit_prevents_is_a_conflict(text: str) -> None:
