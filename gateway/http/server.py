@@ -159,6 +159,20 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
         finally:
             self._loops = False
 
+    def is_parent_alive(self) -> bool:
+        """Whether the process that started this one still runs.
+
+        Once it was killed, whoever starts the gateway again needs the port, so this worker listens
+        no longer, and answers only what it has accepted.
+        """
+        alive = bool(super().is_parent_alive())
+        if not alive:
+            self.set_accept_enabled(False)
+            for listener in self.sockets:
+                listener.close()
+            self.cfg.set("graceful_timeout", _ANSWERS_S)
+        return alive
+
     def handle_quit(self, sig: int, frame: FrameType | None) -> None:
         """Handles SIGINT and SIGQUIT by ending at once."""
         end = functools.partial(super().handle_quit, sig, frame)

@@ -200,6 +200,24 @@ def _raise_taken() -> None:
 
 
 @pytest.mark.prove
+def test_after_its_main_process_was_killed_its_port_is_soon_free(scratch: pathlib.Path) -> None:
+    with _serving(scratch) as served, socket.create_connection(served.address):
+        served.wait_until_running(served.submit(digits=9))  # nobody comes for it
+        served.process.kill()
+        wait_until(lambda: _is_bindable(served.address), 15, "the port to be free")
+        wait_until(lambda: _is_free(scratch / "state" / "gateway.lock"), 30, "the worker to end")
+
+
+def _is_bindable(address: tuple[str, int]) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a gateway does
+        with contextlib.suppress(OSError):
+            probe.bind(address)
+            return True
+    return False
+
+
+@pytest.mark.prove
 def test_a_state_directory_has_one_gateway(scratch: pathlib.Path) -> None:
     state = f"state_directory={scratch / 'state'}"
     for folder in ("second", "third"):
