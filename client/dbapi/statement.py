@@ -214,7 +214,7 @@ class EarlyChunks:
         self._thread.start()
 
     def stop(self) -> None:
-        """Fetches no more than the chunk that is on its way."""
+        """Fetches no more than the chunk that is on its way, which may be the first."""
         self._stopped.set()
 
     def take(self) -> Iterator[bytes]:
@@ -227,7 +227,7 @@ class EarlyChunks:
     def _fetch(self) -> None:
         size = 0
         with contextlib.suppress(Error):  # why the statement failed is in its manifest
-            while size < AHEAD_BYTES and not self._stopped.is_set():
+            while size < AHEAD_BYTES:
                 path = self._path_of(len(self._chunks))
                 status, chunk, headers = self._transport.bytes(path)
                 if status == _THERE:
@@ -235,5 +235,6 @@ class EarlyChunks:
                     size += len(chunk)
                 else:
                     self._stopped.wait(_PAUSE_S_MIN)  # too many clients may wait there already
-                if headers.get("Seamline-Last-Chunk") == "true":
+                is_last = headers.get("Seamline-Last-Chunk") == "true"
+                if is_last or self._stopped.is_set():
                     return

@@ -48,7 +48,7 @@ from seamline.sql.qualify import BoundQuery, Relation, qualify
 from simulation.world import CATALOG, CLUSTER
 
 CONFIG = Config(
-    catalogs={CATALOG: CatalogConfig(name=CATALOG, type="memory")},
+    catalogs={CATALOG: CatalogConfig(name=CATALOG, type="in-memory")},
     clusters={CLUSTER: ClusterConfig(name=CLUSTER, bootstrap_servers="nowhere")},
     default_catalog=CATALOG,
     default_cluster=CLUSTER,
