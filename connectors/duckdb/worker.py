@@ -63,7 +63,8 @@ _QUIET_S = 1.0
 _SLACK_BYTES = 1 << 30
 """Memory that a worker may hold besides what DuckDB counts: rows in transit, Python, allocators."""
 _KILLED_FIRST = 500
-_NICE = 10
+_NICE = 15
+"""For a statement that has stepped back: where others want a core, a thirtieth of one is left."""
 
 
 def main() -> None:
