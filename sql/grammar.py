@@ -365,8 +365,8 @@ def _create_view(words: Words, *, replace: bool = False) -> CreateView:
     as_owner = False
     if words.take("SECURITY"):
         as_owner = words.take("DEFINER")
-        if not as_owner:
-            words.require("INVOKER")
+        if not as_owner and not words.take("INVOKER"):
+            raise words.unexpected_next("DEFINER or INVOKER")
     words.require("AS")
     if not words.text():
         raise words.missing("a query")
