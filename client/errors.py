@@ -54,6 +54,18 @@ class Location:
     line: int
     column: int
 
+    def within(self, part: str, begin: int = 0) -> Location | None:
+        """Returns the position in a part of the statement; None if it is elsewhere.
+
+        Args:
+            part: The part.
+            begin: Where it begins in the statement's first line.
+        """
+        here = Location(self.line, self.column - (begin if self.line == 1 else 0))
+        lines = part.split("\n") if part else []
+        is_in = here.line <= len(lines) and 0 < here.column <= len(lines[here.line - 1]) + 1
+        return here if is_in else None
+
 
 class SeamlineError(Exception):
     """A failure with a name.

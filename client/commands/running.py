@@ -86,13 +86,8 @@ def show_within(error: Error, written: str = "", begin: int = 0) -> None:
 
     A position elsewhere is dropped: the user knows no such statement.
     """
-    place, error.location = error.location, None
-    if place is None:
-        return
-    here = Location(place.line, place.column - (begin if place.line == 1 else 0))
-    lines = written.splitlines()
-    if here.line <= len(lines) and 0 < here.column <= len(lines[here.line - 1]) + 1:
-        error.location = here
+    error.location = here = error.location and error.location.within(written, begin)
+    if here is not None:
         error.add_note(marked(written, here))
 
 

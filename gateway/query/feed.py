@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from seamline.connectors.chunks import read_chunk
-from seamline.errors import NOT_SUPPORTED, Location, SeamlineError
+from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.gateway.access.audit import NOWHERE, Origin
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.seams import Seams
@@ -153,8 +153,11 @@ class Feed:
         statement = self._service.submit(placed, self._caller, self._origin, continues=continues)
         try:
             self._wait(statement)
-            if statement.error is not None:
-                raise _placed(statement.error, head, self._request.where)
+            error = statement.error
+            if error is not None:
+                place, where = error.location, self._request.where
+                error.location = place and place.within(where, len(head))
+                raise error
             spool, receipt = statement.spool, statement.receipt
             assert spool is not None
             chunks = [spool.chunk(index, 0.0) for index in range(spool.chunk_count)]
@@ -170,13 +173,3 @@ class Feed:
             return FeedBatch(statement.output, rows, self._token)
         finally:
             self._service.forget(statement)
-
-
-def _placed(error: SeamlineError, head: str, where: str) -> SeamlineError:
-    """Returns the error with its position in the client's condition, if it is there."""
-    place, error.location = error.location, None
-    if place is not None:
-        line, column = place.line, place.column - (len(head) if place.line == 1 else 0)
-        if where and column > 0 and line <= where.count("\n") + 1:
-            error.location = Location(line, column)
-    return error
