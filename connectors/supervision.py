@@ -104,7 +104,9 @@ class Loop:
         self._well_at = time.monotonic()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"seamline-{name}", daemon=True)
-        self._thread.start()
+        with _lock:  # whoever has a loop finds it among the others
+            self._thread.start()
+            _loops.add(self)
 
     @property
     def is_alive(self) -> bool:
@@ -125,8 +127,6 @@ class Loop:
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        with _lock:
-            _loops.append(self)
         try:
             self._stopping.wait(self._delay_s)
             while not self._stopping.is_set():
@@ -138,7 +138,7 @@ class Loop:
         finally:
             attempt(self.name, self._at_end)
             with _lock:
-                _loops.remove(self)
+                _loops.discard(self)
 
     def _round(self) -> float | None:
         try:
@@ -268,7 +268,7 @@ _timers = _Timers()
 # --- Outcomes ------------------------------------------------------------------------------------
 
 _lock = threading.Lock()
-_loops: list[Loop] = []
+_loops: set[Loop] = set()
 _failures: collections.Counter[tuple[str, str]] = collections.Counter()
 
 
