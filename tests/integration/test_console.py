@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import bcrypt
 import pytest
 from playwright.sync_api import Browser, Route, expect
-from support.browser import Window, chromium
+from support.browser import TIMEOUT_MS, Window, chromium
 from support.gateway import Gateway
 from support.stack import Stack
 from support.waiting import wait_until
@@ -54,7 +54,7 @@ def table(stack: Stack) -> str:
 def window(browser: Browser, gateway: Gateway, table: str) -> Iterator[Window]:
     """Where at least the table is listed."""
     with contextlib.closing(browser.new_context(viewport={"width": 1280, "height": 900})) as own:
-        own.set_default_timeout(30_000)
+        own.set_default_timeout(TIMEOUT_MS)
         found = Window(own.new_page(), gateway.url)
         yield found
         assert found.errors == []
@@ -198,6 +198,27 @@ def test_a_cell_that_is_not_there_yet_is_copied_when_it_is(window: Window) -> No
         lambda: window.page.evaluate("navigator.clipboard.readText()") == "late",
         what="the cell in the clipboard",
     )
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize(
+    ("width", "is_whole"),
+    [pytest.param(1440, True, id="room"), pytest.param(700, False, id="none")],
+)
+def test_a_long_value_is_shown_whole_where_there_is_room(
+    window: Window, width: int, is_whole: bool
+) -> None:
+    window.page.set_viewport_size({"width": width, "height": 800})
+    window.open()
+    window.run("SELECT 'short' AS a, rpad('x', 100, 'x') AS b")
+    window.status("1 row")
+    assert window.cells() == [["short", "x" * 100]]
+    left_out = "cell => cell.scrollWidth - cell.clientWidth"
+    cut = window.page.locator(".grid-cell").evaluate_all(f"cells => cells.map({left_out})")
+    assert [pixels <= 0 for pixels in cut] == [True, is_whole]
+    grid = window.page.locator(".grid")
+    past = grid.evaluate("grid => grid.scrollWidth - grid.clientWidth")
+    assert past <= 0 or not is_whole
 
 
 @pytest.mark.prove
@@ -358,7 +379,7 @@ def test_who_has_to_log_in_is_asked_once(
         contextlib.closing(gateway),
         contextlib.closing(browser.new_context()) as own,
     ):
-        own.set_default_timeout(30_000)
+        own.set_default_timeout(TIMEOUT_MS)
         window = Window(own.new_page(), gateway.url)
         late: list[Route] = []
 

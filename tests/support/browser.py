@@ -12,6 +12,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+TIMEOUT_MS = 120_000
+"""How long to wait for what the browser is to do; machines that test are busy."""
 RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
 
 
@@ -21,6 +23,7 @@ def chromium() -> Iterator[Browser]:
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         pytest.skip("there is no Chromium here: apt-get install chromium")
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         with contextlib.closing(browser):
@@ -39,6 +42,7 @@ class Window:
     """
 
     def __init__(self, page: Page, url: str) -> None:
+        page.set_default_timeout(TIMEOUT_MS)
         self.page = page
         self.url = url
         self.errors: list[str] = []
@@ -69,6 +73,7 @@ class Window:
 
     def cells(self) -> list[list[str]]:
         """The cells that are drawn, once all of them have arrived."""
+        self.page.locator(".grid-row:not(.grid-head)").first.wait_for()
         expect(self.page.locator(".grid-cell").get_by_text("…", exact=True)).to_have_count(0)
         rows = self.page.locator(".grid-row:not(.grid-head)").all()
         return [row.locator(".grid-cell").all_inner_texts() for row in rows]

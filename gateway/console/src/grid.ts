@@ -8,6 +8,8 @@ const ROW_PX = 26;
 const SPARE_ROWS = 12;
 /** The width of a cell's edges, and of the gap before a column's type. */
 const SPARE_CH = 4;
+/** What a column takes of its row at most; it takes more where the row has room to spare. */
+const WIDTH_CH_MAX = 48;
 const CHUNKS_KEPT = 6;
 /** Browsers do not support heights of many millions of pixels; longer results scroll in larger steps. */
 const HEIGHT_PX_MAX = 8_000_000;
@@ -24,6 +26,7 @@ export class Grid {
   private readonly space: HTMLElement;
   private readonly chunks = new Map<number, Rows | Promise<void>>();
   private readonly starts: number[] = [0];
+  /** What each column would take to show all of its values. */
   private readonly widths: number[];
   private active = { row: 0, column: 0 };
   /** The other corner of what is selected. */
@@ -38,7 +41,7 @@ export class Grid {
     private readonly load: Load,
   ) {
     for (const rows of chunkRows) this.starts.push(this.starts.at(-1)! + rows);
-    this.widths = columns.map((column) => Math.min(48, column.name.length + column.type.length + SPARE_CH));
+    this.widths = columns.map((column) => column.name.length + column.type.length + SPARE_CH);
     this.space = h("div", { class: "grid-space" });
     this.body = h("div", { class: "grid-body" });
     this.element = h(
@@ -142,7 +145,8 @@ export class Grid {
   private measure(rows: Rows): void {
     for (const row of rows.slice(0, SAMPLED_ROWS)) {
       row.forEach((value, column) => {
-        this.widths[column] = Math.min(48, Math.max(this.widths[column] ?? 6, (value ?? "NULL").length + SPARE_CH));
+        const shown = Math.min(CELL_SHOWN, (value ?? "NULL").length);
+        this.widths[column] = Math.max(this.widths[column] ?? 6, shown + SPARE_CH);
       });
     }
   }
@@ -154,9 +158,12 @@ export class Grid {
 
   draw(): void {
     this.drawn++;
-    const template = `${count(this.rowCount).length + 3}ch ${this.widths
-      .map((width) => `${width}ch`)
+    const numbers = count(this.rowCount).length + 3;
+    const least = this.widths.map((width) => Math.min(WIDTH_CH_MAX, width));
+    const template = `${numbers}ch ${this.widths
+      .map((width, column) => `minmax(${least[column]}ch, ${width}ch)`)
       .join(" ")}`;
+    this.body.style.width = `${least.reduce((sum, width) => sum + width, numbers)}ch`;
     this.space.style.height = `${this.height + 3 * ROW_PX}px`;
     const last = Math.min(this.rowCount, this.first + this.visible + SPARE_ROWS);
     const lines: HTMLElement[] = [this.head(template)];
