@@ -120,8 +120,9 @@ class Proxy:
             mode = self._mode
             if mode is not HEALTHY:
                 touched = mode.delay_s or mode.bytes_per_s
-                touched = touched or (mode.swallow_replies if reply else mode.swallow_requests)
-                self.hits += bool(touched or (reply and mode.reset_replies))
+                swallows = mode.swallow_replies if reply else mode.swallow_requests
+                link.torn |= swallows
+                self.hits += bool(touched or swallows or (reply and mode.reset_replies))
             return mode
 
     def forget(self, link: _Link) -> None:
@@ -182,7 +183,6 @@ class _Link:
             while data := source.recv(_CHUNK):
                 mode = self._proxy.mode_for(self, reply=reply)
                 if mode.swallow_replies if reply else mode.swallow_requests:
-                    self.torn = True
                     continue
                 if not reply:
                     self._proxy.wait_to_pass(data)

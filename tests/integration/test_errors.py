@@ -212,7 +212,7 @@ def test_canceled_by_somebody_else(
     """Whoever waits for the statement is told, by whichever route they wait."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(road, gateway.url, endless(table), {}, None)
-        gateway.running().cancel()
+        gateway.running(about=table).cancel()
         failure = waiting.result(60)
     assert (failure.code, bool(failure.hint)) == ("CANCELED", True)
 
@@ -319,13 +319,13 @@ def test_a_statement_ends_by_its_deadline_though_the_catalog_hangs(
     stack: Stack, table: str, scratch: pathlib.Path
 ) -> None:
     path = copied_catalog(stack, scratch)
-    uri = f"sqlite:///{path}?timeout=8"
+    uri = f"sqlite:///{path}?timeout=60"
     with another(stack, scratch, catalogs__lake__uri=uri) as gateway:
         assert gateway.rows(f"SELECT count(*) FROM {table}") == [(ROWS,)]
         with held(path):
             started = time.monotonic()
             statement = gateway.statement(f"SELECT count(*) FROM {table}", timeout_s=1.0)
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < 30
             assert statement.error is not None
             assert statement.error.code.name == "DEADLINE_EXCEEDED"
 

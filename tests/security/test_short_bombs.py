@@ -172,7 +172,11 @@ def test_an_interruption_never_arrives_late() -> None:
 
         thread = threading.Thread(target=look)
         thread.start()
-        for number in range(300):
+        gives_up_at = time.monotonic() + 60
+        for number in itertools.count():
+            is_known = number >= 300 and min(outcomes.values()) > 10
+            if is_known or time.monotonic() > gives_up_at:
+                break
             end = time.thread_time() + 0.003 + (number % 40) * 0.0001
 
             def work(end: float = end) -> int:
@@ -190,8 +194,8 @@ def test_an_interruption_never_arrives_late() -> None:
                 pass
         looked.set()
         thread.join()
-    assert sum(outcomes.values()) == 300
-    assert min(outcomes.values()) > 10, outcomes
+    assert sum(outcomes.values()) == number
+    assert is_known, outcomes
 
 
 def test_a_thread_that_was_interrupted_serves_others(offline_gateway: Gateway) -> None:

@@ -73,7 +73,8 @@ def test_what_it_swallows_never_comes(proxy: Proxy, mode: Mode) -> None:
         client.settimeout(0.3)
         with pytest.raises(TimeoutError):
             echo(client)
-        assert proxy.heal() > 0
+        wait_until(lambda: proxy.hits, what="something to be swallowed")
+        proxy.heal()
         client.settimeout(10)
         with pytest.raises(ConnectionError):  # a torn connection does not continue
             echo(client)

@@ -31,11 +31,12 @@ from seamline.gateway.http.server import DrainingWorker
 from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.statements import State as Ended
+from seamline.gateway.tail import follower as follower_module
 from seamline.gateway.tail.follower import State
 from seamline.seam.offsets import Offsets
 
 foreign = pytest.mark.parametrize("make", FOREIGN, ids=kind)
-LATE_S = 1.0
+LATE_S = 30.0
 
 
 # --- Followers -----------------------------------------------------------------------------------
@@ -84,8 +85,12 @@ class _Broken:
     "where", ["poll", *(pytest.param(w, marks=pytest.mark.prove) for w in ("follow", "close"))]
 )
 def test_fault_04_a_follower_goes_on_and_nobody_waits_for_it_meanwhile(
-    scratch: pathlib.Path, where: str, make: Callable[[], BaseException]
+    scratch: pathlib.Path,
+    where: str,
+    make: Callable[[], BaseException],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(follower_module, "STALLED_S", 10 * LATE_S)
     log = BrokenLog(where, make)
     log.create_topic(TOPIC, 2)
     for number in range(5):

@@ -65,9 +65,10 @@ def test_a_catalog_that_fails(status: int) -> None:
 
 
 def test_a_catalog_that_is_not_there() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    assert failure(f"http://127.0.0.1:{port}").code is CATALOG_UNAVAILABLE
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # nobody else gets the port, and nobody listens at it
+        port = deaf.getsockname()[1]
+        assert failure(f"http://127.0.0.1:{port}").code is CATALOG_UNAVAILABLE
 
 
 def test_a_catalog_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from seamline.errors import (
 )
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import LimitsConfig
+from seamline.gateway.query import service as module
 from seamline.gateway.query.metrics import Metrics
 from seamline.gateway.query.rates import ProcessLoad
 from seamline.gateway.query.service import ABANDONED_S, Service
@@ -205,9 +206,10 @@ def test_many_of_one_principal_go_one_by_one_beside_others_while_much_is_to_do(
 
 
 def test_long_ones_of_one_principal_go_one_by_one_beside_others_while_much_is_to_do(
-    answers: Answers,
+    answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also beside those that others had just before: their next one comes any moment."""
+    monkeypatch.setattr(module, "_LATELY_S", 600.0)
     limits = LIMITS.model_copy(update={"statements_running_max": 8, "principal_running_max": 3})
     load = Load()
     service = Service(limits, answers.run, Metrics(CollectorRegistry()), load=load)

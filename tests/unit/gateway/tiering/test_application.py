@@ -152,7 +152,8 @@ def test_fault_04_health_says_no_when_a_table_has_only_failed_for_long() -> None
         wait_until(lambda: tables.plan.raised >= 2, what="failures")
         assert health(application, 3600.0)[0] == 200
         status, body = health(application, 0.0)
-        wait_until(lambda: tables.is_tiered(GOOD), what="the other table")
+        wait_until(lambda: application.progress[GOOD.display].last_success_at, what="the other")
+        assert tables.is_tiered(GOOD)
         assert status == 503
         assert body["status"] == "failing"
         bad = body["tables"][BAD.display]
