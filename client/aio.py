@@ -27,6 +27,7 @@ T = TypeVar("T")
 WAITING_MAX = 32
 """Calls of one connection that may wait for the gateway at once; further calls queue."""
 _ROWS_AHEAD = 1000
+_AGAIN_S = 0.1
 
 
 class AsyncConnection:
@@ -136,11 +137,16 @@ class AsyncCursor:
             await asyncio.shield(waiting)
         except asyncio.CancelledError:
             if not running.cancel():
-                with contextlib.suppress(Error):
-                    await asyncio.to_thread(self.sync.cancel)
-                with contextlib.suppress(Error):
-                    await waiting
+                await self._cancel_until(waiting)
             raise
+
+    async def _cancel_until(self, ended: asyncio.Future[object]) -> None:
+        """Cancels what runs until it has ended: the first cancel may come before its start."""
+        while not ended.done():
+            with contextlib.suppress(Error):
+                await asyncio.to_thread(self.sync.cancel)
+            await asyncio.wait([ended], timeout=_AGAIN_S)
+        ended.exception()  # it is canceled, whatever it has ended with
 
     # --- Rows ----------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,7 @@ from support.gateway import Gateway
 
 import seamline
 import seamline.aio
+from seamline.dbapi.statement import RemoteStatement
 from seamline.gateway.query.statements import State
 
 ENDLESS = (
@@ -98,6 +100,36 @@ def test_a_canceled_task_cancels_on_the_gateway(gateway: Gateway) -> None:
             assert statement.state is State.CANCELED
             await cursor.execute("SELECT 1")
             assert await cursor.fetchall() == [(1,)]
+
+    asyncio.run(ask())
+
+
+def test_a_task_that_is_canceled_before_its_statement_begins(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the result of the one before is released, which the gateway has to be told."""
+    releasing, go_on = threading.Event(), threading.Event()
+    cancel, release = RemoteStatement.cancel, RemoteStatement.release
+
+    def slow(statement: RemoteStatement) -> None:
+        releasing.set()
+        assert go_on.wait(60)
+        release(statement)
+
+    def early(statement: RemoteStatement) -> None:
+        cancel(statement)
+        go_on.set()
+
+    monkeypatch.setattr(RemoteStatement, "release", slow)
+    monkeypatch.setattr(RemoteStatement, "cancel", early)
+
+    async def ask() -> None:
+        async with seamline.aio.connect(gateway.url) as connection:
+            task = asyncio.create_task(connection.execute(ENDLESS, timeout=300))
+            assert await asyncio.to_thread(releasing.wait, 60)
+            task.cancel()
+            await asyncio.wait([task], timeout=60)
+            assert task.cancelled()
 
     asyncio.run(ask())
 
