@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import hashlib
 import json
 import pathlib
+import re
 import select
 import signal
 import socket
@@ -48,15 +50,29 @@ class Served:
         file = scratch / "seamline.yaml"
         file.write_text(config.replace("SCRATCH", str(scratch)))
         self.errors = scratch / "stderr"
-        port = _free_port(host)
         command = [sys.executable, "-m", "seamline.cli", "serve", "--config", str(file)]
-        command += ["--host", host, "--port", str(port)]
+        command += ["--host", host, "--port", "0"]
         command += [part for setting in settings for part in ("--set", setting)]
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(command, stderr=errors)
-        self.address = (host, port)
-        self._base = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self._host = host
         self._pool = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(30))
+
+    @functools.cached_property
+    def _base(self) -> str:
+        """Its address, once it has said it: it answers by then."""
+
+        def said() -> str | None:
+            found = re.search(r"gateway on (\S+)", self.errors.read_text())
+            assert found or self.process.poll() is None, self.errors.read_text()
+            return found[1] if found else None
+
+        return wait_until(said, 120, "the gateway to answer") or ""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        return self._host, int(self._base.rpartition(":")[2])
 
     def request(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         """Status and JSON of an answer; status 0 when nothing listens."""
@@ -97,18 +113,11 @@ def _serving(
 ) -> Iterator[Served]:
     served = Served(scratch, config, host, settings)
     try:
-        wait_until(lambda: served.request("GET", "/readyz")[0] == 200, 60, "ready")
+        assert served.request("GET", "/readyz")[0] == 200
         yield served
     finally:
         served.process.kill()
         served.process.wait()
-
-
-def _free_port(host: str) -> int:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.mark.prove
