@@ -309,7 +309,9 @@ def _nested(
     if isinstance(source, Array) and isinstance(target, Array) and not safe:
         return _of_elements(source.element, target.element, zone=zone)
     raise SeamlineError(
-        NOT_SUPPORTED, f"{source} cannot be cast to {target} the same way on both engines"
+        NOT_SUPPORTED,
+        f"{source} cannot be cast to {target} the same way on both engines",
+        hint="transform(a, x -> CAST(x AS …)) converts elements; map_entries(m) lists a map's.",
     )
 
 

@@ -26,6 +26,8 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
+from seamline.sql.absent_types import ABSENT_TYPES, absent_type
+from seamline.sql.listagg import parse_listagg
 from seamline.sql.near import did_you_mean
 from seamline.sql.places import place_of
 
@@ -156,6 +158,7 @@ def _parse_sql_json(parser: Any, name: str) -> SqlJson:
         node.set("passing", parser._parse_csv(lambda: _parse_passed(parser)))  # noqa: SLF001
     if match("RETURNING"):
         node.set("returning", parser._parse_types())  # noqa: SLF001
+        match("FORMAT", "JSON")
     for words, wrapper in _WRAPPERS.items():
         if match(*words.split()):
             match("ARRAY")
@@ -281,6 +284,7 @@ class SeamlineDialect(Trino):
             {n: p for n, p in Trino.Parser.FUNCTION_PARSERS.items() if n in _SPECIAL_SYNTAX}
             | {n: functools.partial(_parse_sql_json, name=n) for n in _SQL_JSON}
             | {n: functools.partial(_parse_sql_json_made, name=n) for n in _SQL_JSON_MADE}
+            | {"LISTAGG": parse_listagg}
         )
         NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012 - sqlglot's way of extending a parser
             **Trino.Parser.NO_PAREN_FUNCTION_PARSERS,
@@ -527,14 +531,18 @@ def syntax_error(error: ParseError, first: str = "") -> SeamlineError:
     unknown = near if message == "Expected TYPE after CAST" else ""
     if message == "Expecting )" and first.upper() == "CREATE":
         unknown = _type_of_column(details)
+    location = None
+    if line and column:
+        location = Location(int(line), max(1, int(column) - len(near) + 1))
+    if unknown.partition("(")[0].lower() in ABSENT_TYPES:
+        absent = absent_type(unknown)
+        absent.location = location
+        return absent
     if unknown:
         message = f"there is no type {unknown[:40]}"
         hint = did_you_mean(unknown.lower(), _TYPES) or f"Types are {', '.join(_TYPES)}."
     elif near:
         message += f" near {near[:40]!r}"
-    location = None
-    if line and column:
-        location = Location(int(line), max(1, int(column) - len(near) + 1))
     return SeamlineError(SYNTAX_ERROR, message, hint=hint, location=location)
 
 

@@ -23,7 +23,7 @@ from seamline.errors import (
     ErrorCode,
     SeamlineError,
 )
-from seamline.sql import grammar
+from seamline.sql import absent, grammar
 from seamline.sql.definitions import create_table, makes_table, parse_columns, table_name
 from seamline.sql.dialects import (
     numbered_by_name,
@@ -155,6 +155,16 @@ def _translated(sql: str, dialect: str) -> Query:
 
 
 def _statement(sql: str, tokens: list[Token]) -> Statement:
+    try:
+        return _accepted(sql, tokens)
+    except SeamlineError as error:
+        explained = absent.explained(error, tokens)
+        if explained is error:
+            raise
+        raise explained from error
+
+
+def _accepted(sql: str, tokens: list[Token]) -> Statement:
     first = tokens[0].text.upper()
     if first in QUERY_STARTS:
         return query_of(sql, tokens)

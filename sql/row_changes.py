@@ -188,7 +188,7 @@ def _no_case(when: exp.Expr, what: str) -> SeamlineError:
     return SeamlineError(
         NOT_SUPPORTED,
         f"{what} is not supported in MERGE",
-        location=places.location_of(when),
+        location=places.location_of(when) or places.location_of(when.root()),
         hint="WHEN MATCHED [AND …] THEN UPDATE SET … or DELETE; WHEN NOT MATCHED [AND …] THEN "
         "INSERT (…) VALUES (…)",
     )

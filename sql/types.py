@@ -19,6 +19,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from seamline.errors import INVALID_LITERAL, NOT_SUPPORTED, STATEMENT_TOO_LARGE, SeamlineError
+from seamline.sql.absent_types import absent_type
 
 MAX_DECIMAL_PRECISION = 38
 NO_FIELD_ID = -1
@@ -591,7 +592,7 @@ def from_sqlglot(data_type: exp.DataType) -> Type:
         return _char(_whole_number(arguments[0]) if arguments else 1)
     simple = _FROM_SQLGLOT.get(kind)
     if simple is None:
-        raise SeamlineError(NOT_SUPPORTED, f"the type {data_type.sql('trino')} is not supported")
+        raise absent_type(data_type.sql("trino").lower())
     return _with_precision(simple, data_type) if arguments else simple
 
 

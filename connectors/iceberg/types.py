@@ -208,7 +208,11 @@ def _to_iceberg(type_: Type, ids: Any, path: str) -> iceberg.IcebergType:
             )
     found = _TO_ICEBERG.get(type_)
     if found is None:
-        raise SeamlineError(INVALID_TABLE_DEFINITION, f"{path}: Iceberg has no type for {type_}")
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION,
+            f"{path}: Iceberg has no type for {type_}",
+            hint="Use varchar, and cast it in queries.",
+        )
     return found
 
 

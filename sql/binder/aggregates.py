@@ -85,7 +85,11 @@ def _bind_order(typer: Typer, order: exp.Order | None, scope: Scope) -> list[exp
     for ordered in order.expressions if order is not None else ():
         inner, type_ = typer.expression(ordered.this, scope)
         if not functions.is_ordered(type_):
-            raise SeamlineError(TYPE_MISMATCH, f"{type_} cannot be ordered", hint="")
+            raise SeamlineError(
+                TYPE_MISMATCH,
+                f"{type_} cannot be ordered",
+                hint="Order by its fields or elements, one by one.",
+            )
         items.append(
             exp.Ordered(
                 this=inner,

@@ -20,8 +20,10 @@ from seamline.sql.binder.queries import bind_query
 from seamline.sql.binder.scope import Output, Source
 from seamline.sql.binder.tries import with_kernels
 from seamline.sql.binder.typer import Handlers, Typer
+from seamline.sql.places import location_of, placed_at
 from seamline.sql.restrictions import Restriction
 from seamline.sql.session_zone import session_zone
+from seamline.sql.types import result_field
 
 HANDLERS: Handlers = {
     **literals.HANDLERS,
@@ -60,9 +62,18 @@ def bind(
     Returns:
         The query in canonical form, its columns, the (scan id, column) pairs it reads, and whether
         it holds the moment or the groups.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED when a column's type cannot be that of a result; what the
+            binder raises.
     """
     typer = Typer(relations, now, HANDLERS, bind_query, restrictions, user, session, groups)
+    items = tree.selects if isinstance(tree, exp.Query) else []
+    places = [location_of(tree), *map(location_of, items)]
     with session_zone(zone, now) as asked:
         bound, output = typer.query(tree, None, {})
+    for number, column in enumerate(output, 1):
+        with placed_at(places[number if len(places) > len(output) else 0]):
+            result_field(column.name, column.type)
     holds_moment = typer.holds_moment or asked.is_asked
     return with_kernels(bound), output, frozenset(typer.used), holds_moment

@@ -62,6 +62,7 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
 
     if [e.sql().upper() for e in group.expressions] == ["AUTO"]:
         group.set("expressions", [])  # the results without aggregates, as for ALL
+    _require_auto_alone(group, scope)
     items = [
         item(e)
         for part in ("expressions", "grouping_sets", "cube", "rollup")
@@ -78,6 +79,18 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
             what = "repeating the group of all rows is not supported"
             raise SeamlineError(NOT_SUPPORTED, what, hint="Write GROUPING SETS (()).")
     group.replace(exp.Group(expressions=sets) if sets else one_group())
+
+
+def _require_auto_alone(group: exp.Group, scope: Scope) -> None:
+    """Refuses GROUP BY AUTO with other keys, unless a column is called that."""
+    names = [e for e in group.expressions if e.sql().upper() == "AUTO"]
+    if names and not any(column.folded == "auto" for column in scope.row):
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "GROUP BY AUTO with other keys is not supported",
+            location=location_of(names[0]),
+            hint="Write all keys, or AUTO alone.",
+        )
 
 
 def _is_empty(item: exp.Expr) -> bool:
@@ -118,7 +131,11 @@ def bind_order_item(typer: Typer, ordered: exp.Ordered, scope: Scope) -> Typed:
     """Binds one item of ORDER BY."""
     inner, type_ = typer.expression(ordered.this, scope)
     if not _has_order(type_):
-        raise SeamlineError(TYPE_MISMATCH, f"{type_} cannot be ordered", hint="")
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            f"{type_} cannot be ordered",
+            hint="Order by its fields or elements, one by one.",
+        )
     return inner, type_
 
 

@@ -195,16 +195,23 @@ def _spark_text(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+_MEMBERS = "Compare the members; map_entries(m) lists those of a map."
+
+
 def require_comparable(type_: Type, where: str) -> None:
     """Raises TYPE_MISMATCH when the engines cannot compare values of the type themselves."""
     if not functions.is_comparable(type_):
-        raise SeamlineError(TYPE_MISMATCH, f"{where} cannot compare values of {type_}", hint="")
+        raise SeamlineError(
+            TYPE_MISMATCH, f"{where} cannot compare values of {type_}", hint=_MEMBERS
+        )
 
 
 def require_equality(type_: Type, where: str) -> None:
     """Raises TYPE_MISMATCH when values of the type are not compared by `=`."""
     if not functions.has_equality(type_):
-        raise SeamlineError(TYPE_MISMATCH, f"{where} cannot compare values of {type_}", hint="")
+        raise SeamlineError(
+            TYPE_MISMATCH, f"{where} cannot compare values of {type_}", hint=_MEMBERS
+        )
 
 
 def common_type(found: Sequence[Type], what: str) -> Type:

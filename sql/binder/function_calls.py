@@ -50,7 +50,8 @@ from seamline.sql.calls import COMPUTED_COUNT, VOLATILE, Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.equality import map_of_arrays
 from seamline.sql.functions import GROUPING
-from seamline.sql.functions.times import EXTRACTED
+from seamline.sql.functions.times import EXTRACTED, OF_CLOCKS, OF_ZONES
+from seamline.sql.listagg import ListaggWithin
 from seamline.sql.restrictions import array_of_groups
 from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Array, Field, Function, Map, Row, Type
@@ -171,6 +172,13 @@ def _bind_field(row: exp.Expr, type_: Row, place: int | None) -> Typed:
         raise SeamlineError(
             INVALID_ARGUMENT,
             f"{type_} has fields 1 to {len(type_.fields)}, which a literal must select",
+    if type_ == types.JSON:
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            "json has no subscripts",
+            location=location_of(node),
+            hint="json_extract(j, '$[0]') reads an element of json, counted from 0.",
+        )
             hint="",
         )
     field = type_.fields[place - 1]
@@ -313,6 +321,10 @@ def _bind_arguments(
         LambdaArgument(typer, argument, scope)
         if isinstance(argument, exp.Lambda)
         else typer.expression(argument, scope)
+def _bind_listagg_within(typer: Typer, node: ListaggWithin, scope: Scope) -> Typed:
+    return _bind_plain_call(typer, "$listagg", node, scope)
+
+
         for argument in expressions
     ]
     first = arguments[0] if arguments else None
@@ -501,3 +513,4 @@ HANDLERS: Handlers = {
     exp.Tuple: _bind_row_constructor,
     exp.WithinGroup: _bind_within_group,
 }
+    ListaggWithin: _bind_listagg_within,

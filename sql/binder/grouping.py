@@ -121,7 +121,8 @@ def _crossed(parts: Sequence[list[list[exp.Expr]]]) -> list[list[exp.Expr]]:
 def refuse_aggregates(node: exp.Expr, where: str) -> None:
     """Raises GROUPING_ERROR for an aggregate where rows have not been grouped yet."""
     if has_aggregate(node):
-        hint = "Use HAVING." if where == "WHERE" else ""
+        instead = "Aggregate in a subquery, and use its result."
+        hint = "Use HAVING." if where == "WHERE" else instead
         raise SeamlineError(GROUPING_ERROR, f"{where} cannot contain an aggregate", hint=hint)
 
 
@@ -226,9 +227,21 @@ def _check_grouped(node: exp.Expr, keys: Sequence[exp.Expr], scope: Scope) -> No
                 )
             return
         case exp.Query():
-            keys = [key for key in keys if isinstance(key, exp.Column)]  # it knows only columns
+            _check_subquery(node, keys, scope)
+            return
     for child in node.iter_expressions():
         _check_grouped(child, keys, scope)
+
+
+def _check_subquery(node: exp.Expr, keys: Sequence[exp.Expr], scope: Scope) -> None:
+    """Checks a subquery, which knows the columns among the keys and no other expression."""
+    try:
+        for child in node.iter_expressions():
+            _check_grouped(child, [key for key in keys if isinstance(key, exp.Column)], scope)
+    except SeamlineError as error:
+        if any(key.find(exp.Query) is not None for key in keys):
+            error.hint = "GROUP BY 1 means the subquery that SELECT begins with."
+        raise
 
 
 def _check_grouping(node: Call, keys: Sequence[exp.Expr]) -> None:

@@ -42,6 +42,7 @@ from seamline.sql.binder.scope import (
 from seamline.sql.binder.shapes import as_operand, bracketed, is_text, names_of, unwrapped
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.casts import in_zones
+from seamline.sql.near import did_you_mean
 from seamline.sql.types import Array, Map, Row, Time, Timestamp, Type
 
 
@@ -66,13 +67,21 @@ def _field_of(value: Typed, name: exp.Expr) -> Typed:
     row, type_ = value
     if not isinstance(name, exp.Identifier):
         raise unsupported(name)
-    field = type_.field(name.name) if isinstance(type_, Row) else None
-    if field is None or not isinstance(type_, Row):
+    if not isinstance(type_, Row):
+        member = f"json_value(j, 'lax $.{name.name}') reads a member of json."
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            f"{type_} has no fields",
+            location=location_of(name),
+            hint=member if type_ == types.JSON else "Only rows have fields.",
+        )
+    field = type_.field(name.name)
+    if field is None:
         raise SeamlineError(
             COLUMN_NOT_FOUND,
             f"{type_} has no field {name.name}",
             location=location_of(name),
-            hint="",
+            hint=did_you_mean(name.name, (field.name for field in type_.fields if field.name)),
         )
     return field_of(row, type_, field), field.type
 
@@ -128,7 +137,9 @@ def _bind_quantified(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
     inner, output = typer.query(query, scope, scope.ctes)
     if len(output) != 1:
         raise SeamlineError(
-            TYPE_MISMATCH, f"{node.expression.key.upper()} needs a query of one column", hint=""
+            TYPE_MISMATCH,
+            f"{node.expression.key.upper()} needs a query of one column",
+            hint="IN and EXISTS compare rows of several columns.",
         )
     return quantified(typer, node, value, inner, output), types.BOOLEAN
 
@@ -154,7 +165,11 @@ def _bind_between(typer: Typer, node: exp.Between, scope: Scope) -> Typed:
     parts = comparable(typer, [node.args[key] for key in ("this", "low", "high")], scope)
     common = common_type([type_ for _, type_ in parts], "BETWEEN")
     if not functions.is_ordered(common):
-        raise SeamlineError(TYPE_MISMATCH, f"values of {common} have no order", hint="")
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            f"values of {common} have no order",
+            hint="Compare its fields or elements, one by one.",
+        )
     value, low, high = (as_operand(implicit_cast(*part, common)) for part in parts)
     bound = _between(value, low, high, common)
     if node.args.get("symmetric"):
@@ -373,9 +388,9 @@ def _bind_cast_node(typer: Typer, node: exp.Cast, scope: Scope) -> Typed:
             return found
     target = types.from_sqlglot(node.to)
     is_row = isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "row"
+    length = _length_of(node.to)
     if is_row and isinstance(target, Row) and not safe:
         return _bind_row_as(typer, node.this, target, scope)
-    length = _length_of(node.to)
     inner, source = typer.expression(node.this, scope)
     target = in_zones(source, target)
     if source != target or isinstance(target, Time):
@@ -398,7 +413,9 @@ def _length_of(data_type: exp.DataType) -> int | None:
             return int(inner.expressions[0].name)
         if is_varchar:
             raise SeamlineError(
-                NOT_SUPPORTED, "varchar cannot have a length inside another type", hint=""
+                NOT_SUPPORTED,
+                "varchar(n) cannot be inside another type",
+                hint="Use varchar, and cast the values in it to varchar(n).",
             )
     return None
 

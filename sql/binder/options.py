@@ -11,7 +11,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from seamline.errors import NOT_SUPPORTED, SeamlineError
+from seamline.errors import NOT_SUPPORTED, Location, SeamlineError
+from seamline.sql import places
 
 _OPERANDS = frozenset({"this", "expression", "expressions"})
 _QUERY = frozenset({"with_", "order", "limit", "offset"})
@@ -48,11 +49,15 @@ _CLAUSES: Mapping[type[Any], frozenset[str]] = {
 }
 """The arguments that a query node may have besides its operands; the binder reads all of them."""
 _CALLED = {
-    "by_name": "CORRESPONDING",
-    "on": "DISTINCT ON",
-    "udfs": "WITH FUNCTION",
+    "by_name": ("CORRESPONDING", "List the columns in the same order on both sides."),
+    "exclude": ("EXCLUDE", "Use two windows, and subtract one from the other."),
+    "match": ("MATCH_RECOGNIZE", "lag, lead and sums over a window find most patterns."),
+    "method": ("NATURAL JOIN", "Use JOIN … USING."),
+    "on": ("DISTINCT ON", "Use row_number() OVER (PARTITION BY …) = 1 in a subquery."),
+    "pivots": ("PIVOT", "Use sum(x) FILTER (WHERE month = 1) AS jan, and so on."),
+    "udfs": ("WITH FUNCTION", "Write the expression, or a view that computes it."),
 }
-"""SQL names of arguments, where these differ from their names in the tree."""
+"""SQL names of arguments, and what to write instead."""
 
 
 def check_options(tree: exp.Expr) -> None:
@@ -67,6 +72,17 @@ def check_options(tree: exp.Expr) -> None:
             continue
         for name, value in node.args.items():
             if value and name not in known | _OPERANDS:
-                what = _CALLED.get(name, name.strip("_").upper())
-                hint = "Use JOIN … USING." if name == "method" else ""
-                raise SeamlineError(NOT_SUPPORTED, f"{what} is not supported here", hint=hint)
+                what, instead = _CALLED.get(name, (name.strip("_").upper(), None))
+                raise SeamlineError(
+                    NOT_SUPPORTED,
+                    f"{what} is not supported",
+                    location=_place(node),
+                    hint=instead,
+                )
+
+
+def _place(node: exp.Expr | None) -> Location | None:
+    """Returns where a node is, or the nearest one around it that has a place."""
+    while node is not None and (place := places.location_of(node)) is None:
+        node = node.parent
+    return place if node is not None else None

@@ -46,7 +46,11 @@ def compared(kind: type[Any], left: exp.Expr, right: exp.Expr, type_: Type) -> e
     if kind in _OF_EQUALITY:
         require_equality(type_, "a comparison")
     elif not isinstance(type_, Row) and not functions.is_ordered(type_):
-        raise SeamlineError(TYPE_MISMATCH, f"values of {type_} have no order", hint="")
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            f"values of {type_} have no order",
+            hint="Compare its fields or elements, one by one.",
+        )
     if isinstance(type_, Array | Map) and kind in {exp.EQ, exp.NEQ}:
         equal = call(CallSpec(_EQUAL, (type_, type_), types.BOOLEAN), [left, right])
         return equal if kind is exp.EQ else exp.Paren(this=exp.Not(this=equal))
@@ -153,7 +157,11 @@ def quantified(
     is_all = isinstance(node.expression, exp.All)
     common = common_type([value[1], output[0].type], node.key.upper())
     if not functions.is_ordered(common):
-        raise SeamlineError(TYPE_MISMATCH, f"values of {common} have no order", hint="")
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            f"values of {common} have no order",
+            hint="Compare its fields or elements, one by one.",
+        )
     inner = cast_outputs(typer, query, output, [Output(output[0].name, common)])
     alias = typer.new_alias()
     column = exp.column(output_column(0), alias)
@@ -174,7 +182,8 @@ def quantified(
     if (kind in {exp.LT, exp.LTE} and is_all) or (kind in {exp.GT, exp.GTE} and not is_all):
         ends = ["min"]
     wanted = as_operand(implicit_cast(*value, common))
-    tests = [kind(this=wanted.copy(), expression=of_query(aggregate(e, column))) for e in ends]
+    found = [of_query(aggregate(end, column)) for end in ends]
+    tests = [compared(kind, wanted.copy(), end, common) for end in found]
     test = exp.Paren(this=(exp.and_ if is_all else exp.or_)(*tests, copy=False))
     some_null = exp.LT(this=aggregate("count", column), expression=aggregate("count"))
     none = exp.EQ(this=aggregate("count"), expression=exp.Literal.number(0))

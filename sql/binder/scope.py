@@ -240,6 +240,13 @@ def _unknown(names: Sequence[exp.Identifier], scope: Scope) -> SeamlineError:
             hint=did_you_mean(parts[-2], tables),
         )
     name = parts[-1]
+    if names[-1].name.upper() == "CURRENT_PATH" and not names[-1].args.get("quoted"):
+        return SeamlineError(
+            NOT_SUPPORTED,
+            "current_path is not supported",
+            location=location_of(names[-1]),
+            hint="Names are looked up in current_schema.",
+        )
     known = {column.name for level in levels for column in level.row if column.name}
     return SeamlineError(
         COLUMN_NOT_FOUND,
@@ -279,6 +286,7 @@ _OTHERS: Mapping[type[exp.Expr], tuple[str, str]] = {
     exp.ILike: ("ILIKE", "lower(x) LIKE '…' finds letters of either case."),
     exp.JSONExtract: ("the operator ->", "json_extract(x, '$.field') does that."),
     exp.JSONExtractScalar: ("the operator ->>", "json_extract_scalar(x, '$.field') does that."),
+    exp.Overlaps: ("OVERLAPS", "start1 < end2 AND start2 < end1 does that."),
     exp.RegexpLike: ("RLIKE", "regexp_like(x, '…') does that."),
     exp.SimilarTo: ("SIMILAR TO", "regexp_like(x, '^…$') does that."),
 }

@@ -232,6 +232,9 @@ for _signature, _count in (("bigint, double", 2), ("bigint, double, double", 3))
 
 # --- Measures of a group as a whole --------------------------------------------------------------
 
+collected(
+    "$listagg", "varchar, varchar, varchar, varchar -> varchar", 1, by_row(groups.joined_within)
+)
 collected("checksum", "T -> varbinary", 1, by_row(groups.checksum))
 _NEGATIVE = "('INVALID_ARGUMENT: a count must not be negative')"
 _LOGARITHMS = (

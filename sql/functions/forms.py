@@ -32,6 +32,13 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "json_object": ("json_object(varchar : T…) → varchar",),
     "json_query": ("json_query(varchar, path) → varchar",),
     "json_value": ("json_value(varchar, path) → varchar",),
+    "listagg": (
+        "listagg(varchar [, varchar] ON OVERFLOW ERROR) WITHIN GROUP (ORDER BY …) → varchar",
+        "listagg(varchar [, varchar] ON OVERFLOW TRUNCATE [text] WITH COUNT) WITHIN GROUP "
+        "(ORDER BY …) → varchar",
+        "listagg(varchar [, varchar] ON OVERFLOW TRUNCATE [text] WITHOUT COUNT) WITHIN GROUP "
+        "(ORDER BY …) → varchar",
+    ),
     "localtime": ("localtime → time(3)",),
     "localtimestamp": ("localtimestamp → timestamp(3)",),
     "map": ("map(array(K), array(E)) → map(K, E)",),
@@ -71,6 +78,7 @@ _WRITTEN = {
     "$json_exists": "json_exists({0}, {1})",
     "$json_query": "json_query({0}, {1})",
     "$json_value": "json_value({0}, {1})",
+    "$listagg": "listagg({0}, {1} ON OVERFLOW …)",
     "$ltrim": "trim(LEADING {1} FROM {0})",
     "$overlay": "overlay({0} PLACING {1} FROM {2})",
     "$position": "position({0} IN {1})",

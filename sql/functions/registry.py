@@ -345,7 +345,7 @@ def collected(name: str, signature: str, count: int, compute: Compute) -> None:
     The kernel takes an array of the values, or of rows of `count` arguments if `count` is above 1,
     and then the remaining arguments.
     """
-    made = Kernel(name, compute)
+    made = Kernel(name.removeprefix("$"), compute)
     templates = duckdb_template(made), spark_template(made)
     define("aggregate", name, signature, *templates, kernel=made, parts=((COLLECT, count),))
 

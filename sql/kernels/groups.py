@@ -68,6 +68,34 @@ def most_frequent(rows: Rows, capacity: int) -> list[tuple[Any, int]] | None:
     return sorted(counted, key=lambda pair: (-pair[1], pair[0]))[:count]
 
 
+_JOINED_BYTES_MAX = 1_048_576
+_FILLER_BYTES_MAX = 65_536
+
+
+def joined_within(
+    values: Sequence[str | None], separator: str, rest: str, filler: str
+) -> str | None:
+    """Returns the texts with a separator between them, as many as fit into 1 MiB; None of none.
+
+    Args:
+        values: The texts; nulls are left out.
+        separator: What is between them.
+        rest: What happens if some do not fit: `error`; or `none` or `count`, whether their number
+            follows the filler.
+        filler: What takes their place.
+    """
+    _require(len(filler.encode()) <= _FILLER_BYTES_MAX, "the text of TRUNCATE is above 64 KiB")
+    texts = [value for value in values if value is not None]
+    between, length = len(separator.encode()), 0
+    for place, text in enumerate(texts):
+        length += len(text.encode()) + (between if place else 0)
+        if length > _JOINED_BYTES_MAX:
+            _require(rest != "error", "the result of listagg is above 1 MiB")
+            count = f"({len(texts) - place})" if rest == "count" else ""
+            return separator.join([*texts[:place], filler + count])
+    return separator.join(texts) if texts else None
+
+
 # --- Percentiles ---------------------------------------------------------------------------------
 
 

@@ -1,0 +1,220 @@
+"""Names the parts of Trino's SQL that are not offered, by the words that they are written with.
+
+A statement that cannot be parsed may be correct in Trino. Its error then names what is missing and
+says what to write instead, rather than pointing at a word that is not expected. This only explains
+a refusal: a statement that can be parsed is never looked at.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from seamline.errors import (
+    NOT_SUPPORTED,
+    STATEMENT_NOT_ALLOWED,
+    SYNTAX_ERROR,
+    ErrorCode,
+    SeamlineError,
+)
+from seamline.sql.words import location_of
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """A part of Trino's SQL that is not offered.
+
+    Attributes:
+        words: A pattern of the statement's words, in upper case with one space between them.
+        name: Its name; if it is empty, the words that are found.
+        instead: The remedy.
+        code: The error; STATEMENT_NOT_ALLOWED for a whole kind of statement.
+    """
+
+    words: str
+    name: str
+    instead: str
+    code: ErrorCode = NOT_SUPPORTED
+
+
+_RULES = "Rights are in the file of rules that auth.rules names: see docs/security.md."
+_CASE_OPERATORS = "(=|<>|!=|<|<=|>|>=|IN|BETWEEN|LIKE|IS)"
+_CHANGE = "^(INSERT|DELETE|UPDATE|MERGE) "
+_COLUMN = r"COLUMN (IF (NOT )?EXISTS )?[^ ]+"
+
+_STATEMENTS = (
+    Part(
+        r"^(CREATE|REFRESH|DROP|ALTER|SHOW CREATE|COMMENT ON)( OR REPLACE)? MATERIALIZED VIEW",
+        "",
+        "CREATE VIEW computes its query when it is read; CREATE TABLE … AS keeps its rows.",
+    ),
+    Part(r"^REFRESH VIEW|^ALTER VIEW .* REFRESH", "REFRESH VIEW", "CREATE OR REPLACE VIEW does."),
+    Part(
+        r"^(CREATE|DROP|SHOW CREATE)( OR REPLACE)? FUNCTION",
+        "",
+        "Write the expression, or a view that computes it.",
+    ),
+    Part(
+        r"^(CREATE|DROP|ALTER) CATALOG",
+        "",
+        "Catalogs are in the gateway's configuration: see docs/catalogs.md.",
+    ),
+    Part(r"^SET PATH", "SET PATH", "USE sets the schema in which names are looked up."),
+    Part(
+        r"^ANALYZE\b",
+        "ANALYZE",
+        "There is nothing to collect: Iceberg keeps statistics with every file, and SHOW STATS "
+        "FOR t shows them.",
+    ),
+    Part(
+        r"^(CREATE|DROP|ALTER)( OR REPLACE)? BRANCH",
+        "",
+        "SHOW BRANCHES FROM TABLE t lists branches, and FOR VERSION AS OF 'branch' reads one.",
+    ),
+    Part(
+        r"^ALTER SCHEMA .* RENAME",
+        "ALTER SCHEMA",
+        "Create another schema, and rename its tables into it.",
+    ),
+    Part(r"^ALTER SCHEMA .* SET AUTHORIZATION", "ALTER SCHEMA", _RULES),
+)
+"""Kinds of statements."""
+
+_PARTS = (
+    Part(r"\bSET AUTHORIZATION", "SET AUTHORIZATION", _RULES),
+    Part(r"^CREATE SCHEMA .* AUTHORIZATION", "AUTHORIZATION", _RULES),
+    Part(r"^CREATE SCHEMA .* WITH \(", "CREATE SCHEMA … WITH", "The catalog chooses the location."),
+    Part(
+        r"^ALTER TABLE .* EXECUTE",
+        "ALTER TABLE … EXECUTE",
+        "`seamline table maintain` compacts files and expires snapshots.",
+    ),
+    Part(
+        rf"^ALTER TABLE .* {_COLUMN} \.",
+        "ALTER TABLE of a field in a row",
+        "CREATE OR REPLACE TABLE … AS makes the table with other fields.",
+    ),
+    Part(
+        rf"^ALTER TABLE .* {_COLUMN} .* LAST$",
+        "LAST in ADD COLUMN",
+        "A column is added after the others; a query may name them in any order.",
+    ),
+    Part(
+        r"^ALTER TABLE .* SET PROPERTIES .*= DEFAULT",
+        "DEFAULT as the value of a property",
+        "Write the value: docs/tables.md lists the defaults.",
+    ),
+    Part(
+        r"^(ALTER|CREATE( OR REPLACE)?) TABLE .*\bDEFAULT\b",
+        "DEFAULT of a column",
+        "Write the value in INSERT; coalesce(x, value) reads it.",
+    ),
+    Part(
+        rf"^ALTER TABLE .* {_COLUMN} SET NOT NULL",
+        "SET NOT NULL",
+        "CREATE OR REPLACE TABLE … AS makes the table anew; NOT NULL can only be dropped.",
+    ),
+    Part(
+        r"^(DESCRIBE|DESC) (OUTPUT|INPUT) \(",
+        "DESCRIBE OUTPUT and INPUT of a query",
+        "PREPARE name FROM query, and DESCRIBE OUTPUT name.",
+    ),
+    Part(
+        r"^INSERT INTO [^(]*? @ ",
+        "writing to a branch",
+        "SELECT … FROM t FOR VERSION AS OF 'branch' reads one.",
+    ),
+    Part(rf"{_CHANGE}.*\bRETURNING\b", "RETURNING", "A SELECT afterwards reads the rows."),
+    Part(
+        r"\b(NUMBER|VARIANT|OBJECTID|COLOR) '…'",
+        "a literal of this type",
+        "Use decimal, json or varchar: docs/reference/not-there.md lists the types.",
+    ),
+    Part(r"^WITH SESSION\b", "WITH SESSION", "SET SESSION name = value sets a property."),
+    Part(
+        r"\b(MEASURES|PATTERN \()",
+        "a pattern of rows in a window",
+        "lag, lead and sums over a window find most patterns.",
+    ),
+    Part(
+        rf"\bWHEN {_CASE_OPERATORS} ",
+        "CASE with conditions that lack their left side",
+        "CASE WHEN x > 0 THEN …",
+    ),
+    Part(
+        r"\bMATCH ((UNIQUE|SIMPLE|PARTIAL|FULL) )*\(",
+        "the predicate MATCH",
+        "IN, EXISTS and count(*) compare with the rows of a query.",
+    ),
+    Part(
+        r"\b(WHERE|AND|OR|NOT|ON|HAVING|WHEN|SELECT) UNIQUE \(",
+        "the predicate UNIQUE",
+        "Compare count(*) with the count of SELECT DISTINCT.",
+    ),
+    Part(
+        r"\bJOIN NEAREST \(",
+        "JOIN NEAREST",
+        "Use max_by over a join with <=, or ORDER BY … LIMIT 1 in LATERAL.",
+    ),
+    Part(
+        r"\bFORMAT JSON ENCODING\b",
+        "FORMAT JSON ENCODING",
+        "from_utf8(x) reads JSON in a varbinary, and to_utf8(x) makes it one.",
+    ),
+    Part(
+        r"\bJSON_TABLE \(",
+        "JSON_TABLE",
+        "UNNEST(CAST(json_extract(…) AS array(…))) makes rows of JSON.",
+    ),
+)
+"""Parts of statements of a kind that is accepted; the first that is found names the error."""
+
+ABSENT = (
+    *(dataclasses.replace(kind, code=STATEMENT_NOT_ALLOWED) for kind in _STATEMENTS),
+    *_PARTS,
+)
+"""What is recognised, the more special before the more general."""
+
+_REFUSALS = (SYNTAX_ERROR, STATEMENT_NOT_ALLOWED, NOT_SUPPORTED)
+
+
+def explained(error: SeamlineError, tokens: Sequence[Token]) -> SeamlineError:
+    """Returns the error for a statement that was refused: that of what is absent, if it is known.
+
+    Args:
+        error: Why the statement was refused.
+        tokens: The statement.
+    """
+    if error.code not in _REFUSALS:
+        return error
+    begins, length = [], 0
+    for word in (words := [_word(token) for token in tokens]):
+        begins.append(length)
+        length += len(word) + 1
+    text = " ".join(words)
+    for part in ABSENT:
+        found = re.search(part.words, text)
+        if found is not None:
+            return SeamlineError(
+                part.code,
+                f"{part.name or found[0]} is not {_REFUSED[part.code]}",
+                location=location_of(tokens[bisect.bisect_right(begins, found.start()) - 1]),
+                hint=part.instead,
+            )
+    return error
+
+
+_REFUSED = {NOT_SUPPORTED: "supported", STATEMENT_NOT_ALLOWED: "allowed"}
+
+
+def _word(token: Token) -> str:
+    """Returns a word as patterns see it: texts and quoted names can be nothing in a pattern."""
+    if token.token_type is TokenType.STRING:
+        return "'…'"
+    if token.token_type is TokenType.IDENTIFIER:
+        return '"…"'
+    return token.text.upper()
