@@ -50,7 +50,7 @@ from seamline.sql.calls import COMPUTED_COUNT, VOLATILE, Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.equality import map_of_arrays
 from seamline.sql.functions import GROUPING
-from seamline.sql.functions.times import EXTRACTED, OF_CLOCKS, OF_ZONES
+from seamline.sql.functions.times import EXTRACTED
 from seamline.sql.listagg import ListaggWithin
 from seamline.sql.restrictions import array_of_groups
 from seamline.sql.templates import DUCKDB, SPARK
