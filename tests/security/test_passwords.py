@@ -222,13 +222,13 @@ def test_a_good_password_is_remembered_and_others_take_the_same_time(
     known = Passwords(file, FailedLogins())
 
     def seconds(user: str, password: str) -> float:
-        begun = time.process_time()
+        begun = time.thread_time()  # others of this process have nothing to do with it
         with contextlib.suppress(SeamlineError):
             known.identify(user, password, HERE)
-        return time.process_time() - begun
+        return time.thread_time() - begun
 
-    wrong = min(seconds("ann", f"x{n}") for n in range(3))
-    unknown = min(seconds(f"nobody{n}", "x") for n in range(3))
+    wrong = min(seconds("ann", f"x{n}") for n in range(5))
+    unknown = min(seconds(f"nobody{n}", "x") for n in range(5))
     assert 0.5 < unknown / wrong < 2
     seconds("ann", "apple")
     assert min(seconds("ann", "apple") for _ in range(3)) < wrong / 10

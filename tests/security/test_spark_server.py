@@ -188,15 +188,12 @@ def test_every_call_of_the_server_wants_the_token(running: Running) -> None:
 
 
 def listening(process: psutil.Process) -> list[tuple[str, int]]:
-    found = (process, *process.children(recursive=True))
-    return sorted(
-        {
-            (c.laddr.ip, c.laddr.port)
-            for p in found
-            for c in p.net_connections("tcp")
-            if c.status == psutil.CONN_LISTEN
-        }
-    )
+    found: set[tuple[str, int]] = set()
+    for one in (process, *process.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            connections = one.net_connections("tcp")
+            found |= {c.laddr for c in connections if c.status == psutil.CONN_LISTEN}
+    return sorted((address[0], address[1]) for address in found)
 
 
 @pytest.mark.spark

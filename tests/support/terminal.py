@@ -17,6 +17,7 @@ ENDLESS = (
     " UNNEST(sequence(1, 9999)) c(z) WHERE x + y + z = -1;"
 )
 SOON_S = 60
+_BEGUN = re.compile(r"(?:\x1b(?:\[[0-9;?]*)?)?\Z")
 
 
 class Terminal:
@@ -45,7 +46,7 @@ class Terminal:
             encoding="utf-8",
             timeout=SOON_S,
         )
-        self.seen = ""
+        self.seen = self._begun = ""
 
     def type(self, keys: str) -> None:
         """Presses keys."""
@@ -58,12 +59,18 @@ class Terminal:
             while text not in self.seen:
                 assert time.monotonic() < deadline, f"{text!r} is not in {self.seen!r}"
                 try:
-                    self.seen += plain(self.process.read_nonblocking(65536, 0.5))
+                    self._see(self.process.read_nonblocking(65536, 0.5))
                 except pexpect.TIMEOUT:
                     continue
                 except pexpect.EOF:
                     assert text in self.seen, f"{text!r} is not in {self.seen!r}, and it has ended"
             self.seen = self.seen.partition(text)[2]
+
+    def _see(self, text: str) -> None:
+        """Adds what came; the beginning of an escape sequence waits for the rest of it."""
+        text = self._begun + text
+        whole = len(text) - len(_BEGUN.findall(text)[0])
+        self.seen, self._begun = self.seen + plain(text[:whole]), text[whole:]
 
     def ends(self) -> int:
         """Its exit code."""
