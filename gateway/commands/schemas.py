@@ -54,13 +54,13 @@ def drop(connections: Connections, statement: DropSchema, session: Session) -> R
             NOT_A_UNIFIED_TABLE, PERMISSION_DENIED, CATALOG_NOT_FOUND, CATALOG_UNAVAILABLE.
     """
     source, schema = _place(connections, statement.name, session)
-    if not names.has_schema(connections, source, schema):
+    found = names.find_schema(connections, source, schema)
+    if found is None:
         if statement.if_exists:
             return done()
         raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {source}.{schema} does not exist")
-    catalog = _own(connections, source, schema)
-    spellings = (names.namespace_of(schema), names.namespace_of(schema.lower()))
-    namespace = next(name for name in spellings if catalog.has_namespace(name))
+    catalog = _own(connections, source, found)
+    namespace = names.namespace_of(found)
     views = [TableName(source, "", path) for path in catalog.view_store.names(namespace)]
     plain = [TableName(source, "", path) for path in catalog.tables(namespace)]
     inner = catalog.child_namespaces(namespace)

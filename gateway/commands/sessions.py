@@ -80,19 +80,20 @@ def use(statement: Use, session: Session, sources: Sources) -> Rows:
 
 
 def existing_schema(name: tuple[str, ...], session: Session, sources: Sources) -> tuple[str, str]:
-    """Returns the catalog and the schema that a name refers to, both of which exist.
+    """Returns the catalog and the schema that a name refers to, as they are listed.
 
     Raises:
         SeamlineError: as `use`.
     """
     catalog, schema = names.resolve_schema(name, session, sources)
-    if not names.has_schema(sources, catalog, schema):
+    found = names.find_schema(sources, catalog, schema)
+    if found is None:
         raise SeamlineError(
             SCHEMA_NOT_FOUND,
             f"schema {schema} of catalog {catalog} does not exist",
             hint=did_you_mean(schema, listings.schemas(sources, catalog)),
         )
-    return catalog, schema
+    return catalog, found
 
 
 # --- Transactions --------------------------------------------------------------------------------

@@ -77,9 +77,9 @@ class Shows:
         return _names("Schema", found, statement)
 
     def _tables(self, statement: Show, session: Session, deadline: Deadline) -> Rows:
-        source, schema = names.resolve_schema(statement.name, session, self._connections)
-        if schema.lower() == names.INFORMATION_SCHEMA or source == names.SYSTEM_CATALOG:
-            found = list(system.tables_of(schema.lower()))
+        source, schema = existing_schema(statement.name, session, self._connections)
+        if schema == names.INFORMATION_SCHEMA or source == names.SYSTEM_CATALOG:
+            found = list(system.tables_of(schema))
         else:
             listed = listings.tables(self._connections, source, schema, deadline)
             seen = listings.views(self._connections, source, schema)

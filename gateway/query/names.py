@@ -9,10 +9,10 @@ SHOW lists always refers to the listed object:
     catalog.schema.table   in that catalog; a cluster is a catalog with the one schema `default`,
                            whose tables are its topics; `system` is the gateway's own
 
-If a catalog, cluster or table does not exist as it is spelled, it is looked up in lower case. A
-suffix after `$` selects a variant of a table: `$cold`, `$hot`, or a metadata table. A schema
-with several levels is one part, with dots between the levels; a level that itself contains dots is
-quoted in it.
+If a catalog, cluster, schema or table does not exist as it is spelled, it is looked up in lower
+case. A suffix after `$` selects a variant of a table: `$cold`, `$hot`, or a metadata table. A
+schema with several levels is one part, with dots between the levels; a level that itself contains
+dots is quoted in it.
 """
 
 from __future__ import annotations
@@ -164,7 +164,9 @@ def resolve(
             when the first part may be a schema or a cluster, and the catalog does not answer.
     """
     name = _resolved(parts, session, sources)
-    if not is_new:
+    if is_new:
+        name = _in_existing_schema(name, sources)
+    else:
         try:
             sources.rights.check_visible(name)
         except SeamlineError as error:
@@ -192,6 +194,16 @@ def _resolved(parts: Sequence[str], session: Session, sources: Sources) -> Table
         return named(catalog, (last,), "", sources.config)
     table, variant = split_variant(last)
     return named(catalog, (*namespace_of(schema), table), variant, sources.config)
+
+
+def _in_existing_schema(name: TableName, sources: Sources) -> TableName:
+    """Returns the name of a new table in the schema that exists, if only its case differs."""
+    if not name.is_own_table or name.schema == name.schema.lower():
+        return name
+    schema = find_schema(sources, name.catalog, name.schema)
+    if schema is None:
+        return name
+    return dataclasses.replace(name, path=(*namespace_of(schema), name.path[-1]))
 
 
 def nearest(name: TableName, sources: Sources) -> str | None:
@@ -267,20 +279,26 @@ def named(
 
 
 def has_schema(sources: Sources, source: str, schema: str) -> bool:
-    """Whether a catalog or a cluster has a schema that the caller may see.
+    """Whether a catalog or a cluster has a schema that the caller may see; see `find_schema`."""
+    return find_schema(sources, source, schema) is not None
+
+
+def find_schema(sources: Sources, source: str, schema: str) -> str | None:
+    """Returns a schema of a catalog or a cluster as it is listed, if the caller may see it.
 
     Raises:
         SeamlineError: CATALOG_UNAVAILABLE.
     """
     if schema.lower() == INFORMATION_SCHEMA:
-        return True
+        return INFORMATION_SCHEMA
     known = _fixed_schemas(source, sources)
     if known:
-        return schema.lower() in known
+        return _spelt(schema, known)
     if not sources.rights.sees_schema(source, schema_text(namespace_of(schema))):
-        return False
+        return None
+    catalog = sources.cold(source)
     spellings = dict.fromkeys((namespace_of(schema), namespace_of(schema.lower())))
-    return any(sources.cold(source).has_namespace(namespace) for namespace in spellings)
+    return next((schema_text(path) for path in spellings if catalog.has_namespace(path)), None)
 
 
 def _source(name: str, config: Config, rights: Rights | None) -> str:

@@ -97,3 +97,23 @@ def test_a_session_may_use_the_names_again(world: World) -> None:
             connection.execute(f"CREATE TABLE again.t AS SELECT {value} AS a")
             assert connection.execute("SELECT a FROM again.t").fetchall() == [(value,)]
             connection.execute("DROP SCHEMA again CASCADE")
+
+
+@pytest.mark.parametrize("spelt", ["S", '"S"', "lake.S"])
+def test_a_schema_is_found_in_lower_case(world: World, spelt: str) -> None:
+    assert sorted(world.rows(f"SHOW TABLES FROM {spelt}")) == ALL
+    assert world.rows(f"SHOW CREATE SCHEMA {spelt}") == [("CREATE SCHEMA lake.s",)]
+    world.rows(f"CREATE VIEW {spelt}.v AS SELECT 1 AS a")
+    world.rows(f"CREATE TABLE {spelt}.three AS SELECT 3 AS a")
+    world.rows(f"ALTER TABLE other.one RENAME TO {spelt}.four")
+    assert world.left() == sorted([*ALL, ("v",), ("three",), ("four",)])
+    assert ("S",) not in world.rows("SHOW SCHEMAS")
+
+
+def test_a_schema_with_capital_letters_is_itself(world: World) -> None:
+    world.rows('CREATE TABLE "Big".one AS SELECT 1 AS a')
+    assert world.rows('SHOW TABLES FROM "Big"') == [("one",)]
+    assert world.refused("SHOW TABLES FROM big").code.name == "SCHEMA_NOT_FOUND"
+    world.rows("CREATE TABLE big.two AS SELECT 1 AS a")
+    assert world.rows('SHOW TABLES FROM "Big"') == [("one",)]
+    assert world.rows("SHOW TABLES FROM BIG") == [("two",)]
