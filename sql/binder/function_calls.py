@@ -50,11 +50,11 @@ from seamline.sql.calls import COMPUTED_COUNT, VOLATILE, Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.equality import map_of_arrays
 from seamline.sql.functions import GROUPING
-from seamline.sql.functions.times import EXTRACTED
+from seamline.sql.functions.times import EXTRACTED, OF_CLOCKS, OF_ZONES
 from seamline.sql.listagg import ListaggWithin
 from seamline.sql.restrictions import array_of_groups
 from seamline.sql.templates import DUCKDB, SPARK
-from seamline.sql.types import Array, Field, Function, Map, Row, Type
+from seamline.sql.types import Array, Field, Function, Map, Row, Timestamp, Type
 
 
 def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
@@ -118,7 +118,16 @@ def _bind_extract(typer: Typer, node: exp.Extract, scope: Scope) -> Typed:
     part = node.this.name.lower()
     if part not in EXTRACTED:
         raise SeamlineError(NOT_SUPPORTED, f"EXTRACT({part.upper()} …) is not supported")
-    return bind_call(part, [typer.expression(node.expression, scope)])
+    value = typer.expression(node.expression, scope)
+    is_local = isinstance(value[1], Timestamp) and not value[1].zoned
+    if part in (OF_CLOCKS if value[1] == types.DATE else OF_ZONES if is_local else ()):
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            f"{value[1]} has no {part.upper()}",
+            location=location_of(node),
+            hint="A CAST to timestamp, or to timestamp with time zone, has one.",
+        )
+    return bind_call(part, [value])
 
 
 def _bind_trim(typer: Typer, node: exp.Trim, scope: Scope) -> Typed:
@@ -163,6 +172,13 @@ def _bind_bracket(typer: Typer, node: exp.Bracket, scope: Scope) -> Typed:
     (container, type_), place = _bind_element(typer, node.this, node.expressions[0], scope)
     if isinstance(type_, Row):
         return _bind_field(container, type_, whole_number_of(place[0]))
+    if type_ == types.JSON:
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            "json has no subscripts",
+            location=location_of(node),
+            hint="json_extract(j, '$[0]') reads an element of json, counted from 0.",
+        )
     return bind_call("$subscript", [(container, type_), place])
 
 
@@ -172,13 +188,6 @@ def _bind_field(row: exp.Expr, type_: Row, place: int | None) -> Typed:
         raise SeamlineError(
             INVALID_ARGUMENT,
             f"{type_} has fields 1 to {len(type_.fields)}, which a literal must select",
-    if type_ == types.JSON:
-        raise SeamlineError(
-            TYPE_MISMATCH,
-            "json has no subscripts",
-            location=location_of(node),
-            hint="json_extract(j, '$[0]') reads an element of json, counted from 0.",
-        )
             hint="",
         )
     field = type_.fields[place - 1]
@@ -264,7 +273,7 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
     if name in _COUNTS:
         _check_count(name, typed)
     if name == "approx_percentile":
-        _check_shares(typed)
+        _bind_shares(typed)
     if (distinct or order is not None) and (overload.kind != "aggregate" or name == GROUPING):
         what = "DISTINCT …" if distinct else "… ORDER BY …"
         raise SeamlineError(NOT_SUPPORTED, f"{name}({what}) is not supported")
@@ -312,6 +321,10 @@ def _bind_within_group(typer: Typer, node: exp.WithinGroup, scope: Scope) -> Typ
     return typer.expression(call_, scope)
 
 
+def _bind_listagg_within(typer: Typer, node: ListaggWithin, scope: Scope) -> Typed:
+    return _bind_plain_call(typer, "$listagg", node, scope)
+
+
 def _bind_arguments(
     typer: Typer, name: str, expressions: Sequence[exp.Expr], scope: Scope
 ) -> list[Typed | LambdaArgument]:
@@ -321,10 +334,6 @@ def _bind_arguments(
         LambdaArgument(typer, argument, scope)
         if isinstance(argument, exp.Lambda)
         else typer.expression(argument, scope)
-def _bind_listagg_within(typer: Typer, node: ListaggWithin, scope: Scope) -> Typed:
-    return _bind_plain_call(typer, "$listagg", node, scope)
-
-
         for argument in expressions
     ]
     first = arguments[0] if arguments else None
@@ -357,17 +366,43 @@ def _check_count(name: str, node: Call) -> None:
         )
 
 
-def _check_shares(node: Call) -> None:
-    """Checks the percentiles of `approx_percentile`, which engines treat differently.
+def _bind_shares(node: Call) -> None:
+    """Checks the percentiles of `approx_percentile`, and makes engines choose as Trino does.
+
+    Of n values it takes the one that `share * n` others precede, and engines the one before.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT, NOT_SUPPORTED.
     """
-    shares = node.expressions[1]
-    if not node.spec.overload.kernel and shares.find(exp.Column, exp.Query) is not None:
+    is_weighted = len(node.expressions) > 2
+    shares = node.expressions[2 if is_weighted else 1]
+    if not is_weighted and shares.find(exp.Column, exp.Query) is not None:
         raise SeamlineError(NOT_SUPPORTED, "a percentile must be a constant", hint="")
     if any(not 0 <= share <= 1 for share in _numbers_of(shares)):
         raise SeamlineError(INVALID_ARGUMENT, "a percentile must be between 0 and 1", hint="")
+    if is_weighted:
+        return
+    array = unparenthesized(shares)
+    while isinstance(array, Call) and array.spec.overload.name == "cast":
+        array = unparenthesized(array.expressions[0])
+    if not isinstance(node.spec.parameters[1], Array):
+        shares.replace(_just_above((shares, types.DOUBLE)))
+    elif isinstance(array, Call) and array.spec.overload.name == "$array":
+        returns = array.spec.returns
+        assert isinstance(returns, Array)
+        above = [_just_above((share, returns.element)) for share in array.expressions]
+        kinds = (types.DOUBLE,) * len(above)
+        shares.replace(call(CallSpec(array.spec.overload, kinds, Array(types.DOUBLE)), above))
+    else:
+        raise SeamlineError(NOT_SUPPORTED, "percentiles must be written as ARRAY[…]", hint="")
+
+
+def _just_above(share: Typed) -> exp.Expr:
+    """Returns a share that is so much greater that no rank is a whole number."""
+    above = "least({0} + 1e-12, 1.0)"
+    overload = constructor("$just_above", above, "least({0} + 1e-12D, 1D)")
+    number = implicit_cast(share[0].copy(), share[1], types.DOUBLE)
+    return call(CallSpec(overload, (types.DOUBLE,), types.DOUBLE), [number])
 
 
 def _numbers_of(node: exp.Expr) -> Iterator[float]:
@@ -507,10 +542,10 @@ HANDLERS: Handlers = {
     exp.Substring: _bind_substring,
     exp.StrPosition: _bind_position,
     exp.Bracket: _bind_bracket,
+    ListaggWithin: _bind_listagg_within,
     exp.Array: _bind_array,
     exp.AtTimeZone: bind_at_time_zone,
     exp.Anonymous: _bind_function,
     exp.Tuple: _bind_row_constructor,
     exp.WithinGroup: _bind_within_group,
 }
-    ListaggWithin: _bind_listagg_within,

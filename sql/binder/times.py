@@ -54,6 +54,8 @@ def is_of_time(type_: Type) -> bool:
 
 def in_zone(name: str, arguments: Sequence[Typed], bind: Bind) -> Typed | None:
     """Binds a call that reads fields of an instant in its zone; None for any other call."""
+    if name == "format" and any(isinstance(type_, Interval) for _, type_ in arguments):
+        return bind(name, list(map(_interval_as_text, arguments)))
     of_clocks = clocks.bind(name, arguments, bind)
     if of_clocks is not None:
         return of_clocks
@@ -86,6 +88,13 @@ def in_zone(name: str, arguments: Sequence[Typed], bind: Bind) -> Typed | None:
     if prefix == "$date_diff":
         return found
     return _cut(instant, moved[0], found) if unit in CLOCK_UNITS else back(found, instant)
+
+
+def _interval_as_text(value: Typed) -> Typed:
+    """Returns an interval as text; anything else as is."""
+    if not isinstance(value[1], Interval):
+        return value
+    return explicit_cast(*value, types.VARCHAR, safe=False), types.VARCHAR
 
 
 def _instant(value: Typed) -> Typed:
@@ -151,8 +160,8 @@ def bind_by_unit(typer: Typer, name: str, node: exp.Anonymous, scope: Scope, bin
     arguments = [typer.expression(argument, scope) for argument in node.expressions[1:]]
     if name == "date_diff" and len(arguments) == 2:
         arguments = _alike(arguments)
+    is_of_day = any(type_ == types.DATE for _, type_ in arguments[-1:])
     if unit is None or not is_text(unit):
-        is_of_day = any(type_ == types.DATE for _, type_ in arguments[-1:])
         units = DATE_UNITS if is_of_day else (*CLOCK_UNITS, *DATE_UNITS)
 
         def of_unit(text: str) -> Typed:
@@ -162,6 +171,12 @@ def bind_by_unit(typer: Typer, name: str, node: exp.Anonymous, scope: Scope, bin
     full_name = f"${name}_{unit.name.lower()}"
     if full_name not in functions.FUNCTIONS:
         raise SeamlineError(INVALID_ARGUMENT, f"{name} has no unit {unit.name!r}", hint=_UNITS)
+    if is_of_day and unit.name.lower() in CLOCK_UNITS:
+        raise SeamlineError(
+            INVALID_ARGUMENT,
+            f"{unit.name!r} is not a unit of dates",
+            hint="CAST(x AS timestamp) makes a date a moment.",
+        )
     return bind(full_name, arguments)
 
 

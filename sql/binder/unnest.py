@@ -134,7 +134,7 @@ def _query(typer: Typer, rows: Typed, *, is_one: bool) -> tuple[exp.Select, list
         if isinstance(member_type, Row):
             for inner in member_type.fields:
                 values.append(field_of(member.copy(), member_type, inner))
-                output.append(Output(inner.name, inner.type))
+                output.append(Output("" if inner.is_nameless else inner.name, inner.type))
         else:
             values.append(member)
             output.append(Output("", member_type))

@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from seamline.errors import (
     COLUMN_NOT_FOUND,
+    INVALID_ARGUMENT,
     NOT_SUPPORTED,
     SYNTAX_ERROR,
     SeamlineError,
@@ -20,6 +21,7 @@ from seamline.sql.binder.literals import as_value
 from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call
+from seamline.sql.near import did_you_mean
 
 
 def _bind_filter(typer: Typer, node: exp.Filter, scope: Scope) -> Typed:
@@ -47,11 +49,41 @@ def _bind_window(typer: Typer, node: exp.Window, scope: Scope) -> Typed:
             raise SeamlineError(
                 NOT_SUPPORTED, "OVER needs an aggregate or window function", hint=""
             )
+        _check_of_order(called, definition, node)
         window = definition.copy()
         window.set("this", function)
         return window
 
     return of_each_part(inner, over), type_
+
+
+_NEIGHBOURS = frozenset({"lag", "lead"})
+_WITHOUT_FRAMES = _NEIGHBOURS | {
+    *("rank", "dense_rank", "row_number", "ntile", "percent_rank", "cume_dist"),
+}
+
+
+def _check_of_order(called: Call, definition: exp.Window, node: exp.Window) -> None:
+    """Refuses what would make no difference, or return any of several rows.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    name = called.spec.overload.name
+    if name in _NEIGHBOURS and definition.args.get("order") is None:
+        raise SeamlineError(
+            INVALID_ARGUMENT,
+            f"{name}() needs an ORDER BY in its window",
+            location=location_of(node),
+            hint="OVER (ORDER BY …) says which row is before which.",
+        )
+    if name in _WITHOUT_FRAMES and definition.args.get("spec") is not None:
+        raise SeamlineError(
+            INVALID_ARGUMENT,
+            f"{name}() takes no frame",
+            location=location_of(node),
+            hint="Leave ROWS, RANGE or GROUPS out of its window.",
+        )
 
 
 def _is_of_rows(node: Call, *kinds: str) -> bool:
@@ -115,7 +147,7 @@ def _named_window(name: exp.Identifier, scope: Scope) -> exp.Window:
             COLUMN_NOT_FOUND,
             f"there is no window {name.name}",
             location=location_of(name),
-            hint="WINDOW name AS (…) defines one.",
+            hint=did_you_mean(name.name, level.windows) or "WINDOW name AS (…) defines one.",
         )
     return found
 

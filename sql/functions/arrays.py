@@ -67,21 +67,22 @@ scalar(
         ),
     ),
 )
+_FROM_ONE = "'INVALID_ARGUMENT: array positions start at 1'"
 scalar(
     "element_at",
     "array(E), bigint -> E",
-    "(CASE WHEN {1} = 0 THEN error('INVALID_ARGUMENT: array positions start at 1')"
+    f"(CASE WHEN {{1}} = 0 AND {{0}} IS NOT NULL THEN error({_FROM_ONE})"
     " ELSE list_extract({0}, {1}) END)",
-    "(CASE WHEN {1} = 0 THEN raise_error('INVALID_ARGUMENT: array positions start at 1')"
+    f"(CASE WHEN {{1}} = 0 AND {{0}} IS NOT NULL THEN raise_error({_FROM_ONE})"
     " ELSE try_element_at({0}, CAST({1} AS INT)) END)",
 )
 scalar(
     "$subscript",
     "array(E), bigint -> E",
-    "(CASE WHEN {1} < 1 OR {1} > len({0}) THEN"
+    "(CASE WHEN {0} IS NOT NULL AND ({1} < 1 OR {1} > len({0})) THEN"
     " error('INVALID_ARGUMENT: the array has no element ' || CAST({1} AS VARCHAR))"
     " ELSE list_extract({0}, {1}) END)",
-    "(CASE WHEN {1} < 1 OR {1} > size({0}) THEN"
+    "(CASE WHEN {0} IS NOT NULL AND ({1} < 1 OR {1} > size({0})) THEN"
     " raise_error(concat('INVALID_ARGUMENT: the array has no element ', CAST({1} AS STRING)))"
     " ELSE element_at({0}, CAST({1} AS INT)) END)",
 )

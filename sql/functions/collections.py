@@ -48,12 +48,21 @@ for _signature, _separator in (
 # --- The least and the greatest ------------------------------------------------------------------
 
 _COUNT = "INVALID_ARGUMENT: the number of values must be positive"
+_SOME_DUCKDB = (
+    "list_transform([{}], lambda m: CASE WHEN len(m) > 0"
+    " THEN list_transform(m[1:{{1}}], lambda x: x['v']) END)[1]"
+)
+_SOME_SPARK = (
+    "element_at(transform(array({}), m -> CASE WHEN size(m) > 0"
+    " THEN transform(slice(m, 1, CAST({{1}} AS INT)), x -> {}) END), 1)"
+)
+"""The first values of a sorted array of entries, or null if it is empty."""
 
 
 def _first(name: str, type_: str) -> None:
-    """Declares the n least or greatest values, and the values beside them; NaN is last in both.
+    """Declares the n least or greatest values, and the values beside them; null if there are none.
 
-    Engines treat NaN as the greatest.
+    NaN is last in both. Engines treat it as the greatest.
     """
     order, compared = ("ASC", "<") if name == "min" else ("DESC", ">")
     may_be_nan = name == "max" and type_ != "O"
@@ -82,19 +91,17 @@ def _first(name: str, type_: str) -> None:
         name,
         f"{type_}, bigint -> array({type_})",
         _VALUES[0],
-        f"(CASE WHEN {{1}} < 1 THEN error('{_COUNT}')"
-        f" ELSE list_transform({least}[1:{{1}}], lambda x: x['v']) END)",
+        f"(CASE WHEN {{1}} < 1 THEN error('{_COUNT}') ELSE {_SOME_DUCKDB.format(least)} END)",
         f"(CASE WHEN {{1}} < 1 THEN raise_error('{_COUNT}')"
-        f" ELSE slice({spark('')}, 1, CAST({{1}} AS INT)) END)",
+        f" ELSE {_SOME_SPARK.format(spark(''), 'x')} END)",
     )
     composed(
         f"{name}_by",
         f"T, {type_}, bigint -> array(T)",
         _VALUES[1],
-        f"(CASE WHEN {{1}} < 1 THEN error('{_COUNT}')"
-        f" ELSE list_transform({beside}[1:{{1}}], lambda x: x['v']) END)",
-        f"(CASE WHEN {{1}} < 1 THEN raise_error('{_COUNT}') ELSE"
-        f" transform(slice({spark('.field1')}, 1, CAST({{1}} AS INT)), x -> x.field0) END)",
+        f"(CASE WHEN {{1}} < 1 THEN error('{_COUNT}') ELSE {_SOME_DUCKDB.format(beside)} END)",
+        f"(CASE WHEN {{1}} < 1 THEN raise_error('{_COUNT}')"
+        f" ELSE {_SOME_SPARK.format(spark('.field1'), 'x.field0')} END)",
     )
     composed(  # for values without an order, which cannot be part of a comparison
         f"{name}_by",

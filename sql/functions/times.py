@@ -42,11 +42,12 @@ _CLOCK_PARTS = {
 FIELDS = frozenset({*_PARTS, *_CLOCK_PARTS, "millisecond", "last_day_of_month"})
 """Functions that read fields of an instant, in the local time of its zone."""
 
-EXTRACTED = (FIELDS - {"last_day_of_month", "millisecond", "week_of_year"}) | {
-    "timezone_hour",
-    "timezone_minute",
-}
+OF_ZONES = frozenset({"timezone_hour", "timezone_minute"})
+EXTRACTED = (FIELDS - {"last_day_of_month", "millisecond", "week_of_year"}) | OF_ZONES
 """The fields that EXTRACT reads."""
+
+OF_CLOCKS = frozenset(_CLOCK_PARTS) | OF_ZONES
+"""The fields that EXTRACT does not read from dates."""
 
 for _time in _TIMES:
     for _name, (_part, _spark_part) in (

@@ -100,7 +100,7 @@ def joined_within(
 
 
 def weighted_percentile(rows: Rows, share: float, accuracy: float = 0.01) -> Any:
-    """Returns the least value that, with those below it, has a given share of the weight.
+    """Returns the least value that, with those below it, has more than a share of the weight.
 
     Args:
         rows: A value and its weight.
@@ -126,7 +126,7 @@ def weighted_percentiles(rows: Rows, shares: Sequence[float | None]) -> list[Any
         return None
     reached = list(itertools.accumulate(weight for _, weight in pairs))
     last = len(pairs) - 1
-    places = (bisect.bisect_left(reached, (share or 0) * reached[-1]) for share in shares)
+    places = (bisect.bisect_right(reached, (share or 0) * reached[-1]) for share in shares)
     return [pairs[min(place, last)][0] for place in places]
 
 

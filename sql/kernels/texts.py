@@ -229,22 +229,21 @@ def from_utf8(value: bytes, replacement: str | int = "\ufffd") -> str:
 
 
 _UNITS = ("", "K", "M", "B", "T", "Q")
-_DIGITS = 320
-"""More digits than the greatest double has before the point."""
+_LONG = 2**63
 
 
-def with_unit(value: float | decimal.Decimal) -> str:
-    """Formats a number with three digits and its unit: 123K, 1.5M."""
-    number = decimal.Decimal(repr(value) if isinstance(value, float) else value)
-    if not number.is_finite():
-        return str(value)
+def with_unit(value: float) -> str:
+    """Formats the whole part of a number with its unit: 123K, 1.5M; three digits if positive."""
+    if math.isnan(value):
+        return "0"
+    number = float(int(min(max(value, -_LONG), _LONG)))
     unit = 0
-    with decimal.localcontext(prec=_DIGITS):
-        while abs(number) >= 1000 and unit < len(_UNITS) - 1:
-            number /= 1000
-            unit += 1
-        places = 2 if abs(number) < 10 else 1 if abs(number) < 100 else 0
-        rounded = number.quantize(decimal.Decimal(1).scaleb(-places), decimal.ROUND_HALF_UP)
+    while abs(number) >= 1000 and unit < len(_UNITS) - 1:
+        number /= 1000
+        unit += 1
+    places = 2 if number < 10 else 1 if number < 100 else 0
+    step = decimal.Decimal(1).scaleb(-places)
+    rounded = decimal.Decimal(number).quantize(step, decimal.ROUND_HALF_UP)
     text = format(rounded, "f")
     return (text.rstrip("0").rstrip(".") if "." in text else text) + _UNITS[unit]
 
