@@ -16,6 +16,7 @@ from seamline.seam.offsets import Offsets
 from seamline.seam.repeat import missing_between, seam_up_to
 from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
+from seamline.sql.near import did_you_mean
 from seamline.sql.qualify import TableVersion
 
 
@@ -53,7 +54,7 @@ def _version_id(state: TableState, version: TableVersion) -> int:
                 raise SeamlineError(
                     TABLE_NOT_FOUND,
                     f"table {state.display_name} has no tag or branch {version.value!r}",
-                    hint=f"It has: {known}.",
+                    hint=did_you_mean(version.value, state.refs) or f"It has: {known}.",
                 )
             return ref.snapshot_id
         case datetime.datetime():

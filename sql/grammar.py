@@ -20,6 +20,7 @@ from seamline.errors import (
 )
 from seamline.sql import roles, time_zones
 from seamline.sql.definitions import create_table, makes_table, parse_columns
+from seamline.sql.places import placed_at
 from seamline.sql.queries import QUERY_STARTS, expressions_of, query_of
 from seamline.sql.row_changes import STARTS, row_changes
 from seamline.sql.statements import (
@@ -233,7 +234,8 @@ def _set_time_zone(words: Words) -> SetTimeZone:
     if words.take("LOCAL"):
         return SetTimeZone(None, place)
     if not words.take("INTERVAL"):
-        return SetTimeZone(time_zones.named(words.string()), place)
+        with placed_at(place):
+            return SetTimeZone(time_zones.named(words.string()), place)
     sign = -1 if words.take("-") else 1
     text = words.string()
     words.require("HOUR")

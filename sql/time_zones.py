@@ -15,6 +15,7 @@ import zoneinfo
 
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
 from seamline.sql import session_zone
+from seamline.sql.near import did_you_mean
 from seamline.sql.session_zone import SEVERAL_ZONES
 
 UTC = session_zone.UTC
@@ -43,7 +44,8 @@ def named(text: str) -> str:
         raise SeamlineError(
             INVALID_ARGUMENT,
             f"{text!r} is not a time zone",
-            hint="A zone is a region such as 'Europe/Berlin', or an offset such as '+05:30'.",
+            hint=did_you_mean(text, _regions().values())
+            or "A zone is a region such as 'Europe/Berlin', or an offset such as '+05:30'.",
         )
     return found
 

@@ -26,6 +26,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import NestedField, PrimitiveType
 
 from seamline.errors import INVALID_TABLE_DEFINITION, NOT_SUPPORTED, SeamlineError
+from seamline.sql.near import did_you_mean
 
 _PARTITION = re.compile(
     r"\s*(?:(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?([^,)]+?)\s*(?:,\s*(\d+)\s*)?\)|(.+?))\s*"
@@ -173,7 +174,9 @@ def _column(schema: Schema, name: str, text: str) -> NestedField:
         column = schema.find_field(name.strip().strip('"'), case_sensitive=False)
     except ValueError as error:
         raise SeamlineError(
-            INVALID_TABLE_DEFINITION, f"{text.strip()}: there is no column {name.strip()}"
+            INVALID_TABLE_DEFINITION,
+            f"{text.strip()}: there is no column {name.strip()}",
+            hint=did_you_mean(name.strip(), schema.column_names),
         ) from error
     if not isinstance(column.field_type, PrimitiveType):
         raise SeamlineError(

@@ -30,7 +30,7 @@ from seamline.gateway.commands import alterations, comparison, tables
 from seamline.gateway.commands.adoptable import is_delta, look_at, require_foreign
 from seamline.gateway.connections import Connections
 from seamline.gateway.query.loaded import LoadedTables
-from seamline.gateway.query.names import TableName
+from seamline.gateway.query.names import TableName, suggesting_topics
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of
 from seamline.seam.checks import truncated
@@ -230,7 +230,8 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
     seen = look_at(connections, wanted)
     state, writer = seen.state, seen.writer
     log = connections.log(wanted.cluster)
-    bounds = log.bounds([wanted.topic], wanted.isolation, deadline)[wanted.topic]
+    with suggesting_topics(wanted.cluster, wanted.topic, connections):
+        bounds = log.bounds([wanted.topic], wanted.isolation, deadline)[wanted.topic]
     binding = _binding(wanted, writer, state, bounds)
     tables.check_policy(binding.on_error, state.schema.columns)
     options = {f"{OPTION_PREFIX}{name}": value for name, value in seen.options.items()}

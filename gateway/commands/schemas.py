@@ -20,13 +20,14 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.access.rules import Privilege
-from seamline.gateway.commands import tables
+from seamline.gateway.commands import listings, tables
 from seamline.gateway.commands.rows import Rows, done
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.names import Session, TableName
 from seamline.seam.binding import TopicBinding
 from seamline.seam.table import TableState
+from seamline.sql.near import did_you_mean
 from seamline.sql.statements import CreateSchema, DropSchema
 
 
@@ -58,7 +59,11 @@ def drop(connections: Connections, statement: DropSchema, session: Session) -> R
     if found is None:
         if statement.if_exists:
             return done()
-        raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {source}.{schema} does not exist")
+        raise SeamlineError(
+            SCHEMA_NOT_FOUND,
+            f"schema {source}.{schema} does not exist",
+            hint=did_you_mean(schema, listings.schemas(connections, source)),
+        )
     catalog = _own(connections, source, found)
     namespace = names.namespace_of(found)
     views = [TableName(source, "", path) for path in catalog.view_store.names(namespace)]

@@ -148,7 +148,8 @@ class Shows:
                     raise
                 return self._connections.rights.table(name).columns(found[1].columns), None
         (topic,) = name.path
-        self._connections.log(name.cluster).bounds([topic], READ_COMMITTED, deadline)
+        with names.suggesting_topics(name.cluster, topic, self._connections):
+            self._connections.log(name.cluster).bounds([topic], READ_COMMITTED, deadline)
         return columns.TOPIC_FIELDS, None
 
     def _create_text(self, statement: Show, session: Session) -> Rows:

@@ -39,7 +39,7 @@ from seamline.gateway.commands import evolution, inferring, upserts
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import views
 from seamline.gateway.query.loaded import LoadedTables
-from seamline.gateway.query.names import TableName
+from seamline.gateway.query.names import TableName, suggesting_topics
 from seamline.planners.rules.prune_tail_by_key import PARTITIONERS
 from seamline.seam.binding import EVOLUTIONS, MANUAL, MODES, TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of
@@ -175,7 +175,8 @@ def create(connections: Connections, definition: TableDefinition, deadline: Dead
     encoding = Encoding(definition.format, definition.key_format, sources)
     require_free(connections, definition.name)
     log = connections.log(definition.cluster)
-    bounds = _bounds(log, definition, deadline)
+    with suggesting_topics(definition.cluster, definition.topic, connections):
+        bounds = _bounds(log, definition, deadline)
     schemas = schemas_of(log, deadline)
     seen = inferring.sample(log, definition.topic, bounds, deadline)
     inferred = None

@@ -186,8 +186,16 @@ def _own(
 
 
 def _missing(connections: Connections, name: TableName) -> SeamlineError:
-    is_there = connections.catalog(name.catalog).has_namespace(name.path[:-1])
-    known = listings.views(connections, name.catalog, name.schema) if is_there else []
+    if not connections.catalog(name.catalog).has_namespace(name.path[:-1]):
+        hint = names.nearest(name, connections)
+        return SeamlineError(VIEW_NOT_FOUND, f"view {name.display} does not exist", hint=hint)
+    if name.path in connections.cold(name.catalog).tables(name.path[:-1]):
+        return SeamlineError(
+            VIEW_NOT_FOUND,
+            f"{name.display} is a table, not a view",
+            hint="DROP TABLE, ALTER TABLE, COMMENT ON TABLE and SHOW CREATE TABLE are for tables.",
+        )
+    known = listings.views(connections, name.catalog, name.schema)
     return SeamlineError(
         VIEW_NOT_FOUND,
         f"view {name.display} does not exist",

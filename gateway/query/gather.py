@@ -160,7 +160,9 @@ class Gatherer:
             ]
         except SeamlineError as error:
             if error.code in _NAMES_NOTHING and error.location is None:
-                error.location = self._place_of(error, references, targets)
+                error.location = self._place_of(error, targets)
+            if error.code is TOPIC_NOT_FOUND:
+                self._suggest_topic(error, targets)
             raise
 
     def _target(
@@ -178,7 +180,8 @@ class Gatherer:
         if asked is None and name.variant == CHANGES:
             asked = EVERY_CHANGE
         equals = reference.equals if name.is_system else ()
-        return Target(name, reference.version, None, asked, equals, reference.owner)
+        where = reference.location
+        return Target(name, reference.version, None, asked, equals, reference.owner, where)
 
     def _restricted(self, target: Target, pinned: PinnedTable) -> PinnedTable:
         """Returns a pinned table, restricted to what may be seen of it."""
@@ -192,19 +195,23 @@ class Gatherer:
         relation = dataclasses.replace(relation, restriction=found)
         return dataclasses.replace(pinned, relation=relation)
 
-    def _place_of(
-        self,
-        error: SeamlineError,
-        references: Sequence[TableReference],
-        targets: Sequence[Target],
-    ) -> Location | None:
+    def _suggest_topic(self, error: SeamlineError, targets: Sequence[Target]) -> None:
+        """Adds where the statement names the topic that does not exist, and a similar one."""
+        for target in targets:
+            name = target.name
+            if name.cluster and error.message.split()[1].rstrip(":") == name.table:
+                sources = as_owner(self._connections, target.owner)
+                error.location = target.location
+                error.hint = names.nearest_topic(name.cluster, name.table, sources) or error.hint
+
+    def _place_of(self, error: SeamlineError, targets: Sequence[Target]) -> Location | None:
         """Returns where a statement names the table or schema that does not exist."""
-        for reference, target in zip(references, targets, strict=True):
+        for target in targets:
             try:
                 self._loaded.now([target.name])
             except SeamlineError as own:
                 if own.message == error.message:
-                    return reference.location
+                    return target.location
         return None
 
     def pin_table(self, name: TableName, deadline: Deadline) -> PinnedTable:
@@ -315,7 +322,8 @@ class Gatherer:
         for target in targets:
             key = _identity(target, tables)
             if key not in pinned:
-                pinned[key] = self._pinner.pin(target, known)
+                with placed_at(target.location):
+                    pinned[key] = self._pinner.pin(target, known)
         return [pinned[_identity(target, tables)] for target in targets]
 
     def _is_recent(self, target: Target, ends: CachedEnds, table: ColdTable) -> bool:

@@ -7,6 +7,8 @@ which saves one of two requests to the catalog.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import time
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -15,7 +17,7 @@ from seamline.connectors.cache import Cache
 from seamline.connectors.protocols import ColdTable
 from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.connections import Sources
-from seamline.gateway.query import names
+from seamline.gateway.query import names, views
 from seamline.gateway.query.names import TableName
 
 REMEMBERED_MAX = 64
@@ -102,9 +104,21 @@ class LoadedTables:
                     raise
                 missing = missing or error
         assert missing is not None
-        raise SeamlineError(
-            missing.code, missing.message, hint=names.nearest(name, self._connections)
-        ) from missing
+        raise self._missing(name, missing) from missing
+
+    def _missing(self, name: TableName, missing: SeamlineError) -> SeamlineError:
+        """Returns the error for a table that does not exist, or that is a view."""
+        own = dataclasses.replace(name, variant="")
+        with contextlib.suppress(SeamlineError):  # the first error is the one to report
+            if views.find(self._connections, own) is not None:
+                return SeamlineError(
+                    missing.code,
+                    f"{own.display} is a view, not a table",
+                    hint="SHOW CREATE VIEW shows its query, and DROP VIEW drops it; files, "
+                    "snapshots and properties are those of the tables that it reads.",
+                )
+        hint = names.nearest(name, self._connections)
+        return SeamlineError(missing.code, missing.message, hint=hint)
 
 
 def is_changed(before: ColdTable, now: ColdTable) -> bool:

@@ -20,15 +20,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from seamline.connectors.protocols import views_of
 from seamline.errors import (
     CATALOG_NOT_FOUND,
     SCHEMA_NOT_FOUND,
     TABLE_NOT_FOUND,
+    TOPIC_NOT_FOUND,
     SeamlineError,
 )
+from seamline.gateway.query.deadline import StatementDeadline
 from seamline.sql.near import did_you_mean
 from seamline.sql.session_zone import UTC
 
@@ -170,11 +173,13 @@ def resolve(
         try:
             sources.rights.check_visible(name)
         except SeamlineError as error:
-            if error.code is not TABLE_NOT_FOUND:
+            if error.code is TOPIC_NOT_FOUND:
+                hint = nearest_topic(name.cluster, name.table, sources)
+            elif error.code is TABLE_NOT_FOUND:
+                hint = nearest(name, sources)
+            else:
                 raise
-            raise SeamlineError(
-                TABLE_NOT_FOUND, error.message, hint=nearest(name, sources)
-            ) from error
+            raise SeamlineError(error.code, error.message, hint=hint) from error
     return name
 
 
@@ -219,13 +224,42 @@ def nearest(name: TableName, sources: Sources) -> str | None:
     return near
 
 
+@contextlib.contextmanager
+def suggesting_topics(cluster: str, topic: str, sources: Sources) -> Iterator[None]:
+    """Adds the most similar topics to an error raised inside for a topic that does not exist."""
+    try:
+        yield
+    except SeamlineError as error:
+        if error.code is TOPIC_NOT_FOUND:
+            error.hint = nearest_topic(cluster, topic, sources) or error.hint
+        raise
+
+
+def nearest_topic(cluster: str, topic: str, sources: Sources) -> str | None:
+    """Returns a hint with the most similar topics of a cluster; None if none can be listed."""
+    with contextlib.suppress(SeamlineError):  # the first error is the one to report
+        listed = sources.log(cluster).topics(StatementDeadline(_SUGGESTED_WITHIN_S))
+        rights = sources.rights
+        seen = [name for name in listed if rights.table(TableName("", cluster, (name,))).sees]
+        return did_you_mean(topic, seen)
+    return None
+
+
+_SUGGESTED_WITHIN_S = 2.0
+
+
 def _near(name: TableName, sources: Sources) -> str | None:
     """Suggests similar tables of its schema, or similar schemas if the schema does not exist."""
     catalog, rights, namespace = sources.cold(name.catalog), sources.rights, name.path[:-1]
     with contextlib.suppress(SeamlineError):  # the first error is the one to report
         if catalog.has_namespace(namespace):
-            there = (TableName(name.catalog, "", path) for path in catalog.tables(namespace))
+            views = views_of(catalog)
+            paths = [*catalog.tables(namespace), *(views.names(namespace) if views else ())]
+            there = (TableName(name.catalog, "", path) for path in paths)
             seen = [found.path[-1] for found in there if rights.table(found).sees]
+            own, sign, variant = name.path[-1].rpartition("$")
+            if sign and own.lower() in seen:
+                return did_you_mean(variant, VARIANTS) or f"There are: {', '.join(VARIANTS)}."
             return did_you_mean(name.path[-1], seen)
         known = [schema_text(found) for found in catalog.namespaces()]
         shown = [schema for schema in known if rights.sees_schema(name.catalog, schema)]

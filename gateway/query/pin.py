@@ -23,6 +23,7 @@ from seamline.errors import (
     OFFSETS_NOT_STORED,
     READ_CONFLICT,
     TOKEN_EXPIRED,
+    Location,
     SeamlineError,
 )
 from seamline.gateway.commands import system
@@ -110,6 +111,7 @@ class Target:
         changes: The changes that it asks for; None for the whole table.
         equals: The values that it requires of columns of a computed table.
         owner: The owner of the view that names it, if it is read with that user's rights.
+        location: Where the statement names it.
     """
 
     name: TableName
@@ -118,6 +120,7 @@ class Target:
     changes: AskedChanges | None = None
     equals: Equalities = ()
     owner: str | None = None
+    location: Location | None = dataclasses.field(default=None, compare=False)
 
     @property
     def moment(self) -> int | str | datetime.datetime | None:

@@ -59,7 +59,11 @@ def wait_until_visible(
         problem = invisible(bounds, floor.end)
         if problem is None:
             return bounds
-        hidden = SeamlineError(WRITE_NOT_VISIBLE, f"{problem}, after {waited_s:.1f} s")
+        hidden = SeamlineError(
+            WRITE_NOT_VISIBLE,
+            f"{problem}, after {waited_s:.1f} s",
+            hint=None if floor.end.keys() <= bounds.end.keys() else _partitions(bounds),
+        )
         if floor.write and deadline.remaining_s() < _LAST_MOMENT_S:
             raise hidden
         if not floor.write and waited_s > _LEADER_CHANGE_S:
@@ -74,6 +78,13 @@ def wait_until_visible(
             if floor.write and _is_end_of_time(error, deadline):
                 raise hidden from error
             raise
+
+
+def _partitions(bounds: LogBounds) -> str:
+    return (
+        f"Partitions of the topic: {len(bounds.end)}, counted from 0. Correct the token's, or read "
+        "the table that was written to."
+    )
 
 
 def _is_end_of_time(error: SeamlineError, deadline: Deadline) -> bool:
