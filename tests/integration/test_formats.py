@@ -382,7 +382,7 @@ def test_a_registry_that_hangs_holds_nobody_up(
             ended = gateway.statement(f"SELECT n FROM {name}", engine, timeout_s=2.0).error
             assert ended is not None
             assert ended.code.name == "DEADLINE_EXCEEDED"
-            assert time.monotonic() - began < 8, engine
+            assert time.monotonic() - began < 10, engine  # it would wait that long for an answer
         application = TieringApplication(
             SparkTables(gateway.parts.connections, stack.spark), records_max=1000
         )
