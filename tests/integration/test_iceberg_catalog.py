@@ -112,7 +112,7 @@ def test_a_self_join_sees_one_cut(stack: Stack, readers: LiveReaders, name: str,
         FROM {table} AS a FULL OUTER JOIN {table} AS b
         ON a._kafka_partition = b._kafka_partition AND a._kafka_offset = b._kafka_offset
     """
-    counts = []
+    counts: list[int] = []
     with Producer(stack, name, 100):
         while len(counts) < 4 or counts[-1] == counts[0]:  # until some that came meanwhile are seen
             ((rows, left, right, alone),) = readers.sql(sql)
