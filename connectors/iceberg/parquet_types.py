@@ -2,7 +2,8 @@
 
 Decoded rows already carry field ids and have the types of a file, except for two that SQL
 represents differently: a UUID is a string in SQL and 16 bytes in a file, and `fixed(n)` is bytes of
-any length in SQL.
+any length in SQL. The result of a query may also have narrower types than the columns, such as
+`smallint`.
 """
 
 from __future__ import annotations
@@ -88,9 +89,9 @@ def _converted(column: pa.ChunkedArray, type_: Type) -> pa.ChunkedArray:
 
 
 def _array(array: pa.Array, type_: Type) -> pa.Array:
-    if not _differs(type_):
-        return array
     wanted = _type(type_)
+    if not _differs(type_):
+        return array if array.type == wanted else array.cast(wanted)
     match type_:
         case types.UUID:
             return wanted.wrap_array(_uuid_bytes(array))

@@ -287,6 +287,23 @@ def test_columns_are_chosen_and_values_widened(connection: seamline.Connection) 
     assert rows(connection, "SELECT max(i), count(*) FROM wide") == [(10, 5)]
 
 
+def test_narrow_types_are_widened_beside_those_that_files_store_otherwise(
+    connection: seamline.Connection,
+) -> None:
+    """pitfall: a uuid has every column converted, and a smallint stayed what it was."""
+    values = (
+        "UUID '123e4567-e89b-12d3-a456-426614174000' AS u, SMALLINT '1' AS s, TINYINT '2' AS t,"
+        " ARRAY[SMALLINT '3', NULL] AS a, MAP(ARRAY[TINYINT '4'], ARRAY[SMALLINT '5']) AS m,"
+        " CAST(ROW(6, NULL) AS row(p smallint, q uuid)) AS r"
+    )
+    connection.execute(f"CREATE TABLE narrow AS SELECT {values}")
+    connection.execute(f"INSERT INTO narrow SELECT {values}")
+    row = (ROW[10], 1, 2, [3, None], {4: 5}, {"p": 6, "q": None})
+    assert rows(connection, "SELECT * FROM narrow") == [row, row]
+    types = dict(r[:2] for r in rows(connection, "DESCRIBE narrow"))
+    assert (types["s"], types["a"]) == ("integer", "array(integer)")
+
+
 def test_what_was_made_here_may_be_dropped(
     gateway: Gateway, connection: seamline.Connection
 ) -> None:
