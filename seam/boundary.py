@@ -212,7 +212,7 @@ def own_of(state: TableState, snapshot_id: int | None) -> Boundary | None:
     Raises:
         SeamlineError: BOUNDARY_INVALID.
     """
-    return next(filter(None, map(decode, state.ancestors(snapshot_id))), None)
+    return next(filter(None, map(decode, state.lineage(snapshot_id))), None)
 
 
 def boundary_of(state: TableState, snapshot_id: int | None) -> Boundary:
@@ -296,7 +296,7 @@ def _is_filled_by(state: TableState, provider: BoundaryProvider, snapshot_id: in
 
 def _is_added_to(state: TableState, since: int, snapshot_id: int | None) -> bool:
     """Whether anything but a rewrite was committed after `since`, up to `snapshot_id`."""
-    newer = itertools.takewhile(lambda s: s.snapshot_id != since, state.ancestors(snapshot_id))
+    newer = itertools.takewhile(lambda s: s.snapshot_id != since, state.lineage(snapshot_id))
     return any(snapshot.operation != REWRITE for snapshot in newer)
 
 
@@ -359,7 +359,7 @@ def foreign_change(state: TableState, snapshot_id: int | None) -> int | None:
     """
     if state.provider is not None:
         return _change_by_another(state, state.provider, snapshot_id)
-    for snapshot in state.ancestors(snapshot_id):
+    for snapshot in state.lineage(snapshot_id):
         boundary = decode(snapshot)
         if boundary is not None:
             return _change_while_written(state, snapshot, boundary) or boundary.foreign_change_id

@@ -68,6 +68,8 @@ class TableState:
         location: Location of the table's files.
         metadata_location: The file this state was read from; changes with every commit.
         format_version: 1, 2 or 3.
+        expired: Snapshots that lead from the head to its boundary although some have expired;
+            empty if none has.
         provider: If another writer copies the topic into the table, tells how much of the log each
             snapshot holds; None if Seamline does, whose snapshots carry this themselves.
     """
@@ -84,6 +86,7 @@ class TableState:
     location: str = ""
     metadata_location: str = ""
     format_version: int = 2
+    expired: Mapping[int, Snapshot] = dataclasses.field(default_factory=dict, hash=False)
     provider: BoundaryProvider | None = dataclasses.field(
         default=None, hash=False, compare=False, repr=False
     )
@@ -91,6 +94,15 @@ class TableState:
     def ancestors(self, snapshot_id: int | None) -> Iterator[Snapshot]:
         """Yields the snapshot and its ancestors, newest first, until one has expired."""
         while snapshot_id is not None and (snapshot := self.snapshots.get(snapshot_id)):
+            yield snapshot
+            snapshot_id = snapshot.parent_id
+
+    def lineage(self, snapshot_id: int | None) -> Iterator[Snapshot]:
+        """Yields the same, and then what is known of the expired ones."""
+        while snapshot_id is not None:
+            snapshot = self.expired.get(snapshot_id) or self.snapshots.get(snapshot_id)
+            if snapshot is None:
+                return
             yield snapshot
             snapshot_id = snapshot.parent_id
 

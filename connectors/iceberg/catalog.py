@@ -39,6 +39,7 @@ from seamline.connectors.iceberg.boundaries.registry import Logs, Providers
 from seamline.connectors.iceberg.boundaries.second_writer import replaced_rows
 from seamline.connectors.iceberg.boundary_commits import prepare_boundary
 from seamline.connectors.iceberg.catalog_config import open_catalog
+from seamline.connectors.iceberg.earlier_metadata import EarlierMetadata
 from seamline.connectors.iceberg.errors import (
     can_exist,
     catalog_errors,
@@ -330,6 +331,7 @@ class IcebergCatalog:
         self._planner = ScanPlanner()
         self._files = FileReader()
         self._states: Cache[tuple[str, ...], TableState] = Cache(STATES_CACHED_MAX)
+        self._earlier_metadata = EarlierMetadata()
 
     @property
     def pyiceberg(self) -> GuardedCatalog:
@@ -576,7 +578,11 @@ class IcebergCatalog:
             self._states.put(identifier, known)
         places = self.pyiceberg.guard.check(table)
         loaded = IcebergTable(known, table, places, self._planner, self._files)
-        return loaded.with_provider(self._providers.of(loaded))
+        provider = self._providers.of(loaded)
+        if provider is not None:
+            return loaded.with_provider(provider)
+        found = self._earlier_metadata.completed(known, table)
+        return IcebergTable(found, table, places, self._planner, self._files)
 
 
 def _name_mapping(table: PyTable, columns: Sequence[Field]) -> SetPropertiesUpdate:

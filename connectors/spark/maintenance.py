@@ -1,7 +1,8 @@
 """Maintenance of a table on Spark: compaction, manifests, and expiry that keeps the boundary.
 
-Expiry never loses the boundary: the head first gets the boundary and the tag, so that neither the
-newest boundary nor a commit between it and the head can expire.
+Expiry never loses the boundary: the head first gets the boundary and the tag, and nothing younger
+expires. So neither the newest boundary nor a commit between it and the head can, even if others
+commit meanwhile.
 """
 
 from __future__ import annotations
@@ -96,14 +97,9 @@ def maintain(
         result = dataclasses.replace(result, manifests_rewritten=row["rewritten_manifests_count"])
     if expire_older_than is not None:
         report("expiring snapshots")
-        moment = expire_older_than.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
-        arguments = f"{table}, older_than => TIMESTAMP '{moment}', retain_last => {retain_last}"
-
-        def expire() -> dict[str, Any]:
-            protect_boundary(catalog, identifier)
-            return _call(spark, catalog, "expire_snapshots", arguments)
-
-        row = commits.insist(expire, report)
+        row = commits.insist(
+            lambda: _expire(spark, catalog, identifier, expire_older_than, retain_last), report
+        )
         after = catalog.load(identifier).state
         result = dataclasses.replace(
             result,
@@ -113,8 +109,30 @@ def maintain(
     return result
 
 
-def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> None:
+def _expire(
+    spark: Any,
+    catalog: IcebergCatalog,
+    identifier: tuple[str, ...],
+    older_than: datetime.datetime,
+    retain_last: int,
+) -> dict[str, Any]:
+    carried_at = protect_boundary(catalog, identifier)
+    moment = older_than if carried_at is None else min(older_than, carried_at)
+    text = moment.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    arguments = (
+        f"table => '{quoted_name((catalog.name, *identifier))}', "
+        f"older_than => TIMESTAMP '{text}', retain_last => {retain_last}"
+    )
+    return _call(spark, catalog, "expire_snapshots", arguments)
+
+
+def protect_boundary(
+    catalog: IcebergCatalog, identifier: tuple[str, ...]
+) -> datetime.datetime | None:
     """Makes the head of a unified table carry its boundary, and tags it; ignores a plain table.
+
+    Returns:
+        When the snapshot that carries the boundary was committed; None for a plain table.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT when another commit was faster, SECOND_WRITER.
@@ -124,7 +142,7 @@ def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> No
         boundary = renewed(table.state)
     except SeamlineError as error:
         if error.code is BOUNDARY_MISSING:
-            return
+            return None
         raise
     carrier = table.state.current_snapshot_id
     table.require_single_writer(carrier)  # nobody can know once its snapshots are gone
@@ -132,8 +150,11 @@ def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> No
         carrier = commits.commit_boundary(table, boundary)
         table = catalog.load(identifier)
     known = table.state.refs.get(TAG)
-    if carrier is not None and (known is None or known.snapshot_id != carrier):
+    assert carrier is not None, "it has a boundary"
+    if known is None or known.snapshot_id != carrier:
         commits.tag_boundary(table, carrier)
+    committed_ms = table.state.snapshots[carrier].timestamp_ms
+    return datetime.datetime.fromtimestamp(committed_ms / 1000, datetime.UTC)
 
 
 def _require_deletes_seen(table: IcebergTable) -> None:

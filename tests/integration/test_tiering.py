@@ -9,6 +9,7 @@ values are compared with what an independent consumer reads of the topic.
 from __future__ import annotations
 
 import collections
+import contextlib
 import datetime
 import itertools
 import pathlib
@@ -26,6 +27,7 @@ from support.records import assert_tiered_exactly_once, by_position, consumed
 from support.references import retain, retention
 from support.stack import Stack
 
+from seamline.connectors.iceberg import commits
 from seamline.errors import (
     BAD_RECORD,
     BOUNDARY_MISSING,
@@ -527,9 +529,9 @@ def test_expiry_keeps_the_boundary(stack: Stack, gateway: Gateway, name: str) ->
     assert rows_of(gateway, f"SELECT {POSITION}, id FROM {name}") == before
 
 
-def delete_twice(stack: Stack, name: str) -> None:
+def delete_twice(stack: Stack, name: str, numbers: Sequence[int] = (7, 8)) -> None:
     """Two foreign commits: the first is between the second and the boundary."""
-    for number in (7, 8):
+    for number in numbers:
         stack.spark.sql(f"DELETE FROM lake.default.{name} WHERE id = {number}")
 
 
@@ -565,23 +567,34 @@ def test_a_tierer_with_nothing_to_do_keeps_the_boundary_in_reach(
 
 
 @pytest.mark.soak
-def test_a_boundary_lost_by_other_means_is_no_guess(
-    stack: Stack, gateway: Gateway, name: str
+@pytest.mark.parametrize("is_tag_kept", [True, False])
+def test_a_boundary_that_others_have_buried_and_expired_is_found(
+    stack: Stack, gateway: Gateway, name: str, is_tag_kept: bool
 ) -> None:
-    """Nothing proves any more where the log continues; the cold rows can still be read."""
+    """The earlier metadata files tell it; once they are gone, too, nothing is guessed."""
     stack.create_topic(name, 1)
     stack.create_table(name, COLUMNS)
     produce(stack, name, 0, 10)
     stack.tier(name)
     delete_twice(stack, name)
+    if not is_tag_kept:
+        commits.remove_refs(stack.load(name), [TAG])
     expire_by_hand(stack, name)
-    error = gateway.statement(f"SELECT count(*) FROM {name}").error
-    assert error is not None
-    assert error.code is BOUNDARY_MISSING
-    with pytest.raises(SeamlineError) as caught:
-        stack.tier(name)
-    assert caught.value.code is BOUNDARY_MISSING
-    assert gateway.rows(f'SELECT count(*) FROM "{name}$cold"') == [(8,)]
+    optimize = f"CALL lake.system.rewrite_data_files('default.{name}')"
+    stack.spark.sql(optimize).collect()
+    expire_by_hand(stack, name)
+    produce(stack, name, 10, 10)
+    assert gateway.rows(f"SELECT count(*) FROM {name}") == [(18,)]
+    tier_and_compare(stack, gateway, name)
+    delete_twice(stack, name, (11, 12))
+    expire_by_hand(stack, name)
+    for entry in stack.load(name).iceberg.metadata.metadata_log:
+        pathlib.Path(entry.metadata_file.removeprefix("file:").replace("///", "/")).unlink()
+    with contextlib.closing(Gateway(stack.config)) as another:  # it has not read these
+        error = another.statement(f"SELECT count(*) FROM {name}").error
+        assert error is not None
+        assert error.code is BOUNDARY_MISSING
+        assert another.rows(f'SELECT count(*) FROM "{name}$cold"') == [(16,)]
 
 
 @pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.soak), 3])

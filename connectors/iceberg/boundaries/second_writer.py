@@ -139,6 +139,12 @@ def _who(state: TableState, snapshot: Snapshot, added: Callable[[int, int], bool
     return "another writer" if added(snapshot.snapshot_id, int(offset.field_id)) else None
 
 
+def may_have_copied(snapshot: Snapshot) -> bool:
+    """Whether a commit may have added records of the topic, for all that its summary says."""
+    is_marked = marked_by(snapshot) is not None
+    return snapshot.operation in _ADD_ROWS and (is_marked or _only_adds(snapshot))
+
+
 def _only_adds(snapshot: Snapshot) -> bool:
     """Whether a commit has removed no row, as MERGE does when nothing matches."""
     said = snapshot.summary
