@@ -7,7 +7,7 @@ import enum
 
 from seamline.errors import COMMIT_CONFLICT, TIERING_GAP, SeamlineError
 from seamline.seam.binding import TopicBinding
-from seamline.seam.boundary import Boundary, boundary_of, foreign_change, kept_side
+from seamline.seam.boundary import Boundary, boundary_of, decode, foreign_change, kept_side
 from seamline.seam.checks import moved_back, recreated, require, trimmed, truncated
 from seamline.seam.evolution import Change
 from seamline.seam.log import LogBounds
@@ -150,6 +150,50 @@ def _shares(waiting: dict[int, int], total: int, records_max: int) -> dict[int, 
 def lag(boundary: Boundary, bounds: LogBounds) -> int:
     """Returns the number of offsets between a boundary and the log's end."""
     return sum(max(0, end - boundary.next.get(p, 0)) for p, end in bounds.end.items())
+
+
+def since(state: TableState, snapshot_id: int) -> tuple[Snapshot, ...] | None:
+    """Returns the commits after a snapshot up to the head, oldest first.
+
+    None if the snapshot is not, or no longer, in the history of the head.
+    """
+    found: list[Snapshot] = []
+    for snapshot in state.ancestors(state.current_snapshot_id):
+        if snapshot.snapshot_id == snapshot_id:
+            return tuple(reversed(found))
+        found.append(snapshot)
+    return None
+
+
+def overtaken(state: TableState, batch: Batch) -> SeamlineError | None:
+    """Returns an error if what others have committed keeps a batch from landing on the head.
+
+    Args:
+        state: The table as it is now.
+        batch: A batch that was made for an earlier snapshot of the table.
+    """
+    newer = since(state, batch.snapshot_id)
+    if newer is None:
+        why = "the snapshot that a batch was made for is not in its history any more"
+    elif any(_has_moved(decode(snapshot), batch) for snapshot in newer):
+        why = "another batch has landed, or the table has changed hands"
+    elif state.current_schema_id != batch.schema_id:
+        why = "its schema changed while a batch was written"
+    else:
+        return None
+    return SeamlineError(COMMIT_CONFLICT, f"table {state.display_name}: {why}")
+
+
+def _has_moved(found: Boundary | None, batch: Batch) -> bool:
+    """Whether a boundary is any other than the one that a batch starts from, said again."""
+    if found is None:
+        return False
+    starts = batch.boundary.start
+    is_same = found.next.keys() <= starts.keys() and all(
+        found.next.get(partition, 0) == start for partition, start in starts.items()
+    )
+    is_ours = (found.topic_id, found.taken_id) == (batch.boundary.topic_id, batch.boundary.taken_id)
+    return not is_same or not is_ours or bool(found.handed_to)
 
 
 def misplaced(after: TableState, batch: Batch, bounds: LogBounds) -> SeamlineError | None:

@@ -6,6 +6,7 @@ head of `main` is still the snapshot that it was made for.
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -51,29 +52,38 @@ from seamline.seam.evolution import Change, KnowColumn
 
 T = TypeVar("T")
 ATTEMPTS = 8
-_PAUSE_MS_MIN = 20
+_PAUSE_MS_MIN, _PAUSE_MS_MAX = 20, 2_500
 
 
-def insist(work: Callable[[], T], report: Callable[[str], None] = lambda _: None) -> T:
+def insist(
+    work: Callable[[], T],
+    report: Callable[[str], None] = lambda _: None,
+    *,
+    patience_s: float = 0.0,
+) -> T:
     """Does the work, and retries it while other commits, such as tiering's, get in first.
 
     Args:
         work: Loads the table and commits.
         report: Called before each retry.
+        patience_s: Seconds during which it is retried however often it fails.
 
     Raises:
-        SeamlineError: what the work raises; COMMIT_CONFLICT after `ATTEMPTS` attempts.
+        SeamlineError: what the work raises; COMMIT_CONFLICT after `ATTEMPTS` attempts, or when the
+            patience has ended, whichever is later.
     """
+    patient_until = time.monotonic() + patience_s
     pause_ms = _PAUSE_MS_MIN
-    for left in reversed(range(ATTEMPTS)):
+    for attempt in itertools.count(1):
         try:
             return work()
         except SeamlineError as error:
-            if error.code is not COMMIT_CONFLICT or not left:
+            is_last = attempt >= ATTEMPTS and time.monotonic() >= patient_until
+            if error.code is not COMMIT_CONFLICT or is_last:
                 raise
         report("the table changed meanwhile: trying again")
         time.sleep(secrets.randbelow(pause_ms) / 1000)
-        pause_ms *= 2
+        pause_ms = min(2 * pause_ms, _PAUSE_MS_MAX)
     raise AssertionError
 
 
@@ -126,14 +136,14 @@ def commit_boundary(
     """
     table.require_own_writer()
     with storage_errors(f"table {table.state.display_name}"):
-        commit = prepare_boundary(table.iceberg, boundary)
-    updates = commit.updates
+        prepared = prepare_boundary(table.iceberg, boundary)
+    updates = prepared.updates
     if properties:
         updates = (*updates, SetPropertiesUpdate(updates=dict(properties)))
     if without:
         updates = (*updates, RemovePropertiesUpdate(removals=list(without)))
-    _commit(table, commit.requirements, updates)
-    return commit.snapshot_id
+    commit(table, prepared.requirements, updates)
+    return prepared.snapshot_id
 
 
 def tag_boundary(table: IcebergTable, snapshot_id: int) -> None:
@@ -143,7 +153,7 @@ def tag_boundary(table: IcebergTable, snapshot_id: int) -> None:
         SeamlineError: COMMIT_CONFLICT when another process moved it meanwhile.
     """
     known = table.state.refs.get(TAG)
-    _commit(
+    commit(
         table,
         (
             AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
@@ -203,7 +213,7 @@ def remove_refs(table: IcebergTable, names: Sequence[str]) -> None:
     """
     updates = _removed(table, names)
     if updates:
-        _commit(table, (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),), updates)
+        commit(table, (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),), updates)
 
 
 def _removed(table: IcebergTable, names: Sequence[str]) -> tuple[TableUpdate, ...]:
@@ -225,7 +235,7 @@ def _create_ref(
         raise _gone(table, snapshot_id)
     age_ms = max(0, int(time.time() * 1000) - snapshot.timestamp_ms)
     try:
-        _commit(
+        commit(
             table,
             (
                 AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
@@ -260,7 +270,7 @@ def set_properties(
     """
     removed = [name for name in without if name in table.state.properties]
     removals = (RemovePropertiesUpdate(removals=removed),) if removed else ()
-    _commit(
+    commit(
         table,
         (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),),
         (SetPropertiesUpdate(updates=properties), *removals),
@@ -273,7 +283,7 @@ def remove_properties(table: IcebergTable, names: Sequence[str]) -> None:
     Raises:
         SeamlineError: COMMIT_CONFLICT.
     """
-    _commit(
+    commit(
         table,
         (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),),
         (RemovePropertiesUpdate(removals=list(names)),),
@@ -346,7 +356,7 @@ def upgrade(table: IcebergTable, version: Literal[1, 2]) -> None:
     Raises:
         SeamlineError: COMMIT_CONFLICT.
     """
-    _commit(
+    commit(
         table,
         (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),),
         (UpgradeFormatVersionUpdate(format_version=version),),
@@ -364,7 +374,7 @@ def move_head(table: IcebergTable, snapshot_id: int, to: int) -> None:
 
 def _move_main(table: IcebergTable, base_id: int, to: int, *further: TableUpdate) -> None:
     metadata = table.iceberg.metadata
-    _commit(
+    commit(
         table,
         (
             AssertTableUUID(uuid=metadata.table_uuid),
@@ -374,10 +384,15 @@ def _move_main(table: IcebergTable, base_id: int, to: int, *further: TableUpdate
     )
 
 
-def _commit(
+def commit(
     table: IcebergTable,
     requirements: tuple[TableRequirement, ...],
     updates: tuple[TableUpdate, ...],
 ) -> None:
+    """Commits updates, once, if the requirements hold.
+
+    Raises:
+        SeamlineError: COMMIT_CONFLICT, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
+    """
     with commit_errors(table.state.display_name):
         table.iceberg.catalog.commit_table(table.iceberg, requirements, updates)

@@ -44,6 +44,12 @@ from seamline.errors import (
     SeamlineError,
 )
 
+TAKEN = (
+    "older than last sequence number",
+    "first-row-id is behind table next-row-id",
+    "first row id smaller than the table's next-row-id",
+)
+"""How catalogs say that another commit has taken the numbers that a snapshot was to have."""
 _FAILURES = (SQLAlchemyError, RESTError, RequestException, ConnectionError, TimeoutError)
 _NOT_AS_SPECIFIED = (
     ValueError,
@@ -183,7 +189,7 @@ def commit_errors(table: str) -> Iterator[None]:
         table: Name of the table.
     """
     try:
-        with storage_errors(f"table {table}"):
+        with storage_errors(f"table {table}"), _overtaking():
             yield
     except CommitFailedException as error:
         raise SeamlineError(COMMIT_CONFLICT, f"table {table}: {error}") from error
@@ -193,6 +199,17 @@ def commit_errors(table: str) -> Iterator[None]:
         ) from error
     except _FAILURES as error:
         raise _failure(f"table {table}: the catalog", "accepts no commit", error) from error
+
+
+@contextlib.contextmanager
+def _overtaking() -> Iterator[None]:
+    """Recognizes that another commit, to whatever branch, has taken a number of this one."""
+    try:
+        yield
+    except (ValueError, RESTError) as error:
+        if any(text in str(error) for text in TAKEN):
+            raise CommitFailedException(str(error)) from error
+        raise
 
 
 @contextlib.contextmanager

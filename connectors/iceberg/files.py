@@ -189,17 +189,25 @@ def _only(table: pa.Table, wanted: Iterable[str], plan: ColdPlan, delete_path: s
 
 
 def _read_vector(io: FileIO, file: DataFile, delete: DeleteFile) -> pa.Table:
-    """Reads the positions in a deletion vector, which is a blob inside a Puffin file."""
     assert delete.offset is not None
     assert delete.length is not None
-    with file_errors(delete.path), io.new_input(delete.path).open() as stream:
-        stream.seek(delete.offset)
-        blob = stream.read(delete.length)
+    return _table(file.path, read_vector(io, delete.path, delete.offset, delete.length))
+
+
+def read_vector(io: FileIO, path: str, offset: int, length: int) -> list[int]:
+    """Reads the positions in a deletion vector, which is a blob inside a Puffin file.
+
+    Raises:
+        SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID, STORAGE_UNAVAILABLE.
+    """
+    with file_errors(path), io.new_input(path).open() as stream:
+        stream.seek(offset)
+        blob = stream.read(length)
     size = int.from_bytes(blob[:4], "big")
     checksum = int.from_bytes(blob[4 + size : 8 + size], "big")
     if zlib.crc32(blob[4 : 4 + size]) != checksum:
-        raise SeamlineError(COLD_FILE_INVALID, f"{delete.path}: a deletion vector is damaged")
-    return _table(file.path, vector_positions(blob))
+        raise SeamlineError(COLD_FILE_INVALID, f"{path}: a deletion vector is damaged")
+    return vector_positions(blob)
 
 
 def _table(path: str, positions: Sequence[int] | np.ndarray) -> pa.Table:

@@ -27,11 +27,11 @@ from seamline.seam.files import FIELD_ID
 
 VECTORS = 3
 """The format version from which on deletes are deletion vectors."""
-_PATH_ID, _POSITION_ID = 2147483546, 2147483545
+PATH_ID, _POSITION_ID = 2147483546, 2147483545
 _ROW_POSITION_ID = 2147483645
 _SCHEMA = pa.schema(
     [
-        pa.field("file_path", pa.string(), nullable=False, metadata={FIELD_ID: str(_PATH_ID)}),
+        pa.field("file_path", pa.string(), nullable=False, metadata={FIELD_ID: str(PATH_ID)}),
         pa.field("pos", pa.int64(), nullable=False, metadata={FIELD_ID: str(_POSITION_ID)}),
     ]
 )
@@ -130,10 +130,10 @@ def _write_positions(io: FileIO, planned: PlannedDeletes) -> DataFile:
         file_format=FileFormat.PARQUET,
         record_count=count,
         file_size_in_bytes=len(io.new_input(planned.path)),
-        value_counts={_PATH_ID: count, _POSITION_ID: count},
-        null_value_counts={_PATH_ID: 0, _POSITION_ID: 0},
-        lower_bounds={_PATH_ID: paths[0].encode()},
-        upper_bounds={_PATH_ID: paths[-1].encode()},
+        value_counts={PATH_ID: count, _POSITION_ID: count},
+        null_value_counts={PATH_ID: 0, _POSITION_ID: 0},
+        lower_bounds={PATH_ID: paths[0].encode()},
+        upper_bounds={PATH_ID: paths[-1].encode()},
     )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping
 
+from seamline.connectors.iceberg.errors import TAKEN
 from seamline.connectors.protocols import Deadline
 from seamline.errors import (
     COLD_FILE_INVALID,
@@ -62,8 +63,7 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("Found concurrently added DV", COMMIT_CONFLICT),
     ("Cannot commit, found new ", COMMIT_CONFLICT),
     ("Cannot commit, missing data files", COMMIT_CONFLICT),
-    ("older than last sequence number", COMMIT_CONFLICT),
-    ("first-row-id is behind table next-row-id", COMMIT_CONFLICT),
+    *((text, COMMIT_CONFLICT) for text in TAKEN),
     ("CommitFailedException", COMMIT_CONFLICT),
     ("could not be found in the latest snapshot", COMMIT_CONFLICT),
     ("Missing required files to delete", COMMIT_CONFLICT),

@@ -24,6 +24,17 @@ from seamline.connectors.spark.settings import SparkSettings, environment
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SUBMIT_VARIABLE = "PYSPARK_SUBMIT_ARGS"
 _STOP_S = 10.0
+_SILENCE = """\
+status = off
+# without an appender, Spark would take its own configuration
+appender.nothing.type = Null
+appender.nothing.name = nothing
+rootLogger.level = off
+rootLogger.appenderRef.nothing.ref = nothing
+# the program behind PySpark would set a level of its own
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = off
+"""
 
 
 def options(conf: Mapping[str, str], folder: pathlib.Path) -> list[str]:
@@ -43,23 +54,33 @@ def options(conf: Mapping[str, str], folder: pathlib.Path) -> list[str]:
     return ["--properties-file", str(file), "--load-spark-defaults"]
 
 
-def start_in_process(settings: SparkSettings) -> Any:
-    """Starts a classic Spark session, whose Java is a child of this process."""
+def start_in_process(settings: SparkSettings, *, is_quiet: bool = False) -> Any:
+    """Starts a classic Spark session, whose Java is a child of this process.
+
+    Args:
+        settings: How it is started.
+        is_quiet: Whether it logs nothing; its failures are raised either way.
+    """
     from pyspark.sql import SparkSession
 
     private_folder(settings.scratch)
-    with tempfile.TemporaryDirectory(prefix="start-", dir=settings.scratch) as folder:
-        ours = shlex.join(options(settings.static_conf(), pathlib.Path(folder)))
+    with tempfile.TemporaryDirectory(prefix="start-", dir=settings.scratch) as name:
+        folder, conf = pathlib.Path(name), settings.static_conf()
+        if is_quiet:
+            conf = _silenced(conf, folder)
+        ours = shlex.join(options(conf, folder))
         theirs = os.environ.get(_SUBMIT_VARIABLE, "pyspark-shell")
         with _environment({**environment(settings.withheld), _SUBMIT_VARIABLE: f"{ours} {theirs}"}):
             return SparkSession.builder.appName("seamline").getOrCreate()
 
 
-def start_interruptibly(settings: SparkSettings) -> Any:
+def start_interruptibly(settings: SparkSettings, *, is_quiet: bool = False) -> Any:
     """Starts the same; Ctrl-C, which Spark would handle itself, aborts it and kills its Java."""
     before = _children()
     try:
-        return supervision.interruptibly("spark-start", lambda: start_in_process(settings))
+        return supervision.interruptibly(
+            "spark-start", lambda: start_in_process(settings, is_quiet=is_quiet)
+        )
     except KeyboardInterrupt:
         for pid in _children() - before:
             with contextlib.suppress(ProcessLookupError):
@@ -83,6 +104,14 @@ def stop(session: Any) -> None:
         except subprocess.TimeoutExpired:
             java.kill()
             java.wait()
+
+
+def _silenced(conf: Mapping[str, str], folder: pathlib.Path) -> dict[str, str]:
+    """Returns settings under which nothing is logged, from the first moment on."""
+    file = folder / "log4j2.properties"
+    _write(file, _SILENCE)
+    options = f"{conf.get(_JAVA_OPTIONS, '')} {shlex.quote(f'-Dlog4j2.configurationFile={file}')}"
+    return {**conf, _JAVA_OPTIONS: options.strip()}
 
 
 def _children() -> set[int]:

@@ -4,12 +4,13 @@ A batch is written as an overwrite of the rows whose `_kafka_batch` is at least 
 are none, unless another batch from the same boundary has landed since the snapshot the batch
 started from; then Iceberg's serializable validation refuses the commit. Foreign appends,
 compaction and deletes that replace files pass. Deletes that name positions or values do not, since
-Iceberg cannot know that they leave the batch alone: the batch starts again.
+Iceberg cannot know that they leave the batch alone.
 
-If a foreign file may already hold such rows (it has greater ids, or no statistics of them), an
-overwrite would remove them. The batch is then written to a branch, and `main` is moved to it only
-if it is still where the batch started: any other commit makes the batch start again. Every batch of
-an upsert table is written like that, since it changes existing rows.
+In that case, the batch is written to a branch, which then lands on `main` whatever others have done
+there to their rows (`landing.py`). So is a batch from the start if a foreign file may already hold
+rows of such ids (it has greater ones, or no statistics of them), which an overwrite would remove.
+So is every batch of an upsert table, since it changes existing rows; it starts again only if others
+have changed the same rows, or moved them to other files.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any, TypeVar
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
+from seamline.connectors.iceberg.landing import land
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols import Deadline, HotLog, RawBatch
@@ -42,11 +44,12 @@ from seamline.errors import (
 )
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import SUMMARY_KEY, TAG, Boundary, check_columns, decode, encode
+from seamline.seam.checks import require
 from seamline.seam.evolution import Change
 from seamline.seam.files import ScanRequest
 from seamline.seam.records import DecoderSpec
 from seamline.seam.table import Snapshot, TableState
-from seamline.seam.tiering import Batch
+from seamline.seam.tiering import Batch, overtaken
 from seamline.seam.upserts import Newest
 from seamline.sql import columns
 from seamline.sql.predicates import Comparison
@@ -54,6 +57,8 @@ from seamline.sql.predicates import Comparison
 _PROBE_RECORDS = 500
 _BRANCH_MS = 24 * 60 * 60 * 1000
 """How long a branch that a killed batch leaves behind is kept."""
+_PATIENCE_S = 120.0
+"""How long a commit that needs no new files is tried again while others get in first."""
 
 
 _Result = TypeVar("_Result")
@@ -169,16 +174,24 @@ class SparkTierTable:
             self._merge_aside(spec, batch, boundary, any_time)
             return
         rows = self._decoded(self._spark, batch, spec, any_time, batch.batch_id)
-        if _may_hold_batch(table, batch):
+        if _may_hold_batch(table, batch) or not self._overwrite(rows, batch, boundary):
             self._write_aside(rows, batch, boundary)
-            return
+
+    def _overwrite(self, rows: Any, batch: Batch, boundary: Boundary) -> bool:
+        """Writes the batch to the table; returns False if commits of others prevented it."""
         functions = functions_for(self._spark)
-        (
-            self._writer(rows, boundary)
-            .option("isolation-level", "serializable")
-            .option("validate-from-snapshot-id", str(batch.snapshot_id))
-            .overwrite(functions.col(columns.BATCH) >= functions.lit(batch.batch_id))
-        )
+        try:
+            (
+                self._writer(rows, boundary)
+                .option("isolation-level", "serializable")
+                .option("validate-from-snapshot-id", str(batch.snapshot_id))
+                .overwrite(functions.col(columns.BATCH) >= functions.lit(batch.batch_id))
+            )
+        except Exception as error:
+            if named_error(error).code is not COMMIT_CONFLICT:
+                raise
+            return False
+        return True
 
     def _write_aside(self, rows: Any, batch: Batch, boundary: Boundary) -> None:
         """Writes the batch to a branch of its own and moves `main` there.
@@ -210,18 +223,23 @@ class SparkTierTable:
 
     @contextlib.contextmanager
     def _branch(self, batch: Batch) -> Iterator[str]:
-        """Yields a branch from the batch's own snapshot; then moves `main` to it if still there."""
+        """Yields a branch from the batch's own snapshot; then lands on `main` what is there."""
         branch = f"seamline_batch_{uuid.uuid4().hex}"
-        commits.insist(
-            lambda: commits.create_branch(self._table(), branch, batch.snapshot_id, _BRANCH_MS)
-        )
+
+        def create() -> SeamlineError | None:
+            table = self._table()
+            error = overtaken(table.state, batch)
+            if error is None:
+                commits.create_branch(table, branch, batch.snapshot_id, _BRANCH_MS)
+            return error
+
+        require(commits.insist(create, patience_s=_PATIENCE_S))
         try:
             yield branch
-            commits.insist_on_head(
-                self._table,
-                batch.snapshot_id,
-                lambda table: commits.adopt_branch(table, branch, batch.snapshot_id),
+            landed = commits.insist(
+                lambda: land(self._table(), branch, batch), patience_s=_PATIENCE_S
             )
+            require(landed)
         except BaseException:
             with contextlib.suppress(SeamlineError):
                 commits.insist(lambda: commits.remove_refs(self._table(), [branch]))

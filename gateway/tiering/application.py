@@ -1,8 +1,9 @@
 """A tiering application: one Spark, any number of tables, each in a loop of its own.
 
 A table that cannot continue, for whatever reason, is reported and tried again with growing pauses;
-the others continue. Stopping lets the current batch finish. Health depends on when a step of each
-table last succeeded.
+the others continue. A batch that loses to other commits is half as large the next time, and so
+takes less time in which it can lose. Stopping lets the current batch finish. Health depends on when
+a step of each table last succeeded.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -38,7 +40,12 @@ from seamline.gateway.tiering.step import tier_once
 from seamline.seam.binding import TopicBinding
 from seamline.seam.tiering import Outcome, Step
 
-CONFLICT_RETRIES = 5
+CONFLICT_PATIENCE_S = 600.0
+"""How long batches that lose to other commits are tried again before `run` without an interval
+gives up."""
+_HALVINGS_MAX = 10
+_CONFLICT_PAUSES_MAX = 6
+_DICE = secrets.SystemRandom()
 
 
 @dataclasses.dataclass(slots=True)
@@ -101,7 +108,7 @@ def start_spark(connections: Connections, *, verbose: bool = False) -> Any:
     find_java(os.environ)  # reports problems with Java in one line, where Spark takes many
     made = settings(config)
     try:
-        spark = start_interruptibly(made)
+        spark = start_interruptibly(made, is_quiet=not verbose)
     except ImportError:
         raise
     except Exception as error:
@@ -231,11 +238,13 @@ class TieringApplication:
     def _loop(self, name: TableName, interval_s: float | None, report: Report) -> Loop:
         progress = self.progress[name.display]
         started = time.monotonic()
+        lost, lost_since = 0, started  # conflicts in a row, and when they began
 
         def step() -> float | None:
-            nonlocal started
+            nonlocal started, lost
             started = time.monotonic()
-            done = self._step(name)
+            done = self._step(name, self._records_max >> min(lost, _HALVINGS_MAX))
+            lost = 0
             progress.last_error = None
             progress.lag = done.lag
             progress.last_success_at = time.time()
@@ -247,11 +256,17 @@ class TieringApplication:
             return interval_s if done.outcome is Outcome.IDLE or done.lag == 0 else 0.0
 
         def failed(error: SeamlineError, failures: int) -> float | None:
+            nonlocal lost, lost_since
             progress.errors[error.code.name] += 1
             progress.last_error = error
             supervision.attempt("tier-report", lambda: report(progress, error, elapsed_s()))
-            if error.code is COMMIT_CONFLICT and failures <= CONFLICT_RETRIES:
-                return 0.0
+            if error.code is COMMIT_CONFLICT:
+                lost_since = lost_since if lost else started
+                lost += 1
+                if interval_s is not None or time.monotonic() < lost_since + CONFLICT_PATIENCE_S:
+                    return _DICE.uniform(0, self._backoff.pause_s(min(lost, _CONFLICT_PAUSES_MAX)))
+            else:
+                lost = 0
             return None if interval_s is None else self._backoff.pause_s(failures)
 
         def elapsed_s() -> float:
@@ -259,7 +274,7 @@ class TieringApplication:
 
         return Loop("tier", step, after_failure=failed, is_told=True)
 
-    def _step(self, name: TableName) -> Step:
+    def _step(self, name: TableName, records_max: int) -> Step:
         table, log = self._tables.open(name)
         # requests to the log have their own limits; a batch takes as long as its size requires
-        return tier_once(table, log, NoDeadline(), records_max=self._records_max)
+        return tier_once(table, log, NoDeadline(), records_max=max(1, records_max))

@@ -20,13 +20,14 @@ from support.waiting import wait_until
 
 from seamline.connectors.protocols import HotLog, TierTable
 from seamline.connectors.supervision import Backoff
-from seamline.errors import TABLE_NOT_FOUND, SeamlineError
+from seamline.errors import COMMIT_CONFLICT, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.query.names import TableName
+from seamline.gateway.tiering import application as application_module
 from seamline.gateway.tiering.application import Progress, TieringApplication
 from seamline.gateway.tiering.metrics import TieringMetrics
 from seamline.gateway.tiering.server import serve_metrics
-from seamline.seam.tiering import Step
+from seamline.seam.tiering import Batch, Step
 
 BAD, GOOD = (TableName("lake", "", ("default", name)) for name in ("bad", "good"))
 CALLS = ("open", "load", "bounds", "probe", "commit")
@@ -120,6 +121,44 @@ def test_fault_04_a_report_that_cannot_be_written_stops_nothing() -> None:
     application = TieringApplication(tables, records_max=1, backoff=SOON)
     assert application.run([BAD, GOOD, GOOD], interval_s=None, report=broken) == []
     assert tables.is_tiered(BAD)
+    assert tables.is_tiered(GOOD)
+
+
+def test_a_batch_that_loses_is_smaller_the_next_time() -> None:
+    story = Story()
+    for _ in range(8):
+        story.produce(0)
+    sizes: list[int] = []
+
+    class Contended:
+        """A table whose first three batches lose to another commit."""
+
+        def __getattr__(self, what: str) -> Any:
+            return getattr(story.table, what)
+
+        def commit_rows(self, batch: Batch) -> None:
+            sizes.append(batch.offsets)
+            if len(sizes) <= 3:
+                raise SeamlineError(COMMIT_CONFLICT, "another was faster")
+            story.table.commit_rows(batch)
+
+    class Tables:
+        def open(self, name: TableName) -> tuple[Any, HotLog]:
+            return Contended(), story.log
+
+    application = TieringApplication(Tables(), records_max=8, backoff=SOON)
+    assert application.run([GOOD], interval_s=None, report=quietly) == []
+    assert sizes == [8, 4, 2, 1, 7]
+    assert story.boundary.next == story.bounds().end
+
+
+def test_a_batch_that_always_loses_ends_tiering_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application_module, "CONFLICT_PATIENCE_S", 0.05)
+    tables = MemoryTables(Raises("commit", lambda: SeamlineError(COMMIT_CONFLICT, "lost")))
+    application = TieringApplication(tables, records_max=100, backoff=SOON)
+    (failure,) = application.run([BAD, GOOD], interval_s=None, report=quietly)
+    assert failure.code is COMMIT_CONFLICT
+    assert tables.plan.raised > 1
     assert tables.is_tiered(GOOD)
 
 

@@ -1,0 +1,453 @@
+"""Lands a batch on the table as it is by then, without writing the batch's files again.
+
+Spark writes a batch to a branch that begins at the snapshot the batch was made for. If `main` is
+still there, it moves to the branch. If others have committed meanwhile, the batch becomes a
+snapshot on top of theirs, made of the files that Spark has written, provided that the outcome is
+the same as if the batch had only been written now. It may not be the same, so the batch has to
+start again, if
+
+- the boundary has moved, or the columns have changed (`overtaken`);
+- a data file is gone in which the batch deletes rows: these rows are in another file now;
+- others have added rows that may have keys of the batch, or that may be newer versions of rows
+  which the batch deletes.
+
+What others have deleted stays deleted, and may be deleted twice. A data file has only one deletion
+vector, so theirs and ours are united.
+
+The snapshot on the branch is removed in the same commit. Otherwise its expiry would delete the
+files that it has added, as it is not an ancestor of `main`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+)
+from pyiceberg.typedef import TableVersion
+from pyiceberg.types import NestedField
+
+from seamline.connectors.iceberg import commits, manifests
+from seamline.connectors.iceberg.boundary_commits import moved_ref
+from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.equality_deletes import FileBounds
+from seamline.connectors.iceberg.errors import manifest_errors, storage_errors
+from seamline.connectors.iceberg.files import read_vector
+from seamline.connectors.iceberg.partitions import schema_for
+from seamline.connectors.iceberg.position_deletes import (
+    PATH_ID,
+    VECTORS,
+    DeletedRows,
+    plan_deletes,
+    write_deletes,
+)
+from seamline.connectors.iceberg.pyiceberg_internals import inheriting_entries, live_entries
+from seamline.connectors.iceberg.row_ids import CONTENT_OFFSET, CONTENT_SIZE, REFERENCED_FILE
+from seamline.errors import COMMIT_CONFLICT, SeamlineError
+from seamline.seam.boundary import REWRITE
+from seamline.seam.tiering import Batch, overtaken, since
+
+_VERSION_MIN = 2
+
+
+def land(table: IcebergTable, branch: str, batch: Batch) -> SeamlineError | None:
+    """Lands a batch that has been written to a branch.
+
+    Args:
+        table: The table, just loaded.
+        branch: A branch of one snapshot on top of the batch's own.
+        batch: The batch.
+
+    Returns:
+        Why the batch has to start again; None once it has landed.
+
+    Raises:
+        SeamlineError: COMMIT_CONFLICT when another commit got in first, and this may be tried
+            again; COLD_FILE_MISSING, STORAGE_UNAVAILABLE, CATALOG_UNAVAILABLE, ….
+    """
+    state = table.state
+    if branch not in state.refs:
+        return _conflict(table, "the branch of a batch is gone")
+    if state.current_snapshot_id == batch.snapshot_id:
+        commits.adopt_branch(table, branch, batch.snapshot_id)
+        return None
+    error = overtaken(state, batch)
+    if error is not None:
+        return error
+    table.require_own_writer()
+    with storage_errors(f"table {state.display_name}"):
+        ours = _changes(table, state.refs[branch].snapshot_id)
+        theirs = [_changes(table, s.snapshot_id) for s in since(state, batch.snapshot_id) or ()]
+        problem = _problem(table, ours, theirs)
+        if problem is not None:
+            return _conflict(table, problem)
+        _Landing(table, branch, ours, theirs).commit()
+    return None
+
+
+def _conflict(table: IcebergTable, why: str) -> SeamlineError:
+    return SeamlineError(COMMIT_CONFLICT, f"table {table.state.display_name}: {why}")
+
+
+# --- What a snapshot has changed -----------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Changes:
+    """The files that a snapshot has added to the table and removed from it."""
+
+    snapshot_id: int
+    is_rewrite: bool
+    data: tuple[DataFile, ...]
+    deletes: tuple[DataFile, ...]
+    removed_data: tuple[DataFile, ...]
+    removed_deletes: tuple[DataFile, ...]
+
+
+def _changes(table: IcebergTable, snapshot_id: int) -> _Changes:
+    found: dict[tuple[ManifestEntryStatus, bool], list[DataFile]] = {}
+    for manifest in table.manifests(snapshot_id):
+        if manifest.added_snapshot_id != snapshot_id:
+            continue
+        with manifest_errors("manifest", manifest.manifest_path):
+            for entry in inheriting_entries(table.iceberg.io, manifest):
+                if entry.snapshot_id == snapshot_id:
+                    is_data = entry.data_file.content == DataFileContent.DATA
+                    found.setdefault((entry.status, is_data), []).append(entry.data_file)
+    added, deleted = ManifestEntryStatus.ADDED, ManifestEntryStatus.DELETED
+    return _Changes(
+        snapshot_id,
+        table.state.snapshots[snapshot_id].operation == REWRITE,
+        tuple(found.get((added, True), ())),
+        tuple(found.get((added, False), ())),
+        tuple(found.get((deleted, True), ())),
+        tuple(found.get((deleted, False), ())),
+    )
+
+
+def _name(file: DataFile) -> tuple[str, str | None]:
+    """Returns what identifies a file; the vectors of several data files share one Puffin file."""
+    return file.file_path, file[REFERENCED_FILE]
+
+
+def _is_vector(delete: DataFile) -> bool:
+    return bool(delete.file_format == FileFormat.PUFFIN)
+
+
+def _may_delete_from(delete: DataFile, paths: set[str]) -> bool:
+    """Whether a delete file may delete rows of one of some data files."""
+    if delete.content == DataFileContent.EQUALITY_DELETES:
+        return bool(paths)
+    referenced = delete[REFERENCED_FILE]
+    if referenced is not None:
+        return referenced in paths
+    lower = (delete.lower_bounds or {}).get(PATH_ID)
+    upper = (delete.upper_bounds or {}).get(PATH_ID)
+    return any(
+        (lower is None or lower <= path.encode()) and (upper is None or path.encode() <= upper)
+        for path in paths
+    )
+
+
+# --- Whether they go together --------------------------------------------------------------------
+
+
+def _problem(table: IcebergTable, ours: _Changes, theirs: Sequence[_Changes]) -> str | None:
+    """Returns why a batch's files cannot be added to what others have made of the table."""
+    metadata = table.iceberg.metadata
+    if metadata.format_version < _VERSION_MIN:
+        return "others have committed while a batch was written"
+    if not ours.deletes and not ours.removed_data:
+        return None  # it only adds rows, whatever others have done with theirs
+    if ours.removed_data:
+        return "others have committed while a batch rewrote files"
+    if metadata.format_version >= VECTORS and not all(map(_is_vector, ours.deletes)):
+        return "it was upgraded while a batch was written"
+    gone = {file.file_path for change in theirs for file in change.removed_data}
+    if any(_may_delete_from(delete, gone) for delete in ours.deletes):
+        return "files were rewritten in which a batch deletes rows"
+    keys = _key_columns(table)
+    for change in theirs:
+        if change.is_rewrite or not change.data:
+            continue
+        if any(_is_shared(delete, ours.deletes) for delete in change.deletes):
+            return "rows were changed that a batch may delete"
+        if any(_may_share_keys(one, other, keys) for one in change.data for other in ours.data):
+            return "rows were added that may have the keys of a batch"
+    return None
+
+
+def _is_shared(delete: DataFile, ours: Iterable[DataFile]) -> bool:
+    """Whether a delete file may delete rows from a data file from which ours do."""
+    if delete.content == DataFileContent.EQUALITY_DELETES:
+        return True
+    referenced = {path for path in (one[REFERENCED_FILE] for one in ours) if path is not None}
+    return any(one[REFERENCED_FILE] is None for one in ours) or _may_delete_from(delete, referenced)
+
+
+def _key_columns(table: IcebergTable) -> tuple[NestedField, ...]:
+    schema = table.iceberg.schema()
+    return tuple(schema.find_field(number) for number in sorted(schema.identifier_field_ids))
+
+
+def _may_share_keys(one: DataFile, other: DataFile, keys: Sequence[NestedField]) -> bool:
+    """Whether there may be rows of one key in both files, by the bounds of the key's columns."""
+    ours, theirs = FileBounds(one), FileBounds(other)
+    for column in keys:
+        (low, high, _), (other_low, other_high, _) = ours.of(column), theirs.of(column)
+        if None not in (low, high, other_low, other_high) and (
+            high < other_low or other_high < low
+        ):
+            return False
+    return True
+
+
+# --- The commit ----------------------------------------------------------------------------------
+
+
+class _Landing:
+    """One attempt to commit a batch's files on top of the loaded head."""
+
+    def __init__(
+        self, table: IcebergTable, branch: str, ours: _Changes, theirs: Sequence[_Changes]
+    ) -> None:
+        self._table = table
+        self._branch = branch
+        self._ours = ours
+        self._theirs = theirs
+        self._io = table.iceberg.io
+        self._metadata = table.iceberg.metadata
+        self._name = uuid.uuid4().hex
+        self._written: list[str] = []
+        head = self._metadata.current_snapshot()
+        assert head is not None
+        self._head = head
+
+    def commit(self) -> None:
+        """Commits; if another commit gets in first, no file is left behind."""
+        own = self._metadata.snapshot_by_id(self._ours.snapshot_id)
+        assert own is not None
+        try:
+            deletes, removed = self._united()
+            snapshot = self._snapshot(own, [*self._ours.data, *deletes], removed)
+            commits.commit(
+                self._table,
+                (
+                    AssertTableUUID(uuid=self._metadata.table_uuid),
+                    AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=self._head.snapshot_id),
+                    AssertRefSnapshotId(ref=self._branch, snapshot_id=own.snapshot_id),
+                ),
+                (
+                    AddSnapshotUpdate(snapshot=snapshot),
+                    moved_ref(
+                        self._metadata, MAIN_BRANCH, SnapshotRefType.BRANCH, snapshot.snapshot_id
+                    ),
+                    RemoveSnapshotRefUpdate(ref_name=self._branch),
+                    RemoveSnapshotsUpdate(snapshot_ids=[own.snapshot_id]),
+                ),
+            )
+        except SeamlineError as error:
+            if error.code is COMMIT_CONFLICT:
+                self._delete(self._written)
+            raise
+        kept = {file.file_path for file in deletes}
+        self._delete(
+            [
+                *(m.manifest_path for m in self._own_manifests()),
+                *{f.file_path for f in self._ours.deletes if f.file_path not in kept},
+                own.manifest_list,
+            ]
+        )
+
+    def _own_manifests(self) -> list[ManifestFile]:
+        own_id = self._ours.snapshot_id
+        return [m for m in self._table.manifests(own_id) if m.added_snapshot_id == own_id]
+
+    def _delete(self, paths: Iterable[str]) -> None:
+        """Deletes files that no snapshot names; what cannot be deleted stays."""
+        for path in paths:
+            with contextlib.suppress(OSError):
+                self._io.delete(path)
+
+    def _united(self) -> tuple[list[DataFile], list[DataFile]]:
+        """Returns the delete files to add to the head, and those to remove from it."""
+        vectors: dict[str, DataFile] = {}
+        gone: set[tuple[str, str | None]] = set()
+        for change in self._theirs:
+            for delete in change.removed_deletes:
+                gone.add(_name(delete))
+                vectors.pop(delete[REFERENCED_FILE], None)
+            vectors |= {d[REFERENCED_FILE]: d for d in change.deletes if _is_vector(d)}
+        added, removed = [], [d for d in self._ours.removed_deletes if _name(d) not in gone]
+        pairs = []
+        for delete in self._ours.deletes:
+            other = vectors.get(delete[REFERENCED_FILE])
+            if other is None:
+                added.append(delete)
+            else:
+                pairs.append((delete, other))
+                removed.append(other)
+        planned = plan_deletes(
+            [self._union(*pair) for pair in pairs], has_vectors=True, folder=self._data_folder()
+        )
+        self._written += [one.path for one in planned]
+        return [*added, *write_deletes(self._io, planned)], removed
+
+    def _union(self, ours: DataFile, theirs: DataFile) -> DeletedRows:
+        positions = [
+            np.array(read_vector(self._io, v.file_path, v[CONTENT_OFFSET], v[CONTENT_SIZE]), int)
+            for v in (ours, theirs)
+        ]
+        of = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=ours[REFERENCED_FILE],
+            partition=ours.partition,
+        )
+        of.spec_id = ours.spec_id
+        return DeletedRows(of, np.unique(np.concatenate(positions)))
+
+    def _data_folder(self) -> str:
+        return self._table.iceberg.location_provider().new_data_location(self._name)
+
+    def _snapshot(
+        self, own: Snapshot, added: Sequence[DataFile], removed: Sequence[DataFile]
+    ) -> Snapshot:
+        snapshot_id = self._metadata.new_snapshot_id()
+        kept, remade = self._without(removed, snapshot_id)
+        listed = manifests.new_list(
+            kept,
+            [*self._manifests_of(added), *remade],
+            snapshot_id=snapshot_id,
+            parent_id=self._head.snapshot_id,
+            sequence_number=self._metadata.next_sequence_number(),
+            version=self._metadata.format_version,
+            next_row_id=getattr(self._metadata, "next_row_id", None) or 0,
+        )
+        path = self._new_path(f"snap-{snapshot_id}-0")
+        manifests.write_list(self._io, path, listed)
+        return Snapshot(
+            snapshot_id=snapshot_id,
+            parent_snapshot_id=self._head.snapshot_id,
+            sequence_number=listed.sequence_number,
+            timestamp_ms=max(int(time.time() * 1000), self._metadata.last_updated_ms),
+            manifest_list=path,
+            summary=_summary(own, self._head, added, removed),
+            schema_id=self._metadata.current_schema_id,
+            **_row_ids(listed),
+        )
+
+    def _without(
+        self, removed: Sequence[DataFile], snapshot_id: int
+    ) -> tuple[list[ManifestFile], list[ManifestFile]]:
+        """Returns the head's manifests that stay, and those made of the ones that do not."""
+        head = self._table.manifests(self._head.snapshot_id)
+        names = set(map(_name, removed))
+        kept: list[ManifestFile] = []
+        remade: list[ManifestFile] = []
+        for manifest in head:
+            rest: list[ManifestEntry] = []
+            gone: list[ManifestEntry] = []
+            if names and manifest.content == ManifestContent.DELETES:
+                with manifest_errors("manifest", manifest.manifest_path):
+                    for entry in live_entries(self._io, manifest):
+                        (gone if _name(entry.data_file) in names else rest).append(entry)
+            if not gone:
+                kept.append(manifest)
+                continue
+            path = self._new_path(f"{self._name}-k{len(remade)}")
+            place = self._spec(manifest.partition_spec_id)
+            remade.append(
+                manifests.write_kept(
+                    self._io, path, rest, *place, removed=gone, removed_by=snapshot_id
+                )
+            )
+        return kept, remade
+
+    def _manifests_of(self, files: Sequence[DataFile]) -> list[ManifestFile]:
+        """Writes manifests of added files, one for each partition spec and kind of content."""
+        groups: dict[tuple[bool, int], list[DataFile]] = {}
+        for file in files:
+            is_data = file.content == DataFileContent.DATA
+            groups.setdefault((is_data, file.spec_id), []).append(file)
+        return [
+            manifests.write_manifest(
+                self._io, self._new_path(f"{self._name}-m{n}"), group, *self._spec(spec_id)
+            )
+            for n, ((_, spec_id), group) in enumerate(groups.items())
+        ]
+
+    def _spec(self, spec_id: int) -> tuple[PartitionSpec, Schema, TableVersion]:
+        spec = self._metadata.specs()[spec_id]
+        return spec, schema_for(self._metadata, spec), self._metadata.format_version
+
+    def _new_path(self, name: str) -> str:
+        provider = self._table.iceberg.location_provider()
+        path = provider.new_metadata_location(f"{name}-{uuid.uuid4()}.avro")
+        self._written.append(path)
+        return path
+
+
+def _row_ids(listed: manifests.ManifestList) -> Mapping[str, Any]:
+    if listed.first_row_id is None:
+        return {}
+    return {"first_row_id": listed.first_row_id, "added_rows": listed.added_rows}
+
+
+def _summary(
+    own: Snapshot, head: Snapshot, added: Sequence[DataFile], removed: Sequence[DataFile]
+) -> Summary:
+    """Returns the summary of the batch's snapshot, with the totals of the new head."""
+    assert own.summary is not None
+    ours = own.summary.additional_properties
+    before = head.summary.additional_properties if head.summary is not None else {}
+    more, less = _numbers(added), _numbers(removed)
+    body = {name: value for name, value in ours.items() if not name.startswith("total-")}
+    body |= {f"added-{name}": str(number) for name, number in more.items() if number}
+    body |= {f"removed-{name}": str(number) for name, number in less.items() if number}
+    for name in more:
+        if f"total-{name}" in before:
+            total = int(before[f"total-{name}"]) + more[name] - less[name]
+            body[f"total-{name}"] = str(total)
+    if "total-equality-deletes" in before:
+        body["total-equality-deletes"] = before["total-equality-deletes"]
+    return Summary(own.summary.operation, **body)
+
+
+def _numbers(files: Sequence[DataFile]) -> dict[str, int]:
+    data = [file for file in files if file.content == DataFileContent.DATA]
+    deletes = [file for file in files if file.content != DataFileContent.DATA]
+    return {
+        "data-files": len(data),
+        "records": sum(file.record_count for file in data),
+        "delete-files": len(deletes),
+        "position-deletes": sum(file.record_count for file in deletes),
+        "files-size": sum(map(_size, files)),
+    }
+
+
+def _size(file: DataFile) -> int:
+    return int(file[CONTENT_SIZE] if _is_vector(file) else file.file_size_in_bytes)
