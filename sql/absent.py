@@ -94,11 +94,6 @@ _PARTS = (
         "`seamline table maintain` compacts files and expires snapshots.",
     ),
     Part(
-        rf"^ALTER TABLE .* {_COLUMN} \.",
-        "ALTER TABLE of a field in a row",
-        "CREATE OR REPLACE TABLE … AS makes the table with other fields.",
-    ),
-    Part(
         rf"^ALTER TABLE .* {_COLUMN} .* LAST$",
         "LAST in ADD COLUMN",
         "A column is added after the others; a query may name them in any order.",

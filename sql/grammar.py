@@ -432,10 +432,10 @@ def _alter_table(words: Words) -> AlterTable:
         change: TableChange = _add_column(words)
     elif words.take("DROP", "COLUMN"):
         missing = words.take("IF", "EXISTS")
-        change = DropColumn(words.identifier(), missing)
+        change = DropColumn(words.name(), missing)
     elif words.take("RENAME", "COLUMN"):
         missing = words.take("IF", "EXISTS")
-        column = words.identifier()
+        column = words.name()
         words.require("TO")
         change = RenameColumn(column, words.identifier(), missing)
     elif words.take("RENAME", "TO"):
@@ -459,12 +459,16 @@ def _not_altered(words: Words) -> SeamlineError:
 
 
 def _add_column(words: Words) -> AddColumn:
-    missing = words.take("IF", "NOT", "EXISTS")
-    return AddColumn(_definition(words, words.place(), words.text()), missing)
+    missing, within = words.take("IF", "NOT", "EXISTS"), []
+    while words.peek(1) == ".":
+        within.append(words.identifier())
+        words.require(".")
+    column = _definition(words, words.place(), words.text())
+    return AddColumn(column, tuple(within), missing)
 
 
 def _alter_column(words: Words) -> SetColumnType | DropNotNull:
-    column = words.identifier()
+    column = words.name()
     if words.take("DROP", "NOT", "NULL"):
         return DropNotNull(column)
     for word in ("SET", "DATA", "TYPE"):

@@ -288,42 +288,49 @@ class Comment:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AddColumn:
-    """ADD COLUMN [IF NOT EXISTS] name type [COMMENT '…']."""
+    """ADD COLUMN [IF NOT EXISTS] [row.]name type [COMMENT '…'].
+
+    Attributes:
+        column: The column, or the field of a row.
+        within: The names that lead to the row; empty for a column.
+        if_not_exists: Whether it may exist.
+    """
 
     column: ColumnDefinition
+    within: tuple[str, ...] = ()
     if_not_exists: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DropColumn:
-    """DROP COLUMN [IF EXISTS] name."""
+    """DROP COLUMN [IF EXISTS] [row.]name."""
 
-    column: str
+    column: tuple[str, ...]
     if_exists: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """RENAME COLUMN [IF EXISTS] name TO other."""
+    """RENAME COLUMN [IF EXISTS] [row.]name TO other."""
 
-    column: str
+    column: tuple[str, ...]
     to: str
     if_exists: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetColumnType:
-    """ALTER COLUMN name SET DATA TYPE type."""
+    """ALTER COLUMN [row.]name SET DATA TYPE type."""
 
-    column: str
+    column: tuple[str, ...]
     type: exp.DataType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DropNotNull:
-    """ALTER COLUMN name DROP NOT NULL."""
+    """ALTER COLUMN [row.]name DROP NOT NULL."""
 
-    column: str
+    column: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ that the record key repeats or by which files are laid out, or to one with a res
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Iterator
 
 from pyiceberg.types import PrimitiveType
 
@@ -47,7 +48,7 @@ from seamline.sql.statements import (
     SetProperties,
     update_type,
 )
-from seamline.sql.types import Field
+from seamline.sql.types import Field, Row, row
 
 _PROPERTIES = {"on_error": POLICIES, "evolution": EVOLUTIONS}
 """The properties of a unified table that may be changed, and the values that each may have."""
@@ -94,10 +95,8 @@ def alter(connections: Connections, statement: AlterTable, session: Session) -> 
             case SetColumnType():
                 _widen(table, statement.change)
             case DropNotNull():
-                column = _column(table, statement.change.column)
-                commits.change_schema(
-                    table, lambda update: update.make_column_optional((column.name,))
-                )
+                path, _ = _column(table, statement.change.column)
+                commits.change_schema(table, lambda update: update.make_column_optional(path))
             case RenameTable():
                 _move(connections, table, statement.change, session)
             case SetProperties() if binding is None:
@@ -133,9 +132,9 @@ def comment(connections: Connections, statement: Comment, session: Session) -> R
     def work() -> None:
         table = load(connections, name)
         if is_column:
-            column = _column(table, statement.name[-1])
+            path, _ = _column(table, statement.name[-1:])
             text = statement.text or ""
-            commits.change_schema(table, lambda update: update.update_column(column.name, doc=text))
+            commits.change_schema(table, lambda update: update.update_column(path, doc=text))
         elif statement.text is None:
             commits.remove_properties(table, ["comment"])
         else:
@@ -176,8 +175,11 @@ def _own(connections: Connections, parts: tuple[str, ...], session: Session) -> 
 
 
 def _add(table: IcebergTable, binding: TopicBinding | None, change: AddColumn) -> None:
-    column = change.column
-    if change.if_not_exists and _found(table, column.name) is not None:
+    column, within = change.column, change.within
+    if within:
+        within, row = _column(table, within)
+        _fields_of_row(within, row)
+    if change.if_not_exists and _found(table, (*within, column.name)) is not None:
         return
     if column.required:
         raise SeamlineError(
@@ -186,47 +188,46 @@ def _add(table: IcebergTable, binding: TopicBinding | None, change: AddColumn) -
             hint="Leave out NOT NULL.",
         )
     (field,) = tables.fields_of([column])
-    _check(table, binding, lambda own: (*own, field))
+    _check(table, binding, within, lambda fields: (*fields, field))
     type_ = to_schema((field,)).fields[0].field_type
     commits.change_schema(
-        table, lambda update: update.add_column((field.name,), type_, doc=field.comment)
+        table, lambda update: update.add_column((*within, field.name), type_, doc=field.comment)
     )
 
 
 def _drop(table: IcebergTable, binding: TopicBinding | None, change: DropColumn) -> None:
     if change.if_exists and _found(table, change.column) is None:
         return
-    column = _column(table, change.column)
-    _require_free(table, binding, column, "dropped")
-    _check(table, binding, lambda own: tuple(f for f in own if f.name != column.name))
-    commits.change_schema(table, lambda update: update.delete_column((column.name,)))
+    path, column = _column(table, change.column)
+    _require_free(table, binding, path, column, "dropped")
+    _check(table, binding, path[:-1], lambda own: tuple(f for f in own if f.name != column.name))
+    commits.change_schema(table, lambda update: update.delete_column(path))
 
 
 def _rename(table: IcebergTable, binding: TopicBinding | None, change: RenameColumn) -> None:
     if change.if_exists and _found(table, change.column) is None:
         return
-    column = _column(table, change.column)
-    _require_free(table, binding, column, "renamed", by_layout=False)
+    path, column = _column(table, change.column)
+    _require_free(table, binding, path, column, "renamed", by_layout=False)
     renamed = Field(change.to, column.type)
     _check(
         table,
         binding,
+        path[:-1],
         lambda own: tuple(renamed if f.name == column.name else f for f in own),
     )
-    commits.change_schema(table, lambda update: update.rename_column((column.name,), change.to))
+    commits.change_schema(table, lambda update: update.rename_column(path, change.to))
 
 
 def _widen(table: IcebergTable, change: SetColumnType) -> None:
-    column = _column(table, change.column)
+    path, column = _column(table, change.column)
     (field,) = tables.fields_of([ColumnDefinition(column.name, change.type)])
     type_ = to_schema((field,)).fields[0].field_type
     if not isinstance(type_, PrimitiveType):
         raise SeamlineError(
             INVALID_TABLE_DEFINITION, f"column {column.name} cannot become {field.type}", hint=""
         )
-    commits.change_schema(
-        table, lambda update: update.update_column((column.name,), field_type=type_)
-    )
+    commits.change_schema(table, lambda update: update.update_column(path, field_type=type_))
 
 
 def _move(
@@ -290,28 +291,49 @@ def _set(table: IcebergTable, binding: TopicBinding, change: SetProperties) -> N
     commits.set_properties(table, properties, without=without)
 
 
-def _found(table: IcebergTable, name: str) -> Field | None:
-    own = table.state.schema.columns
-    exact = (field for field in own if field.name == name)
-    folded = (field for field in own if field.name.lower() == name.lower())
-    return next(exact, None) or next(folded, None)
+def _found(table: IcebergTable, path: tuple[str, ...]) -> tuple[tuple[str, ...], Field] | None:
+    """Returns a column, or a field of a row, and the names that lead to it as they are spelt."""
+    spelt: list[str] = []
+    fields, found = table.state.schema.columns, None
+    for name in path:
+        exact = (field for field in fields if field.name == name)
+        folded = (field for field in fields if field.name.lower() == name.lower())
+        found = next(exact, None) or next(folded, None)
+        if found is None:
+            return None
+        spelt.append(found.name)
+        fields = found.type.fields if isinstance(found.type, Row) else ()
+    return None if found is None else (tuple(spelt), found)
 
 
-def _column(table: IcebergTable, name: str) -> Field:
-    found = _found(table, name)
-    if found is None:
-        known = (f.name for f in table.state.schema.columns)
+def _column(table: IcebergTable, path: tuple[str, ...]) -> tuple[tuple[str, ...], Field]:
+    found = _found(table, path)
+    if found is not None:
+        return found
+    fields = table.state.schema.columns
+    if path[1:]:
+        fields = _fields_of_row(*_column(table, path[:-1]))
+    raise SeamlineError(
+        COLUMN_NOT_FOUND,
+        f"table {table.state.display_name} has no column {'.'.join(path)}",
+        hint=did_you_mean(path[-1], (field.name for field in fields)),
+    )
+
+
+def _fields_of_row(path: tuple[str, ...], column: Field) -> tuple[Field, ...]:
+    if not isinstance(column.type, Row):
         raise SeamlineError(
-            COLUMN_NOT_FOUND,
-            f"table {table.state.display_name} has no column {name}",
-            hint=did_you_mean(name, known),
+            INVALID_TABLE_DEFINITION,
+            f"{'.'.join(path)} is of type {column.type}, not a row",
+            hint="Only rows have fields; a row in an array or a map cannot be changed.",
         )
-    return found
+    return column.type.fields
 
 
 def _require_free(
     table: IcebergTable,
     binding: TopicBinding | None,
+    path: tuple[str, ...],
     column: Field,
     what: str,
     *,
@@ -323,13 +345,22 @@ def _require_free(
         f.source_id: "partitioned" for spec in metadata.partition_specs for f in spec.fields
     }
     laid_out |= {f.source_id: "sorted" for order in metadata.sort_orders for f in order.fields}
-    reason = None if binding is None else _needed_for_records(binding, column)
-    if reason is None and by_layout and column.field_id in laid_out:
-        reason = f"the table is {laid_out[column.field_id]} by it"
+    is_column = binding is not None and len(path) == 1
+    reason = _needed_for_records(binding, column) if binding is not None and is_column else None
+    by = next((laid_out[found] for found in _ids(column) if found in laid_out), None)
+    if reason is None and by_layout and by is not None:
+        reason = f"the table is {by} by it"
     if reason is not None:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION, f"column {column.name} cannot be {what}: {reason}", hint=""
         )
+
+
+def _ids(field: Field) -> Iterator[int]:
+    """Yields the ids of a column and of all fields in its rows."""
+    yield field.field_id
+    for inner in field.type.fields if isinstance(field.type, Row) else ():
+        yield from _ids(inner)
 
 
 def _needed_for_records(binding: TopicBinding, column: Field) -> str | None:
@@ -348,14 +379,43 @@ def _needed_for_records(binding: TopicBinding, column: Field) -> str | None:
 def _check(
     table: IcebergTable,
     binding: TopicBinding | None,
-    changed: Callable[[tuple[Field, ...]], tuple[Field, ...]],
+    within: tuple[str, ...],
+    change: Callable[[tuple[Field, ...]], tuple[Field, ...]],
 ) -> None:
-    """Requires that the changed columns are valid, if there is a topic also for its records."""
+    """Requires that the changed columns are valid, if there is a topic also for its records.
+
+    Args:
+        table: The table.
+        binding: Its binding to a topic.
+        within: The names that lead to the row that changes; empty for the columns.
+        change: Returns the changed fields.
+    """
     if binding is None:
-        tables.check_columns(changed(table.state.schema.columns))
+        tables.check_columns(_changed(table.state.schema.columns, within, change))
         return
     own = tuple(f for f in table.state.schema.columns if f.name not in columns.METADATA_NAMES)
-    fields = changed(own)
+    fields = _changed(own, within, change)
     tables.check_columns(fields)
     whole = (*fields, *columns.METADATA_FIELDS)
     Decoder(DecoderSpec.of(binding, whole))
+
+
+def _changed(
+    fields: tuple[Field, ...],
+    within: tuple[str, ...],
+    change: Callable[[tuple[Field, ...]], tuple[Field, ...]],
+) -> tuple[Field, ...]:
+    if not within:
+        return change(fields)
+
+    def inside(field: Field) -> Field:
+        inner = _changed(_fields_of_row(within[:1], field), within[1:], change)
+        if not inner:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"{field.name} has no other field, and a row needs at least one",
+                hint=f"Drop {field.name} itself.",
+            )
+        return dataclasses.replace(field, type=row(inner))
+
+    return tuple(inside(field) if field.name == within[0] else field for field in fields)

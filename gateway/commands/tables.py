@@ -175,8 +175,7 @@ def create(connections: Connections, definition: TableDefinition, deadline: Dead
     encoding = Encoding(definition.format, definition.key_format, sources)
     require_free(connections, definition.name)
     log = connections.log(definition.cluster)
-    with suggesting_topics(definition.cluster, definition.topic, connections):
-        bounds = _bounds(log, definition, deadline)
+    bounds = _bounds(connections, definition, deadline)
     schemas = schemas_of(log, deadline)
     seen = inferring.sample(log, definition.topic, bounds, deadline)
     inferred = None
@@ -250,8 +249,13 @@ def _binding(
     )
 
 
-def _bounds(log: HotLog, definition: TableDefinition, deadline: Deadline) -> LogBounds:
+def _bounds(connections: Connections, definition: TableDefinition, deadline: Deadline) -> LogBounds:
     """Returns the bounds of a topic, retrying if it may only just have been created."""
+    with suggesting_topics(definition.cluster, definition.topic, connections):
+        return _bounds_soon(connections.log(definition.cluster), definition, deadline)
+
+
+def _bounds_soon(log: HotLog, definition: TableDefinition, deadline: Deadline) -> LogBounds:
     until = time.monotonic() + TOPIC_S_MAX
     while True:
         try:

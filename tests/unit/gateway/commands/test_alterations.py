@@ -225,3 +225,74 @@ def test_what_a_plain_table_cannot_become(world: World, sql: str, code: str, rea
     assert caught.value.code.name == code, caught.value
     assert reason in caught.value.message
     assert caught.value.location is not None
+
+
+# --- Fields of rows ------------------------------------------------------------------------------
+
+
+def test_a_field_of_a_row_comes_goes_and_is_renamed(world: World) -> None:
+    assert world.run("ALTER TABLE t ADD COLUMN extra row(a bigint, b row(c integer))") == "done"
+    assert world.run("ALTER TABLE t ADD COLUMN Extra.B.d varchar COMMENT 'x'") == "done"
+    assert world.run("ALTER TABLE t ADD COLUMN IF NOT EXISTS extra.b.D bigint") == "done"
+    assert world.run("ALTER TABLE t RENAME COLUMN extra.A TO first") == "done"
+    assert own_columns(world)[-1] == (
+        "extra",
+        "row(first bigint, b row(c integer, d varchar))",
+    )
+    assert world.run("ALTER TABLE t DROP COLUMN extra.b.c") == "done"
+    assert world.run("ALTER TABLE t DROP COLUMN IF EXISTS extra.b.c") == "done"
+    assert own_columns(world)[-1] == ("extra", "row(first bigint, b row(d varchar))")
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ("DROP COLUMN extra.b.c", "INVALID_TABLE_DEFINITION"),
+        ("DROP COLUMN extra.nothing", "COLUMN_NOT_FOUND"),
+        ("DROP COLUMN nothing.a", "COLUMN_NOT_FOUND"),
+        ("DROP COLUMN size.a", "INVALID_TABLE_DEFINITION"),
+        ("ADD COLUMN size.a bigint", "INVALID_TABLE_DEFINITION"),
+        ("ADD COLUMN several.element.b bigint", "INVALID_TABLE_DEFINITION"),
+        ("ADD COLUMN extra.A bigint", "NOT_SUPPORTED"),
+        ("ADD COLUMN extra.d bigint NOT NULL", "NOT_SUPPORTED"),
+        ("RENAME COLUMN extra.b TO A", "NOT_SUPPORTED"),
+        ("ALTER COLUMN extra.a SET DATA TYPE varchar", "NOT_SUPPORTED"),
+    ],
+)
+def test_what_a_row_cannot_become(world: World, change: str, code: str) -> None:
+    assert world.run("ALTER TABLE t ADD COLUMN extra row(a bigint, b row(c integer))") == "done"
+    assert world.run("ALTER TABLE t ADD COLUMN several array(row(a bigint))") == "done"
+    before = own_columns(world)
+    assert world.run(f"ALTER TABLE t {change}") == code
+    assert own_columns(world) == before
+
+
+def test_rows_of_files_have_the_fields_of_now(tmp_path: pathlib.Path) -> None:
+    made = offline.MemoryWorld(tmp_path)
+    made.catalog.create_namespace("default")
+    made.rows(
+        "CREATE TABLE plain AS SELECT 1 AS id, CAST(ROW(1, 'b') AS row(a integer, b varchar)) AS r"
+    )
+    made.rows("ALTER TABLE plain RENAME COLUMN r.a TO first")
+    made.rows("ALTER TABLE plain DROP COLUMN r.b")
+    made.rows("ALTER TABLE plain ADD COLUMN r.b bigint")
+    made.rows("ALTER TABLE plain ALTER COLUMN r.first SET DATA TYPE bigint")
+    made.rows("INSERT INTO plain VALUES (2, ROW(3, 4))")
+    assert made.rows("SELECT r.first, r.b FROM plain ORDER BY id") == [(1, None), (3, 4)]
+    made.gateway.close()
+
+
+def test_records_of_the_tail_have_the_fields_of_now(tmp_path: pathlib.Path) -> None:
+    made = offline.MemoryWorld(tmp_path)
+    made.catalog.create_namespace("default")
+    made.memory.create_topic("places", 1)
+    made.rows("CREATE TABLE places (id bigint, at row(x bigint, y bigint)) WITH (topic = 'places')")
+    made.memory.produce("places", 0, b'{"id": 1, "at": {"x": 1, "y": 2}}')
+    made.rows("ALTER TABLE places ADD COLUMN at.z varchar")
+    made.rows("ALTER TABLE places RENAME COLUMN at.x TO east")
+    made.rows("ALTER TABLE places DROP COLUMN at.y")
+    made.memory.produce("places", 0, b'{"id": 2, "at": {"x": 3, "z": "a"}}')
+    made.memory.produce("places", 0, b'{"id": 3, "at": {"east": 5}}')
+    found = made.rows("SELECT at.east, at.z FROM places ORDER BY id")
+    assert found == [(1, None), (3, "a"), (5, None)], "records reach a field by its earlier name"
+    made.gateway.close()
