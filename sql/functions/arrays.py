@@ -156,14 +156,23 @@ scalar(
     f"list_filter({{0}}, lambda x, i: {_FIRST})",
     "array_distinct({0})",
 )
-for _name, _condition in (("except", "IS NULL"), ("intersect", "IS NOT NULL")):
-    scalar(
-        f"array_{_name}",
-        "array(E), array(E) -> array(E)",
-        f"(CASE WHEN {{1}} IS NOT NULL THEN list_filter({{0}}, lambda x, i:"
-        f" {_FIRST} AND list_position({{1}}, x) {_condition}) END)",
-        f"array_{_name}({{0}}, {{1}})",
-    )
+scalar(
+    "array_except",
+    "array(E), array(E) -> array(E)",
+    "(CASE WHEN {1} IS NOT NULL THEN list_filter({0}, lambda x, i:"
+    f" {_FIRST} AND list_position({{1}}, x) IS NULL) END)",
+    "array_except({0}, {1})",
+)
+scalar(  # in the order of the longer array
+    "array_intersect",
+    "array(E), array(E) -> array(E)",
+    "list_transform(list_transform([{{'a': {0}, 'b': {1}}}], lambda m:"
+    " CASE WHEN len(m['a']) < len(m['b']) THEN {{'a': m['b'], 'b': m['a']}} ELSE m END),"
+    " lambda m: CASE WHEN m['b'] IS NOT NULL THEN list_filter(m['a'], lambda x, i:"
+    " list_position(m['a'], x) = i AND list_position(m['b'], x) IS NOT NULL) END)[1]",
+    "(CASE WHEN size({0}) < size({1}) THEN array_intersect({1}, {0})"
+    " ELSE array_intersect({0}, {1}) END)",
+)
 scalar(
     "array_union",
     "array(E), array(E) -> array(E)",

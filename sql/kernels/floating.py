@@ -50,8 +50,9 @@ def cast_double(value: float) -> str:
 def _cast_real(value: float) -> str:
     if value == 0 or not math.isfinite(value):
         return cast_double(value)
-    number = f"{float(_scientific(np.float32(value))):.6e}"
-    return _scientific(np.float64(number))
+    shortest = decimal.Decimal(float(_scientific(np.float32(value))))
+    with decimal.localcontext(prec=7, rounding=decimal.ROUND_HALF_UP):
+        return _scientific(np.float64(float(+shortest)))
 
 
 def _scientific(value: np.floating) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
-from seamline.sql import time_zones
+from seamline.sql import time_zones, types
 from seamline.sql.kernels import floating
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.types import Timestamp, Type
@@ -29,14 +29,20 @@ def compute(use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
     rows = zip(*(argument.to_pylist() for argument in arguments), strict=True)
     kinds = use.parameters[1:]
     found = [
-        None if pattern is None else formatted(pattern, list(map(_in_its_zone, values, kinds)))
+        None if pattern is None else formatted(pattern, list(map(_of_type, values, kinds)))
         for pattern, *values in rows
     ]
     return pa.array(found, pa.string())
 
 
-def _in_its_zone(value: Any, type_: Type) -> Any:
-    """Returns an instant as a local time in the zone of its type."""
+class Real(float):
+    """A number that has only the digits of a real as text."""
+
+
+def _of_type(value: Any, type_: Type) -> Any:
+    """Returns an instant as a local time in the zone of its type, and a real as one."""
+    if value is not None and type_ == types.REAL:
+        return Real(value)
     if value is None or not isinstance(type_, Timestamp) or not type_.zoned:
         return value
     minutes = time_zones.offset_of(type_.zone)
@@ -124,6 +130,8 @@ def _text(value: Any) -> str:
     match value:
         case bool():
             return str(value).lower()
+        case Real():
+            return floating.plain_real(value)
         case float():
             return floating.plain(value)
         case datetime.datetime():

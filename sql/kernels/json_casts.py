@@ -172,9 +172,12 @@ def _boolean(value: Json) -> bool:
         return (
             _integer(value, types.BIGINT) != 0 if json_texts.is_whole(value) else float(value) != 0
         )
-    if value.lower() in ("true", "false"):
-        return bool(value.lower() == "true")
-    raise ValueError(value)
+    if value.lower() not in _BOOLEANS:
+        raise ValueError(value)
+    return _BOOLEANS[value.lower()]
+
+
+_BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
 def _decimal(value: Json, precision: int, scale: int) -> decimal.Decimal:

@@ -60,6 +60,11 @@ def refused(sql: str, values: Any = ()) -> SeamlineError:
         ("SELECT _kafka_offset, * FROM bids", ["_kafka_offset", "Price", "channel", "extra"]),
         ("SELECT PRICE, Channel FROM bids", ["Price", "channel"]),
         ("SELECT price AS P, price + 1, extra.code FROM bids", ["P", "_col1", "code"]),
+        (
+            "SELECT * FROM UNNEST(ARRAY[(1, 'x')], MAP(ARRAY[1], ARRAY[2]))",
+            [f"_col{i}" for i in range(4)],
+        ),
+        ("SELECT * FROM UNNEST(ARRAY[CAST(ROW(1) AS row(a integer))])", ["a"]),
         ("SELECT b.* FROM bids b JOIN bids c ON b.price = c.price", ["Price", "channel", "extra"]),
         ("SELECT price FROM bids UNION ALL SELECT 1", ["Price"]),
         ("WITH w AS (SELECT price AS p FROM bids) SELECT * FROM w", ["p"]),
