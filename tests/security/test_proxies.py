@@ -7,6 +7,7 @@ gateway whose peers are proxies is asked over a socket, and says in its audit lo
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import pathlib
 import urllib.parse
@@ -80,7 +81,11 @@ def test_nobody_chooses_who_they_are(written: str, header: str) -> None:
     assert proxies.client("9.9.9.9", written) == "9.9.9.9"
 
 
-def test_logins_and_the_audit_log_see_clients(tmp_path: pathlib.Path) -> None:
+def test_logins_and_the_audit_log_see_clients(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = dataclasses.replace(logins.USER, every_s=3600.0)
+    monkeypatch.setattr(logins, "USER", slow)  # no further try is due while this asks
     passwords, log = tmp_path / "passwords", tmp_path / "audit"
     passwords.write_text("ann:" + bcrypt.hashpw(b"apple", bcrypt.gensalt(4)).decode() + "\n")
     config = offline.load_config(
