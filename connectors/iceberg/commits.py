@@ -52,7 +52,7 @@ from seamline.seam.evolution import Change, KnowColumn
 
 T = TypeVar("T")
 ATTEMPTS = 8
-_PAUSE_MS_MIN, _PAUSE_MS_MAX = 20, 2_500
+_PAUSE_MS_MIN, _PAUSE_MS_MAX = 20, 1_000
 
 
 def insist(

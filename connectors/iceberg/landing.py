@@ -24,7 +24,7 @@ import contextlib
 import dataclasses
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,41 +72,72 @@ from seamline.seam.boundary import REWRITE
 from seamline.seam.tiering import Batch, overtaken, since
 
 _VERSION_MIN = 2
+_ROUNDS = 5
 
 
-def land(table: IcebergTable, branch: str, batch: Batch) -> SeamlineError | None:
-    """Lands a batch that has been written to a branch.
+class Landing:
+    """The landing of a batch that has been written to a branch; tried as often as need be.
 
     Args:
-        table: The table, just loaded.
+        load: Loads the table.
         branch: A branch of one snapshot on top of the batch's own.
         batch: The batch.
-
-    Returns:
-        Why the batch has to start again; None once it has landed.
-
-    Raises:
-        SeamlineError: COMMIT_CONFLICT when another commit got in first, and this may be tried
-            again; COLD_FILE_MISSING, STORAGE_UNAVAILABLE, CATALOG_UNAVAILABLE, ….
     """
-    state = table.state
-    if branch not in state.refs:
-        return _conflict(table, "the branch of a batch is gone")
-    if state.current_snapshot_id == batch.snapshot_id:
-        commits.adopt_branch(table, branch, batch.snapshot_id)
-        return None
-    error = overtaken(state, batch)
-    if error is not None:
-        return error
-    table.require_own_writer()
-    with storage_errors(f"table {state.display_name}"):
-        ours = _changes(table, state.refs[branch].snapshot_id)
-        theirs = [_changes(table, s.snapshot_id) for s in since(state, batch.snapshot_id) or ()]
+
+    def __init__(self, load: Callable[[], IcebergTable], branch: str, batch: Batch) -> None:
+        self._load = load
+        self._branch = branch
+        self._batch = batch
+        self._known: dict[int, _Changes] = {}
+
+    def attempt(self) -> SeamlineError | None:
+        """Tries to land the batch, once.
+
+        Returns:
+            Why the batch has to start again; None once it has landed.
+
+        Raises:
+            SeamlineError: COMMIT_CONFLICT when another commit got in first, and this may be tried
+                again; COLD_FILE_MISSING, STORAGE_UNAVAILABLE, CATALOG_UNAVAILABLE, ….
+        """
+        for _ in range(_ROUNDS):
+            table = self._load()
+            state = table.state
+            if self._branch not in state.refs:
+                return _conflict(table, "the branch of a batch is gone")
+            if state.current_snapshot_id == self._batch.snapshot_id:
+                commits.adopt_branch(table, self._branch, self._batch.snapshot_id)
+                return None
+            error = overtaken(state, self._batch)
+            if error is not None:
+                return error
+            if not self._learn(table):
+                break
+        return self._commit(table)
+
+    def _learn(self, table: IcebergTable) -> bool:
+        """Reads what snapshots have changed; returns whether that took so long as to look again.
+
+        Only what has been read before can be committed on in time if others never pause.
+        """
+        line = since(table.state, self._batch.snapshot_id) or ()
+        ids = [table.state.refs[self._branch].snapshot_id, *(s.snapshot_id for s in line)]
+        unknown = [one for one in ids if one not in self._known]
+        with storage_errors(f"table {table.state.display_name}"):
+            self._known |= {one: _changes(table, one) for one in unknown}
+        return len(unknown) > 1
+
+    def _commit(self, table: IcebergTable) -> SeamlineError | None:
+        table.require_own_writer()
+        line = since(table.state, self._batch.snapshot_id) or ()
+        ours = self._known[table.state.refs[self._branch].snapshot_id]
+        theirs = [self._known[snapshot.snapshot_id] for snapshot in line]
         problem = _problem(table, ours, theirs)
         if problem is not None:
             return _conflict(table, problem)
-        _Landing(table, branch, ours, theirs).commit()
-    return None
+        with storage_errors(f"table {table.state.display_name}"):
+            _Attempt(table, self._branch, ours, theirs).commit()
+        return None
 
 
 def _conflict(table: IcebergTable, why: str) -> SeamlineError:
@@ -229,7 +260,7 @@ def _may_share_keys(one: DataFile, other: DataFile, keys: Sequence[NestedField])
 # --- The commit ----------------------------------------------------------------------------------
 
 
-class _Landing:
+class _Attempt:
     """One attempt to commit a batch's files on top of the loaded head."""
 
     def __init__(

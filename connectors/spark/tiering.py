@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
-from seamline.connectors.iceberg.landing import land
+from seamline.connectors.iceberg.landing import Landing
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols import Deadline, HotLog, RawBatch
@@ -236,10 +236,8 @@ class SparkTierTable:
         require(commits.insist(create, patience_s=_PATIENCE_S))
         try:
             yield branch
-            landed = commits.insist(
-                lambda: land(self._table(), branch, batch), patience_s=_PATIENCE_S
-            )
-            require(landed)
+            landing = Landing(self._table, branch, batch)
+            require(commits.insist(landing.attempt, patience_s=_PATIENCE_S))
         except BaseException:
             with contextlib.suppress(SeamlineError):
                 commits.insist(lambda: commits.remove_refs(self._table(), [branch]))

@@ -21,7 +21,7 @@ from support.rest_catalog import config_of, rest_catalog
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
-from seamline.connectors.iceberg.landing import land
+from seamline.connectors.iceberg.landing import Landing
 from seamline.errors import COMMIT_CONFLICT, SeamlineError
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import SUMMARY_KEY, Boundary, encode
@@ -75,6 +75,10 @@ class Story:
         """The table as it is now."""
         return self.catalog.load(NAME)
 
+    def land(self) -> SeamlineError | None:
+        """Tries to land the batch, by somebody who has not tried before."""
+        return Landing(lambda: self.table, BRANCH, self.batch).attempt()
+
     def append(self, *ids: int) -> None:
         """Rows of somebody else."""
         self.table.iceberg.append(pa.table({"id": ids}))
@@ -99,7 +103,7 @@ def story(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[St
 
 
 def test_a_batch_alone_moves_the_head(story: Story) -> None:
-    assert land(story.table, BRANCH, story.batch) is None
+    assert story.land() is None
     assert story.table.state.current_snapshot_id == story.written
     assert story.ids() == [1, 2, 3, 4]
 
@@ -109,7 +113,7 @@ def test_a_batch_lands_on_what_others_have_done(story: Story) -> None:
     story.table.iceberg.delete("id = 1")
     foreign = story.table.state.current_snapshot_id
     commits.commit_boundary(story.table, BEFORE)  # said again, as maintenance does
-    assert land(story.table, BRANCH, story.batch) is None
+    assert story.land() is None
     state = story.table.state
     head = state.snapshots[state.current_snapshot_id or 0]
     assert story.ids() == [2, 3, 4, 5]
@@ -127,10 +131,10 @@ def test_no_file_is_left_of_the_branch_or_of_an_attempt_that_came_too_late(story
     story.append(6)
     before = files(story)
     with pytest.raises(SeamlineError) as caught:
-        land(stale, BRANCH, story.batch)
+        Landing(lambda: stale, BRANCH, story.batch).attempt()
     assert caught.value.code is COMMIT_CONFLICT
     assert files(story) == before
-    assert land(story.table, BRANCH, story.batch) is None
+    assert story.land() is None
     lists = {one.manifest_list for one in story.table.iceberg.metadata.snapshots}
     found = {path for path in files(story) if path.name.startswith("snap-")}
     assert found == {pathlib.Path(one.removeprefix("file://")) for one in lists}
@@ -147,7 +151,7 @@ def test_what_overtakes_a_batch_makes_it_start_again(story: Story) -> None:
     changed = dataclasses.replace(BEFORE, handed_to="another")
     for boundary in (another, changed):
         commits.commit_boundary(story.table, boundary)
-        error = land(story.table, BRANCH, story.batch)
+        error = story.land()
         assert error is not None
         assert error.code is COMMIT_CONFLICT
         assert story.ids() == [1, 2]
@@ -161,21 +165,21 @@ def test_a_rollback_or_another_column_makes_it_start_again(story: Story) -> None
     first = state.snapshots[story.batch.snapshot_id].parent_id
     assert first is not None
     commits.move_head(story.table, story.batch.snapshot_id, first)
-    error = land(story.table, BRANCH, story.batch)
+    error = story.land()
     assert error is not None
     assert "not in its history" in error.message
     commits.move_head(story.table, first, story.batch.snapshot_id)
     story.append(5)
     with story.table.iceberg.update_schema() as update:
         update.add_column("more", LongType())
-    error = land(story.table, BRANCH, story.batch)
+    error = story.land()
     assert error is not None
     assert "schema changed" in error.message
 
 
 def test_a_branch_that_is_gone_cannot_land(story: Story) -> None:
     commits.remove_refs(story.table, [BRANCH])
-    error = land(story.table, BRANCH, story.batch)
+    error = story.land()
     assert error is not None
     assert error.code is COMMIT_CONFLICT
 
@@ -187,7 +191,7 @@ def test_a_number_that_another_branch_has_taken_is_a_conflict(story: Story) -> N
     commits.create_branch(story.table, "other", story.batch.snapshot_id, 10**9)
     story.table.iceberg.append(pa.table({"id": [9]}), branch="other")
     with pytest.raises(SeamlineError) as caught:
-        land(stale, BRANCH, story.batch)
+        Landing(lambda: stale, BRANCH, story.batch).attempt()
     assert caught.value.code is COMMIT_CONFLICT
-    assert land(story.table, BRANCH, story.batch) is None
+    assert story.land() is None
     assert story.ids() == [1, 2, 3, 4, 5]
