@@ -11,7 +11,7 @@ EXPRESSIONS = {
     "a result's name": "k",
     "window": "row_number() OVER (ORDER BY t.x)",
     "window without order": "rank() OVER ()",
-    "lag": "lag(t.x, 1, 0) OVER (PARTITION BY t.s)",
+    "lag": "lag(t.x, 1, 0) OVER (PARTITION BY t.s ORDER BY t.x)",
     "window aggregate": "sum(t.x) OVER (PARTITION BY t.s ORDER BY t.x)",
     "window in a window": "sum(row_number() OVER ()) OVER ()",
     "named window": "sum(t.x) OVER w",
