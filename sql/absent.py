@@ -197,10 +197,17 @@ def explained(error: SeamlineError, tokens: Sequence[Token]) -> SeamlineError:
             return SeamlineError(
                 part.code,
                 f"{part.name or found[0]} is not {_REFUSED[part.code]}",
-                location=location_of(tokens[bisect.bisect_right(begins, found.start()) - 1]),
+                location=location_of(tokens[bisect.bisect_right(begins, _place(part, found)) - 1]),
                 hint=part.instead,
             )
     return error
+
+
+def _place(part: Part, found: re.Match[str]) -> int:
+    """Returns where a part is: at its first word, or at the last if a statement leads up to it."""
+    if part.code is NOT_SUPPORTED and part.words.startswith("^"):
+        return len(found[0].rstrip()) - 1
+    return found.start()
 
 
 _REFUSED = {NOT_SUPPORTED: "supported", STATEMENT_NOT_ALLOWED: "allowed"}

@@ -290,3 +290,24 @@ def test_other_dialects_are_translated_and_only_queries_of_them() -> None:
     assert refused("DELETE FROM t", "postgres").code.name == "STATEMENT_NOT_ALLOWED"
     assert refused("SELECT 1; SELECT 2", "postgres").code.name == "MULTIPLE_STATEMENTS"
     assert refused("SELECT 1", "nope").code.name == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize(
+    ("sql", "word"),
+    [
+        ("ALTER TABLE t ADD COLUMN a bigint DEFAULT 1", "DEFAULT"),
+        ("INSERT INTO t @ audit SELECT 1", "@"),
+        ("ALTER TABLE t EXECUTE optimize", "EXECUTE"),
+        ("SELECT * FROM JSON_TABLE(x, 'lax $' COLUMNS (a bigint))", "JSON_TABLE"),
+        ("SELECT CASE x WHEN > 0 THEN 1 END FROM t", "WHEN"),
+        ("CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT 1", "CREATE"),
+    ],
+)
+def test_what_is_absent_is_marked_where_it_is(sql: str, word: str) -> None:
+    assert refused(sql).location == Location(1, sql.index(word) + 1)
+
+
+@pytest.mark.parametrize("text", ["'JSON_TABLE ('", '"JSON_TABLE ("', "'@'", "-- RETURNING\n"])
+def test_texts_quoted_names_and_comments_are_not_what_is_absent(text: str) -> None:
+    error = refused(f"SELECT {text} FROM WHERE")
+    assert error.code.name == "SYNTAX_ERROR"
