@@ -22,7 +22,7 @@ from seamline.seam.offsets import OffsetRange
 
 pytestmark = pytest.mark.integration
 RECORDS = 3
-READ_S = 5.0
+READ_S = 20.0
 
 
 def read(cluster: Cluster, topic: str) -> int:
