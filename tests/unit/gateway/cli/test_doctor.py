@@ -154,7 +154,7 @@ def test_what_never_answers_takes_no_longer_than_it_may(
     file.write_text(text)
     began = time.monotonic()
     code, found = examined("--config", str(file), "--timeout", "1s")
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30  # a catalog may be waited for twice as long
     assert code == 1
     assert about(found, "Catalog rest") == [("wrong", "no answer within 1 s")]
 
