@@ -300,7 +300,7 @@ def test_narrow_types_are_widened_beside_those_that_files_store_otherwise(
     connection.execute(f"INSERT INTO narrow SELECT {values}")
     row = (ROW[10], 1, 2, [3, None], {4: 5}, {"p": 6, "q": None})
     assert rows(connection, "SELECT * FROM narrow") == [row, row]
-    types = dict(r[:2] for r in rows(connection, "DESCRIBE narrow"))
+    types = {name: type_ for name, type_, *_ in rows(connection, "DESCRIBE narrow")}
     assert (types["s"], types["a"]) == ("integer", "array(integer)")
 
 
