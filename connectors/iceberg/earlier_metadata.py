@@ -17,7 +17,7 @@ from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.boundaries.second_writer import may_have_copied
 from seamline.connectors.iceberg.metadata_files import MetadataFiles
 from seamline.connectors.iceberg.virtual import Json
-from seamline.seam.binding import TopicBinding
+from seamline.seam.binding import PROPERTY_PREFIX
 from seamline.seam.boundary import SUMMARY_KEY
 from seamline.seam.table import Snapshot, TableState
 
@@ -53,7 +53,7 @@ class EarlierMetadata:
 
 def _expired(state: TableState, table: PyTable, files: MetadataFiles) -> Mapping[int, Snapshot]:
     line = list(state.lineage(state.current_snapshot_id))
-    if not line or TopicBinding.from_properties(state.properties) is None:
+    if not line or f"{PROPERTY_PREFIX}topic" not in state.properties:
         return {}
     if any(SUMMARY_KEY in snapshot.summary for snapshot in line):
         return {}
