@@ -241,7 +241,7 @@ def test_errors_have_trino_s_names_and_their_places(cursor: Any) -> None:
     for sql, said in (
         ("SELECT * FROM nothing", "Table 'lake.default.nothing' does not exist"),
         ("USE nothing", "Schema 'nothing' does not exist"),
-        ("SHOW TABLES FROM lake.nothing", "Schema 'lake.nothing' does not exist"),
+        ("SHOW TABLES FROM lake.nothing", "Schema 'nothing' does not exist"),
         ("SELECT * FROM nothing.t.u", "Catalog 'nothing' not found"),
     ):
         with pytest.raises(trino.exceptions.TrinoUserError, match=said):
