@@ -132,7 +132,7 @@ class Landing:
         line = since(table.state, self._batch.snapshot_id) or ()
         ours = self._known[table.state.refs[self._branch].snapshot_id]
         theirs = [self._known[snapshot.snapshot_id] for snapshot in line]
-        problem = _problem(table, ours, theirs)
+        problem = _problem(table, ours, theirs, has_keys=self._batch.binding.is_upsert)
         if problem is not None:
             return _conflict(table, problem)
         with storage_errors(f"table {table.state.display_name}"):
@@ -207,12 +207,14 @@ def _may_delete_from(delete: DataFile, paths: set[str]) -> bool:
 # --- Whether they go together --------------------------------------------------------------------
 
 
-def _problem(table: IcebergTable, ours: _Changes, theirs: Sequence[_Changes]) -> str | None:
+def _problem(
+    table: IcebergTable, ours: _Changes, theirs: Sequence[_Changes], *, has_keys: bool
+) -> str | None:
     """Returns why a batch's files cannot be added to what others have made of the table."""
     metadata = table.iceberg.metadata
     if metadata.format_version < _VERSION_MIN:
         return "others have committed while a batch was written"
-    if not ours.deletes and not ours.removed_data:
+    if not has_keys and not ours.deletes and not ours.removed_data:
         return None  # it only adds rows, whatever others have done with theirs
     if ours.removed_data:
         return "others have committed while a batch rewrote files"

@@ -125,6 +125,17 @@ def test_a_batch_lands_on_what_others_have_done(story: Story) -> None:
     assert story.written not in state.snapshots
 
 
+def test_a_key_that_others_may_have_added_makes_a_batch_start_again(story: Story) -> None:
+    """Also a batch that has found none of its keys in the table, and deletes nothing."""
+    binding = dataclasses.replace(story.batch.binding, mode="upsert", primary_key=("id",))
+    story.batch = dataclasses.replace(story.batch, binding=binding)
+    story.append(3)
+    error = story.land()
+    assert error is not None
+    assert error.code is COMMIT_CONFLICT
+    assert story.ids() == [1, 2, 3]
+
+
 def test_no_file_is_left_of_the_branch_or_of_an_attempt_that_came_too_late(story: Story) -> None:
     story.append(5)
     stale = story.table
