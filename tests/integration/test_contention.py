@@ -131,9 +131,9 @@ AGAIN = {
     "rewritten files": (
         "CALL lake.system.rewrite_data_files(table => '{t}', options => map('rewrite-all', 'true'))"
     ),
+    "another batch": "",
     "changed rows": "UPDATE {t} SET text = 'foreign' WHERE id = 2",
     "rows with keys of the batch": "5",
-    "another batch": "",
 }
 
 
@@ -149,6 +149,7 @@ def upserts(stack: Stack, gateway: Gateway, name: str, request: pytest.FixtureRe
     return table
 
 
+@pytest.mark.one_in(prove=3)
 @pytest.mark.parametrize("case", PASS)
 def test_a_batch_lands_on_what_does_not_concern_it(upserts: Contended, case: str) -> None:
     statement, changes = PASS[case]
@@ -168,6 +169,7 @@ def test_a_batch_lands_on_what_does_not_concern_it(upserts: Contended, case: str
     upserts.expect()
 
 
+@pytest.mark.one_in(prove=3)
 @pytest.mark.parametrize("case", AGAIN)
 def test_a_batch_starts_again_after_what_concerns_it(upserts: Contended, case: str) -> None:
     def meddle() -> None:
