@@ -20,12 +20,9 @@ files that it has added, as it is not an ancestor of `main`.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from pyiceberg.manifest import (
@@ -37,8 +34,6 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
 )
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, Summary
 from pyiceberg.table.update import (
@@ -48,16 +43,14 @@ from pyiceberg.table.update import (
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
 )
-from pyiceberg.typedef import TableVersion
 from pyiceberg.types import NestedField
 
-from seamline.connectors.iceberg import commits, manifests
+from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.boundary_commits import moved_ref
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.equality_deletes import FileBounds
 from seamline.connectors.iceberg.errors import manifest_errors, storage_errors
 from seamline.connectors.iceberg.files import read_vector
-from seamline.connectors.iceberg.partitions import schema_for
 from seamline.connectors.iceberg.position_deletes import (
     PATH_ID,
     VECTORS,
@@ -67,6 +60,7 @@ from seamline.connectors.iceberg.position_deletes import (
 )
 from seamline.connectors.iceberg.pyiceberg_internals import inheriting_entries, live_entries
 from seamline.connectors.iceberg.row_ids import CONTENT_OFFSET, CONTENT_SIZE, REFERENCED_FILE
+from seamline.connectors.iceberg.snapshots import NewSnapshot
 from seamline.errors import COMMIT_CONFLICT, SeamlineError
 from seamline.seam.boundary import REWRITE
 from seamline.seam.tiering import Batch, overtaken, since
@@ -274,11 +268,9 @@ class _Attempt:
         self._theirs = theirs
         self._io = table.iceberg.io
         self._metadata = table.iceberg.metadata
-        self._name = uuid.uuid4().hex
-        self._written: list[str] = []
-        head = self._metadata.current_snapshot()
-        assert head is not None
-        self._head = head
+        self._new = NewSnapshot(table.iceberg, self._metadata)
+        assert self._new.parent is not None
+        self._head = self._new.parent
 
     def commit(self) -> None:
         """Commits; if another commit gets in first, no file is left behind."""
@@ -305,10 +297,10 @@ class _Attempt:
             )
         except SeamlineError as error:
             if error.code is COMMIT_CONFLICT:
-                self._delete(self._written)
+                self._new.remove()
             raise
         kept = {file.file_path for file in deletes}
-        self._delete(
+        self._new.remove(  # what no snapshot names any more
             [
                 *(m.manifest_path for m in self._own_manifests()),
                 *{f.file_path for f in self._ours.deletes if f.file_path not in kept},
@@ -319,12 +311,6 @@ class _Attempt:
     def _own_manifests(self) -> list[ManifestFile]:
         own_id = self._ours.snapshot_id
         return [m for m in self._table.manifests(own_id) if m.added_snapshot_id == own_id]
-
-    def _delete(self, paths: Iterable[str]) -> None:
-        """Deletes files that no snapshot names; what cannot be deleted stays."""
-        for path in paths:
-            with contextlib.suppress(OSError):
-                self._io.delete(path)
 
     def _united(self) -> tuple[list[DataFile], list[DataFile]]:
         """Returns the delete files to add to the head, and those to remove from it."""
@@ -347,7 +333,7 @@ class _Attempt:
         planned = plan_deletes(
             [self._union(*pair) for pair in pairs], has_vectors=True, folder=self._data_folder()
         )
-        self._written += [one.path for one in planned]
+        self._new.written += [one.path for one in planned]
         return [*added, *write_deletes(self._io, planned)], removed
 
     def _union(self, ours: DataFile, theirs: DataFile) -> DeletedRows:
@@ -364,37 +350,17 @@ class _Attempt:
         return DeletedRows(of, np.unique(np.concatenate(positions)))
 
     def _data_folder(self) -> str:
-        return self._table.iceberg.location_provider().new_data_location(self._name)
+        return self._table.iceberg.location_provider().new_data_location(uuid.uuid4().hex)
 
     def _snapshot(
         self, own: Snapshot, added: Sequence[DataFile], removed: Sequence[DataFile]
     ) -> Snapshot:
-        snapshot_id = self._metadata.new_snapshot_id()
-        kept, remade = self._without(removed, snapshot_id)
-        listed = manifests.new_list(
-            kept,
-            [*self._manifests_of(added), *remade],
-            snapshot_id=snapshot_id,
-            parent_id=self._head.snapshot_id,
-            sequence_number=self._metadata.next_sequence_number(),
-            version=self._metadata.format_version,
-            next_row_id=getattr(self._metadata, "next_row_id", None) or 0,
-        )
-        path = self._new_path(f"snap-{snapshot_id}-0")
-        manifests.write_list(self._io, path, listed)
-        return Snapshot(
-            snapshot_id=snapshot_id,
-            parent_snapshot_id=self._head.snapshot_id,
-            sequence_number=listed.sequence_number,
-            timestamp_ms=max(int(time.time() * 1000), self._metadata.last_updated_ms),
-            manifest_list=path,
-            summary=_summary(own, self._head, added, removed),
-            schema_id=self._metadata.current_schema_id,
-            **_row_ids(listed),
-        )
+        kept, remade = self._without(removed)
+        made = [*self._new.added(added), *remade]
+        return self._new.finish(kept, made, _summary(own, self._head, added, removed))
 
     def _without(
-        self, removed: Sequence[DataFile], snapshot_id: int
+        self, removed: Sequence[DataFile]
     ) -> tuple[list[ManifestFile], list[ManifestFile]]:
         """Returns the head's manifests that stay, and those made of the ones that do not."""
         head = self._table.manifests(self._head.snapshot_id)
@@ -408,46 +374,11 @@ class _Attempt:
                 with manifest_errors("manifest", manifest.manifest_path):
                     for entry in live_entries(self._io, manifest):
                         (gone if _name(entry.data_file) in names else rest).append(entry)
-            if not gone:
+            if gone:
+                remade.append(self._new.without(manifest, rest, gone))
+            else:
                 kept.append(manifest)
-                continue
-            path = self._new_path(f"{self._name}-k{len(remade)}")
-            place = self._spec(manifest.partition_spec_id)
-            remade.append(
-                manifests.write_kept(
-                    self._io, path, rest, *place, removed=gone, removed_by=snapshot_id
-                )
-            )
         return kept, remade
-
-    def _manifests_of(self, files: Sequence[DataFile]) -> list[ManifestFile]:
-        """Writes manifests of added files, one for each partition spec and kind of content."""
-        groups: dict[tuple[bool, int], list[DataFile]] = {}
-        for file in files:
-            is_data = file.content == DataFileContent.DATA
-            groups.setdefault((is_data, file.spec_id), []).append(file)
-        return [
-            manifests.write_manifest(
-                self._io, self._new_path(f"{self._name}-m{n}"), group, *self._spec(spec_id)
-            )
-            for n, ((_, spec_id), group) in enumerate(groups.items())
-        ]
-
-    def _spec(self, spec_id: int) -> tuple[PartitionSpec, Schema, TableVersion]:
-        spec = self._metadata.specs()[spec_id]
-        return spec, schema_for(self._metadata, spec), self._metadata.format_version
-
-    def _new_path(self, name: str) -> str:
-        provider = self._table.iceberg.location_provider()
-        path = provider.new_metadata_location(f"{name}-{uuid.uuid4()}.avro")
-        self._written.append(path)
-        return path
-
-
-def _row_ids(listed: manifests.ManifestList) -> Mapping[str, Any]:
-    if listed.first_row_id is None:
-        return {}
-    return {"first_row_id": listed.first_row_id, "added_rows": listed.added_rows}
 
 
 def _summary(

@@ -11,8 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -37,7 +35,6 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import (
     Operation,
-    Snapshot,
     SnapshotSummaryCollector,
     Summary,
     update_snapshot_summaries,
@@ -61,7 +58,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from seamline.connectors.iceberg import commits, manifests, writing
+from seamline.connectors.iceberg import commits, writing
 from seamline.connectors.iceberg.boundary_commits import moved_ref
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.errors import commit_errors, manifest_errors
@@ -76,6 +73,7 @@ from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import live_entries
 from seamline.connectors.iceberg.row_ids import REFERENCED_FILE, inherit_row_ids
 from seamline.connectors.iceberg.scan import FileTask
+from seamline.connectors.iceberg.snapshots import NewSnapshot
 from seamline.connectors.iceberg.update_ids import LAST_ADDED, renumbered
 from seamline.errors import (
     COMMIT_CONFLICT,
@@ -292,14 +290,13 @@ class _Change:
         self._metadata = metadata
         self._updates = updates
         self._io: FileIO = table.iceberg.io
-        self._base = self._metadata.current_snapshot()
-        self._snapshot_id = self._metadata.new_snapshot_id()
+        self._new = NewSnapshot(table.iceberg, metadata)
+        self._base = self._new.parent
         self._version = self._metadata.format_version
         self._added: list[DataFile] = []
         self._deletes: list[DataFile] = []
         self._dropped: set[str] = set()
         self._replaced: set[str] = set()
-        self._written: list[str] = []
         self.may_have_landed = False
 
     @property
@@ -314,7 +311,7 @@ class _Change:
         """Adds rows, in new data files."""
         for file in writing.write_files(self._metadata, self._io, rows):
             self._added.append(file)
-            self._written.append(file.file_path)
+            self._new.written.append(file.file_path)
 
     def add(self, files: Iterable[DataFile]) -> None:
         """Adds data files that already exist."""
@@ -342,7 +339,7 @@ class _Change:
                 self._replaced.add(path)
             rows.append(DeletedRows(task.file, gone))
         planned = plan_deletes(rows, has_vectors=has_vectors, folder=self._folder())
-        self._written += [one.path for one in planned]
+        self._new.written += [one.path for one in planned]
         self._deletes = write_deletes(self._io, planned)
 
     def commit(self) -> None:
@@ -360,40 +357,12 @@ class _Change:
                 kept.append(manifest)
             else:
                 removed += [entry.data_file for entry in found.removed]
-                made.append(self._rewrite(found))
-        made += self._manifests_of([*self._added, *self._deletes])
-        listed = manifests.new_list(
-            kept,
-            made,
-            snapshot_id=self._snapshot_id,
-            parent_id=self._base.snapshot_id if self._base else None,
-            sequence_number=self._metadata.next_sequence_number(),
-            version=self._version,
-            next_row_id=getattr(self._metadata, "next_row_id", None) or 0,
-        )
-        self._land(listed, self._summary(removed))
-
-    def _land(self, listed: manifests.ManifestList, summary: Summary) -> None:
-        """Writes the list of the snapshot, and moves `main` to it."""
-        metadata = self._metadata
-        path = self._new_metadata(f"snap-{self._snapshot_id}-0-{uuid.uuid4()}.avro")
-        manifests.write_list(self._io, path, listed)
-        row_ids = {}
-        if self._version >= VECTORS:
-            row_ids = {"first_row_id": listed.first_row_id, "added_rows": listed.added_rows}
-        snapshot = Snapshot(
-            snapshot_id=self._snapshot_id,
-            parent_snapshot_id=listed.parent_id,
-            sequence_number=listed.sequence_number,
-            timestamp_ms=max(int(time.time() * 1000), metadata.last_updated_ms),
-            manifest_list=path,
-            summary=summary,
-            schema_id=metadata.current_schema_id,
-            **row_ids,
-        )
-        moved = moved_ref(metadata, MAIN_BRANCH, SnapshotRefType.BRANCH, self._snapshot_id)
-        added = AddSnapshotUpdate(snapshot=snapshot)
-        self._commit(listed.parent_id, (*self._updates, added, moved))
+                made.append(self._new.without(found.manifest, found.kept, found.removed))
+        made += self._new.added([*self._added, *self._deletes])
+        snapshot = self._new.finish(kept, made, self._summary(removed))
+        moved = moved_ref(self._metadata, MAIN_BRANCH, SnapshotRefType.BRANCH, snapshot.snapshot_id)
+        updates = (*self._updates, AddSnapshotUpdate(snapshot=snapshot), moved)
+        self._commit(snapshot.parent_snapshot_id, updates)
 
     def _commit(self, base_id: int | None, updates: Sequence[TableUpdate]) -> None:
         known = self._table.iceberg.metadata
@@ -408,9 +377,7 @@ class _Change:
 
     def remove_files(self) -> None:
         """Removes what was written for a snapshot that did not land, as far as possible."""
-        for path in self._written:
-            with contextlib.suppress(OSError):
-                self._io.delete(path)
+        self._new.remove()
 
     # --- Parts of the snapshot ---------------------------------------------------------------
 
@@ -450,37 +417,6 @@ class _Change:
             return file.file_path in self._dropped
         return self._version >= VECTORS and file[REFERENCED_FILE] in self._replaced
 
-    def _rewrite(self, found: _Rewritten) -> ManifestFile:
-        spec = self._metadata.specs()[found.manifest.partition_spec_id]
-        return manifests.write_kept(
-            self._io,
-            self._new_manifest(),
-            found.kept,
-            spec,
-            schema_for(self._metadata, spec),
-            self._version,
-            removed=found.removed,
-            removed_by=self._snapshot_id,
-        )
-
-    def _manifests_of(self, files: Sequence[DataFile]) -> Iterator[ManifestFile]:
-        """Yields manifests of new files: one for each content and partition spec."""
-        kinds = sorted({(file.spec_id, file.content == DataFileContent.DATA) for file in files})
-        for spec_id, is_data in kinds:
-            spec = self._metadata.specs()[spec_id]
-            yield manifests.write_manifest(
-                self._io,
-                self._new_manifest(),
-                [
-                    file
-                    for file in files
-                    if (file.spec_id, file.content == DataFileContent.DATA) == (spec_id, is_data)
-                ],
-                spec,
-                schema_for(self._metadata, spec),
-                self._version,
-            )
-
     def _summary(self, removed: Sequence[DataFile]) -> Summary:
         counted = SnapshotSummaryCollector()
         specs = self._metadata.specs()
@@ -502,14 +438,6 @@ class _Change:
     def _folder(self) -> str:
         location = self._metadata.location.rstrip("/")
         return self._metadata.properties.get(_DATA_PATH, f"{location}/data").rstrip("/")
-
-    def _new_manifest(self) -> str:
-        return self._new_metadata(f"{uuid.uuid4()}-m0.avro")
-
-    def _new_metadata(self, name: str) -> str:
-        path = self._table.iceberg.location_provider().new_metadata_location(name)
-        self._written.append(path)
-        return path
 
 
 _NONE = np.empty(0, np.int64)
