@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from seamline.connectors.continuity import check_not_truncated
 from seamline.connectors.protocols import Deadline, FollowableLog
 from seamline.connectors.supervision import Loop
 from seamline.errors import READ_CONFLICT, SeamlineError
@@ -31,6 +32,7 @@ from seamline.gateway.tail.source import FollowedTable
 from seamline.gateway.tail.store import SegmentStore
 from seamline.gateway.tail.watermark import Watermark
 from seamline.seam.checks import moved_back, require, shortened
+from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 
 _LOG = logging.getLogger("seamline.tail")
@@ -149,7 +151,7 @@ class Follower:
         epochs: Mapping[int, int],
         deadline: Deadline,
     ) -> None:
-        """Makes sure that what is cached below the ends belongs to this very topic.
+        """Makes sure that what is cached below the ends is what the log held when it was asked.
 
         Args:
             ends: Exclusive ends, all of them cached.
@@ -168,11 +170,12 @@ class Follower:
             if self.over and ends:  # nothing here shows any longer where their rows came from
                 raise SeamlineError(READ_CONFLICT, f"{self.table.name} is no longer followed")
             self._confirm(self._partitions.quiet_since(asked_at, epochs))
-            confirmed = self._partitions.confirmed()
+            confirmed = self._partitions.confirmed_under(epochs)
             if all(confirmed.get(partition, 0) >= end for partition, end in ends.items()):
                 return
         try:
-            self.look(deadline)
+            bounds = self.look(deadline)
+            check_not_truncated(self._log, bounds, ends, epochs, deadline)
         except SeamlineError as error:
             raise watch.for_statement(error) or error from error
 
@@ -308,8 +311,11 @@ class Follower:
 
     # --- The log, and the end --------------------------------------------------------------------
 
-    def look(self, deadline: Deadline) -> None:
+    def look(self, deadline: Deadline) -> LogBounds:
         """Looks at the log: whether it is still the same, where it ends, which partitions it has.
+
+        Returns:
+            The log's bounds.
 
         Raises:
             SeamlineError: TOPIC_RECREATED, LOG_TRUNCATED, or the log's own error.
@@ -330,6 +336,7 @@ class Follower:
             self._partitions.led_by(before, bounds.leader_epochs)
             self._confirm(before)
             self._changed.notify_all()
+        return bounds
 
     def fail(self, error: SeamlineError) -> None:
         """Gives up: releases everything cached, and notifies those that wait."""

@@ -112,6 +112,18 @@ class CachedPartitions:
         """Returns the offsets below which rows are known to belong to this topic."""
         return Offsets({p: cached.confirmed for p, cached in self._by_number.items()})
 
+    def confirmed_under(self, epochs: Mapping[int, int]) -> dict[int, int]:
+        """Returns the offsets below which rows belong to the log that leaders of these epochs have.
+
+        A partition that was read under another leader is left out, however much of it was confirmed
+        before: the new leader may have replaced what was read.
+        """
+        return {
+            p: cached.confirmed
+            for p, cached in self._by_number.items()
+            if _is_led_by(cached, epochs.get(p))
+        }
+
     def position(self, partition: int) -> int:
         """Returns the position of a partition; 0 where reading has not begun."""
         cached = self._by_number.get(partition)
@@ -173,7 +185,7 @@ class CachedPartitions:
         return {
             p: h.position
             for p, h in self._by_number.items()
-            if h.moved_at <= moment and h.epoch in (None, epochs.get(p, h.epoch))
+            if h.moved_at <= moment and _is_led_by(h, epochs.get(p))
         }
 
     def take(self, ranges: Sequence[OffsetRange]) -> CachedSlices:
@@ -267,6 +279,10 @@ class CachedPartitions:
                 run.append(segment)
         if run:
             yield tuple(run)
+
+
+def _is_led_by(cached: CachedPartition, epoch: int | None) -> bool:
+    return cached.epoch is None or epoch is None or cached.epoch == epoch
 
 
 def _size(run: Sequence[Segment]) -> int:

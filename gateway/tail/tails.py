@@ -229,13 +229,16 @@ class Tails:
     def _check(
         self, wanted: TailRead, follower: Follower, found: CachedSlices, deadline: Deadline
     ) -> None:
-        """Checks that the slices hold no bad record, and belong to this very topic."""
+        """Checks that what is cached is what the log holds, and that no record of it is bad.
+
+        Where no records are cached the log may hold some by now, so this is checked too.
+        """
+        ends = ends_cached(wanted.ranges, found.missing)
+        if ends:
+            follower.confirm(ends, wanted.asked_at or 0.0, wanted.seam.end_epochs, deadline)
         bad = first_bad(found.slices, wanted.decoder)
         if bad is not None:
             raise bad
-        if found.slices:
-            ends = ends_cached(wanted.ranges, found.missing)
-            follower.confirm(ends, wanted.asked_at or 0.0, wanted.seam.end_epochs, deadline)
 
     def _read_log(
         self, wanted: TailRead, ranges: Sequence[OffsetRange], deadline: Deadline

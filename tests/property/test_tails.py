@@ -1,11 +1,13 @@
 """What followers serve is what a direct read gives, whatever has happened in between.
 
 Method: random histories of a small topic in memory (transactions that end either way or stay open,
-tombstones, bad records, markers, trimming, new partitions, tiering that moves the boundary on and a
-rollback that moves it back) are interleaved with statements that ask for random ranges under random
-filters. The same requests are answered by two followers of one gateway, with budgets from nothing
-to plenty so that segments are merged, spilled and let go, and by a read of the log itself: the same
-rows, the same count of records left out, the same named error.
+tombstones, bad records, markers, trimming, new partitions, elections with and without loss, a topic
+made anew, tiering that moves the boundary on and a rollback that moves it back) are interleaved
+with statements that ask for random ranges under random filters. The same requests are answered by
+two followers of one gateway, with budgets from nothing to plenty so that segments are merged,
+spilled and let go, and by a read of the log itself: the same rows, the same count of records left
+out, the same named error. A statement that is answered long after it asked for the log's ends gets
+what the log held then, or an error.
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ from typing import Any
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from support.examples import examples
-from support.tails import TOPIC, MemoryTail, rows_of, value
+from support.tails import NEVER, TOPIC, MemoryTail, rows_of, value
 
-from seamline.errors import SeamlineError
+from seamline.connectors.kafka.tail import Tail
+from seamline.errors import READ_CONFLICT, SeamlineError
 from seamline.planners.physical import TailRead
+from seamline.seam.log import READ_UNCOMMITTED
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.sql import columns as names
 from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate
@@ -35,6 +39,10 @@ COMPARE: dict[str, Any] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+CHANGED = {"LOG_TRUNCATED", "LOG_TRIMMED", "READ_CONFLICT", "TOPIC_RECREATED"}
+"""What a statement is told if the log no longer holds what it held when it was asked. What has come
+instead may also be bad, or be of an open transaction, for whose end a read waits."""
+CHANGED |= {"BAD_RECORD", "DEADLINE_EXCEEDED"}
 COLUMNS = ("id", "text", names.PARTITION, names.OFFSET, names.ERROR)
 
 leaves = st.one_of(
@@ -62,6 +70,10 @@ steps = st.one_of(
     st.tuples(st.just("trim")),
     st.tuples(st.just("rollback")),
     st.tuples(st.just("grow")),
+    st.tuples(st.just("elect"), st.integers(0, 1), st.integers(0, 5), st.integers(-3, 3)),
+    st.tuples(st.just("recreate"), st.integers(0, 6)),
+    st.tuples(st.just("ask"), st.sampled_from(TABLES)),
+    st.tuples(st.just("answer")),
     st.tuples(st.just("read"), st.sampled_from(TABLES), predicates, st.integers(0, 6)),
     st.tuples(st.just("keep"), st.sampled_from(TABLES)),
     st.tuples(st.just("drop")),
@@ -78,6 +90,7 @@ class History:
         self.open: list[int] = []
         self.boundaries: list[Offsets] = [tail.boundary]
         self.kept: list[tuple[Any, list[dict[str, Any]]]] = []
+        self.asked: list[tuple[TailRead, dict[str, Any]]] = []
 
     def run(self, step: tuple[Any, ...]) -> None:
         getattr(self, step[0])(*step[1:])
@@ -125,6 +138,33 @@ class History:
     def grow(self) -> None:
         self.log.add_partitions(TOPIC)
 
+    def elect(self, partition: int, lost: int, more: int) -> None:
+        """A new leader has less than the former one, but all that is tiered, and continues."""
+        end = self.log.bounds([TOPIC], READ_UNCOMMITTED, NEVER)[TOPIC].end[partition]
+        tiered = max(boundary.get(partition, 0) for boundary in self.boundaries)
+        self.log.truncate(TOPIC, partition, max(tiered, end - lost))
+        self.produce(partition, lost + more)
+
+    def recreate(self, count: int) -> None:
+        """Another topic of that name, of a table that begins anew."""
+        self.log.create_topic(TOPIC, 2)
+        self.open.clear()
+        self.tail.boundary = Offsets({0: 0, 1: 0})
+        self.boundaries = [self.tail.boundary]
+        for partition in (0, 1):
+            self.produce(partition, count)
+
+    def ask(self, table: str) -> None:
+        """A statement that is slow to begin reading."""
+        request = self.tail.request(table=table, wanted=COLUMNS)
+        self.asked.append((request, direct(self.tail, request)))
+
+    def answer(self) -> None:
+        if self.asked:
+            request, expected = self.asked.pop(0)
+            found = served(self.tail, request)
+            assert found == expected or found.get("error") in CHANGED, (found, expected)
+
     def read(self, table: str, predicate: Predicate | None, cut: int) -> None:
         request = self.tail.request(table=table, wanted=COLUMNS, predicate=predicate)
         ranges = [
@@ -141,7 +181,7 @@ class History:
         request = self.tail.request(table=table, wanted=COLUMNS)
         expected = direct(self.tail, request)
         try:
-            self.kept.append((self.tail.read(request), expected["rows"]))
+            self.kept.append((read(self.tail, request), expected["rows"]))
         except SeamlineError as error:
             assert error.code.name == expected["error"]
 
@@ -152,9 +192,19 @@ class History:
             tail.release()
 
 
+def read(tail: MemoryTail, request: TailRead) -> Tail:
+    """Reads, once more if the follower turns out to be over, as the gateway does."""
+    try:
+        return tail.read(request)
+    except SeamlineError as error:
+        if error.code is not READ_CONFLICT:
+            raise
+        return tail.read(request)
+
+
 def served(tail: MemoryTail, request: TailRead) -> dict[str, Any]:
     try:
-        found = tail.read(request)
+        found = read(tail, request)
     except SeamlineError as error:
         return {"error": error.code.name, "rows": []}
     rows = filtered(rows_of(found), request.predicate)
@@ -194,7 +244,7 @@ def matches(row: dict[str, Any], predicate: Predicate) -> bool:
 
 @examples(300, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    st.lists(steps, min_size=1, max_size=40),
+    st.lists(steps, min_size=8, max_size=60),
     st.sampled_from(["fail", "null", "skip"]),
     st.sampled_from([(1 << 30, 1 << 30), (1500, 1 << 30), (0, 1 << 30), (1500, 6000), (0, 0)]),
 )
@@ -212,6 +262,8 @@ def test_followers_serve_what_the_log_holds(
         try:
             for step in history:
                 run.run(step)
+            while run.asked:
+                run.answer()
             while run.kept:
                 run.drop()
         finally:

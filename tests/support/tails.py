@@ -133,6 +133,7 @@ class MemoryTail:
             isolation=READ_COMMITTED,
             boundary=Offsets(starts),
             end=Offsets(ends),
+            end_epochs=bounds.leader_epochs,
         )
         return seam, asked_at
 

@@ -434,6 +434,25 @@ def test_a_log_cut_and_grown_again_is_told_by_its_epoch(tail: MemoryTail, log: R
     assert ids(tail) == [0, 1, 2, 3, 4, 5, *range(50, 58)]
 
 
+@pytest.mark.parametrize("start", [0, 8])
+@pytest.mark.parametrize("kept", [8, 4])
+def test_an_end_that_is_where_it_was_is_told_by_its_epoch(
+    tail: MemoryTail, log: RestlessLog, kept: int, start: int
+) -> None:
+    """However well all of it was known, and even where it had no records."""
+    produce(log, 8)
+    aborted = log.begin()
+    log.produce(TOPIC, 0, value(8), transaction=aborted)
+    log.end_transaction(TOPIC, aborted, commit=False)
+    assert ids(tail) == ids(tail) == list(range(8))
+    log.truncate(TOPIC, 0, kept)
+    produce(log, 10 - kept, first=50)
+    with pytest.raises(SeamlineError) as caught:
+        tail.read(tail.request(ranges=[OffsetRange(0, start, 10)]))
+    assert caught.value.code is READ_CONFLICT
+    assert ids(tail) == [*range(kept), *range(50, 60 - kept)]
+
+
 def test_a_failed_follower_makes_way(tail: MemoryTail, log: RestlessLog) -> None:
     produce(log, 3)
     tail.rows()
