@@ -197,11 +197,11 @@ class FetchedKeys:
                 failed.
         """
         found, age_s = self._look(key_id)
-        if found:
+        if found and (age_s < _FRESH_S or self._has_failed):
             if age_s >= _FRESH_S and self._is_due():
                 supervision.start("keys of tokens", self._renew)
             return found
-        with self._fetching:  # nobody can log in without the keys, so callers wait
+        with self._fetching:  # a key that is unknown may be new, and an old one may be gone
             if self._is_due():
                 self._renew()
         found, _ = self._look(key_id)

@@ -324,6 +324,17 @@ def test_a_new_key_is_fetched_at_once_but_not_more_than_once_a_minute() -> None:
     assert made.asked == 2
 
 
+def test_a_key_that_is_gone_is_refused_however_long_nobody_has_asked() -> None:
+    made = Clockwork()
+    assert made.finds("a")
+    made.names = ["b"]
+    made.wait(599)
+    assert made.finds("a")
+    made.wait(9 * 3600)
+    assert made.finds("a") is False
+    assert made.asked == 2
+
+
 def test_known_keys_hold_for_a_day_without_the_provider() -> None:
     made = Clockwork()
     assert made.finds("a")
