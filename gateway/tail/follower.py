@@ -106,6 +106,7 @@ class Follower:
         self._rows_seen = self._bytes_seen = 0
         self._make_room = make_room
         self._looked_at: float | None = None
+        self._has_looked = False
         self._relieving = 0
         self._full = False
         numbers = range(max(1, readers))
@@ -128,7 +129,6 @@ class Follower:
         forget = deadline.on_end(self._notify)
         try:
             with self._changed:
-                self._begin(ends)
                 best, since = -1, time.monotonic()
                 while (reached := self._partitions.reached(ends)) is not None:
                     deadline.check()
@@ -179,8 +179,14 @@ class Follower:
         except SeamlineError as error:
             raise watch.for_statement(error) or error from error
 
-    def asked(self, asked_at: float, ends: Offsets) -> None:
-        """Notes the ends that the log gave when it was asked after a moment."""
+    def asked(self, asked_at: float, ends: Offsets, epochs: Mapping[int, int]) -> None:
+        """Notes the ends that the log gave when it was asked after a moment.
+
+        Args:
+            asked_at: The moment.
+            ends: The ends, of every partition that it has.
+            epochs: The leader epochs that it had then, where known.
+        """
         with self._changed:
             try:
                 quiet = self._partitions.quiet_since(asked_at, {})
@@ -189,6 +195,8 @@ class Follower:
             except SeamlineError as error:
                 self.fail(error)
             else:
+                self._begin(ends, epochs)
+                self._partitions.led_by({}, epochs)
                 self._watermark.asked(asked_at, ends)
                 self._partitions.settle(asked_at, ends)
 
@@ -326,15 +334,17 @@ class Follower:
         try:
             bounds = watch.look(self._log, self.table, before, epochs, deadline)
         except SeamlineError as error:
+            self._has_looked = True
             if watch.for_statement(error) is not None:
                 self.fail(error)
             raise
         with self._changed:
-            self._begin(bounds.end)
+            self._begin(bounds.end, bounds.leader_epochs)
             self._watermark.asked(asked_at, bounds.end)
             self._partitions.settle(asked_at, bounds.end)
             self._partitions.led_by(before, bounds.leader_epochs)
             self._confirm(before)
+            self._has_looked = True
             self._changed.notify_all()
         return bounds
 
@@ -361,6 +371,11 @@ class Follower:
             loop.join(seconds)
 
     # --- For its readers -------------------------------------------------------------------------
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether the log has been looked at, with whatever success."""
+        return self._has_looked
 
     @property
     def look_is_due(self) -> bool:
@@ -418,6 +433,12 @@ class Follower:
         with self._changed:
             return self._partitions.epochs()
 
+    @property
+    def leaders(self) -> dict[int, int]:
+        """The highest leader epochs that the log was found to have, where known."""
+        with self._changed:
+            return self._partitions.leaders()
+
     def publish(self, read: PartitionRead) -> None:
         """Adds what a reader has read of a partition."""
         with self._changed:
@@ -458,13 +479,13 @@ class Follower:
         """Whether it was found full and still is: others may free room while its readers wait."""
         return self._full and self._store.is_over_budget
 
-    def _begin(self, partitions: Mapping[int, int]) -> None:
+    def _begin(self, partitions: Mapping[int, int], leaders: Mapping[int, int]) -> None:
         """Begins to cache partitions that are new here."""
         retention, now = self._retention, time.monotonic()
         for partition in partitions:
             if not self.over and partition not in self._partitions:
                 start, epoch = retention.boundary.get(partition, 0), retention.epochs.get(partition)
-                self._partitions.add(partition, start, epoch, now)
+                self._partitions.add(partition, start, epoch, leaders.get(partition), now)
                 self._changed.notify_all()
 
     def _confirm(self, below: Mapping[int, int]) -> None:

@@ -26,7 +26,9 @@ class CachedPartition:
         moved_at: When the position last moved, on the monotonic clock.
         confirmed: Rows below this offset are known to belong to the topic that is followed.
         segments: The segments, in the order of their offsets.
-        epoch: Leader epoch of the newest record below the position, where known.
+        epoch: Leader epoch of what is just below the position, where known: that of a record, or
+            where there is none, that of the leader it was requested under, or of one before.
+        leader: The highest leader epoch that the log was found to have, where known.
         gaps: Where what is cached has no records.
     """
 
@@ -36,6 +38,7 @@ class CachedPartition:
     confirmed: int
     segments: tuple[Segment, ...] = ()
     epoch: int | None = None
+    leader: int | None = None
     gaps: Gaps = NO_GAPS
 
 
@@ -46,14 +49,27 @@ class PartitionRead:
     Attributes:
         covers: The offsets read.
         segment: Their rows, None when there were none.
-        epoch: Leader epoch of the newest record, where known.
+        record_epoch: Leader epoch of the newest record, where known.
+        leader: Leader epoch that the log was found to have before the read began, where known.
         gaps: Where there were no records, if anywhere.
     """
 
     covers: OffsetRange
     segment: Segment | None
-    epoch: int | None
+    record_epoch: int | None
+    leader: int | None
     gaps: Span | None = None
+
+    @property
+    def epoch(self) -> int | None:
+        """Leader epoch of the end of what was read, where known.
+
+        The log does not say whose the markers are that come after the newest record.
+        """
+        is_record = self.gaps is None or self.gaps[1] < self.covers.end_exclusive
+        if is_record or self.leader is None:
+            return self.record_epoch
+        return self.leader if self.record_epoch is None else max(self.record_epoch, self.leader)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,10 +104,20 @@ class CachedPartitions:
     def __contains__(self, partition: int) -> bool:
         return partition in self._by_number
 
-    def add(self, partition: int, start: int, epoch: int | None, now: float) -> None:
-        """Adds a partition that begins at an offset; one that is already there stays as it is."""
+    def add(
+        self, partition: int, start: int, epoch: int | None, leader: int | None, now: float
+    ) -> None:
+        """Adds a partition that begins at an offset; one that is already there stays as it is.
+
+        Args:
+            partition: Its number.
+            start: The offset.
+            epoch: Leader epoch of what is below it, where known.
+            leader: Leader epoch that the log was found to have, where known.
+            now: The moment, on the monotonic clock.
+        """
         self._by_number.setdefault(
-            partition, CachedPartition(start, start, now, start, epoch=epoch)
+            partition, CachedPartition(start, start, now, start, epoch=epoch, leader=leader)
         )
 
     def snapshot(self) -> dict[int, CachedPartition]:
@@ -103,9 +129,15 @@ class CachedPartitions:
         return {p: cached.position for p, cached in self._by_number.items()}
 
     def epochs(self) -> dict[int, int]:
-        """Returns the leader epochs of the newest records, where known."""
+        """Returns the leader epochs of what is below the positions, where known."""
         return {
             p: cached.epoch for p, cached in self._by_number.items() if cached.epoch is not None
+        }
+
+    def leaders(self) -> dict[int, int]:
+        """Returns the highest leader epochs that the log was found to have, where known."""
+        return {
+            p: cached.leader for p, cached in self._by_number.items() if cached.leader is not None
         }
 
     def confirmed(self) -> Offsets:
@@ -136,9 +168,13 @@ class CachedPartitions:
         )
 
     def publish(self, read: PartitionRead, now: float) -> bool:
-        """Adds what was read; returns False when it does not belong here."""
+        """Adds what was read; returns False when it does not belong here.
+
+        What was requested before the log was found to have another leader does not: it may be of
+        the log that the former one had.
+        """
         cached = self._by_number.get(read.covers.partition)
-        if cached is None or cached.position != read.covers.start:
+        if cached is None or (cached.position, cached.leader) != (read.covers.start, read.leader):
             return False
         cached.position, cached.moved_at = read.covers.end_exclusive, now
         cached.gaps = cached.gaps.read(read.gaps, now)
@@ -167,12 +203,14 @@ class CachedPartitions:
     def led_by(self, below: Mapping[int, int], epochs: Mapping[int, int]) -> None:
         """Notes that the log, under leaders of these epochs, still holds what was read.
 
-        Where reading has advanced since, its records have shown a newer epoch.
+        Where reading has advanced since, what was read has an epoch of its own.
         """
-        for partition, position in below.items():
+        for partition, epoch in epochs.items():
             cached = self._by_number.get(partition)
-            if cached is not None and cached.position == position:
-                cached.epoch = epochs.get(partition, cached.epoch)
+            if cached is not None:
+                cached.leader = max(epoch, epoch if cached.leader is None else cached.leader)
+                if cached.position == below.get(partition):
+                    cached.epoch = epoch
 
     def quiet_since(self, moment: float, epochs: Mapping[int, int]) -> dict[int, int]:
         """Returns the positions of the partitions that have not moved since a moment.

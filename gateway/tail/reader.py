@@ -1,8 +1,9 @@
 """A reader of a follower: a loop that consumes some of its partitions and decodes what arrives.
 
 Consuming holds the GIL, decoding does not, so two readers of one follower overlap. A reader
-subscribes at the follower's positions, and again whenever these are not where it left them: a
-partition was added, the follower skipped to a boundary, or the connection failed.
+subscribes at the follower's positions, and again whenever these are not where it left them (a
+partition was added, the follower skipped to a boundary, or the connection failed), or the log is
+found to have another leader: what an earlier subscription still returns may be of the former one.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Reader:
         self._decoder = Decoder(follower.table.source.decoder, schemas_of(log, NoDeadline()))
         self._subscription: Subscription | None = None
         self._positions: dict[int, int] = {}
+        self._leaders: dict[int, int] = {}
         self._patient = False
 
     def read_in_background(self) -> Loop:
@@ -71,23 +73,27 @@ class Reader:
         if self._number == 0 and self._follower.look_is_due:
             self._look()
         positions = self._follower.positions(self._number, self._of)
-        if not positions:
+        if not positions or not self._follower.has_looked:
             if wait_s > 0:
                 self._follower.wait_for_change(wait_s)
             return False
-        patient = self._follower.is_quiet
-        if self._subscription is None or (positions, patient) != (self._positions, self._patient):
-            self._unsubscribe()
-            topic = self._follower.table.topic
-            isolation = self._follower.table.source.isolation
-            epochs = self._follower.epochs
-            self._subscription = self._log.follow(
-                topic, Offsets(positions), isolation, epochs, patient=patient
-            )
-            self._positions, self._patient = positions, patient
-        polled = self._subscription.poll(wait_s)
+        polled = self._subscribed(positions).poll(wait_s)
         self._publish(polled)
         return bool(polled.positions)
+
+    def _subscribed(self, positions: dict[int, int]) -> Subscription:
+        """Returns a subscription at the positions, made under the leaders that the log now has."""
+        leaders = {p: e for p, e in self._follower.leaders.items() if p in positions}
+        patient = self._follower.is_quiet
+        wanted = (positions, leaders, patient)
+        if self._subscription is None or wanted != (self._positions, self._leaders, self._patient):
+            self._unsubscribe()
+            table, epochs = self._follower.table, self._follower.epochs
+            self._subscription = self._log.follow(
+                table.topic, Offsets(positions), table.source.isolation, epochs, patient=patient
+            )
+            self._positions, self._leaders, self._patient = wanted
+        return self._subscription
 
     def _publish(self, polled: Polled) -> None:
         batches = {int(batch.partitions[0]): batch for batch in polled.batches}
@@ -100,8 +106,9 @@ class Reader:
                 segment = build(source, self._decoder, batches[partition], covers)
                 offsets = batches[partition].offsets
             self._positions[partition] = position
-            gaps, epoch = gaps_in(covers, offsets), polled.epochs.get(partition)
-            self._follower.publish(PartitionRead(covers, segment, epoch, gaps))
+            epoch, leader = polled.epochs.get(partition), self._leaders.get(partition)
+            gaps = gaps_in(covers, offsets)
+            self._follower.publish(PartitionRead(covers, segment, epoch, leader, gaps))
         self._follower.relieve()
 
     def _round(self) -> float | None:

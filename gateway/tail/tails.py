@@ -102,7 +102,7 @@ class Tails:
         with follower.keeping(wanted.seam.boundary):
             if wanted.present and wanted.asked_at is not None:
                 ends = {r.partition: r.end_exclusive for r in wanted.seam.whole.hot_ranges}
-                follower.asked(wanted.asked_at, Offsets(ends))
+                follower.asked(wanted.asked_at, Offsets(ends), wanted.seam.end_epochs)
             note = self._wait(follower, wanted, deadline)
             found = follower.take(wanted.ranges)
         try:

@@ -110,6 +110,11 @@ class _Partition(NamedTuple):
         """
         return max(self.start, min((first for _, first in self.open), default=self.end))
 
+    def epoch_of(self, record: Record) -> int:
+        """The epoch of the leader that appended a record."""
+        ended = (epoch for epoch, end in self.epoch_ends if record.offset < end)
+        return next(ended, self.epoch)
+
     def append(self, record: Record) -> _Partition:
         return self._replace(
             end=record.offset + 1,
@@ -429,12 +434,12 @@ class MemoryLog:
             if not log.start <= position <= log.end:
                 where = f"partition {partition} holds [{log.start}, {log.end})"
                 raise SeamlineError(LOG_TRIMMED, f"{where}, not {position}")
-            newest[partition] = log.epoch
             found = [
                 r for r in log.records if position <= r.offset < end and log.visible(r, isolation)
             ]
             if found:
                 batches.append(_raw_batch(partition, found))
+                newest[partition] = log.epoch_of(found[-1])
             if end > position:
                 moved[partition] = end
         return Polled(tuple(batches), moved, newest)

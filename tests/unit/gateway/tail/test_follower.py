@@ -29,6 +29,7 @@ from seamline.errors import (
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.tail import follower as module
 from seamline.gateway.tail.follower import QUIET_S, Follower, State
+from seamline.gateway.tail.partitions import PartitionRead
 from seamline.planners.physical import TailRead
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
@@ -451,6 +452,39 @@ def test_an_end_that_is_where_it_was_is_told_by_its_epoch(
         tail.read(tail.request(ranges=[OffsetRange(0, start, 10)]))
     assert caught.value.code is READ_CONFLICT
     assert ids(tail) == [*range(kept), *range(50, 60 - kept)]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_a_transaction_that_another_leader_ends(
+    tail: MemoryTail, log: RestlessLog, is_followed: bool, commit: bool
+) -> None:
+    """pitfall: its markers lie past the end of the epoch that the newest record is of."""
+    produce(log, 2)
+    transaction = log.begin()
+    log.produce(TOPIC, 0, value(2), transaction=transaction)
+    if is_followed:
+        assert ids(tail) == [0, 1]
+    log.truncate(TOPIC, 0, 3)
+    log.end_transaction(TOPIC, transaction, commit=commit)
+    for _ in range(2):
+        assert ids(tail) == [0, 1, 2][: 2 + commit]
+        assert follower_of(tail).error is None
+
+
+def test_what_was_requested_of_a_former_leader_is_requested_again(
+    tail: MemoryTail, log: RestlessLog
+) -> None:
+    """Its markers may come late, and show no epoch."""
+    produce(log, 2)
+    assert ids(tail) == [0, 1]
+    follower = follower_of(tail)
+    former = follower.leaders[0]
+    log.truncate(TOPIC, 0, 2)
+    produce(log, 2, first=2)
+    follower.look(NEVER)
+    follower.publish(PartitionRead(OffsetRange(0, 2, 4), None, None, former, gaps=(2, 4)))
+    assert ids(tail) == [0, 1, 2, 3]
 
 
 def test_a_failed_follower_makes_way(tail: MemoryTail, log: RestlessLog) -> None:
