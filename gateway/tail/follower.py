@@ -15,7 +15,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from seamline.connectors.continuity import check_not_truncated
-from seamline.connectors.protocols import Deadline, FollowableLog
+from seamline.connectors.kafka.formats.schemas import schemas_of
+from seamline.connectors.protocols import Deadline, FollowableLog, NoDeadline
 from seamline.connectors.supervision import Loop
 from seamline.errors import READ_CONFLICT, SeamlineError
 from seamline.gateway.tail import watch
@@ -30,6 +31,7 @@ from seamline.gateway.tail.retention import Retention
 from seamline.gateway.tail.segments import Segment, merge, mergeable
 from seamline.gateway.tail.source import FollowedTable
 from seamline.gateway.tail.store import SegmentStore
+from seamline.gateway.tail.unknown import NotedSchemas
 from seamline.gateway.tail.watermark import Watermark
 from seamline.seam.checks import moved_back, require, shortened
 from seamline.seam.log import LogBounds
@@ -77,6 +79,7 @@ class Follower:
         identity: Identifies the records: what is cached at an offset never becomes another record.
         last_used: When a statement last used it, on the monotonic clock.
         over: Whether it is no longer usable; then nothing is cached.
+        schemas: Where the schemas of its records are registered.
         error: Why it failed, or why a reader cannot continue now and will try again.
     """
 
@@ -97,6 +100,7 @@ class Follower:
         self.error: SeamlineError | None = None
         self._troubles: dict[int, SeamlineError] = {}
         self._in_background = readers > 0
+        self.schemas = NotedSchemas(schemas_of(log, NoDeadline()))
         self._log = log
         self._store = store
         self._retention = retention
@@ -347,6 +351,16 @@ class Follower:
             self._has_looked = True
             self._changed.notify_all()
         return bounds
+
+    def look_up(self, deadline: Deadline) -> None:
+        """Gives up if a schema is known by now whose records are cached as bad.
+
+        Raises:
+            SeamlineError: SCHEMA_REGISTRY_UNAVAILABLE; the deadline's error.
+        """
+        found = self.schemas.found(deadline)
+        if found is not None:
+            self.fail(SeamlineError(READ_CONFLICT, f"schema {found} was not registered before"))
 
     def fail(self, error: SeamlineError) -> None:
         """Gives up: releases everything cached, and notifies those that wait."""

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from seamline.connectors import supervision
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.kafka.formats.schemas import schemas_of
-from seamline.connectors.protocols import FollowableLog, NoDeadline, Polled, Subscription
+from seamline.connectors.protocols import FollowableLog, Polled, Subscription
 from seamline.connectors.supervision import Backoff, Loop
 from seamline.errors import (
     DEADLINE_EXCEEDED,
@@ -58,7 +57,7 @@ class Reader:
         self._log = log
         self._number = number
         self._of = of
-        self._decoder = Decoder(follower.table.source.decoder, schemas_of(log, NoDeadline()))
+        self._decoder = Decoder(follower.table.source.decoder, follower.schemas)
         self._subscription: Subscription | None = None
         self._positions: dict[int, int] = {}
         self._leaders: dict[int, int] = {}
@@ -129,8 +128,10 @@ class Reader:
         return _BACKOFF.pause_s(failures)
 
     def _look(self) -> None:
+        soon = _Soon(_LOOK_S_MAX)
         try:
-            self._follower.look(_Soon(_LOOK_S_MAX))
+            self._follower.look(soon)
+            self._follower.look_up(soon)
         except SeamlineError as error:
             if error.code not in _PASSING:
                 raise
