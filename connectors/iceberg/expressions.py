@@ -103,9 +103,8 @@ def _leaf(predicate: Predicate | None, field: Field) -> Any:
 def _combine(
     kind: Any, parts: list[BooleanExpression], neutral: BooleanExpression
 ) -> BooleanExpression:
-    if not parts:
-        return neutral
-    combined = parts[0]
-    for part in parts[1:]:
-        combined = kind(combined, part)
-    return combined
+    """Returns the combination of all parts, as a tree that is no deeper than it must be."""
+    if len(parts) > 1:
+        combined: BooleanExpression = kind(*parts)
+        return combined
+    return parts[0] if parts else neutral

@@ -143,13 +143,13 @@ def _of_this_level(node: exp.Expr) -> Iterator[exp.Expr]:
 
 def has_aggregate(node: exp.Expr) -> bool:
     """Whether the node contains an aggregate of this query."""
-    if isinstance(node, exp.Query):
-        return False
-    if isinstance(node, exp.Window):
-        return any(has_aggregate(part) for part in _parts_of_window(node))
-    if isinstance(node, Call) and node.spec.overload.kind == "aggregate":
-        return True
-    return any(has_aggregate(child) for child in node.iter_expressions())
+    for inner in node.walk(prune=lambda inner: isinstance(inner, exp.Query | exp.Window)):
+        if isinstance(inner, exp.Window):
+            if any(has_aggregate(part) for part in _parts_of_window(inner)):
+                return True
+        elif isinstance(inner, Call) and inner.spec.overload.kind == "aggregate":
+            return True
+    return False
 
 
 def _parts_of_window(node: exp.Window) -> list[exp.Expr]:

@@ -7,12 +7,14 @@ large must say so. What Spark says to the same is in the integration tests.
 from __future__ import annotations
 
 import itertools
+import pathlib
 
 import duckdb
 import pytest
 from support import large
 from support.gateway import Gateway
 from support.nesting import NOW
+from support.offline import MemoryWorld
 
 from seamline.errors import SeamlineError
 from seamline.sql import parse, render
@@ -44,6 +46,21 @@ def test_others_have_an_answer_or_a_name(offline_gateway: Gateway, name: str) ->
         assert error.code.name in {"STATEMENT_TOO_LARGE", "SYNTAX_ERROR"}, error
     else:
         assert found == [(answer,)]
+
+
+def test_long_filters_of_a_table_are_answered(tmp_path: pathlib.Path) -> None:
+    world = MemoryWorld(tmp_path)
+    try:
+        world.rows(
+            "CREATE TABLE t AS SELECT sequential_number AS x FROM TABLE(sequence(stop => 9))"
+        )
+        listed = ", ".join(str(2 * i) for i in range(3_000))
+        chain = " AND ".join(f"x <> {2 * i}" for i in range(1_000))
+        assert world.rows(f"SELECT count(*) FROM t WHERE x IN ({listed})") == [(5,)]
+        assert world.rows(f"SELECT count(*) FROM t WHERE x NOT IN ({listed})") == [(5,)]
+        assert world.rows(f"SELECT count(*) FROM t WHERE {chain}") == [(5,)]
+    finally:
+        world.gateway.close()
 
 
 @pytest.mark.one_in(test=4)
