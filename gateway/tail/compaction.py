@@ -37,6 +37,8 @@ class _Part(NamedTuple):
     topic_id: str
     isolation: str
     partition: int
+    leader_epoch: int | None
+    """Another leader may have lost what had replaced the records that were gone."""
 
 
 class _Known(NamedTuple):
@@ -141,4 +143,5 @@ class NewestOfKeys:
 
 def _part(wanted: TailRead, partition: int) -> _Part:
     seam = wanted.seam
-    return _Part(seam.cluster, seam.topic_id, seam.isolation, partition)
+    epoch = seam.end_epochs.get(partition)
+    return _Part(seam.cluster, seam.topic_id, seam.isolation, partition, epoch)

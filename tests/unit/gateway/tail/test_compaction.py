@@ -112,6 +112,23 @@ def test_what_is_removed_again_is_a_conflict_again(tail: MemoryTail, log: AskedL
     assert texts(tail, asked(tail)) == {0: "b", 1: "d", 2: "b", 3: "b"}
 
 
+def test_what_was_known_of_gaps_is_forgotten_under_another_leader(
+    tail: MemoryTail, log: AskedLog
+) -> None:
+    wanted = asked(tail)
+    put(log, 1, "c")
+    log.compact(TOPIC)
+    assert is_conflict(tail, wanted)
+    log.truncate(TOPIC, 0, 8)  # what had replaced a record is gone
+    put(log, 2, "d")
+    wanted = asked(tail)
+    put(log, 1, "e")
+    with pytest.raises(SeamlineError) as caught:
+        texts(tail, wanted)
+    assert caught.value.code is READ_CONFLICT
+    assert texts(tail, asked(tail)) == {0: "b", 1: "e", 2: "d", 3: "b"}
+
+
 def test_gaps_that_are_known_cost_nothing(tail: MemoryTail, log: AskedLog) -> None:
     log.compact(TOPIC)
     texts(tail, asked(tail))
