@@ -100,6 +100,7 @@ class Service:
         origin: Origin = NOWHERE,
         *,
         continues: bool = False,
+        held: bool = False,
     ) -> Statement:
         """Accepts a statement; it runs as soon as a runner is free.
 
@@ -109,13 +110,14 @@ class Service:
             origin: Where the request comes from.
             continues: Whether it continues an earlier statement, and so does not count against the
                 limits per minute.
+            held: Whether it only waits until it is started.
 
         Raises:
             SeamlineError: INVALID_REQUEST, INVALID_SESSION_PROPERTY, TOO_MANY_STATEMENTS,
                 SHUTTING_DOWN.
         """
         try:
-            return self._accept(request, caller, origin, continues=continues)
+            return self._accept(request, caller, origin, continues=continues, held=held)
         except SeamlineError as error:
             audited.refused(self._audit, request, caller, origin, error)
             raise
@@ -136,7 +138,13 @@ class Service:
             raise
 
     def _accept(
-        self, request: StatementRequest, caller: Principal, origin: Origin, *, continues: bool
+        self,
+        request: StatementRequest,
+        caller: Principal,
+        origin: Origin,
+        *,
+        continues: bool,
+        held: bool,
     ) -> Statement:
         request = session_properties.applied(request)
         if request.engine is not None and request.engine not in ENGINES:
@@ -157,10 +165,19 @@ class Service:
                 self._count(caller)
             at_end = self._write_down if continues else self._ended
             statement = Statement(request, caller, timeout_s, origin, at_end)
+            statement.held = held
             self._statements[statement.statement_id] = statement
             self._waiting.append(statement)
-            self._runners.submit(supervision.attempt, "statement", self._run_next)
+            if not held:
+                self._runners.submit(supervision.attempt, "statement", self._run_next)
         return statement
+
+    def start(self, statement: Statement) -> None:
+        """Lets a statement run that was held until now; does nothing for any other."""
+        with self._lock:
+            if statement.held and not self._stopping.is_set():
+                statement.held = False
+                self._runners.submit(supervision.attempt, "statement", self._run_next)
 
     def _count(self, caller: Principal) -> None:
         """Counts another statement, unless too many have come within a minute.
@@ -379,7 +396,8 @@ class Service:
 
     def _may_run(self) -> list[Statement]:
         """Returns the waiting statements of principals who may have another one running."""
-        waiting = collections.Counter(s.principal for s in self._waiting)
+        ready = [s for s in self._waiting if not s.held]
+        waiting = collections.Counter(s.principal for s in ready)
         now = time.monotonic()
         self._ran_at = {
             name: at
@@ -397,7 +415,7 @@ class Service:
                 return True
             return waiting[name] <= 1 and len(statement.request.statement) <= _LONG
 
-        return [s for s in self._waiting if may(s)]
+        return [s for s in ready if may(s)]
 
     def _run(self, statement: Statement) -> None:
         try:

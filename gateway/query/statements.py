@@ -101,6 +101,7 @@ class Statement:
         sees_all: Whether its principal may see all of these tables.
         writes: The table it writes; None if it writes none.
         described: The columns, with types, of the query that it describes, if it describes one.
+        held: Whether it does not run before its client has shown that it knows the id.
 
     Args:
         request: What the client asks for.
@@ -140,6 +141,7 @@ class Statement:
         self.write_token: str | None = None
         self.error: SeamlineError | None = None
         self.truncated = False
+        self.held = False
         self.handed_over = False
         self._spool: ResultSpool | None = None
         self._planned: tuple[Output, ...] = ()
@@ -294,9 +296,9 @@ class Statement:
         Args:
             quiet_s: Seconds without a request after which a client is considered gone.
         """
-        if self._state not in FINAL:
+        if self._state not in FINAL and not self.held:
             return True
-        if self._state is not State.SUCCEEDED or self.handed_over:
+        if self._state not in {State.PENDING, State.SUCCEEDED} or self.handed_over:
             return False
         return time.monotonic() - self.touched_at < quiet_s
 

@@ -12,7 +12,8 @@
     GET    /v1/node                                     list the servers that it watches: none
 
 An answer without `nextUri` is the last one, and has no rows; some clients would read them twice.
-A failed statement is a normal answer with `error`.
+A failed statement is a normal answer with `error`. A statement begins when its first page is asked
+for: a client that got no answer to its submission may submit again, and only the second one runs.
 Each page can be requested again until the result is released. A client says once, when it submits,
 in which form it reads answers; the addresses that follow carry it.
 """
@@ -90,7 +91,7 @@ class _Answers:
             request = session.request_of(_text(), headers)
             if not self._is_open:
                 session.check_user(headers, caller.name)
-            statement = self._service.submit(request, caller, flask.g.origin)
+            statement = self._service.submit(request, caller, flask.g.origin, held=True)
         except SeamlineError as error:
             if error.code is SHUTTING_DOWN:
                 raise
@@ -104,6 +105,7 @@ class _Answers:
         statement, place = self._own(statement_id, slug), Place(chunk, row)
         if flask.request.method == "HEAD":  # its own, since Flask answers it as a GET
             return flask.Response()
+        self._service.start(statement)
         form = Form.of_parameters(flask.request.args)
         with self._turns.waiting(POLL_S) as left_s:
             read = _chunk(statement, chunk, left_s)

@@ -313,6 +313,7 @@ def test_a_statement_is_ended_by_another_client(gateway: Gateway, jdbc: Any, cur
     client: Any = gateway.app.test_client()
     sql = f"SELECT count(*) FROM {endless} WHERE u + v + w + x = -1"
     answer = client.post("/v1/statement", data=sql).json
+    answer = client.get(answer["nextUri"]).json  # from then on it runs
     kill = f"CALL system.runtime.kill_query(query_id => '{answer['id']}', message => 'enough')"
     assert jdbc.createStatement().executeUpdate(kill) == 0
     while "nextUri" in answer:

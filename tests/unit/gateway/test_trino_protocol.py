@@ -21,6 +21,7 @@ import trino
 import zstandard
 from fakes.late import LateSpool
 from support import offline
+from support.cutting import cutting
 from support.gateway import Gateway
 from support.trino_clients import VALUES, written
 from trino.exceptions import TrinoUserError
@@ -28,6 +29,7 @@ from trino.transaction import IsolationLevel
 
 from seamline.gateway.access.authentication import ANONYMOUS
 from seamline.gateway.access.rights import Principal
+from seamline.gateway.query.service import QUIET_S
 from seamline.gateway.trino import segments
 from seamline.gateway.trino.pages import PAGE_BYTES
 
@@ -44,7 +46,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 def connect(gateway: Gateway, **options: Any) -> Any:
-    address = urlsplit(gateway.url)
+    address = urlsplit(options.pop("url", gateway.url))
     defaults = {"user": "ann", "catalog": "lake", "schema": "default"}
     made: Any = trino.dbapi.connect
     return made(host=address.hostname, port=address.port, **(defaults | options))
@@ -309,6 +311,7 @@ def test_a_client_that_is_busy_says_that_it_will_come_back(gateway: Gateway) -> 
     client: Any = gateway.app.test_client()
     answer = client.post("/v1/statement", data="SELECT 1").json
     statement = gateway.service.statement(answer["id"], Principal(ANONYMOUS))
+    gateway.service.start(statement)
     statement.wait(60)
     touched_at = statement.touched_at
     handed_over = []
@@ -323,6 +326,34 @@ def test_a_client_that_is_busy_says_that_it_will_come_back(gateway: Gateway) -> 
     assert handed_over == [False, True]
     assert client.delete(address).status_code == 204
     assert client.head(address).status_code == 404
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_submission_that_got_no_answer_may_be_sent_again(
+    gateway: Gateway, cursor: Any, *, is_reset: bool
+) -> None:
+    """Python's client does so by itself. What nobody knows the first page of has no effect."""
+    with cutting(gateway.url, 0, is_reset=is_reset) as network:
+        with connect(gateway, url=network.url) as connection:
+            written = connection.cursor().execute("INSERT INTO plain VALUES (77, 'once')")
+            assert written.fetchall() == [[1]]
+        assert network.cut == 1
+    assert rows(cursor, "SELECT count(*) FROM plain WHERE id = 77") == [(1,)]
+    rows(cursor, "DELETE FROM plain WHERE id = 77")
+
+
+def test_what_was_only_submitted_does_not_hold_up_anybody(gateway: Gateway) -> None:
+    """It can be canceled; and a gateway that stops waits for it only while its client may come."""
+    client: Any = gateway.app.test_client()
+    answer = client.post("/v1/statement", data="INSERT INTO plain VALUES (78, 'never')").json
+    statement = gateway.service.statement(answer["id"], Principal(ANONYMOUS))
+    assert (answer["stats"]["state"], statement.started_at) == ("QUEUED", None)
+    assert statement.is_wanted(QUIET_S)
+    assert not statement.is_wanted(0.0)
+    assert client.delete(answer["nextUri"]).status_code == 204
+    assert not statement.is_wanted(QUIET_S)
+    assert client.get(answer["nextUri"]).json["error"]["errorName"] == "USER_CANCELED"
+    assert gateway.rows("SELECT count(*) FROM plain WHERE id = 78") == [(0,)]
 
 
 @pytest.mark.parametrize(
@@ -343,6 +374,7 @@ def test_a_chunk_that_comes_just_after_the_time_is_up_is_not_lost(gateway: Gatew
     client: Any = gateway.app.test_client()
     answer = client.post("/v1/statement", data="SELECT 1").json
     statement = gateway.service.statement(answer["id"], Principal(ANONYMOUS))
+    gateway.service.start(statement)
     statement.wait(60)
     assert statement.spool is not None
     late: Any = LateSpool(statement.spool)
@@ -376,6 +408,7 @@ def test_a_statement_is_ended(gateway: Gateway) -> None:
     for by_id in (False, True):
         answer = client.post("/v1/statement", data=sql).json
         state = f"/v1/query/{answer['id']}"
+        answer = client.get(answer["nextUri"]).json  # from then on it runs
         address = state if by_id else answer["nextUri"]
         assert client.delete(address).status_code == 204
         while "nextUri" in answer:
@@ -412,9 +445,14 @@ def test_columns_come_before_the_first_row(gateway: Gateway) -> None:
 def test_a_statement_that_is_ended_by_its_id_has_ended(gateway: Gateway) -> None:
     """Trino's client for JavaScript asks for its state right after that."""
     client: Any = gateway.app.test_client()
-    sql = "SELECT count(*) FROM UNNEST(sequence(1, 10000)) a(x), UNNEST(sequence(1, 10000)) b(x)"
+    sql = (
+        "SELECT count(*) FROM UNNEST(sequence(1, 10000)) a(x), UNNEST(sequence(1, 10000)) b(x),"
+        " UNNEST(sequence(1, 10000)) c(x) WHERE a.x + b.x + c.x = -1"
+    )
     headers = {"X-Trino-Source": "tests", "X-Trino-Client-Tags": "foo%20,bar=baz"}
-    statement_id = client.post("/v1/statement", data=sql, headers=headers).json["id"]
+    answer = client.post("/v1/statement", data=sql, headers=headers).json
+    client.get(answer["nextUri"])
+    statement_id = answer["id"]
     assert client.delete(f"/v1/query/{statement_id}").status_code == 204
     state = client.get(f"/v1/query/{statement_id}").json
     assert (state["state"], state["query"]) == ("FAILED", sql)
@@ -493,7 +531,7 @@ def test_statements_are_listed(gateway: Gateway) -> None:
     assert texts[0] in listed("?state=FINISHED")
     assert texts[1] not in listed("?state=finished")
     assert texts[1] in listed("?state=failed")
-    assert listed("?state=queued") == []
+    assert not set(texts) & set(listed("?state=queued"))
 
 
 def test_addresses_are_as_clients_reach_the_gateway(tmp_path: Any) -> None:
