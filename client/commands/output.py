@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pathlib
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, BinaryIO
@@ -78,7 +80,8 @@ def write_parquet(result: Result, sink: BinaryIO) -> None:
     reader = result.fetch_record_batch()
     import pyarrow.parquet as pq
 
-    with pq.ParquetWriter(sink, reader.schema) as writer:
+    unended = _Unended(sink)
+    with pq.ParquetWriter(unended, reader.schema) as writer, unended.without_end_on_failure():
         for batch in reader:
             writer.write_batch(batch)
 
@@ -88,9 +91,48 @@ def write_arrow(result: Result, sink: BinaryIO) -> None:
     reader = result.fetch_record_batch()
     import pyarrow.ipc
 
-    with pyarrow.ipc.new_stream(sink, reader.schema) as writer:
+    unended = _Unended(sink)
+    writer = pyarrow.ipc.new_stream(unended, reader.schema)
+    with writer, unended.without_end_on_failure():
         for batch in reader:
             writer.write_batch(batch)
+
+
+class _Unended:
+    """A sink that drops what Arrow's writers write after a failure.
+
+    They end even a part of a result such that it reads as a whole one.
+
+    Args:
+        sink: Takes the bytes until then.
+    """
+
+    closed = False
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self._sink = sink
+        self._failed = False
+
+    @contextlib.contextmanager
+    def without_end_on_failure(self) -> Iterator[None]:
+        """Drops everything after the block if it raises."""
+        try:
+            yield
+        except BaseException:
+            self._failed = True
+            raise
+
+    def write(self, data: bytes) -> int:
+        """Writes bytes, or drops them."""
+        return len(data) if self._failed else self._sink.write(data)
+
+    def flush(self) -> None:
+        """Flushes the sink."""
+        if not self._failed:
+            self._sink.flush()
+
+    def close(self) -> None:
+        """Leaves the sink open, which belongs to the caller."""
 
 
 WRITERS: Mapping[str, Writer] = {
@@ -138,7 +180,7 @@ def write(result: Result, format_: str, sink: Any, look: Look, *, raw: bool = Fa
 
 @contextlib.contextmanager
 def opened(path: str | None, *, binary: bool) -> Iterator[IO[Any]]:
-    """Opens standard output, or a new file.
+    """Opens standard output, or a file that takes its place only once everything is written.
 
     Raises:
         InterfaceError: INVALID_ARGUMENT when the file cannot be created.
@@ -148,15 +190,26 @@ def opened(path: str | None, *, binary: bool) -> Iterator[IO[Any]]:
         yield sink
         sink.flush()
         return
-    with contextlib.ExitStack() as files:
-        try:
-            file: IO[Any] = (
-                files.enter_context(pathlib.Path(path).open("wb"))
-                if binary
-                else files.enter_context(pathlib.Path(path).open("w", encoding="utf-8", newline=""))
-            )
-        except OSError as error:
-            raise InterfaceError(
-                INVALID_ARGUMENT, f"{path} cannot be written: {error.strerror}", hint=""
-            ) from error
-        yield file
+    given = pathlib.Path(path)
+    if given.exists() and not given.is_file():  # a pipe or a device, or a folder
+        with _created(given, path, binary=binary) as file:
+            yield file
+        return
+    place = given.resolve()
+    part = place.with_name(f".{place.name}.{os.getpid()}.part")
+    try:
+        with _created(part, path, binary=binary) as file:
+            if place.exists():
+                shutil.copymode(place, part)
+            yield file
+        part.replace(place)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _created(file: pathlib.Path, path: str, *, binary: bool) -> IO[Any]:
+    try:
+        return file.open("wb") if binary else file.open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        message = f"{path} cannot be written: {error.strerror}"
+        raise InterfaceError(INVALID_ARGUMENT, message, hint="") from error

@@ -6,20 +6,35 @@ for what depends on one.
 
 from __future__ import annotations
 
+import concurrent.futures
+import io
 import os
 import pathlib
 import subprocess
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from support import programs
+from support.cutting import cutting
 from support.gateway import Gateway
 
 from seamline.cli import root
 from seamline.commands.freshness import variant
 from seamline.commands.running import show_within
 from seamline.dbapi.errors import Error
-from seamline.errors import INTERNAL_ERROR, Location
+from seamline.errors import GATEWAY_UNAVAILABLE, INTERNAL_ERROR, Location
+
+MANY = (
+    "SELECT a * 1000 + b AS n, CAST(a * b AS varchar) AS t"
+    " FROM UNNEST(sequence(0, 299)) x(a), UNNEST(sequence(0, 999)) y(b)"
+)
+READ: dict[str, Any] = {
+    "parquet": pq.read_table,
+    "arrow": lambda file: pa.ipc.open_stream(file).read_all(),
+}
 
 
 @pytest.fixture
@@ -141,6 +156,45 @@ def test_a_failure_leaves_a_file_as_it_was(run: Runner, tmp_path: pathlib.Path) 
     file.write_text("kept")
     assert run("query", "SELECT nope", "-o", str(file)).exit_code == 1
     assert file.read_text() == "kept"
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson", "parquet", "arrow"])
+def test_a_result_that_breaks_off_is_in_no_file(
+    run: Runner, tmp_path: pathlib.Path, offline_gateway: Gateway, form: str
+) -> None:
+    """Neither in the file that is named, nor, as a file that looks whole, in standard output."""
+    file, link = tmp_path / "kept", tmp_path / "link"
+    file.write_text("kept")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    wanted = ["query", "-q", "--format", form, MANY]
+    with cutting(offline_gateway.url, 800_000, times=99) as network:
+        for output in (["-o", str(link)], []):
+            done = run(*wanted, *output, "--url", network.url)
+            assert isinstance(done.exception, Error)
+            assert done.exception.code is GATEWAY_UNAVAILABLE
+        assert file.read_text() == "kept"
+    if form in READ:
+        with pytest.raises((pa.ArrowInvalid, OSError)):
+            READ[form](io.BytesIO(done.stdout_bytes))
+    assert run(*wanted, "-o", str(link)).exit_code == 0
+    assert file.stat().st_size > 100_000
+    assert (file.stat().st_mode & 0o777, link.is_symlink()) == (0o640, True)
+    assert {each.name for each in tmp_path.iterdir()} == {"kept", "link"}
+    if form in READ:
+        assert READ[form](io.BytesIO(file.read_bytes())).num_rows == 300_000
+
+
+def test_a_pipe_is_written_as_it_is(run: Runner, tmp_path: pathlib.Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        reading = pool.submit(pipe.read_text)
+        assert (
+            run("query", "-q", "--format", "csv", "SELECT 1 AS a", "-o", str(pipe)).exit_code == 0
+        )
+        assert reading.result(60) == "a\n1\n"
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize(
