@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 CONNECT_S = 5.0
 ANSWER_S = 90.0
 _RETRIES = 3
+_OK, _NO_CONTENT = 200, 204
+_ARROW_TYPE = "application/vnd.apache.arrow.stream"
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL")
 """What OpenSSL calls an answer that is not TLS."""
 
@@ -61,19 +63,20 @@ class Transport:
             Error: the gateway's named error, or OperationalError when it cannot be reached.
         """
         answer = self._send(method, path, body)
-        found = _parsed(answer.data)
-        if answer.status >= 400:
+        found = {} if answer.status == _NO_CONTENT else _parsed(answer.data)
+        if answer.status >= 400 or found is None:
             raise as_client_error(_error(found, answer))
         return found
 
     def bytes(self, path: str) -> tuple[int, bytes, Mapping[str, str]]:
-        """Sends a GET request and returns the status, body and headers of the response.
+        """Sends a GET request for Arrow and returns status, body and headers of the response.
 
         Raises:
             Error: as for `json`.
         """
         answer = self._send("GET", path, None)
-        if answer.status >= 400:
+        is_arrow = answer.headers.get("Content-Type") == _ARROW_TYPE
+        if answer.status >= 400 or (answer.status == _OK and not is_arrow):
             raise as_client_error(_error(_parsed(answer.data), answer))
         return answer.status, answer.data, answer.headers
 
@@ -106,11 +109,14 @@ class Transport:
             headers["Content-Type"] = "application/json"
             data = json.dumps(body).encode()
         try:
-            return self._pool.request(
+            answer = self._pool.request(
                 method, self._base + path, body=data, headers=headers, retries=retries
             )
+            if not _says_its_end(answer):
+                raise urllib3.exceptions.ProtocolError("the headers break off")
         except urllib3.exceptions.HTTPError as error:
             raise self._unreachable(error) from error
+        return answer
 
     def _unreachable(self, error: Exception) -> OperationalError:
         from urllib3.exceptions import MaxRetryError
@@ -138,15 +144,16 @@ def _explained(cause: BaseException) -> tuple[str, str | None]:
         case NewConnectionError():
             return "nothing listens there", None
         case ReadTimeoutError():
-            return f"no answer within {ANSWER_S:g} s", None
+            return f"no answer within {ANSWER_S:g} s", "A statement that was sent may still run."
         case SSLError() if "certificate verify failed" in str(cause):
             return str(cause), "Pass the certificate of who signed it: --ca, SEAMLINE_CA, or ca=."
         case SSLError() if any(sign in str(cause) for sign in _NOT_TLS):
             return "what listens there does not speak TLS", "Does the address begin with http://?"
         case ProtocolError():
             return (
-                "the connection was closed without an answer",
-                "Check that a gateway listens there; with TLS, its address begins with https://.",
+                "the connection was closed without a whole answer",
+                "Check that a gateway listens there; with TLS, its address begins with https://. "
+                "A statement that was sent may have run: look before you write the same again.",
             )
     return str(cause), None
 
@@ -159,16 +166,22 @@ def _is_address(url: str) -> bool:
         return False
 
 
-def _parsed(data: bytes) -> dict[str, Any]:
+def _says_its_end(answer: urllib3.BaseHTTPResponse) -> bool:
+    """Whether an answer says where it ends, as all of a gateway do: a shorter one is noticed."""
+    is_chunked = "chunked" in answer.headers.get("Transfer-Encoding", "")
+    return is_chunked or "Content-Length" in answer.headers or answer.status == _NO_CONTENT
+
+
+def _parsed(data: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(data) if data else {}
+        found = json.loads(data)
     except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        return None
+    return found if isinstance(found, dict) else None
 
 
-def _error(body: Mapping[str, Any], answer: urllib3.BaseHTTPResponse) -> SeamlineError:
-    error = body.get("error")
+def _error(body: Mapping[str, Any] | None, answer: urllib3.BaseHTTPResponse) -> SeamlineError:
+    error = (body or {}).get("error")
     if isinstance(error, dict):
         return SeamlineError.from_json(error)
     return SeamlineError(

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 _PIECE = 16_384
@@ -38,24 +38,34 @@ class Cutting:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.cut = 0
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._threads: list[threading.Thread] = []
+        self._begin(self._accept)
 
     def close(self) -> None:
         """Ends every connection."""
+        _end(self._listener)
+        self._threads[0].join()
         self._listener.close()
-        with self._lock:
-            for each in self._sockets:
-                _end(each)
+        for each in self._sockets:
+            _end(each)
+        for thread in self._threads:
+            thread.join()
+        for each in self._sockets:
+            each.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
                 gateway = socket.create_connection(self._gateway)
-                with self._lock:
-                    self._sockets += [client, gateway]
-                for work in (self._ask, self._answer):
-                    threading.Thread(target=work, args=(client, gateway), daemon=True).start()
+                self._sockets += [client, gateway]
+                self._begin(self._ask, client, gateway)
+                self._begin(self._answer, client, gateway)
+
+    def _begin(self, work: Callable[..., None], *arguments: socket.socket) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _ask(self, client: socket.socket, gateway: socket.socket) -> None:
         with contextlib.suppress(OSError):

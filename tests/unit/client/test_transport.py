@@ -1,6 +1,7 @@
-"""Goal: an address or an access token that cannot be used is named before anything is sent.
+"""Goal: what cannot be used is named before it is sent, and no part of an answer passes for all.
 
-Method: invalid texts of every kind; and servers that are no gateways.
+Method: invalid texts of every kind; servers that are no gateways; and a network that cuts answers
+off at any byte.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from support.cutting import cutting
 from support.gateway import Gateway
 
 import seamline
@@ -58,7 +60,7 @@ def test_what_is_no_gateway_is_told_apart(offline_gateway: Gateway, hanging_up: 
     tls = offline_gateway.url.replace("http://", "https://")
     assert cause(tls) == "what listens there does not speak TLS"
     assert cause("http://host.invalid") == "its name cannot be resolved"
-    hung_up = "the connection was closed without an answer"
+    hung_up = "the connection was closed without a whole answer"
     assert cause(f"http://127.0.0.1:{hanging_up}") == hung_up
 
 
@@ -67,3 +69,45 @@ def test_fault_24_an_access_token_that_no_header_carries_is_named(token: str) ->
     with pytest.raises(seamline.ProgrammingError, match="INVALID_ARGUMENT") as caught:
         seamline.connect("http://127.0.0.1:1", access_token=token)
     assert token not in str(caught.value)
+
+
+MANY = "SELECT a * 1000 + b FROM UNNEST(sequence(0, 299)) x(a), UNNEST(sequence(0, 999)) y(b)"
+"""Several chunks."""
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+@pytest.mark.parametrize("times", [1, 99])
+@pytest.mark.parametrize("after", [*range(0, 400, 40), 1_500, 700_000, 2_000_000])
+def test_an_answer_that_breaks_off_is_named_or_fetched_again(
+    offline_gateway: Gateway, after: int, times: int, *, is_reset: bool
+) -> None:
+    """Within the status line, a header, or any part of the rows."""
+    with (
+        cutting(offline_gateway.url, after, times, is_reset=is_reset) as network,
+        seamline.connect(network.url) as connection,
+    ):
+        try:
+            found = connection.execute(MANY).fetchall()
+        except seamline.OperationalError as error:
+            assert error.code.name == "GATEWAY_UNAVAILABLE"
+        else:
+            assert sorted(found) == [(number,) for number in range(300_000)]
+        assert network.cut
+
+
+@pytest.mark.parametrize("status", ["200 OK", "302 Found", "429 Too Many Requests", "502 No"])
+@pytest.mark.parametrize("body", ["", "<html>", "[]"])
+def test_what_something_in_between_answers_is_named(status: str, body: str) -> None:
+    text = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nLocation: /\r\n\r\n{body}"
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65_536)
+            self.request.sendall(text.encode())
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
+        try:
+            assert cause(f"http://127.0.0.1:{server.server_address[1]}")
+        finally:
+            server.shutdown()
