@@ -139,12 +139,14 @@ def _wait(statement: Statement, turns: Turns, seconds: float) -> None:
 def _answer(statement: Statement, form: _Form, turns: Turns) -> flask.Response:
     spool, columns = statement.spool, statement.output
     assert spool is not None
-    if form in (_FORMS["ndjson"], _FORMS["json"]):
-        try:
+    try:
+        if form in (_FORMS["ndjson"], _FORMS["json"]):
             _check_names(columns)
-        except SeamlineError:
-            statement.close()
-            raise
+        if spool.chunk_count > 1:
+            _check_protocol()
+    except SeamlineError:
+        statement.close()
+        raise
 
     def chunks() -> Iterator[bytes]:
         for index in range(spool.chunk_count):
@@ -177,6 +179,15 @@ def _check_names(columns: Sequence[Output]) -> None:
             INVALID_REQUEST,
             f"a JSON object cannot have two members called {twice}",
             hint="Give the columns different names with AS, or use another format: csv, arrow.",
+        )
+
+
+def _check_protocol() -> None:
+    if flask.request.environ.get("SERVER_PROTOCOL") == "HTTP/1.0":
+        raise SeamlineError(
+            INVALID_REQUEST,
+            "the rows are too many for HTTP/1.0, in which an answer that breaks off looks whole",
+            hint="Ask with HTTP/1.1; in nginx, set proxy_http_version 1.1.",
         )
 
 

@@ -159,6 +159,17 @@ def test_what_is_wrong_is_named(
     assert said in error["message"] + error["hint"]
 
 
+def test_many_rows_need_a_protocol_that_marks_their_end(gateway: Gateway) -> None:
+    curl = [str(shutil.which("curl")), "--silent", "--http1.0", f"{gateway.url}/api/v1/query"]
+    asked = [
+        subprocess.run([*curl, "--data", sql], capture_output=True, text=True, check=True).stdout
+        for sql in ("SELECT 1 AS n", MANY)
+    ]
+    assert json.loads(asked[0]) == {"n": 1}
+    error = json.loads(asked[1])["error"]
+    assert (error["code"], "HTTP/1.0" in error["message"]) == ("INVALID_REQUEST", True)
+
+
 @pytest.mark.prove
 def test_an_answer_that_breaks_off_does_not_look_whole(tmp_path: pathlib.Path) -> None:
     sql = "SELECT rpad('x', 1000, 'x') AS t FROM UNNEST(sequence(1, 9999)) a(n), (VALUES 1, 2, 3) b"
