@@ -13,6 +13,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from pyiceberg.table import TableProperties
+
 from seamline.connectors.cache import Cache
 from seamline.errors import BOUNDARY_INVALID, BOUNDARY_NOT_TRUSTED, SeamlineError
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 OPTION_PREFIX = f"{PROPERTY_PREFIX}boundary-"
 APPEND = "append"
+_DECIDING = (PROPERTY_PREFIX, TableProperties.DEFAULT_NAME_MAPPING)
+"""Beginnings of the properties that may change what a provider says about a snapshot."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Answer:
 
 
 Answers = Cache[tuple[object, ...], tuple[Answer | None]]
-"""Cached answers of providers, by table, snapshot and the table's Seamline properties."""
+"""Cached answers of providers, by the snapshot and whatever of its table may change them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -167,8 +171,10 @@ class Provider(abc.ABC, Generic[A]):
     def _known(self, state: TableState, snapshot: Snapshot) -> Answer | None:
         if not self.is_lasting:
             return self.answer(snapshot)
-        own = sorted((k, v) for k, v in state.properties.items() if k.startswith(PROPERTY_PREFIX))
-        key = (state.uuid, snapshot.snapshot_id, *own)
+        own = sorted((k, v) for k, v in state.properties.items() if k.startswith(_DECIDING))
+        # in Delta tables, a snapshot's id is the number of a version, which may be used again
+        of = (state.uuid, snapshot.snapshot_id, snapshot.timestamp_ms, state.current_schema_id)
+        key = (*of, *own)
         (found,) = self.adopted.answers.get_or_make(key, lambda: (self.answer(snapshot),))
         return found
 

@@ -246,6 +246,22 @@ def test_checkpoints_of_version_2_are_read(shop: DeltaShop, gateway: Gateway) ->
     fresh.close()
 
 
+def test_a_version_that_is_written_again_after_a_restore_from_a_copy_is_another(
+    shop: DeltaShop, gateway: Gateway
+) -> None:
+    shop.produce(8)
+    shop.copy({0: 1, 1: 1})
+    copied = shop.writer.folder.with_name("copied")
+    shutil.copytree(shop.writer.folder, copied)
+    shop.copy({0: 4, 1: 4})
+    assert rows(gateway) == shop.rows
+    shutil.rmtree(shop.writer.folder)
+    copied.rename(shop.writer.folder)
+    shop.writer.copied = {0: 1, 1: 1}
+    shop.copy({0: 2, 1: 3})
+    assert rows(gateway) == shop.rows
+
+
 def test_a_table_made_anew_in_the_same_place_is_another(shop: DeltaShop, gateway: Gateway) -> None:
     shop.produce(10)
     shop.copy({0: 2, 1: 2})
