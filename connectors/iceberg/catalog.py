@@ -32,7 +32,6 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import SetPropertiesUpdate
 from sqlalchemy.exc import IntegrityError
 
-from seamline.connectors.cache import Cache
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import moments, namespaces, pyiceberg_internals
 from seamline.connectors.iceberg.boundaries.registry import Logs, Providers
@@ -61,7 +60,7 @@ from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import GuardedCatalog
 from seamline.connectors.iceberg.scan import FileTask, ScanPlanner
 from seamline.connectors.iceberg.schema_changes import named_mapping, text_of
-from seamline.connectors.iceberg.states import table_state
+from seamline.connectors.iceberg.states import States, table_state
 from seamline.connectors.iceberg.views import PROPERTY, ViewStore
 from seamline.connectors.protocols import HotLog
 from seamline.errors import (
@@ -77,8 +76,6 @@ from seamline.seam.files import ColdPlan, ScanRequest
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import TableState
 from seamline.sql.types import Field
-
-STATES_CACHED_MAX = 256
 
 
 def _is_ours(name: str) -> bool:
@@ -322,7 +319,6 @@ class IcebergCatalog:
         logs: Logs = _no_logs,
     ) -> None:
         self.config = config
-        self._configured = {name.lower(): own for name, own in tables.items()}
         self._providers = Providers(logs)
         self.name = config.name
         self._lock = threading.Lock()
@@ -330,7 +326,7 @@ class IcebergCatalog:
         self.view_store = ViewStore(self)
         self._planner = ScanPlanner()
         self._files = FileReader()
-        self._states: Cache[tuple[str, ...], TableState] = Cache(STATES_CACHED_MAX)
+        self._states = States(config.name, tables)
         self._earlier_metadata = EarlierMetadata()
 
     @property
@@ -568,14 +564,7 @@ class IcebergCatalog:
             return pyiceberg_internals.load_view(self.pyiceberg, identifier)
 
     def _wrap(self, identifier: tuple[str, ...], table: PyTable) -> IcebergTable:
-        known = self._states.get(identifier)
-        if known is None or known.metadata_location != table.metadata_location:
-            known = table_state((self.name, *identifier), table)
-            configured = self._configured.get(known.display_name.lower())
-            if configured is not None:
-                own = {PROPERTY_PREFIX + k.replace("_", "-"): v for k, v in configured.items()}
-                known = dataclasses.replace(known, properties={**known.properties, **own})
-            self._states.put(identifier, known)
+        known = self._states.of(identifier, table)
         places = self.pyiceberg.guard.check(table)
         loaded = IcebergTable(known, table, places, self._planner, self._files)
         provider = self._providers.of(loaded)

@@ -29,7 +29,9 @@ class EarlierMetadata:
 
     def __init__(self) -> None:
         self._files = MetadataFiles()
-        self._expired: Cache[str, Mapping[int, Snapshot]] = Cache(TABLES_CACHED_MAX)
+        self._expired: Cache[tuple[str, str, int | None], Mapping[int, Snapshot]] = Cache(
+            TABLES_CACHED_MAX
+        )
 
     def completed(self, state: TableState, table: PyTable) -> TableState:
         """Returns the state with the expired snapshots that lead from the head to its boundary.
@@ -45,9 +47,8 @@ class EarlierMetadata:
         Raises:
             OSError, ValueError, EOFError, zlib.error: when a file that exists cannot be read.
         """
-        expired = self._expired.get_or_make(
-            state.metadata_location, lambda: _expired(state, table, self._files)
-        )
+        key = (state.uuid, state.metadata_location, state.current_snapshot_id)
+        expired = self._expired.get_or_make(key, lambda: _expired(state, table, self._files))
         return dataclasses.replace(state, expired=expired) if expired else state
 
 
@@ -60,7 +61,7 @@ def _expired(state: TableState, table: PyTable, files: MetadataFiles) -> Mapping
     oldest, expired = line[-1], dict[int, Snapshot]()
     for entry in reversed(table.metadata.metadata_log):
         try:
-            body = files.read(table.io, entry.metadata_file).body
+            body = files.read(table.io, entry.metadata_file, state.uuid).body
         except FileNotFoundError:  # the log outlives the files
             continue
         if body.get("table-uuid") != state.uuid:

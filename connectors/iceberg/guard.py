@@ -13,12 +13,14 @@ import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
 from pyiceberg.table import Table as PyTable
+from pyiceberg.table.metadata import TableMetadata
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.foreign_metadata import files_of
 from seamline.connectors.iceberg.places import CatalogPlaces, TablePlaces
 
 KNOWN_MAX = 100_000
+METADATA_KNOWN_MAX = 256
 
 
 class Checks:
@@ -54,7 +56,7 @@ class CatalogGuard:
 
     def __init__(self, places: CatalogPlaces) -> None:
         self.places = places
-        self._checks = Checks()
+        self._known: Cache[tuple[TablePlaces, str], TableMetadata] = Cache(METADATA_KNOWN_MAX)
 
     def check(self, table: PyTable) -> TablePlaces:
         """Returns where the table's files may be, once all files its metadata names are there.
@@ -64,7 +66,10 @@ class CatalogGuard:
         """
         name = ".".join((self.places.catalog, *table.name()))
         places = self.places.of_table(name, table.metadata.location)
-        self._checks.require(places, table.metadata_location or "", lambda: named_files(table))
+        key = (places, table.metadata_location or "")
+        if self._known.get(key) != table.metadata:  # whatever it was at the same location before
+            places.require(named_files(table))
+            self._known.put(key, table.metadata)
         return places
 
 

@@ -1,13 +1,15 @@
 """Reads the metadata files of tables as JSON, whatever format version they have.
 
 Table properties that readers would treat as their own settings are left out. Files are immutable,
-so each is read once and cached.
+so each is read once and cached; but some catalogs give a table that was created again the locations
+of its predecessor, so a file is cached for the table that it was read for.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Hashable
 
 from pyiceberg.io import FileIO
 
@@ -39,15 +41,20 @@ class MetadataFiles:
     """Reads metadata files. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._files: Cache[str, MetadataFile] = Cache(FILES_CACHED_MAX)
+        self._files: Cache[tuple[str, Hashable], MetadataFile] = Cache(FILES_CACHED_MAX)
 
-    def read(self, io: FileIO, location: str) -> MetadataFile:
+    def read(self, io: FileIO, location: str, of: Hashable) -> MetadataFile:
         """Returns the file at a location.
+
+        Args:
+            io: Opens it.
+            location: The location.
+            of: Distinguishes the table that it is about from others that had the location.
 
         Raises:
             OSError, ValueError, EOFError, zlib.error: when it cannot be read.
         """
-        return self._files.get_or_make(location, lambda: _read(io, location))
+        return self._files.get_or_make((location, of), lambda: _read(io, location))
 
 
 def _read(io: FileIO, location: str) -> MetadataFile:

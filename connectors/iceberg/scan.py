@@ -77,7 +77,7 @@ class ScanPlanner:
         self._plans: Cache[tuple[str, int, ScanRequest], ColdPlan] = Cache(
             PLANNED_FILES_MAX, weight=lambda plan: 1 + len(plan.files)
         )
-        self._filled_by_us: Cache[tuple[str, int], bool] = Cache(LISTS_CACHED_MAX)
+        self._filled_by_us: Cache[tuple[str, str, int], bool] = Cache(LISTS_CACHED_MAX)
         self._values: Cache[tuple[str, int], bool] = Cache(ENTRIES_CACHED_MAX)
         self._checks = Checks()
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-manifests")
@@ -214,7 +214,7 @@ class ScanPlanner:
             SeamlineError: SECOND_WRITER; COLD_FILE_MISSING, COLD_FILE_INVALID,
                 LOCATION_NOT_ALLOWED.
         """
-        key = (state.uuid, snapshot_id)
+        key = (state.uuid, state.metadata_location, snapshot_id)  # properties tell of writers, too
         if self._filled_by_us.get(key):
             return
         mapping = table.metadata.name_mapping()

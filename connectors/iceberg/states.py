@@ -2,12 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from pyiceberg.table import Table as PyTable
+from pyiceberg.table.metadata import TableMetadata
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.types import table_schema
+from seamline.seam.binding import PROPERTY_PREFIX
 from seamline.seam.table import Snapshot, SnapshotRef, TableState
+
+STATES_CACHED_MAX = 256
+
+
+class _Made(NamedTuple):
+    metadata: TableMetadata
+    state: TableState
+
+
+class States:
+    """The states of a catalog's tables, made anew when their metadata changes.
+
+    A metadata file does not change, but its location does not identify it for good: some catalogs
+    give a table that was created again the locations of its predecessor, or none to any table.
+    Safe to share between threads.
+
+    Args:
+        catalog: The name of the catalog.
+        configured: Further properties of tables, by full name.
+    """
+
+    def __init__(self, catalog: str, configured: Mapping[str, Mapping[str, str]]) -> None:
+        self._catalog = catalog
+        self._configured = {name.lower(): own for name, own in configured.items()}
+        self._last: Cache[tuple[str, ...], _Made] = Cache(STATES_CACHED_MAX)
+
+    def of(self, identifier: tuple[str, ...], table: PyTable) -> TableState:
+        """Returns the state of a table that was loaded under a name."""
+        last = self._last.get(identifier)
+        location = table.metadata_location
+        if last and last.state.metadata_location == location and last.metadata == table.metadata:
+            table.metadata = last.metadata  # what is the same object is compared at once
+            return last.state
+        found = table_state((self._catalog, *identifier), table)
+        configured = self._configured.get(found.display_name.lower())
+        if configured is not None:
+            own = {PROPERTY_PREFIX + k.replace("_", "-"): v for k, v in configured.items()}
+            found = dataclasses.replace(found, properties={**found.properties, **own})
+        self._last.put(identifier, _Made(table.metadata, found))
+        return found
 
 
 def table_state(name: tuple[str, ...], table: PyTable) -> TableState:

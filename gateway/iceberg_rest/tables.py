@@ -21,7 +21,7 @@ from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import virtual
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.errors import metadata_errors, storage_errors
-from seamline.connectors.iceberg.metadata_files import MetadataFiles
+from seamline.connectors.iceberg.metadata_files import MetadataFile, MetadataFiles
 from seamline.connectors.protocols import Deadline
 from seamline.connectors.supervision import Loop
 from seamline.errors import SNAPSHOT_GONE, SeamlineError
@@ -125,8 +125,7 @@ class ServedTables:
             SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
         cold = self._connections.catalog(name.catalog).load(name.path)
-        with metadata_errors(name.catalog, name.path):
-            file = self._files.read(cold.iceberg.io, cold.state.metadata_location)
+        file = self._file(name, cold)
         return ServedTable(name, cold, file, file.body, None)
 
     def pin_again(self, name: TableName, snapshot_id: int) -> ServedTable | None:
@@ -154,13 +153,18 @@ class ServedTables:
     def _served(
         self, name: TableName, cold: IcebergTable, seam: Seam, decoder: DecoderSpec | None
     ) -> ServedTable:
-        with metadata_errors(name.catalog, name.path):
-            file = self._files.read(cold.iceberg.io, cold.state.metadata_location)
+        file = self._file(name, cold)
         if not is_unified(cold):
             return ServedTable(name, cold, file, file.body, None)
         tail = served_tail(cold, seam, decoder)
         moment_ms = int(self._clock() * 1000) - virtual.SKEW_MS
         return ServedTable(name, cold, file, virtual.readable_base(file.body), tail, moment_ms)
+
+    def _file(self, name: TableName, cold: IcebergTable) -> MetadataFile:
+        state = cold.state
+        read_for = (state.uuid, state.current_snapshot_id)
+        with metadata_errors(name.catalog, name.path):
+            return self._files.read(cold.iceberg.io, state.metadata_location, read_for)
 
     # --- Serving -------------------------------------------------------------------------------
 

@@ -58,10 +58,10 @@ def test_gzipped_metadata_is_read_within_bounds(
             catalog.load(("default", "t"))
     assert caught.value.code is COLD_FILE_INVALID
     loaded = catalog.load(("default", "t"))
-    assert MetadataFiles().read(loaded.iceberg.io, location).body["format-version"] == 2
+    assert MetadataFiles().read(loaded.iceberg.io, location, None).body["format-version"] == 2
     monkeypatch.setattr(unpacking, "BYTES_MAX", 100)
     with pytest.raises(ValueError, match="more than 100 bytes"):
-        MetadataFiles().read(loaded.iceberg.io, location)
+        MetadataFiles().read(loaded.iceberg.io, location, None)
 
 
 def packed_block(codec: str, plain: bytes) -> bytes:
