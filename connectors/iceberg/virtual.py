@@ -34,13 +34,16 @@ END_KEY = "seamline.end"
 """Summary property of a virtual snapshot: the exclusive end of each partition it holds."""
 
 
-def snapshot_id(seam: Seam, taken: Collection[int], on_error: str = "fail") -> int:
+def snapshot_id(
+    seam: Seam, taken: Collection[int], on_error: str = "fail", version: int = 2
+) -> int:
     """Returns the id of the seam's snapshot: the same for the same rows, and never a taken one.
 
     Args:
         seam: The seam.
         taken: Ids of other snapshots of the table.
         on_error: How bad records are handled, which also affects rows.
+        version: The format version that it is served in; since version 3, its rows have ids.
     """
     rows = {
         "table_uuid": seam.table_uuid,
@@ -52,6 +55,8 @@ def snapshot_id(seam: Seam, taken: Collection[int], on_error: str = "fail") -> i
     }
     if on_error != "fail":
         rows["on_error"] = on_error
+    if version >= 3:
+        rows["format_version"] = version
     if seam.end_epochs:  # a new leader may continue at offsets that the log has lost
         rows["leaders"] = seam.end_epochs.to_json()
     text = json.dumps(rows, sort_keys=True)

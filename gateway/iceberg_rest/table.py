@@ -122,7 +122,8 @@ def served_tail(table: IcebergTable, seam: Seam, decoder: DecoderSpec | None) ->
     """Returns the tail of a seam, or None if it is empty or there is no log."""
     if decoder is None or seam.snapshot_id is None or not seam.hot_ranges:
         return None
-    own_id = virtual.snapshot_id(seam, table.state.snapshots, decoder.on_error)
+    state = table.state
+    own_id = virtual.snapshot_id(seam, state.snapshots, decoder.on_error, state.format_version)
     return ServedTail(seam, own_id, decoder)
 
 

@@ -39,6 +39,8 @@ def test_the_id_follows_from_the_rows_alone() -> None:
     same = dataclasses.replace(SEAM, pending=0, epochs=Offsets(), table=("lake", "default", "T"))
     assert virtual.snapshot_id(same, []) == SNAPSHOT_ID
     assert virtual.snapshot_id(SEAM, [SNAPSHOT_ID]) != SNAPSHOT_ID
+    assert virtual.snapshot_id(SEAM, [], version=1) == SNAPSHOT_ID
+    assert virtual.snapshot_id(SEAM, [], version=3) != SNAPSHOT_ID, "its rows have ids"
     for other in (
         dataclasses.replace(SEAM, snapshot_id=8),
         dataclasses.replace(SEAM, schema_id=4),
