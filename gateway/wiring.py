@@ -188,9 +188,9 @@ class Gateway:
         )
         self._duckdb.warm_up()
         engines: dict[str, Engine] = {DUCKDB: self._duckdb}
-        spark = spark_engine(self.config, self._computing.run)
-        if spark is not None:
-            engines[SPARK] = self._closing(spark)
+        self.spark = spark_engine(self.config, self._computing.run)
+        if self.spark is not None:
+            engines[SPARK] = self._closing(self.spark)
         return engines
 
     def _iceberg_rest(self, tables: ServedTables, secret: str) -> IcebergRest:
@@ -253,6 +253,7 @@ class Gateway:
             self._spools,
             self._meanings,
             self._computing.run,
+            self.spark,
         )
 
     def _gatherer(self, rights: Rights) -> Gatherer:

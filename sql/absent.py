@@ -89,11 +89,6 @@ _PARTS = (
     Part(r"^CREATE SCHEMA .* AUTHORIZATION", "AUTHORIZATION", _RULES),
     Part(r"^CREATE SCHEMA .* WITH \(", "CREATE SCHEMA … WITH", "The catalog chooses the location."),
     Part(
-        r"^ALTER TABLE .* EXECUTE",
-        "ALTER TABLE … EXECUTE",
-        "`seamline table maintain` compacts files and expires snapshots.",
-    ),
-    Part(
         rf"^ALTER TABLE .* {_COLUMN} .* LAST$",
         "LAST in ADD COLUMN",
         "A column is added after the others; a query may name them in any order.",

@@ -18,7 +18,7 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
-from seamline.sql import roles, time_zones
+from seamline.sql import roles, table_procedures, time_zones
 from seamline.sql.definitions import create_table, makes_table, parse_columns
 from seamline.sql.places import placed_at
 from seamline.sql.queries import QUERY_STARTS, expressions_of, query_of
@@ -43,6 +43,7 @@ from seamline.sql.statements import (
     Explain,
     Insert,
     KillStatement,
+    MaintainTable,
     Prepare,
     Query,
     RenameColumn,
@@ -425,9 +426,11 @@ def _comment(words: Words) -> Comment:
     return Comment(what, name, text, place)
 
 
-def _alter_table(words: Words) -> AlterTable:
+def _alter_table(words: Words) -> AlterTable | MaintainTable:
     if_exists = words.take("IF", "EXISTS")
     place, name = words.place(), words.name()
+    if words.take("EXECUTE"):
+        return table_procedures.read(words, name, place, if_exists=if_exists)
     if words.take("ADD", "COLUMN"):
         change: TableChange = _add_column(words)
     elif words.take("DROP", "COLUMN"):
@@ -454,7 +457,7 @@ def _not_altered(words: Words) -> SeamlineError:
         NOT_SUPPORTED,
         f"ALTER TABLE … {words.peek()} is not supported",
         location=words.place(),
-        hint="ADD, DROP, RENAME and ALTER COLUMN, RENAME TO and SET PROPERTIES are.",
+        hint="ADD, DROP, RENAME and ALTER COLUMN, RENAME TO, SET PROPERTIES and EXECUTE are.",
     )
 
 

@@ -369,6 +369,30 @@ class AlterTable:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class MaintainTable:
+    """ALTER TABLE [IF EXISTS] name EXECUTE procedure(arguments) [WHERE condition].
+
+    Attributes:
+        name: As written, one to three parts.
+        procedure: One of `optimize`, `optimize_manifests`, `expire_snapshots`,
+            `remove_orphan_files`.
+        arguments: The given arguments: sizes in bytes, durations in seconds, counts.
+        query: A query of the cold rows that the condition holds for; None without a condition.
+        if_exists: Whether to accept that there is no such table.
+        location: The location of the name.
+        condition_location: The location of the condition.
+    """
+
+    name: tuple[str, ...]
+    procedure: str
+    arguments: tuple[tuple[str, float], ...] = ()
+    query: Query | None = None
+    if_exists: bool = False
+    location: Location | None = dataclasses.field(default=None, compare=False)
+    condition_location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class CreateTableAs:
     """CREATE TABLE name WITH (properties) AS query [WITH [NO] DATA].
 
@@ -493,6 +517,7 @@ Statement: TypeAlias = (
     | RenameView
     | Comment
     | AlterTable
+    | MaintainTable
     | CreateTableAs
     | Insert
     | ChangeRows
@@ -513,6 +538,7 @@ WRITES = (
     DropTable,
     DropView,
     Insert,
+    MaintainTable,
     RenameView,
     Truncate,
 )
@@ -546,6 +572,7 @@ _KEYWORDS: Mapping[type, str] = {
     DropView: "DROP VIEW",
     Insert: "INSERT",
     KillStatement: "CALL",
+    MaintainTable: "ALTER TABLE EXECUTE",
     Prepare: "PREPARE",
     RenameColumn: "RENAME COLUMN",
     RenameTable: "RENAME TABLE",

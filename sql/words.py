@@ -344,6 +344,11 @@ class Words:
             raise self.unexpected(token)
         return token.text
 
+    def is_string(self) -> bool:
+        """Whether the next word is a quoted string."""
+        upcoming = self._tokens[self._at : self._at + 1]
+        return any(token.token_type == TokenType.STRING for token in upcoming)
+
     def constant(self) -> str:
         """Reads a string, a number or a boolean, and returns it as text."""
         sign = "-" if self.take("-") else ""

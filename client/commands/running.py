@@ -124,6 +124,8 @@ def _reads(progress: Mapping[str, Any]) -> Iterator[str]:
     """Yields what a statement reads and has produced, most important first."""
     if "engine" in progress:
         yield f"on {progress['engine']}"
+    if "doing" in progress:
+        yield str(progress["doing"])
     if progress.get("rows_produced"):
         yield f"{progress['rows_produced']:,} rows so far"
     cold, hot = progress.get("rows_cold_estimated", 0), progress.get("rows_hot_estimated", 0)

@@ -13,7 +13,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -47,6 +47,7 @@ from seamline.errors import (
 from seamline.sql import render
 from seamline.sql.slices import whole
 
+T = TypeVar("T")
 _LOG = logging.getLogger("seamline.spark")
 _RETRIES = 6
 """About two seconds: long enough to reconnect, not to wait for a server to restart."""
@@ -85,22 +86,8 @@ class SparkEngine:
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
         """See `Engine.run`."""
         with named_errors(deadline):
-            tag = f"seamline-{uuid.uuid4().hex}"
-            session = self._sessions.take(tag)
-            interruption = _Interruption(session.spark, tag)
-            forget = deadline.on_end(interruption)
-            statement = _Statement()
-
-            def close() -> None:
-                forget()
-                if statement.is_closed:  # the session may be another statement's by now
-                    return
-                statement.is_closed = True
-                if statement.has_ended and not interruption.has_begun:
-                    self._sessions.give_back(session)
-                else:
-                    let_go(session.spark, is_interrupted=interruption.has_begun)
-
+            statement = _Statement(self._sessions, deadline)
+            session = statement.session
             try:
                 with statement.failing(), named_errors(deadline):
                     sql = self._prepare(session, query, deadline)
@@ -110,10 +97,29 @@ class SparkEngine:
                     return session.spark.sql(self._prepare(session, query, deadline, any_time=True))
 
                 batches = statement.read(_batches(session.spark, frame, again, query, deadline))
-                return ResultStream(query.schema, _logged(batches, sql), close)
+                return ResultStream(query.schema, _logged(batches, sql), statement.close)
             except BaseException:
-                close()
+                statement.close()
                 raise
+
+    def work(self, work: Callable[[Any], T], deadline: Deadline) -> T:
+        """Does work other than a query, such as maintenance, in a session that it has to itself.
+
+        Args:
+            work: The work, given PySpark's session; called in this thread.
+            deadline: Interrupts it.
+
+        Raises:
+            SeamlineError: what the work raises; SPARK_UNAVAILABLE, …
+        """
+        with (
+            named_errors(deadline),
+            contextlib.closing(_Statement(self._sessions, deadline)) as own,
+            own.failing(),
+        ):
+            found = work(own.session.spark)
+            own.has_ended = True
+            return found
 
     def close(self) -> None:
         """Releases the sessions, and the server if it is ours."""
@@ -220,16 +226,36 @@ def _computed(
 
 
 class _Statement:
-    """The state of a statement.
+    """A statement, and the session that it has to itself.
+
+    Args:
+        sessions: Where the session comes from.
+        deadline: Interrupts what runs in it.
 
     Attributes:
-        has_ended: Whether nothing of it runs in its session any more.
-        is_closed: Whether it has given its session back.
+        session: The session.
+        has_ended: Whether nothing of the statement runs in its session any more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sessions: Sessions, deadline: Deadline) -> None:
+        tag = f"seamline-{uuid.uuid4().hex}"
+        self._sessions = sessions
+        self.session = sessions.take(tag)
+        self._interruption = _Interruption(self.session.spark, tag)
+        self._forget = deadline.on_end(self._interruption)
+        self._is_closed = False
         self.has_ended = False
-        self.is_closed = False
+
+    def close(self) -> None:
+        """Gives the session back, or lets go of it if something may still run there."""
+        self._forget()
+        if self._is_closed:  # the session may be another statement's by now
+            return
+        self._is_closed = True
+        if self.has_ended and not self._interruption.has_begun:
+            self._sessions.give_back(self.session)
+        else:
+            let_go(self.session.spark, is_interrupted=self._interruption.has_begun)
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yields the batches; until the last of them is read, Spark computes the next ones."""

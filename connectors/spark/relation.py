@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.protocols import EngineScan
-from seamline.connectors.spark.settings import quoted_name
+from seamline.connectors.spark.settings import quoted_name, quoted_text
 from seamline.seam.offsets import Offsets
 from seamline.seam.upserts import Newest
 from seamline.sql import columns as names
@@ -104,7 +104,7 @@ _IS_NEWEST = "_kafka_is_newest"
 
 def moved_key_sql(newest: Newest) -> str:
     """Returns a condition that raises an error: a key has records in several partitions."""
-    return f"CAST(raise_error({_text(newest.moved_key)}) AS BOOLEAN)"
+    return f"CAST(raise_error({quoted_text(newest.moved_key)}) AS BOOLEAN)"
 
 
 def _cold_sql(scan: EngineScan) -> str:
@@ -205,7 +205,7 @@ def _converted(expression: str, stored: Type, wanted: Type) -> str:
                     if found is None
                     else _converted(f"{expression}.{_quote(found.name)}", found.type, field.type)
                 )
-                members.append(f"{_text(field.name)}, {value}")
+                members.append(f"{quoted_text(field.name)}, {value}")
             inner = f"named_struct({', '.join(members)})"
             return f"CASE WHEN {expression} IS NULL THEN NULL ELSE {inner} END"
         case Array(one), Array(other):
@@ -250,7 +250,7 @@ def _literal(value: Any) -> str:
         case bytes():
             return f"X'{value.hex()}'"
         case _:
-            return _text(str(value))
+            return quoted_text(str(value))
 
 
 def _tail_columns(scan: EngineScan) -> str:
@@ -271,8 +271,3 @@ def _nothing(scan: EngineScan) -> str:
 
 def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-def _text(value: str) -> str:
-    """Returns a string as a SQL literal."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -263,6 +262,11 @@ def drop(
 @click.option("--manifests/--no-manifests", default=True, help="Merge small manifests.")
 @click.option("--expire-older-than", type=Duration(), help="Expire snapshots older than this.")
 @click.option("--retain-last", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option(
+    "--remove-orphans-older-than",
+    type=Duration(),
+    help="Remove files older than this, at least 7d, that no metadata of the table names.",
+)
 @config_options
 def maintain(
     tables_: tuple[str, ...],
@@ -270,6 +274,7 @@ def maintain(
     manifests: bool,
     expire_older_than: float | None,
     retain_last: int,
+    remove_orphans_older_than: float | None,
     config_file: str | None,
     settings: tuple[str, ...],
 ) -> None:
@@ -277,29 +282,25 @@ def maintain(
     connections, _ = _open(config_file, settings)
     wanted = [table_of(text, connections) for text in tables_]
     look_at(wanted, connections)
-    from seamline.connectors.spark import submission
-    from seamline.connectors.spark.maintenance import maintain as run
+    from seamline.connectors.spark import maintenance, submission
     from seamline.gateway.tiering.application import start_spark
 
+    tasks = maintenance.Tasks(
+        compaction=maintenance.Compaction() if compact else None,
+        manifests=manifests,
+        expire_after_s=expire_older_than,
+        retain_last=retain_last,
+        orphan_after_s=remove_orphans_older_than,
+    )
+    removes_orphans = remove_orphans_older_than is not None
     click.echo("starting Spark …", err=True)
     spark = start_spark(connections)
-    moment = None
-    if expire_older_than is not None:
-        moment = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=expire_older_than)
     failures = []
     try:
         for name in wanted:
             try:
-                done = run(
-                    spark,
-                    connections.catalog(name.catalog),
-                    name.path,
-                    compact=compact,
-                    rewrite_manifests=manifests,
-                    expire_older_than=moment,
-                    retain_last=retain_last,
-                    report=_reporter(name),
-                )
+                catalog, report = connections.catalog(name.catalog), _reporter(name)
+                done = maintenance.maintain(spark, catalog, name.path, tasks, report=report)
             except Exception as error:  # noqa: BLE001 - the others are maintained all the same
                 failures.append(supervision.named(error))
                 click.echo(f"{name.display}: {failures[-1]}", err=True)
@@ -308,6 +309,7 @@ def maintain(
                 f"{name.display}: {done.files_rewritten} files became {done.files_added}, "
                 f"{done.manifests_rewritten} manifests merged, "
                 f"{done.snapshots_expired} snapshots expired ({done.files_deleted} files deleted)"
+                + (f", {done.orphans_deleted} orphan files removed" if removes_orphans else "")
             )
     finally:
         submission.stop(spark)

@@ -68,7 +68,7 @@ def alter(connections: Connections, statement: AlterTable, session: Session) -> 
         SeamlineError: NOT_SUPPORTED, INVALID_TABLE_DEFINITION, COLUMN_NOT_FOUND,
             COMMIT_CONFLICT, …
     """
-    name = _own(connections, statement.name, session)
+    name = alterable(connections, statement.name, session)
 
     def work() -> None:
         table = load(connections, name)
@@ -125,7 +125,7 @@ def comment(connections: Connections, statement: Comment, session: Session) -> R
         raise SeamlineError(
             COLUMN_NOT_FOUND, "the column's table is missing", hint="COMMENT ON COLUMN t.c IS '…'"
         )
-    name = _own(connections, parts, session)
+    name = alterable(connections, parts, session)
     if is_column and find_view(connections, name) is not None:
         return views.comment_on_column(connections, statement.name, session, statement.text)
 
@@ -163,7 +163,12 @@ def load(connections: Connections, name: TableName) -> IcebergTable:
     return connections.catalog(name.catalog).load(found.name[1:])
 
 
-def _own(connections: Connections, parts: tuple[str, ...], session: Session) -> TableName:
+def alterable(connections: Connections, parts: tuple[str, ...], session: Session) -> TableName:
+    """Returns the name of a table in a catalog that the user may alter.
+
+    Raises:
+        SeamlineError: STATEMENT_NOT_ALLOWED, PERMISSION_DENIED, TABLE_NOT_FOUND, …
+    """
     name = names.resolve(parts, session, connections)
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be changed")

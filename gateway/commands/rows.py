@@ -40,6 +40,10 @@ NOTES = (Output("note", types.VARCHAR),)
 """The columns of a result that consists of notes for the user."""
 
 
+METRICS = (Output("metric_name", types.VARCHAR), Output("metric_value", types.BIGINT))
+"""The columns of a result that says how much was done, as in Trino."""
+
+
 def noted(notes: Sequence[str]) -> Rows:
     """Returns the notes as a result, or that of `done` if there are none."""
     return Rows(NOTES, [(note,) for note in notes]) if notes else done()

@@ -19,12 +19,13 @@ from sqlglot import exp
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.protocols import Compute, at_once
+from seamline.connectors.spark.engine import SparkEngine
 from seamline.errors import COMMIT_CONFLICT, STATEMENT_NOT_ALLOWED, SeamlineError
 from seamline.gateway.access.rights import TableRights, without_values
-from seamline.gateway.commands import row_changes, sessions, stats, writes
+from seamline.gateway.commands import maintaining, row_changes, sessions, stats, writes
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.commands.row_changes import Changed
-from seamline.gateway.commands.rows import Rows
+from seamline.gateway.commands.rows import Rows, done
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections, Sources, as_owner
 from seamline.gateway.query import (
@@ -44,7 +45,7 @@ from seamline.gateway.query.tokens import TokenSigner, forgotten, session_text, 
 from seamline.planners.explain import explain, explain_io, explain_json, explain_logical
 from seamline.planners.logical import LogicalPlan, Scan
 from seamline.planners.physical import PhysicalPlan
-from seamline.planners.route import AUTO
+from seamline.planners.route import AUTO, SPARK
 from seamline.seam.seam import Seam
 from seamline.seam.session import merge
 from seamline.sql import parameters, parse, types
@@ -61,6 +62,7 @@ from seamline.sql.statements import (
     Execute,
     Explain,
     Insert,
+    MaintainTable,
     Prepare,
     Query,
     ShowStats,
@@ -79,6 +81,7 @@ class Answers:
         spools: Where results are kept.
         meanings: Remembers what texts mean.
         compute: Runs pure computations.
+        spark: The gateway's Spark, if it has one.
     """
 
     def __init__(
@@ -91,8 +94,10 @@ class Answers:
         spools: SpoolDirectory,
         meanings: Meanings,
         compute: Compute = at_once,
+        spark: SparkEngine | None = None,
     ) -> None:
         self._compute = compute
+        self._spark = spark
         self._meanings = meanings
         self._config = config
         self._queries = queries
@@ -145,6 +150,8 @@ class Answers:
                 self._insert(statement, parsed, session, values)
             case ChangeRows():
                 self._change_rows(statement, parsed, session, values)
+            case MaintainTable():
+                self._answer(statement, self._maintained(statement, parsed, session, values))
             case ShowStats():
                 wanted = self._request(statement, parsed.query, session, values)
                 planned = self._queries.plan(wanted, statement.deadline)
@@ -413,6 +420,27 @@ class Answers:
                 self._connections, target, iter(running.batches), statement.deadline
             )
         self._wrote(statement, target, written)
+
+    def _maintained(
+        self, statement: Statement, parsed: MaintainTable, session: names.Session, values: Values
+    ) -> Rows:
+        with placed_at(parsed.location):
+            name = maintaining.find(self._connections, parsed, session)
+        if name is None:
+            return done()
+        statement.writes, where = name.display, None
+        if parsed.query is not None:
+            asked = self._request(statement, parsed.query, session, values)
+            planned = self._queries.plan(dataclasses.replace(asked, token=()), statement.deadline)
+            where = maintaining.spark_condition(planned.plan.logical, parsed.condition_location)
+
+        def report(doing: str) -> None:
+            statement.progress = {"engine": SPARK, "doing": doing}
+
+        with placed_at(parsed.location):
+            return maintaining.run(
+                self._connections, self._spark, parsed, name, where, statement.deadline, report
+            )
 
     @contextlib.contextmanager
     def _reading(self, statement: Statement, request: QueryRequest) -> Iterator[Running]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seamline.connectors.chunks import read_chunk
-from seamline.gateway.commands.rows import NOTES
+from seamline.gateway.commands.rows import METRICS, NOTES
 from seamline.gateway.query.statements import State, Statement
 from seamline.sql import statements
 from seamline.sql.statements import ChangeRows, CreateTableAs, Insert
@@ -17,8 +17,8 @@ def update_type(statement: Statement) -> str | None:
 
 
 def has_result(statement: Statement) -> bool:
-    """Whether it returns rows that a client may want: those of a query, or notes."""
-    return update_type(statement) is None or statement.output == NOTES
+    """Whether it returns rows that a client may want: those of a query, notes or metrics."""
+    return update_type(statement) is None or statement.output in (NOTES, METRICS)
 
 
 def rows_written(statement: Statement) -> int | None:

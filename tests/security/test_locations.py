@@ -10,7 +10,6 @@ is allowed by the configuration, and read. Spellings that may lead out of a tabl
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import os
 import pathlib
@@ -56,7 +55,7 @@ from seamline.connectors.iceberg.places import SCHEMES, STORES, CatalogPlaces, T
 from seamline.connectors.iceberg.pyiceberg_internals import ManifestWriter
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.log import KafkaLog
-from seamline.connectors.spark.maintenance import maintain
+from seamline.connectors.spark.maintenance import Compaction, Tasks, maintain
 from seamline.connectors.spark.splits import Options, Table
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import SeamlineError
@@ -532,16 +531,8 @@ def test_fault_28_a_file_outside_of_its_table_is_not_read(
 
 def maintained(catalog: IcebergCatalog) -> None:
     """What is done before Spark does it."""
-    maintain(
-        None,
-        catalog,
-        ("default", "t"),
-        compact=True,
-        rewrite_manifests=True,
-        expire_older_than=datetime.datetime.now(datetime.UTC),
-        retain_last=1,
-        report=lambda _: None,
-    )
+    tasks = Tasks(Compaction(), manifests=True, expire_after_s=0.0, retain_last=1)
+    maintain(None, catalog, ("default", "t"), tasks, report=lambda _: None)
 
 
 def tier_table(catalog: IcebergCatalog) -> SparkTierTable:

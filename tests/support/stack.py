@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import datetime
 import functools
 import json
 import os
@@ -19,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import commits
-from seamline.connectors.spark.maintenance import Maintained, maintain
+from seamline.connectors.spark.maintenance import Compaction, Maintained, Tasks, maintain
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.gateway.commands import tables
@@ -302,10 +301,12 @@ class Stack:
             self.spark,
             self.connections.catalog("lake"),
             ("default", name),
-            compact=compact,
-            rewrite_manifests=rewrite_manifests,
-            expire_older_than=datetime.datetime.now(datetime.UTC) if expire else None,
-            retain_last=1,
+            Tasks(
+                Compaction() if compact else None,
+                rewrite_manifests,
+                expire_after_s=0.0 if expire else None,
+                retain_last=1,
+            ),
             report=lambda _: None,
         )
 

@@ -172,7 +172,7 @@ def test_create_table() -> None:
         "INSERT OVERWRITE t SELECT 1",
         "INSERT INTO t DELETE FROM u",
         "CREATE TABLE t AS DROP TABLE u",
-        "ALTER TABLE t EXECUTE optimize",
+        "ALTER TABLE t EXECUTE vacuum",
         "ALTER VIEW v SET AUTHORIZATION w",
         "CREATE MATERIALIZED VIEW v AS SELECT 1",
         "GRANT SELECT ON t TO x",
@@ -297,7 +297,7 @@ def test_other_dialects_are_translated_and_only_queries_of_them() -> None:
     [
         ("ALTER TABLE t ADD COLUMN a bigint DEFAULT 1", "DEFAULT"),
         ("INSERT INTO t @ audit SELECT 1", "@"),
-        ("ALTER TABLE t EXECUTE optimize", "EXECUTE"),
+        ("ALTER TABLE t EXECUTE add_files", "add_files"),
         ("SELECT * FROM JSON_TABLE(x, 'lax $' COLUMNS (a bigint))", "JSON_TABLE"),
         ("SELECT CASE x WHEN > 0 THEN 1 END FROM t", "WHEN"),
         ("CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT 1", "CREATE"),

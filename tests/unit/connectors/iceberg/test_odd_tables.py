@@ -25,7 +25,7 @@ from support.one_table import answering
 
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg.catalog import IcebergCatalog
-from seamline.connectors.spark.maintenance import maintain
+from seamline.connectors.spark.maintenance import Compaction, Tasks, maintain
 from seamline.errors import (
     COLUMN_AMBIGUOUS,
     NOT_SUPPORTED,
@@ -242,16 +242,20 @@ def test_deletes_that_spark_overlooks(tables: Tables) -> None:
     assert caught.value.code is NOT_SUPPORTED
     lake = tables.gateway.parts.connections.catalog("lake")
     with pytest.raises(SeamlineError, match="would come back") as caught:
-        maintain(
-            None,
-            lake,
-            ("default", "by_uuid"),
-            compact=True,
-            rewrite_manifests=False,
-            expire_older_than=None,
-            retain_last=1,
-            report=print,
-        )
+        maintain(None, lake, ("default", "by_uuid"), Tasks(Compaction()), report=print)
+    assert caught.value.code is NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("tasks", [Tasks(expire_after_s=0.0), Tasks(orphan_after_s=1e9)], ids=str)
+def test_files_that_others_may_use_are_not_removed(tables: Tables, tasks: Tasks) -> None:
+    name = f"shared_{tasks.orphan_after_s is None}".lower()
+    shared = {"gc.enabled": "False"}
+    tables.catalog.create_table(
+        ("default", name), pa.schema([("n", pa.int64())]), properties=shared
+    )
+    lake = tables.gateway.parts.connections.catalog("lake")
+    with pytest.raises(SeamlineError, match=r"gc\.enabled is false") as caught:
+        maintain(None, lake, ("default", name), tasks, report=print)
     assert caught.value.code is NOT_SUPPORTED
 
 

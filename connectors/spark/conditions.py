@@ -1,0 +1,69 @@
+"""Predicates as text in Spark's SQL, for procedures that take a condition."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+
+from seamline.connectors.spark.settings import quoted_name, quoted_text
+from seamline.sql.predicates import (
+    And,
+    Comparison,
+    In,
+    IsNull,
+    Or,
+    Predicate,
+    StartsWith,
+    Value,
+)
+
+
+def condition(predicate: Predicate) -> str | None:
+    """Returns a condition; None if it has a value that Spark's SQL has no exact literal for."""
+    match predicate:
+        case And(parts) | Or(parts):
+            word = "AND" if isinstance(predicate, And) else "OR"
+            found = [condition(part) for part in parts]
+            if None in found:
+                return None
+            neutral = "TRUE" if isinstance(predicate, And) else "FALSE"
+            return f" {word} ".join(f"({part})" for part in found) or neutral
+        case Comparison(column, operator, value):
+            return _with(f"{quoted_name((column,))} {operator} ", [value])
+        case In(column, values):
+            return _with(f"{quoted_name((column,))} IN (", values, ")")
+        case IsNull(column, negated):
+            return f"{quoted_name((column,))} IS {'NOT ' if negated else ''}NULL"
+        case StartsWith(column, prefix):
+            return f"startswith({quoted_name((column,))}, {quoted_text(prefix)})"
+
+
+def _with(before: str, values: tuple[Value, ...] | list[Value], after: str = "") -> str | None:
+    """Returns literals with what is around them; None if there is not a literal for each."""
+    found = [_literal(value) for value in values]
+    known = [text for text in found if text is not None]
+    return f"{before}{', '.join(known)}{after}" if len(known) == len(found) else None
+
+
+def _literal(value: Value) -> str | None:
+    match value:
+        case bool():
+            return str(value).upper()
+        case int():
+            return f"{value}L"
+        case decimal.Decimal():
+            return f"{value:f}BD"
+        case float():
+            return f"{value!r}D" if math.isfinite(value) else None
+        case str():
+            return quoted_text(value)
+        case bytes():
+            return f"X'{value.hex()}'"
+        case datetime.datetime(tzinfo=None):
+            return f"TIMESTAMP_NTZ '{value.isoformat(' ')}'"
+        case datetime.datetime():
+            return f"TIMESTAMP_LTZ '{value.astimezone(datetime.UTC).isoformat(' ')}'"
+        case datetime.date():
+            return f"DATE '{value.isoformat()}'"
+    return None

@@ -1,0 +1,165 @@
+"""ALTER TABLE … EXECUTE: maintenance of a table by the gateway's Spark.
+
+It is what `seamline table maintain` does. Users of the gateway may not expire snapshots that a
+token of the gateway may still refer to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from seamline.connectors.protocols import Deadline
+from seamline.connectors.spark.conditions import condition
+from seamline.connectors.spark.engine import SparkEngine
+from seamline.connectors.spark.maintenance import (
+    ORPHAN_AFTER_S_MIN,
+    RETAINED,
+    Compaction,
+    Maintained,
+    Tasks,
+    maintain,
+)
+from seamline.errors import (
+    INVALID_ARGUMENT,
+    NOT_SUPPORTED,
+    SCHEMA_NOT_FOUND,
+    TABLE_NOT_FOUND,
+    Location,
+    SeamlineError,
+)
+from seamline.gateway.commands import alterations
+from seamline.gateway.commands.rows import METRICS, Rows
+from seamline.gateway.connections import Connections
+from seamline.gateway.query.names import Session, TableName
+from seamline.planners.logical import LogicalPlan
+from seamline.planners.rules.push_predicates import to_predicate
+from seamline.sql.statements import MaintainTable
+
+_FILES_MIN = 2
+"""As in Trino, two small files of a partition are merged: whoever asks for it wants it done."""
+_DAY_S = 86_400.0
+
+_METRICS: Mapping[str, Mapping[str, str]] = {
+    "optimize": {
+        "rewritten_data_files_count": "files_rewritten",
+        "added_data_files_count": "files_added",
+        "removed_delete_files_count": "deletes_removed",
+    },
+    "optimize_manifests": {"rewritten_manifests_count": "manifests_rewritten"},
+    "expire_snapshots": {
+        "expired_snapshots_count": "snapshots_expired",
+        "deleted_files_count": "files_deleted",
+    },
+    "remove_orphan_files": {"deleted_files_count": "orphans_deleted"},
+}
+"""The metrics that each procedure returns, and the attributes of `Maintained` that they are."""
+
+
+def find(connections: Connections, statement: MaintainTable, session: Session) -> TableName | None:
+    """Returns the table that is to be maintained; None if it is absent and may be.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND, STATEMENT_NOT_ALLOWED, PERMISSION_DENIED, NOT_SUPPORTED, …
+    """
+    try:
+        name = alterations.alterable(connections, statement.name, session)
+        alterations.load(connections, name)
+    except SeamlineError as error:
+        if error.code in (TABLE_NOT_FOUND, SCHEMA_NOT_FOUND) and statement.if_exists:
+            return None
+        raise
+    return name
+
+
+def spark_condition(plan: LogicalPlan, place: Location | None) -> str:
+    """Returns the condition of a query of the table in Spark's SQL.
+
+    Args:
+        plan: The plan of `MaintainTable.query`.
+        place: The place of the condition in the statement.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED for a condition that does not compare columns with constants.
+    """
+    where = plan.query.tree.args.get("where")
+    columns = {field.name.lower(): field for scan in plan.scans for field in scan.columns}
+    predicate = to_predicate(where.this, columns) if where is not None else None
+    found = None if predicate is None else condition(predicate)
+    if found is None:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "the condition cannot select files",
+            location=place,
+            hint="Compare columns with constants, such as day >= DATE '2024-05-01'.",
+        )
+    return found
+
+
+def run(
+    connections: Connections,
+    spark: SparkEngine | None,
+    statement: MaintainTable,
+    name: TableName,
+    where: str | None,
+    deadline: Deadline,
+    report: Callable[[str], None],
+) -> Rows:
+    """Runs a procedure.
+
+    Args:
+        connections: The catalogs.
+        spark: The gateway's Spark, if it has one.
+        statement: The statement.
+        name: The table.
+        where: Its condition in Spark's SQL.
+        deadline: The statement's deadline.
+        report: Called with what is being done.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT, NOT_SUPPORTED, COMMIT_CONFLICT, SPARK_UNAVAILABLE, …
+    """
+    tasks = _tasks(statement, where, connections.config.tokens.age_seconds_max)
+    if spark is None:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"{statement.procedure} needs Spark, and the gateway has none",
+            hint="Install the extra seamline[spark], or set spark.remote.",
+        )
+    catalog = connections.catalog(name.catalog)
+    report("waiting for Spark")
+    done = spark.work(
+        lambda session: maintain(
+            session, catalog, name.path, tasks, report=report, deadline=deadline
+        ),
+        deadline,
+    )
+    return Rows(METRICS, _rows(statement.procedure, done))
+
+
+def _rows(procedure: str, done: Maintained) -> list[tuple[str, int]]:
+    return [(metric, getattr(done, name)) for metric, name in _METRICS[procedure].items()]
+
+
+def _tasks(statement: MaintainTable, where: str | None, tokens_age_s: float) -> Tasks:
+    given = dict(statement.arguments)
+    match statement.procedure:
+        case "optimize":
+            small = given.get("file_size_threshold")
+            small_bytes = None if small is None else int(small)
+            return Tasks(compaction=Compaction(small_bytes, _FILES_MIN, where))
+        case "optimize_manifests":
+            return Tasks(manifests=True)
+        case "expire_snapshots":
+            age_s = given.get("retention_threshold", tokens_age_s)
+            if age_s < tokens_age_s:
+                raise SeamlineError(
+                    INVALID_ARGUMENT,
+                    f"retention_threshold is {age_s / _DAY_S:g}d, which is shorter than the "
+                    f"{tokens_age_s / _DAY_S:g}d for which tokens are accepted",
+                    hint="`seamline table maintain --expire-older-than` takes any age; "
+                    "tokens.age_seconds_max sets this limit.",
+                )
+            return Tasks(expire_after_s=age_s, retain_last=int(given.get("retain_last", RETAINED)))
+        case "remove_orphan_files":
+            return Tasks(orphan_after_s=given.get("retention_threshold", ORPHAN_AFTER_S_MIN))
+    raise AssertionError(statement.procedure)
