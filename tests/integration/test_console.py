@@ -200,6 +200,34 @@ def test_a_cell_that_is_not_there_yet_is_copied_when_it_is(window: Window) -> No
     )
 
 
+def test_rows_that_cannot_be_fetched_are_asked_for_once_until_somebody_tries_again(
+    window: Window,
+) -> None:
+    window.open()
+    refused: list[Route] = []
+
+    def refuse(route: Route) -> None:
+        refused.append(route)
+        route.abort()
+
+    window.page.route("**/chunks/0*", refuse)
+    window.run("SELECT 'kept' AS a")
+    alert = window.page.get_by_role("alert").filter(has_text="the gateway did not answer")
+    alert.wait_for()
+    window.page.get_by_role("grid").focus()
+    for key in ("ArrowDown", "PageDown", "Home"):
+        window.page.keyboard.press(key)  # each draws the rows again
+    again = window.page.get_by_role("button", name="Try again")
+    again.click()
+    wait_until(lambda: window.page.title() and len(refused) == 2)
+    alert.wait_for()
+    window.page.unroute("**/chunks/0*")
+    again.press("Enter")
+    assert window.cells() == [["kept"]]
+    assert (alert.count(), len(refused)) == (0, 2)
+    window.errors.clear()  # the browser's own words about what was refused
+
+
 @pytest.mark.prove
 @pytest.mark.parametrize(
     ("width", "is_whole"),

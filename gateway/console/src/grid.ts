@@ -2,7 +2,7 @@
 
 import { cells, tabbed } from "./csv";
 import { copy, count, h } from "./dom";
-import { isNumeric, type Column } from "./api";
+import { ApiError, isNumeric, type Column } from "./api";
 
 const ROW_PX = 26;
 const SPARE_ROWS = 12;
@@ -25,6 +25,8 @@ export class Grid {
   private readonly body: HTMLElement;
   private readonly space: HTMLElement;
   private readonly chunks = new Map<number, Rows | Promise<void>>();
+  /** The chunks that could not be fetched, which nobody fetches again unasked, and why. */
+  private readonly failed = new Map<number, string>();
   private readonly starts: number[] = [0];
   /** What each column would take to show all of its values. */
   private readonly widths: number[];
@@ -33,7 +35,6 @@ export class Grid {
   private anchor = { row: 0, column: 0 };
   private first = 0;
   private drawn = 0;
-  private failure: string | null = null;
 
   constructor(
     private readonly columns: Column[],
@@ -116,7 +117,7 @@ export class Grid {
   /** The rows of a chunk, once they are loaded; the oldest other chunks are dropped. */
   private chunk(number: number): Rows | null {
     const held = this.chunks.get(number);
-    if (held instanceof Promise) return null;
+    if (held instanceof Promise || this.failed.has(number)) return null;
     if (held) {
       this.chunks.delete(number);
       this.chunks.set(number, held);
@@ -126,12 +127,11 @@ export class Grid {
       .then((text) => {
         const rows = withoutNames(cells(text), number);
         this.chunks.set(number, rows);
-        this.failure = null;
         if (this.drawn === 0 || number === 0) this.measure(rows);
       })
       .catch((error: unknown) => {
         this.chunks.delete(number);
-        this.failure = error instanceof Error ? error.message : String(error);
+        this.failed.set(number, said(error));
       })
       .then(() => this.draw());
     this.chunks.set(number, coming);
@@ -168,11 +168,24 @@ export class Grid {
     const last = Math.min(this.rowCount, this.first + this.visible + SPARE_ROWS);
     const lines: HTMLElement[] = [this.head(template)];
     for (let number = this.first; number < last; number++) lines.push(this.line(number, template));
-    if (this.failure) {
-      lines.push(h("div", { class: "grid-failure", role: "alert" }, `Rows could not be fetched: ${this.failure}`));
-    }
+    const [failure] = this.failed.values();
+    if (failure) lines.push(this.failure(failure));
     this.body.replaceChildren(...lines);
     this.element.setAttribute("aria-activedescendant", "active-cell");
+  }
+
+  private failure(why: string): HTMLElement {
+    const again = (): void => {
+      this.failed.clear();
+      this.draw();
+      this.element.focus();
+    };
+    return h(
+      "div",
+      { class: "grid-failure", role: "alert" },
+      `Rows could not be fetched: ${why} `,
+      h("button", { type: "button", on: { click: again } }, "Try again"),
+    );
   }
 
   private head(template: string): HTMLElement {
@@ -324,6 +337,11 @@ export class Grid {
     const text = await this.load(0);
     return withoutNames(cells(text), 0).slice(0, most);
   }
+}
+
+function said(error: unknown): string {
+  if (error instanceof ApiError) return [`${error.message}.`, error.problem.hint].join(" ");
+  return error instanceof Error ? error.message : String(error);
 }
 
 /** The first chunk begins with a line of names. */
