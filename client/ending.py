@@ -24,6 +24,7 @@ from collections.abc import Iterator
 
 import click
 
+from seamline.dbapi.texts import printable
 from seamline.errors import DISK_FULL, GATEWAY_UNAVAILABLE, INTERNAL_ERROR, SeamlineError
 
 FAILED = 1
@@ -84,7 +85,7 @@ def told(error: SeamlineError) -> str:
     """Returns the printed form of an error: its summary, its notes, and the hint."""
     notes = getattr(error, "__notes__", ())
     hint = [f"hint: {error.hint}"] if error.hint else []
-    problems = (" ".join(line.split()) for line in error.summary.splitlines())
+    problems = (printable(" ".join(line.split())) for line in error.summary.splitlines())
     summary = "; ".join(filter(None, problems))
     return "\n".join([f"error: {summary}", *notes, *hint])
 

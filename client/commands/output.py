@@ -19,7 +19,7 @@ from typing import IO, Any, BinaryIO
 from seamline.commands import pictures
 from seamline.commands.pictures import Look, Result, Sink, columns_of
 from seamline.dbapi.errors import InterfaceError
-from seamline.dbapi.texts import json_value, separated_line
+from seamline.dbapi.texts import json_value, printable, separated_line
 from seamline.errors import INVALID_ARGUMENT
 
 Writer = Callable[[Result, Sink, Look], None]
@@ -175,7 +175,24 @@ def write(result: Result, format_: str, sink: Any, look: Look, *, raw: bool = Fa
     elif raw and format_ in FOR_PEOPLE:
         pictures.write_raw(result, sink, look)
     else:
-        WRITERS[format_](result, sink, look)
+        is_raw = look.width is not None and format_ not in FOR_PEOPLE
+        WRITERS[format_](result, OnTerminal(sink) if is_raw else sink, look)
+
+
+class OnTerminal:
+    """Text on its way to a terminal, which no value in it can control.
+
+    Args:
+        sink: The terminal.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, text: str) -> None:
+        """Writes lines; of what does not print, only tabs stay."""
+        lines = text.replace("\r\n", "\n").split("\n")
+        self._sink.write("\n".join("\t".join(map(printable, each.split("\t"))) for each in lines))
 
 
 @contextlib.contextmanager

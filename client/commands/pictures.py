@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from seamline.dbapi.texts import json_value, text
+from seamline.dbapi.texts import json_value, printable, text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,7 +130,7 @@ def write_table(result: Result, sink: Sink, look: Look) -> None:
     sample = result.fetchmany(_SAMPLE_ROWS)
     shown = [[_shown(cell, look) for cell in row] for row in sample]
     widths = [
-        max(1, width_of(_clean(name)), *(width_of(row[i]) for row in shown))
+        max(1, width_of(printable(name)), *(width_of(row[i]) for row in shown))
         for i, name in enumerate(names)
     ]
     fitted = widths if look.width is None else _fitted(widths, look.width)
@@ -146,7 +146,7 @@ def write_table(result: Result, sink: Sink, look: Look) -> None:
     def row_line(cells: Iterable[str]) -> str:
         return "│ " + " │ ".join(cells) + " │\n"
 
-    heads = [_padded(_clean(n), w, r) for n, w, r in zip(names, fitted, right, strict=True)]
+    heads = [_padded(printable(n), w, r) for n, w, r in zip(names, fitted, right, strict=True)]
     sink.write(line("┌", "┬", "┐") + row_line(heads) + line("├", "┼", "┤"))
     for row in rows:
         cells = [
@@ -191,7 +191,7 @@ def write_vertical(result: Result, sink: Sink, look: Look) -> None:
 def _write_rows_below(
     names: Sequence[str], rows: Iterable[Sequence[Any]], sink: Sink, look: Look
 ) -> None:
-    clean = [_clean(name) for name in names]
+    clean = [printable(name) for name in names]
     name_width = max(map(width_of, clean))
     for number, row in enumerate(rows, start=1):
         title = f"─[ row {number:,} ]"
@@ -207,7 +207,7 @@ def _lines_of(value: Any, look: Look, name_width: int) -> list[str]:
     """Splits a value into lines: at its own line breaks, and at the terminal's width."""
     if value is None:
         return [_dim_if_null(look.null_text, None, look)]
-    lines = [_clean(line) for line in cell_text(value).split("\n")]
+    lines = [printable(line) for line in cell_text(value).split("\n")]
     if look.width is None:
         return lines
     room = max(10, look.width - name_width - 3)
@@ -248,7 +248,7 @@ def write_raw(result: Result, sink: Sink, look: Look) -> None:
     """Writes the lines of a text, such as a plan; long lines wrap with a further indent."""
     for row in result:
         for line in cell_text(row[0]).split("\n") if row[0] is not None else ():
-            for piece in _wrapped(_clean(line), look.width):
+            for piece in _wrapped(printable(line), look.width):
                 sink.write(f"{piece}\n")
 
 
@@ -270,17 +270,11 @@ def _wrapped(line: str, width: int | None) -> list[str]:
 
 
 def _shown(value: Any, look: Look) -> str:
-    return look.null_text if value is None else _clean(cell_text(value))
+    return look.null_text if value is None else printable(cell_text(value))
 
 
 def _dim_if_null(shown: str, value: Any, look: Look) -> str:
     return f"{_DIM}{shown}{_PLAIN}" if value is None and look.colour else shown
-
-
-def _clean(found: str) -> str:
-    if found.isprintable():
-        return found
-    return "".join(c if c.isprintable() else "·" for c in found)
 
 
 def width_of(found: str) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from seamline.commands.options import connect, embedded_options, gateway_options, profile_of
-from seamline.commands.output import WRITERS, write_csv, write_ndjson
+from seamline.commands.output import WRITERS, OnTerminal, write_csv, write_ndjson
 from seamline.commands.pictures import Look
 from seamline.commands.running import show_within
 from seamline.dbapi.connection import Connection
@@ -126,10 +126,11 @@ def _offsets(cursor: Cursor) -> int:
 
 def _write(cursor: Cursor, format_: str, *, is_first: bool) -> None:
     look = Look()
+    sink = OnTerminal(sys.stdout) if sys.stdout.isatty() else sys.stdout
     if format_ == "csv":
-        write_csv(cursor, sys.stdout, look, header=is_first)
+        write_csv(cursor, sink, look, header=is_first)
     elif format_ == "json":
-        write_ndjson(cursor, sys.stdout, look)
+        write_ndjson(cursor, sink, look)
     else:
-        WRITERS[format_](cursor, sys.stdout, look)
+        WRITERS[format_](cursor, sink, look)
     sys.stdout.flush()

@@ -103,3 +103,10 @@ def _cell(value: Any, separator: str, null: str) -> str:
     if is_plain and found and found != null:
         return found
     return '"' + found.replace('"', '""') + '"'
+
+
+def printable(found: str) -> str:
+    """Returns a text of one line that cannot control a terminal: dots stand for what could."""
+    if found.isprintable():
+        return found
+    return "".join(c if c.isprintable() else "·" for c in found)

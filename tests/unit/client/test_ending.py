@@ -60,6 +60,11 @@ def test_fault_24_a_named_failure_keeps_its_name(
     assert capfd.readouterr().err == f"error: {code.name}: one; two\nhint: do\n"
 
 
+def test_an_error_about_a_value_does_not_control_the_terminal() -> None:
+    error = SeamlineError(INVALID_ARGUMENT, "'\x1b[2J\x9b1m' is wrong", hint="")
+    assert ending.told(error) == "error: INVALID_ARGUMENT: '·[2J·1m' is wrong"
+
+
 def test_an_error_without_a_hint_has_no_line_for_one(capfd: pytest.CaptureFixture[str]) -> None:
     """As printed, as text, and as an exception of DB-API."""
     error = SeamlineError(INVALID_ARGUMENT, "no", hint="")

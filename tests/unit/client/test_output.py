@@ -28,7 +28,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from seamline.commands.output import FORMATS, opened, write
+from seamline.commands.output import BINARY_WRITERS, FORMATS, opened, write
 from seamline.commands.pictures import Look
 from seamline.dbapi.errors import InterfaceError
 from seamline.dbapi.texts import text
@@ -290,6 +290,23 @@ def rows_of(**columns: list[Any]) -> Rows:
     """A result of texts."""
     batch = pa.RecordBatch.from_pydict({k: pa.array(v, pa.string()) for k, v in columns.items()})
     return Rows(batch, [types.VARCHAR] * len(columns))
+
+
+EVIL = "\x1b[2J\x9b31m\x07\u202e\r\x00a\tb"
+
+
+@pytest.mark.parametrize("format_", [each for each in FORMATS if each not in BINARY_WRITERS])
+def test_no_value_and_no_name_controls_a_terminal(format_: str) -> None:
+    sink = io.StringIO(newline="")
+    write(rows_of(**{EVIL: [EVIL, f"two\nlines {EVIL}"]}), format_, sink, Look(width=200))
+    shown = sink.getvalue()
+    assert "[2J" in shown
+    assert {c for c in shown if not c.isprintable()} <= {"\n", "\t"}
+
+
+def test_what_is_no_terminal_gets_every_character() -> None:
+    read = csv.reader(io.StringIO(written(rows_of(a=[EVIL]), "csv"), newline=""))
+    assert [*read] == [["a"], [EVIL]]
 
 
 def test_a_null_is_no_empty_text_and_no_text_that_looks_like_it() -> None:
