@@ -34,6 +34,7 @@ PROFILE_VARIABLE = "SEAMLINE_PROFILE"
 TOKEN_S = 60.0
 """How long the token that a command printed is reused."""
 _COMMAND_S = 30.0
+_CORRECT = "Correct the profile; docs/command-line.md says what it may have."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def _refuse_unknown(
         raise _wrong(file, f"{where} has no {', '.join(unknown)}", hint=hint)
 
 
-def _wrong(file: pathlib.Path, message: str, *, hint: str | None = None) -> SeamlineError:
+def _wrong(file: pathlib.Path, message: str, *, hint: str = _CORRECT) -> SeamlineError:
     return SeamlineError(INVALID_CONFIG, f"{file}: {message}", hint=hint)
 
 
@@ -136,10 +137,12 @@ def _expanded(path: str | None) -> str | None:
 def _from_file(path: str) -> str:
     file = pathlib.Path(path).expanduser()
     try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        cause = getattr(error, "strerror", None) or "it is not text"
-        raise SeamlineError(INVALID_CONFIG, f"the token file {file}: {cause}") from error
+        return _token(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        is_bytes = isinstance(error, UnicodeDecodeError)
+        cause = getattr(error, "strerror", None) or ("it is not text" if is_bytes else error)
+        message = f"the token file {file} has no token: {cause}"
+        raise SeamlineError(INVALID_CONFIG, message, hint=_CORRECT) from error
 
 
 def _from_command(command: str | list[str]) -> str:
@@ -148,13 +151,20 @@ def _from_command(command: str | list[str]) -> str:
         done = subprocess.run(
             words, stdout=subprocess.PIPE, text=True, check=True, timeout=_COMMAND_S
         )
+        return _token(done.stdout)
     except (OSError, IndexError, subprocess.SubprocessError, ValueError) as error:
         raise SeamlineError(
             INVALID_CONFIG,
             f"the token command {' '.join(words[:1])} printed no token: {error}",
             hint="Run it by hand; it must print the token and nothing else.",
         ) from error
-    return done.stdout.strip()
+
+
+def _token(text: str) -> str:
+    found = text.strip()
+    if not found:
+        raise ValueError("nothing is there")
+    return found
 
 
 def _remembered(make: Callable[[], str]) -> Callable[[], str]:

@@ -6,6 +6,7 @@ Method: files of every kind, right and wrong, and each of the three places with 
 from __future__ import annotations
 
 import itertools
+import os
 import pathlib
 from typing import Any
 
@@ -80,7 +81,16 @@ def test_a_file_that_is_wrong_is_named(
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("lines", ["token_file = 'no/where'", "token_command = 'false'"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "token_file = 'no/where'",
+        f"token_file = '{os.devnull}'",
+        "token_command = 'false'",
+        "token_command = ['true']",
+        "token_command = []",
+    ],
+)
 def test_a_token_that_cannot_be_had_is_named(tmp_path: pathlib.Path, lines: str) -> None:
     (tmp_path / "seamline").mkdir()
     (tmp_path / "seamline" / "config.toml").write_text(f"[profiles.a]\n{lines}", encoding="utf-8")
