@@ -212,7 +212,11 @@ class Answers:
         match found:
             case Query():
                 query, tree = found, prepared.with_nulls(found)
-            case Explain(query=query) | CreateTableAs(query=query):
+            case (
+                Explain(query=query)
+                | CreateTableAs(query=query)
+                | MaintainTable(query=Query() as query)
+            ):
                 tree = prepared.with_nulls(query)
             case Insert(query=query):
                 tree = prepared.with_nulls(query)

@@ -95,3 +95,7 @@ def test_spark_tiers_and_reads_with_the_catalogs_properties_alone(
                 assert found == [(120, 0, 119)]
             cold = gateway.rows(f'SELECT count(*) FROM "{name}$cold"', "duckdb")
             assert cold == [(100,)]
+            maintain = f"ALTER TABLE {name} EXECUTE"
+            assert dict(gateway.rows(f"{maintain} optimize"))["added_data_files_count"] == 1
+            assert gateway.rows(f"{maintain} remove_orphan_files") == [("deleted_files_count", 0)]
+            assert gateway.rows(f"SELECT count(*) FROM {name}") == [(120,)]

@@ -465,6 +465,8 @@ def test_describe_input_of_statements_that_write(connection: seamline.Connection
     ) == ["varchar", "decimal(10,2)", "uuid"]
     assert inputs("CREATE TABLE shop.made AS SELECT * FROM shop.a_b WHERE id = ?") == ["bigint"]
     assert inputs("EXPLAIN SELECT * FROM shop.a_b WHERE id = ?") == ["bigint"]
+    assert inputs("ALTER TABLE shop.a_b EXECUTE optimize WHERE name = ?") == ["varchar"]
+    assert inputs("ALTER TABLE shop.a_b EXECUTE optimize") == []
 
 
 # --- EXPLAIN -------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import pathlib
 from collections.abc import Iterator
 
 import pytest
@@ -76,18 +77,26 @@ def test_it_cannot_be_explained(world: Ruled) -> None:
     assert world.do("ann", "EXPLAIN ALTER TABLE t EXECUTE optimize") == "STATEMENT_NOT_ALLOWED"
 
 
-def test_a_gateway_without_spark_says_so(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def sparkless(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryWorld]:
     monkeypatch.setattr(wiring, "spark_engine", lambda *_: None)
-    world = MemoryWorld(tmp_path_factory.mktemp("sparkless"))
-    try:
-        world.rows("CREATE TABLE t (k bigint)")
-        error = world.refused("ALTER TABLE t EXECUTE optimize")
-    finally:
-        world.gateway.close()
-    assert error.code.name == "NOT_SUPPORTED"
-    assert "seamline[spark]" in error.hint
+    world = MemoryWorld(tmp_path)
+    yield world
+    world.gateway.close()
+
+
+UPSERT = "topic = 'x', mode = 'upsert', key = 'k', primary_key = ARRAY['k']"
+
+
+@pytest.mark.parametrize("over", ["", "topic = 'x'", UPSERT])
+def test_a_gateway_without_spark_says_so(sparkless: MemoryWorld, over: str) -> None:
+    """It is the last that can be wrong: the condition is understood."""
+    sparkless.memory.create_topic("x", 1)
+    sparkless.rows(f"CREATE TABLE t (k bigint, s varchar) {f'WITH ({over})' if over else ''}")
+    for procedure in ("expire_snapshots", "optimize WHERE t.k = 1 AND s > 'x'"):
+        error = sparkless.refused(f"ALTER TABLE t EXECUTE {procedure}")
+        assert error.code.name == "NOT_SUPPORTED"
+        assert "seamline[spark]" in error.hint
 
 
 INSTANT = datetime.datetime(2024, 2, 29, 1, 2, 3, 5, tzinfo=datetime.UTC)
