@@ -71,8 +71,8 @@ class Follower:
         retention: Where to begin; partitions it does not name begin at 0.
         store: Counts the segments.
         make_room: Called when there is too much in memory; returns whether there is room again.
-        readers: The number of threads; with 0, nothing happens in the background, and waiting does
-            the work.
+        readers: The number of threads; with 0, nothing happens in the background or because time
+            has passed, and waiting does the work.
 
     Attributes:
         table: What is followed.
@@ -394,8 +394,10 @@ class Follower:
     @property
     def look_is_due(self) -> bool:
         """Whether the log should be looked at again."""
+        if self._looked_at is None or not self._in_background:
+            return self._looked_at is None
         every_s = _QUIET_LOOK_EVERY_S if self.is_quiet else LOOK_EVERY_S
-        return self._looked_at is None or time.monotonic() - self._looked_at >= every_s
+        return time.monotonic() - self._looked_at >= every_s
 
     def wait_for_change(self, seconds: float) -> None:
         """Waits until anything changes, or the time is up."""

@@ -12,7 +12,17 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from seamline.connectors.protocols import Catalog, ColdTable, Deadline, HotLog, RawBatch, TierTable
+from seamline.connectors.protocols import (
+    Catalog,
+    ColdTable,
+    Deadline,
+    FollowableLog,
+    HotLog,
+    Polled,
+    RawBatch,
+    Subscription,
+    TierTable,
+)
 from seamline.errors import (
     CATALOG_UNAVAILABLE,
     KAFKA_UNAVAILABLE,
@@ -154,6 +164,35 @@ class FaultyLog:
                 left -= sum(len(batch) for batch in batches)
                 if left <= 0:
                     return
+
+
+class FaultyFollowableLog(FaultyLog):
+    """`FollowableLog` over another; something may happen before and after each poll."""
+
+    def __init__(self, inner: FollowableLog, plan: FaultPlan) -> None:
+        super().__init__(inner, plan)
+        self._followed = inner
+
+    def follow(
+        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int], patient: bool
+    ) -> Subscription:
+        """See `FollowableLog.follow`."""
+        inner = self._followed.follow(topic, starts, isolation, epochs, patient)
+        return _FaultySubscription(inner, self._plan)
+
+
+class _FaultySubscription:
+    def __init__(self, inner: Subscription, plan: FaultPlan) -> None:
+        self._inner = inner
+        self._plan = plan
+        self.close = inner.close
+
+    def poll(self, wait_s: float) -> Polled:
+        """See `Subscription.poll`."""
+        polled, _ = _look(self._plan, "poll", KAFKA_UNAVAILABLE, lambda: self._inner.poll(wait_s))
+        if polled.positions:
+            _look(self._plan, "polled", KAFKA_UNAVAILABLE, lambda: None)
+        return polled
 
 
 class FaultyCatalog:

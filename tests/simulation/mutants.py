@@ -14,6 +14,8 @@ from fakes.memory import Row
 
 from seamline.connectors.protocols import Deadline, HotLog, NoDeadline, RawBatch, TierTable
 from seamline.gateway.query.tokens import NOTHING, After
+from seamline.gateway.tail.follower import Follower
+from seamline.gateway.tail.source import FollowedTable
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.boundary import SUMMARY_KEY, Boundary, boundary_of, encode, own_of
 from seamline.seam.hands import handed_over, taken_over
@@ -22,6 +24,7 @@ from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.seam import Seam
 from seamline.seam.table import Snapshot, TableState
 from seamline.seam.tiering import Batch, Step
+from simulation.following import OneThread
 from simulation.product import Product
 from simulation.reading import ALL, CHANGES, TWICE, Answer, Open, Sources, read
 from simulation.world import TOPIC
@@ -371,6 +374,57 @@ def _begins_one_earlier(sources: Sources, open_file: Open, statement: str, **how
     return read(sources, open_file, statement, **{**how, "read_token": bent})
 
 
+def _follows(bend: Callable[[Any], None]) -> Product:
+    """A gateway whose followers are bent."""
+
+    class Bent(OneThread):
+        def follow(self, table: FollowedTable, *how: Any) -> Follower | None:
+            before = self.find(table.uuid)
+            found = super().follow(table, *how)
+            if found is not None and found is not before:
+                bend(found)
+            return found
+
+    return Product(follow=Bent)
+
+
+def _never_confirmed(follower: Any) -> None:
+    follower.confirm = lambda *_: None
+
+
+def _confirmed_for_ever(follower: Any) -> None:
+    partitions = follower._partitions
+    partitions.confirmed_under = lambda _: partitions.confirmed()
+
+
+def _only_rows_confirmed(follower: Any) -> None:
+    take, confirm = follower.take, follower.confirm
+    taken: list[Any] = []
+
+    def taking(ranges: Sequence[OffsetRange]) -> Any:
+        taken.append(take(ranges))
+        return taken[-1]
+
+    follower.take = taking
+    follower.confirm = lambda *how: confirm(*how) if taken[-1].slices else None
+
+
+def _published_as(bend: Callable[[Any, Any], Any]) -> Callable[[Any], None]:
+    def bent(follower: Any) -> None:
+        publish = follower.publish
+        follower.publish = lambda read: publish(bend(follower, read))
+
+    return bent
+
+
+def _of_the_newest_record(_: Any, read: Any) -> Any:
+    return dataclasses.replace(read, gaps=None)
+
+
+def _of_the_present_leader(follower: Any, read: Any) -> Any:
+    return dataclasses.replace(read, leader=follower.leaders.get(read.covers.partition))
+
+
 MUTANTS: Mapping[str, Product] = {
     "boundary one too high": _boundary(_added(1)),
     "boundary one too low": _boundary(_added(-1)),
@@ -416,12 +470,19 @@ MUTANTS: Mapping[str, Product] = {
     "taken over one too high": Product(take_over=_one_too_high),
     "taken over, and his commits are called a second writer's": Product(take_over=_forgetful),
     "handed over without saying so": Product(hand_over=_silent),
+    "what is cached is not confirmed": _follows(_never_confirmed),
+    "markers are of the newest record's leader": _follows(_published_as(_of_the_newest_record)),
 }
 """Every mutant by its mistake."""
 
 RARE_MUTANTS: Mapping[str, Product] = {
     "the writer of now speaks of all snapshots": _reads(
         catalog=lambda inner: BentCatalog(inner, _speaking_of_all)
+    ),
+    "what was confirmed is so under another leader": _follows(_confirmed_for_ever),
+    "where no rows are cached nothing is confirmed": _follows(_only_rows_confirmed),
+    "what a former leader was asked for is the present one's": _follows(
+        _published_as(_of_the_present_leader)
     ),
 }
 """Those that few of the drawn histories notice, each with one that failed once."""

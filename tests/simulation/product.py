@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from seamline.connectors.protocols import Deadline, HotLog, NoDeadline, TierTable
+from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import ReadToken, no_tokens
 from seamline.gateway.query.loaded import LastSeen
 from seamline.gateway.query.tokens import NOTHING, After
+from seamline.gateway.tail.followers import Followers
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.hands import handed_over, taken_over
 from seamline.seam.seam import Seam
 from seamline.seam.tiering import Step
+from simulation.following import Follow, OneThread
 from simulation.reading import Answer, Open, Sources, read
 from simulation.world import HandOver, TakeOver
 
@@ -33,6 +36,8 @@ class Read(Protocol):
         last: LastSeen | None = None,
         now_ms: int = 0,
         read_token: ReadToken = no_tokens,
+        followers: Followers | None = None,
+        freshness: Freshness = LATEST,
     ) -> Answer:
         """See `reading.read`."""
 
@@ -52,12 +57,14 @@ class Product:
 
     Attributes:
         read: Runs a statement.
+        follow: Makes the followers of a gateway.
         tier: Runs one step of tiering.
         take_over: Where the pipeline continues with a table of another writer.
         hand_over: Where another writer continues with a table of ours.
     """
 
     read: Read = read
+    follow: Follow = OneThread
     tier: Tier = tier_once
     take_over: TakeOver = taken_over
     hand_over: HandOver = handed_over

@@ -17,7 +17,7 @@ from fakes.memory import EXTRA, Row, shown
 from sqlglot import exp
 
 from seamline.connectors.config import CatalogConfig, ClusterConfig
-from seamline.connectors.kafka.tail import Looked, Tail
+from seamline.connectors.kafka.tail import Looked, Tail, read_tail
 from seamline.connectors.protocols import (
     Catalog,
     Deadline,
@@ -31,6 +31,7 @@ from seamline.connectors.protocols import (
 from seamline.gateway.access.rights import OPERATOR, Rights
 from seamline.gateway.config.model import Config
 from seamline.gateway.query import names
+from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import Gatherer, ReadToken, no_tokens
 from seamline.gateway.query.loaded import LastSeen, LoadedTables
 from seamline.gateway.query.queries import Queries, QueryRequest
@@ -38,6 +39,7 @@ from seamline.gateway.query.run import Executor
 from seamline.gateway.query.spool import ResultSpool
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.silent import Silent
+from seamline.gateway.tail.followers import Followers
 from seamline.gateway.tail.requests import TailReader
 from seamline.planners.route import DUCKDB, Limits
 from seamline.seam.offsets import OffsetRange
@@ -45,6 +47,7 @@ from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 from seamline.sql import parse
 from seamline.sql.qualify import BoundQuery, Relation, qualify
+from simulation.following import rows_of
 from simulation.world import CATALOG, CLUSTER
 
 CONFIG = Config(
@@ -151,7 +154,7 @@ class RowsEngine:
         """The rows of a reference."""
         rows = self.cold_rows(scan)
         if scan.tail is not None:
-            rows += cast("list[Row]", tails[scan.tail])
+            rows += rows_of(tails[scan.tail])
         return rows
 
     def cold_rows(self, scan: EngineScan) -> list[Row]:
@@ -182,6 +185,8 @@ def read(
     engine: Engine | None = None,
     value_of: ValueOf = lambda _, value: value,
     sees_gaps: bool = True,
+    followers: Followers | None = None,
+    freshness: Freshness = LATEST,
 ) -> Answer:
     """Runs a statement as the gateway does.
 
@@ -198,6 +203,8 @@ def read(
         engine: Runs it; one that gives its input, if left out.
         value_of: What a record of a key and a value is in the rows of a tail.
         sees_gaps: Whether it is noted which offsets of a tail have records.
+        followers: Those of the gateway, if it has any.
+        freshness: How fresh the answer must be.
 
     Raises:
         SeamlineError: as the gateway would.
@@ -208,14 +215,15 @@ def read(
         tail_bytes_max=2**60,
         tail_rows_max=2**60,
         spool=_no_spool,
-        read_tail=_tail_reader(value_of, sees_gaps=sees_gaps),
+        followers=followers,
+        read_tail=_tail_reader(value_of, sees_gaps=sees_gaps, is_arrow=followers is not None),
     )
     loaded = LoadedTables(sources, last) if last is not None else None
     gatherer = Gatherer(sources, executor.tails, loaded=loaded)
     queries = Queries(gatherer, executor, LIMITS, qualify=_qualify)
     now = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
     request = QueryRequest(
-        _tree(statement), SESSION, DUCKDB, token, after, now, read_token=read_token
+        _tree(statement), SESSION, DUCKDB, token, after, now, freshness, read_token=read_token
     )
     running = queries.start(request, deadline or NoDeadline(), lambda _: None)
     (scans,) = cast("list[tuple[tuple[Row, ...], ...]]", list(running.batches))
@@ -234,8 +242,8 @@ def _no_spool(schema: pa.Schema) -> ResultSpool:
     raise AssertionError("every tail is read here")
 
 
-def _tail_reader(value_of: ValueOf, *, sees_gaps: bool) -> TailReader:
-    """`read_tail` with rows for Arrow."""
+def _tail_reader(value_of: ValueOf, *, sees_gaps: bool, is_arrow: bool) -> TailReader:
+    """`read_tail` with rows for Arrow, except where followers may have the rest of a tail."""
 
     def read_rows(
         log: HotLog,
@@ -249,6 +257,12 @@ def _tail_reader(value_of: ValueOf, *, sees_gaps: bool) -> TailReader:
         epochs: Mapping[int, int] | None = None,
     ) -> Tail:
         version = sum(column.name.startswith(EXTRA) for column in spec.columns)
+        if is_arrow and not version:
+            return read_tail(
+                *(log, ranges, isolation, spec, wanted, deadline),
+                size_bytes_max=size_bytes_max,
+                epochs=epochs,
+            )
         looked = Looked(ranges if spec.primary_key and sees_gaps else ())
         rows: list[Row] = []
         for raw in log.read(spec.topic, ranges, isolation, deadline, epochs=epochs):

@@ -13,7 +13,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fakes.faulty import Fault, FaultyCatalog, FaultyLog, FaultyTierTable
+from fakes.faulty import (
+    Fault,
+    FaultyCatalog,
+    FaultyFollowableLog,
+    FaultyLog,
+    FaultyTierTable,
+)
 from fakes.memory import MemoryTable, Row, shown
 
 from seamline.connectors.cache import Cache
@@ -105,6 +111,9 @@ class Simulation:
         self._tokens: list[Seen] = []
         self._sessions: list[Seen | None] = [None] * SESSIONS
         self._last: LastSeen = Cache(REMEMBERED_MAX)
+        self._ways: list[_Way] = []
+        self._is_polling = False
+        self._followers = product.follow(FaultyFollowableLog(self.world.log, _Whose(self)))
         self._acknowledged: tuple[str, int, int] | None = None
         self._checked: TableState | None = None
         self._run: dict[str, Callable[[Operation], object]] = {
@@ -119,6 +128,7 @@ class Simulation:
             "changes": self._changes,
             "read after write": self._read_after_write,
             "travel": self._travel,
+            "follow": self._follow,
             "compact": lambda _: self.world.compact_table(),
             "expire": lambda _: self.world.expire(),
             "foreign": lambda _: self.world.append_foreign(),
@@ -265,11 +275,14 @@ class Simulation:
         self.world.truncate(partition, self.world.ends()[partition])
 
     def _truncate(self, operation: Operation) -> None:
+        """A new leader that lacks the newest records, and may have as many others at once."""
         if self.world.truth.hands:
             return  # without other writers' epochs, that is unknown
         partition = self._partition(operation)
         end = self.world.ends()[partition]
         self.world.truncate(partition, max(0, end - 1 - operation.second % 3))
+        while operation.first % 4 and self.world.ends()[partition] < end:
+            self.world.append(partition)
         self._acknowledged = None
         for statement in self._stack:
             statement.causes.add("LOG_TRUNCATED")
@@ -355,6 +368,9 @@ class Simulation:
         outcome: Answer | str
         # of a gateway that runs, or a new one
         last = self._last if operation.second % 2 else Cache(REMEMBERED_MAX)
+        if self._follows(operation):
+            how["followers"] = self._followers
+            self.counts["gateway: follows"] += 1
         try:
             outcome = self._product.read(
                 sources,
@@ -371,6 +387,27 @@ class Simulation:
             self.counts[f"refused: {outcome}"] += 1
         plan.end()
         return outcome, plan
+
+    def _follows(self, operation: Operation) -> bool:
+        """Whether a statement is of the gateway that follows the table.
+
+        Its follower has one reader: while that polls, others do not wait for it.
+        """
+        return operation.second // 16 % 2 == 1 and not self._is_polling
+
+    def _follow(self, operation: Operation) -> None:
+        """The follower continues in the background, and looks at the log or does not."""
+        is_polling = self._is_polling
+        plan = _Way(self, operation)
+        for follower in self._followers.all():
+            try:
+                if operation.second % 2:
+                    follower.look(Patience())
+                if not is_polling:
+                    follower.wait(dict(enumerate(oracle.stable_ends(self.world))), Patience())
+            except SeamlineError as error:
+                self.counts[f"follow: {error.code.name}"] += 1
+        plan.end()
 
     def _excused(self, way: Statement, code: str) -> bool:
         """Whether a failure has a reason outside the world's own state."""
@@ -598,10 +635,12 @@ class _Way:
         self.statement = Statement(operation, oracle.started(simulation.world))
         self._simulation = simulation
         simulation._stack.append(self.statement)
+        simulation._ways.append(self)
 
     def end(self) -> Statement:
         """The statement has ended."""
         last = self._simulation._stack.pop()
+        self._simulation._ways.pop()
         assert last is self.statement
         return last
 
@@ -639,6 +678,27 @@ class _Way:
     def later(self, effect: Callable[[], object]) -> None:
         """See `FaultPlan.later`."""
         self._simulation._late.append(effect)
+
+
+class _Whose:
+    """The course of whoever waits for a follower: a `FaultPlan` of what that asks the log."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+
+    def at(self, call: str) -> Fault:
+        """See `FaultPlan.at`."""
+        simulation = self._simulation
+        before = simulation._is_polling
+        simulation._is_polling |= call in {"poll", "polled"}
+        try:
+            return simulation._ways[-1].at(call)
+        finally:
+            simulation._is_polling = before
+
+    def later(self, effect: Callable[[], object]) -> None:
+        """Nothing that it asks changes the log."""
+        raise AssertionError
 
 
 class _InTwo:
