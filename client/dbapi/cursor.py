@@ -17,7 +17,7 @@ from seamline.dbapi.statement import Progress, RemoteStatement
 from seamline.dbapi.tokens import SeenTokens
 from seamline.dbapi.transport import Transport
 from seamline.dbapi.values import arrow_converter, json_converter
-from seamline.errors import INVALID_ARGUMENT, MISSING_EXTRA, SeamlineError
+from seamline.errors import CANCELED, INVALID_ARGUMENT, MISSING_EXTRA, SeamlineError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +46,7 @@ class Cursor:
         self._seen = seen
         self._statement = self._new_statement()
         self._rows: Iterator[tuple[Any, ...]] = iter(())
+        self._rows_failure: Exception | None = None
         self._rows_fetched = 0
         self._batches: Batches | None = None
         self._closed = False
@@ -192,26 +193,23 @@ class Cursor:
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """Returns the next row; None at the end."""
-        self._check_result()
-        return next(self._rows, None)
+        return next(self._remaining_rows(), None)
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
         """Returns the next rows, at most `size`."""
-        self._check_result()
-        return list(itertools.islice(self._rows, self.arraysize if size is None else size))
+        rows = self._remaining_rows()
+        return list(itertools.islice(rows, self.arraysize if size is None else size))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Returns all remaining rows."""
-        self._check_result()
-        return list(self._rows)
+        return list(self._remaining_rows())
 
     def __iter__(self) -> Self:
         self._check_result()
         return self
 
     def __next__(self) -> tuple[Any, ...]:
-        self._check_result()
-        return next(self._rows)
+        return next(self._remaining_rows())
 
     # --- Arrow ------------------------------------------------------------------------------------
 
@@ -292,14 +290,27 @@ class Cursor:
 
     # --- Chunks -----------------------------------------------------------------------------------
 
+    def _remaining_rows(self) -> Iterator[tuple[Any, ...]]:
+        """Returns the rows that have not been fetched; once that has failed, it fails again."""
+        self._check_result()
+        if self._rows_failure is not None:
+            raise self._rows_failure
+        return self._rows
+
     def _iterate_rows(self) -> Iterator[tuple[Any, ...]]:
         """Yields the rows, counting them as they are fetched."""
         try:
             for row in self._converted_rows():
                 self._rows_fetched += 1
                 yield row
+        except GeneratorExit:
+            raise
         except SeamlineError as error:
-            raise as_client_error(error) from error
+            self._rows_failure = as_client_error(error)
+            raise self._rows_failure from error
+        except BaseException as error:
+            self._rows_failure = _lasting(error)
+            raise
 
     def _converted_rows(self) -> Iterator[tuple[Any, ...]]:
         types = [column["type"] for column in self._statement.manifest["columns"]]
@@ -321,7 +332,7 @@ class Cursor:
 
     def _release(self) -> None:
         self.description, self.rowcount, self._rows = None, -1, iter(())
-        self._rows_fetched, self._batches = 0, None
+        self._rows_fetched, self._rows_failure, self._batches = 0, None, None
         done, self._statement = self._statement, self._new_statement()
         done.release()
 
@@ -348,9 +359,19 @@ class Batches:
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         self._reader = reader
         self._rest: pa.RecordBatch | None = None
+        self._failure: Exception | None = None
 
     def take(self, size: int) -> pa.Table:
-        """Returns the next rows, at most `size`."""
+        """Returns the next rows, at most `size`; once that has failed, it fails again."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self._take(size)
+        except BaseException as error:
+            self._failure = _lasting(error)
+            raise
+
+    def _take(self, size: int) -> pa.Table:
         taken: list[pa.RecordBatch] = []
         while size > 0:
             batch = self._rest if self._rest is not None else next(self._reader, None)
@@ -360,6 +381,17 @@ class Batches:
             self._rest = batch.slice(size) if batch.num_rows > size else None
             size -= taken[-1].num_rows
         return _arrow().Table.from_batches(taken, self._reader.schema)
+
+
+def _lasting(error: BaseException) -> Exception:
+    """Returns what later fetches raise: after a failure, no rows must not mean the end."""
+    if isinstance(error, Exception):
+        return error
+    return as_client_error(
+        SeamlineError(
+            CANCELED, "an earlier fetch was interrupted", hint="Execute the statement again."
+        )
+    )
 
 
 def _has_arrow() -> bool:

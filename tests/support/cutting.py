@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
@@ -40,6 +41,16 @@ class Cutting:
         self.cut = 0
         self._threads: list[threading.Thread] = []
         self._begin(self._accept)
+
+    def break_down(self) -> None:
+        """Cuts every connection from now on."""
+        with self._lock:
+            self._left, self._times = 0, sys.maxsize
+
+    def mend(self) -> None:
+        """Cuts no further connection."""
+        with self._lock:
+            self._times = self.cut
 
     def close(self) -> None:
         """Ends every connection."""

@@ -95,6 +95,30 @@ def test_an_answer_that_breaks_off_is_named_or_fetched_again(
         assert network.cut
 
 
+@pytest.mark.parametrize("fetch", ["fetchmany", "fetchmany_arrow"])
+def test_after_a_failed_fetch_there_is_no_end_either(offline_gateway: Gateway, fetch: str) -> None:
+    with (
+        cutting(offline_gateway.url, 0, times=0) as network,
+        seamline.connect(network.url) as connection,
+    ):
+        cursor = connection.execute(f"SELECT n, rpad('x', 400, 'y') FROM ({MANY}) t(n)")
+        size = len(getattr(cursor, fetch)(1000))
+        network.break_down()
+        while True:
+            try:
+                size += len(found := getattr(cursor, fetch)(1000))
+            except seamline.OperationalError:
+                break
+            assert len(found)
+        assert size < cursor.rowcount == 300_000
+        for _ in range(2):
+            with pytest.raises(seamline.OperationalError, match="GATEWAY_UNAVAILABLE"):
+                getattr(cursor, fetch)(1000)
+        network.mend()
+        cursor.execute("SELECT 1")
+        assert len(getattr(cursor, fetch)(1000)) == 1
+
+
 @pytest.mark.parametrize("status", ["200 OK", "302 Found", "429 Too Many Requests", "502 No"])
 @pytest.mark.parametrize("body", ["", "<html>", "[]"])
 def test_what_something_in_between_answers_is_named(status: str, body: str) -> None:
