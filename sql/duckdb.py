@@ -10,6 +10,9 @@ moves inside it, and a value that is taken from a query in FROM depends on a col
 
 DuckDB answers windows without partition and order row by row, even where that is not the frame. So
 such a frame gets an order in which all rows are equal.
+
+DuckDB computes a random condition before the joins and UNNEST that it reads nothing of, so that one
+number decides on many rows. Such a condition gets to depend on every source.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections.abc import Callable, Iterable
 from sqlglot import exp
 
 from seamline.sql.binder.grouping import has_aggregate
-from seamline.sql.calls import Call
+from seamline.sql.calls import VOLATILE, Call
 from seamline.sql.correlated import group_inside
 
 
@@ -75,6 +78,48 @@ def order_frames(tree: exp.Expr) -> None:
         is_bare = not window.args.get("partition_by") and window.args.get("order") is None
         if is_bare and frame is not None and frame.args.get("start") != "UNBOUNDED":
             window.set("order", exp.Order(expressions=[exp.Ordered(this=exp.Boolean(this=True))]))
+
+
+def draw_for_each_row(tree: exp.Expr) -> None:
+    """Makes random conditions of WHERE and ON depend on a value of each source.
+
+    Args:
+        tree: A bound tree, changed in place.
+    """
+    for select in list(tree.find_all(exp.Select)):
+        sources: list[exp.Expr] = []
+        for part in (select.args.get("from_"), *(select.args.get("joins") or ())):
+            if part is not None:
+                sources.append(part.this)
+                _depend_on(part.args.get("on"), sources, select)
+        where = select.args.get("where")
+        _depend_on(where and where.this, sources, select)
+
+
+def _depend_on(condition: exp.Expr | None, sources: list[exp.Expr], select: exp.Select) -> None:
+    if condition is None or len(sources) < 2:
+        return
+    parts = condition.flatten() if isinstance(condition, exp.And) else [condition]
+    for part in list(parts):
+        if _is_random(part):
+            nulls = [exp.Is(this=_value_of(s, select), expression=exp.Null()) for s in sources]
+            first = exp.If(this=exp.and_(*nulls), true=part.copy())
+            part.replace(exp.Case(ifs=[first], default=part.copy()))
+
+
+def _is_random(node: exp.Expr) -> bool:
+    """Whether an expression draws a number itself, outside of its subqueries."""
+    inner = node.walk(prune=lambda found: isinstance(found, exp.Query))
+    return any(isinstance(call, Call) and call.spec.overload.name in VOLATILE for call in inner)
+
+
+def _value_of(source: exp.Expr, select: exp.Select) -> exp.Expr:
+    """Returns a column of a source, or its rows as a whole if the query reads no column of it."""
+    alias = source.alias_or_name
+    for column in select.find_all(exp.Column):
+        if column.table == alias:
+            return column.copy()
+    return exp.column(exp.to_identifier(alias))
 
 
 _NO_VALUES = (exp.From, exp.Join, exp.Lateral, exp.CTE, exp.In, exp.Exists, exp.SetOperation)

@@ -17,7 +17,12 @@ from sqlglot.dialects.spark import Spark
 from seamline.errors import STATEMENT_TOO_LARGE, SeamlineError
 from seamline.sql import types
 from seamline.sql.calls import VOLATILE, BoundLambda, Call
-from seamline.sql.duckdb import bring_columns_near, keep_rows_of_aggregates, order_frames
+from seamline.sql.duckdb import (
+    bring_columns_near,
+    draw_for_each_row,
+    keep_rows_of_aggregates,
+    order_frames,
+)
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.spark import for_spark
 from seamline.sql.templates import DUCKDB, SPARK, rendered
@@ -218,6 +223,7 @@ def to_duckdb(tree: exp.Expr, relations: Mapping[str, str] | None = None) -> str
     keep_rows_of_aggregates(guarded)
     bring_columns_near(guarded, _has_lambda)
     order_frames(guarded)
+    draw_for_each_row(guarded)
     own = guarded.transform(replace, copy=False)
     return own.sql(dialect=_SeamlineDuckDB, identify=True, copy=False)
 
