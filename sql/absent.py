@@ -131,7 +131,7 @@ _PARTS = (
         "lag, lead and sums over a window find most patterns.",
     ),
     Part(
-        rf"\bWHEN {_CASE_OPERATORS} ",
+        rf"\bWHEN (NOT )?{_CASE_OPERATORS} ",
         "CASE with conditions that lack their left side",
         "CASE WHEN x > 0 THEN …",
     ),
