@@ -113,7 +113,7 @@ class SharedMemory:
             self._map[end : end + part.nbytes] = part
             end += part.nbytes
         placed = joined.unpacked(pa.foreign_buffer(self._base + start, size, owner))
-        keys = [_buffers(column) for column in placed.columns]
+        keys = [_key(column, place) for column in placed.columns]
         for position, key in enumerate(keys):
             self._columns[key] = (place, position, placed.schema.types[position])
         owner.keys = keys
@@ -121,18 +121,19 @@ class SharedMemory:
 
     def find(self, batch: pa.RecordBatch) -> PlacedRows | None:
         """Returns where the rows of a batch are, or None if it is not part of one placed batch."""
-        first: Place | None = None
-        positions = []
-        offsets = {column.offset for column in batch.columns}
-        for column in batch.columns:
-            place, position, type_ = self._columns.get(_buffers(column), (None, 0, None))
-            if place is None or column.type != type_ or first not in (None, place):
-                return None
-            first = place
-            positions.append(position)
-        if first is None or len(offsets) != 1:
+        first = self._columns.get(next(filter(any, map(_buffers, batch.columns)), ()))
+        if first is None:
             return None
-        return PlacedRows(first, tuple(positions), offsets.pop(), batch.num_rows)
+        place, positions = first[0], []
+        for column in batch.columns:
+            found, position, type_ = self._columns.get(_key(column, place), (None, 0, None))
+            if found != place or column.type != type_:
+                return None
+            positions.append(position)
+        offsets = {column.offset for column in batch.columns}
+        if len(offsets) != 1:
+            return None
+        return PlacedRows(place, tuple(positions), offsets.pop(), batch.num_rows)
 
     @property
     def used_bytes(self) -> int:
@@ -240,6 +241,15 @@ def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
     if batch.get_total_buffer_size() <= 2 * batch.nbytes + _SURPLUS_BYTES:
         return batch
     return pa.concat_batches([batch, batch.slice(0, 0)])  # one batch alone would not be copied
+
+
+def _key(array: pa.Array, place: Place) -> _Buffers:
+    """Returns what tells a column of a placed batch from all others.
+
+    Nulls alone have no buffers, so they are told by their batch.
+    """
+    found = _buffers(array)
+    return found if any(found) else (-1, place.number)
 
 
 def _buffers(array: pa.Array) -> _Buffers:

@@ -60,10 +60,7 @@ def test_a_slice_of_some_columns_is_read_where_it_lies(
 ) -> None:
     wanted = PLACED.slice(start, length).select(columns)
     found = MEMORY.find(wanted)
-    if columns == ["null"]:
-        assert found is None or found.length == wanted.num_rows
-        return
-    assert found is not None or "null" in columns
+    assert (found is None) is (columns == ["null"])
     if found is not None:
         there = read(MAPPED, found, wanted.schema)
         there.validate(full=True)
@@ -108,6 +105,15 @@ def test_columns_of_two_batches_are_no_part_of_one(memory: SharedMemory) -> None
         {"n": one.column("n").slice(1), "text": one.column("text").slice(0, ROWS - 1)}
     )
     assert memory.find(shifted) is None
+
+
+def test_nulls_alone_are_not_taken_for_those_of_another_batch(memory: SharedMemory) -> None:
+    one, other = memory.place(BATCH), memory.place(batch_of(ROWS // 2))
+    assert memory.find(one.select(["null"])) is None, "other has as good a claim to them"
+    for placed in (one, other):
+        found = memory.find(placed.select(["null", "n"]))
+        assert found is not None
+        assert found.place == getattr(memory.find(placed.select(["n"])), "place", None)
 
 
 def test_a_field_of_a_row_is_not_the_row(memory: SharedMemory) -> None:
