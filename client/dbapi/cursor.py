@@ -171,13 +171,18 @@ class Cursor:
         """Runs a statement once for each set of parameters, each in its own transaction.
 
         Afterwards `rowcount` is the total number of rows written. If the statements have results,
-        only the last one's can be fetched.
+        only the last one's can be fetched. The first failure ends it; a note of the error says how
+        many had succeeded before.
         """
         self._check_open()
         self._release()
         written: list[int] = []
         for parameters in seq_of_parameters:
-            self.execute(operation, parameters)
+            try:
+                self.execute(operation, parameters)
+            except Error as error:
+                error.add_note(f"before it, {len(written):,} sets of parameters had succeeded")
+                raise
             written.append(self.rowcount)
         if self.description is None:
             self.rowcount = -1 if -1 in written else sum(written)

@@ -159,6 +159,10 @@ def test_executemany_counts_what_it_has_written(connection: seamline.Connection)
     cursor = connection.cursor()
     cursor.executemany("INSERT INTO many VALUES (?, ?)", [])
     assert (cursor.rowcount, cursor.description) == (0, None)
+    with pytest.raises(errors.Error) as caught:
+        cursor.executemany("INSERT INTO many VALUES (?, 'x')", [[5], [6], ["no"], [7]])
+    assert caught.value.__notes__ == ["before it, 2 sets of parameters had succeeded"]
+    assert cursor.execute("SELECT count(*) FROM many WHERE a > 4").fetchall() == [(2,)]
     cursor.execute("DROP TABLE many")
 
 
