@@ -94,7 +94,7 @@ def _name_of(node: exp.Expr, scope: Scope) -> str:
     node = unparenthesized(node)
     names = names_of(node)
     if names is None:
-        return str(node.expression.name) if isinstance(node, exp.Dot) else ""
+        return ""
     found, fields = resolve(names, scope)
     return found.name if isinstance(found, Column) and not fields else names[-1].name
 
@@ -147,7 +147,8 @@ def _fields_of(typer: Typer, star: exp.Expr, scope: Scope) -> Iterator[tuple[str
             location=location_of(node),
             hint="A star stands for the columns of a table or the fields of a row.",
         )
-    yield from zip((f.name for f in type_.fields), fields_of(value, type_), strict=True)
+    names = ("" if field.is_nameless else field.name for field in type_.fields)
+    yield from zip(names, fields_of(value, type_), strict=True)
 
 
 def _all_of(

@@ -53,6 +53,10 @@ def refused(sql: str, values: Any = ()) -> SeamlineError:
 # --- Names ---------------------------------------------------------------------------------------
 
 
+def _cols(first: int, end: int) -> list[str]:
+    return [f"_col{i}" for i in range(first, end)]
+
+
 @pytest.mark.parametrize(
     ("sql", "names"),
     [
@@ -62,9 +66,11 @@ def refused(sql: str, values: Any = ()) -> SeamlineError:
         ("SELECT price AS P, price + 1, extra.code FROM bids", ["P", "_col1", "code"]),
         (
             "SELECT * FROM UNNEST(ARRAY[(1, 'x')], MAP(ARRAY[1], ARRAY[2]))",
-            [f"_col{i}" for i in range(4)],
+            _cols(0, 4),
         ),
         ("SELECT * FROM UNNEST(ARRAY[CAST(ROW(1) AS row(a integer))])", ["a"]),
+        ("SELECT extra.*, (ROW(1, 2)).*, ARRAY[extra][1].code FROM bids", ["Code", *_cols(1, 4)]),
+        ("SELECT * FROM (SELECT (ROW(1, 2)).*)", _cols(0, 2)),
         ("SELECT b.* FROM bids b JOIN bids c ON b.price = c.price", ["Price", "channel", "extra"]),
         ("SELECT price FROM bids UNION ALL SELECT 1", ["Price"]),
         ("WITH w AS (SELECT price AS p FROM bids) SELECT * FROM w", ["p"]),
