@@ -233,6 +233,7 @@ class TablePinner:
             seam = self._seam_then(table, binding, bounds, target.moment, known.wanted)
         else:
             seam = self._seam(target, state, binding, bounds, known)
+        seam = seam if cached is None else cached.with_epochs(seam)
         if name.variant in system.TABLE_VARIANTS:
             follower = tails.follower_of(state) if tails is not None else None
             return self._about(target, table, seam, follower)

@@ -250,11 +250,11 @@ class Follower:
                 self._trim()
             return True
 
-    def cached_ends(self, age_s_max: float | None) -> tuple[Offsets, float] | None:
-        """Returns ends below which everything is cached, and when these were the ends of the log.
+    def cached_ends(self, age_s_max: float | None) -> tuple[Offsets, Offsets, float] | None:
+        """Returns ends below which everything is cached, their leader epochs, and their moment.
 
         Args:
-            age_s_max: How many seconds ago that may be; None for any number.
+            age_s_max: How many seconds ago the log may have had these ends; None for any number.
 
         Returns:
             None when it is longer ago, or never was.
@@ -266,7 +266,7 @@ class Follower:
             if age_s_max is not None and time.monotonic() - complete_at > age_s_max:
                 return None
             self.last_used = time.monotonic()
-            return self._partitions.confirmed(), complete_at
+            return self._partitions.confirmed(), Offsets(self._partitions.epochs()), complete_at
 
     def missing(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
         """Returns the parts of the ranges that are not cached."""

@@ -12,7 +12,7 @@ from seamline.connectors.protocols import Deadline, HotLog
 from seamline.gateway.tail.source import FollowedTable, RowSource
 from seamline.planners.physical import TailRead
 from seamline.seam.log import LogBounds
-from seamline.seam.offsets import OffsetRange
+from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 
@@ -22,14 +22,25 @@ class CachedEnds:
     """Ends of a topic that are known without asking the log.
 
     Attributes:
-        bounds: What is cached, in the form of a log's bounds.
+        bounds: What is cached, in the form of a log's bounds, which do not show the leaders of now.
+        epochs: Leader epochs that show whether a log still holds what is cached, where known.
         as_of: Every record committed before this moment is below the ends.
         complete_at: The same moment on the monotonic clock.
     """
 
     bounds: LogBounds
+    epochs: Offsets
     as_of: datetime.datetime
     complete_at: float
+
+    def with_epochs(self, seam: Seam) -> Seam:
+        """Returns a seam with the leader epochs of its ends: the table's where it holds all."""
+        known = {
+            partition: self.epochs if seam.boundary[partition] < end else seam.epochs
+            for partition, end in seam.end.items()
+        }
+        found = Offsets({p: epochs[p] for p, epochs in known.items() if p in epochs})
+        return dataclasses.replace(seam, end_epochs=found)
 
 
 class TailRows(Protocol):

@@ -191,7 +191,7 @@ class Tails:
             source, decoder=decoder, schema_id=state.current_schema_id
         ):
             return None
-        ends, complete_at = known
+        ends, epochs, complete_at = known
         age = datetime.timedelta(seconds=time.monotonic() - complete_at)
         bounds = LogBounds(
             topic=decoder.topic,
@@ -202,7 +202,8 @@ class Tails:
             high_watermark=ends,
             isolation=source.isolation,
         )
-        return CachedEnds(bounds, datetime.datetime.now(datetime.UTC) - age, complete_at)
+        as_of = datetime.datetime.now(datetime.UTC) - age
+        return CachedEnds(bounds, epochs, as_of, complete_at)
 
     def _wait(self, follower: Follower, wanted: TailRead, deadline: Deadline) -> str:
         """Waits for the follower if that is worthwhile; returns why it may not have everything."""

@@ -7,6 +7,7 @@ rows of the answer are compared with what was sent.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from fakes.faulty import Fault, FaultyTierTable
@@ -14,16 +15,19 @@ from fakes.faulty import Fault, FaultyTierTable
 from seamline.connectors.protocols import NoDeadline
 from seamline.errors import (
     CATALOG_UNAVAILABLE,
+    HISTORY_CHANGED,
     LOG_TRIMMED,
     TOPIC_RECREATED,
     WRITE_NOT_VISIBLE,
     SeamlineError,
 )
+from seamline.gateway.query.freshness import CACHED
 from seamline.gateway.query.tokens import NOTHING, After, Write
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.offsets import Offsets
 from seamline.seam.tiering import Outcome, Step
 from simulation import oracle
+from simulation.following import OneThread
 from simulation.reading import ALL, FROM_1, Answer, Sources, at_moment, read
 from simulation.simulator import Patience
 from simulation.world import World
@@ -286,3 +290,45 @@ def test_a_hole_is_refused_by_both_sides() -> None:
         with pytest.raises(SeamlineError) as caught:
             work()
         assert caught.value.code is LOG_TRIMMED
+
+
+# pitfall: a token of what is cached, which nobody compares with the log
+@pytest.mark.parametrize("again", [0, 1])
+def test_a_token_of_cached_rows_tells_that_the_log_has_lost_them(again: int) -> None:
+    world = World(1)
+    world.append(0)
+    world.append(0)
+    sources, followers = Sources(world.catalog, world.log), OneThread(world.log)
+
+    def answer(**how: Any) -> Answer:
+        return read(sources, world.table.open, ALL, deadline=Patience(), **how)
+
+    answer(followers=followers)
+    cached = answer(followers=followers, freshness=CACHED)
+    assert places(answer(token=cached.seams)) == places(cached) == [(0, 0), (0, 1)]
+    world.truncate(0, 1)
+    for _ in range(1 + again):
+        world.append(0)
+    hows: list[dict[str, Any]] = [{"token": cached.seams}, {"after": After(seen=cached.seams)}]
+    for how in hows:
+        with pytest.raises(SeamlineError) as caught:
+            answer(**how)
+        assert caught.value.code is HISTORY_CHANGED
+
+
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_a_token_of_cached_rows_outlives_a_clean_election(is_followed: bool) -> None:
+    """Also where the table has gone on, under the new leader, past what was cached."""
+    world = World(1)
+    world.append(0)
+    sources, followers = Sources(world.catalog, world.log), OneThread(world.log)
+    read(sources, world.table.open, ALL, followers=followers)
+    world.truncate(0, 1)
+    world.append(0)
+    if is_followed:
+        read(sources, world.table.open, ALL, followers=followers)
+    tier(world)
+    cached = read(sources, world.table.open, ALL, followers=followers, freshness=CACHED)
+    world.append(0)
+    again = read(sources, world.table.open, ALL, token=cached.seams)
+    assert places(again) == places(cached) == [(0, 0), (0, 1)]
