@@ -471,7 +471,6 @@ MUTANTS: Mapping[str, Product] = {
     "taken over, and his commits are called a second writer's": Product(take_over=_forgetful),
     "handed over without saying so": Product(hand_over=_silent),
     "what is cached is not confirmed": _follows(_never_confirmed),
-    "markers are of the newest record's leader": _follows(_published_as(_of_the_newest_record)),
 }
 """Every mutant by its mistake."""
 
@@ -479,6 +478,7 @@ RARE_MUTANTS: Mapping[str, Product] = {
     "the writer of now speaks of all snapshots": _reads(
         catalog=lambda inner: BentCatalog(inner, _speaking_of_all)
     ),
+    "markers are of the newest record's leader": _follows(_published_as(_of_the_newest_record)),
     "what was confirmed is so under another leader": _follows(_confirmed_for_ever),
     "where no rows are cached nothing is confirmed": _follows(_only_rows_confirmed),
     "what a former leader was asked for is the present one's": _follows(

@@ -281,7 +281,8 @@ class Simulation:
         partition = self._partition(operation)
         end = self.world.ends()[partition]
         self.world.truncate(partition, max(0, end - 1 - operation.second % 3))
-        while operation.first % 4 and self.world.ends()[partition] < end:
+        is_alone = all(statement.operation.kind == "follow" for statement in self._stack)
+        while operation.first % 4 and is_alone and self.world.ends()[partition] < end:
             self.world.append(partition)
         self._acknowledged = None
         for statement in self._stack:
