@@ -171,10 +171,14 @@ class CachedPartitions:
         """Adds what was read; returns False when it does not belong here.
 
         What was requested before the log was found to have another leader does not: it may be of
-        the log that the former one had.
+        the log that the former one had, or what is cached below it may. A record may be the first
+        sign of that leader.
         """
         cached = self._by_number.get(read.covers.partition)
         if cached is None or (cached.position, cached.leader) != (read.covers.start, read.leader):
+            return False
+        if read.leader is not None and (read.record_epoch or 0) > read.leader:
+            cached.leader = read.record_epoch
             return False
         cached.position, cached.moved_at = read.covers.end_exclusive, now
         cached.gaps = cached.gaps.read(read.gaps, now)

@@ -80,6 +80,24 @@ DESTRUCTIVE = {
 SCHEMAS_CHANGE = 0.4
 """In how many histories producers get newer schemas."""
 
+ELECTIONS = 0.08
+"""In how many histories leaders change often, and not cleanly."""
+ELECTED = {
+    "append": 6,
+    "transact": 3,
+    "commit": 3,
+    "abort": 1,
+    "tier": 1,
+    "read": 8,
+    "repeat": 1,
+    "changes": 1,
+    "read after write": 1,
+    "follow": 3,
+    "elect": 3,
+    "truncate": 2,
+}
+"""What happens in them: to a table that nobody else fills, whose tail is long."""
+
 STEPS = 12
 OPERATIONS_MIN = 12
 OPERATIONS_MAX = 34
@@ -94,6 +112,8 @@ def draw(seed: int) -> History:
         for kind in chance.sample(sorted(DESTRUCTIVE), 2):
             kinds.append(kind)
             weights.append(DESTRUCTIVE[kind])
+    if chance.random() < ELECTIONS:
+        kinds, weights = list(ELECTED), list(ELECTED.values())
     gap_rate = chance.choice((0.0, 0.15, 0.3))
     fault_rate = chance.choice((0.0, 0.0, 0.05, 0.15))
     length = chance.randint(OPERATIONS_MIN, OPERATIONS_MAX)

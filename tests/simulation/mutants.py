@@ -425,6 +425,14 @@ def _of_the_present_leader(follower: Any, read: Any) -> Any:
     return dataclasses.replace(read, leader=follower.leaders.get(read.covers.partition))
 
 
+def _of_whoever_wrote_it(follower: Any, read: Any) -> Any:
+    cached = follower._partitions._by_number.get(read.covers.partition)
+    if cached is None or read.leader is None or (read.record_epoch or 0) <= read.leader:
+        return read
+    cached.leader = read.record_epoch
+    return dataclasses.replace(read, leader=read.record_epoch)
+
+
 MUTANTS: Mapping[str, Product] = {
     "boundary one too high": _boundary(_added(1)),
     "boundary one too low": _boundary(_added(-1)),
@@ -471,6 +479,7 @@ MUTANTS: Mapping[str, Product] = {
     "taken over, and his commits are called a second writer's": Product(take_over=_forgetful),
     "handed over without saying so": Product(hand_over=_silent),
     "what is cached is not confirmed": _follows(_never_confirmed),
+    "markers are of the newest record's leader": _follows(_published_as(_of_the_newest_record)),
 }
 """Every mutant by its mistake."""
 
@@ -478,11 +487,13 @@ RARE_MUTANTS: Mapping[str, Product] = {
     "the writer of now speaks of all snapshots": _reads(
         catalog=lambda inner: BentCatalog(inner, _speaking_of_all)
     ),
-    "markers are of the newest record's leader": _follows(_published_as(_of_the_newest_record)),
     "what was confirmed is so under another leader": _follows(_confirmed_for_ever),
     "where no rows are cached nothing is confirmed": _follows(_only_rows_confirmed),
     "what a former leader was asked for is the present one's": _follows(
         _published_as(_of_the_present_leader)
+    ),
+    "records of a newer leader continue those of a former one": _follows(
+        _published_as(_of_whoever_wrote_it)
     ),
 }
 """Those that few of the drawn histories notice, each with one that failed once."""

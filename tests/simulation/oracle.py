@@ -95,7 +95,7 @@ def problems(world: World) -> frozenset[str]:
             found.add("LOG_TRUNCATED")
     if world.truth.cuts and _holds_what_was_lost(world):
         found.add("LOG_TRUNCATED")
-    if any(_is_below(world, cut) for cut in world.truth.cuts):
+    if any(_is_below(world, cut, cut.commits) for cut in world.truth.cuts):
         found.add("LOG_TRUNCATED")
     return frozenset(found)
 
@@ -123,10 +123,10 @@ def _holds_what_was_lost(world: World) -> bool:
     )
 
 
-def _is_below(world: World, cut: Truncation) -> bool:
-    """Whether the table already held records that a cut took out of the log."""
+def _is_below(world: World, cut: Truncation, commits: int) -> bool:
+    """Whether the table held records that a cut took out of the log, after so many commits."""
     snapshot_id = world.table.state.current_snapshot_id
-    while snapshot_id is not None and snapshot_id > cut.commits:
+    while snapshot_id is not None and snapshot_id > commits:
         snapshot_id = world.truth.pasts[snapshot_id - 1].parent_id
     past = world.past(snapshot_id)
     return (
@@ -359,7 +359,9 @@ def check_table(world: World) -> None:
         is_same = known.topic_id == mark.topic_id and tuple(known.next.items()) == mark.next
         if not is_same and not head.is_doubled:
             raise Violation(f"1, 11 boundary {known.next} for {mark}")
+    cuts = [cut for cut in world.truth.cuts if cut.under_way]
     is_whole = not head.is_doubled and "LOG_TRUNCATED" not in problems(world)
+    is_whole &= not any(_is_below(world, cut, cut.commits + 1) for cut in cuts)
     if mark.topic_id == world.truth.topic_id and is_whole:
         # rows of a log that has been replaced are refused by every read, whatever they are
         check_rows(world.truth, world.table.records(snapshot_id), mark.topic_id, Offsets(mark.next))

@@ -280,9 +280,10 @@ class Simulation:
             return  # without other writers' epochs, that is unknown
         partition = self._partition(operation)
         end = self.world.ends()[partition]
-        self.world.truncate(partition, max(0, end - 1 - operation.second % 3))
-        is_alone = all(statement.operation.kind == "follow" for statement in self._stack)
-        while operation.first % 4 and is_alone and self.world.ends()[partition] < end:
+        is_tiering = any(statement.operation.kind == "tier" for statement in self._stack)
+        lost_from = max(0, end - 1 - operation.second % 3)
+        self.world.truncate(partition, lost_from, under_way=is_tiering or bool(self._late))
+        while operation.first % 4 and self.world.ends()[partition] < end:
             self.world.append(partition)
         self._acknowledged = None
         for statement in self._stack:
@@ -444,6 +445,8 @@ class Simulation:
             if not self._excused(way, outcome):
                 oracle.check_failure(outcome, way.causes | oracle.problems(self.world))
             return
+        if self._is_of_a_former_leader(way):
+            return
         self._judge(outcome, way, statement)
         if session is not None:
             self._check_not_behind(outcome, session, statement)
@@ -457,8 +460,12 @@ class Simulation:
             self._sessions[number] = seen
             self._tokens = [*self._tokens[-TOKENS_MAX + 1 :], seen]
 
+    def _is_of_a_former_leader(self, way: Statement) -> bool:
+        """Whether the log may have been said to hold what only a replaced leader held."""
+        return Fault.STALE in way.faults and bool(self.world.truth.cuts)
+
     def _judge(self, answer: Answer, way: Statement, statement: str) -> None:
-        if self.world.truth.cuts != way.begun.cuts:
+        if self.world.truth.cuts != way.begun.cuts or self._is_of_a_former_leader(way):
             return  # what was read was true when it was read
         if Fault.STALE in way.faults:  # exact nevertheless, but of an earlier moment
             oracle.check_exact(self.world, answer, statement)

@@ -108,13 +108,17 @@ History = tuple[tuple[Sent, ...], ...]
 
 
 class Truncation(NamedTuple):
-    """A log of `sent` records lost those from `end` on, when the table had `commits` snapshots."""
+    """A log of `sent` records lost those from `end` on, when the table had `commits` snapshots.
+
+    One more may have been under way, of records that were read before.
+    """
 
     topic_id: str
     partition: int
     end: int
     sent: int
     commits: int
+    under_way: bool
 
 
 class Truth(NamedTuple):
@@ -259,8 +263,14 @@ class World:
             copier=None,
         )
 
-    def truncate(self, partition: int, end: int) -> None:
-        """An unclean election loses the records from `end` on, whole transactions at a time."""
+    def truncate(self, partition: int, end: int, *, under_way: bool = False) -> None:
+        """An unclean election loses the records from `end` on, whole transactions at a time.
+
+        Args:
+            partition: The partition.
+            end: Where the new leader continues, at most.
+            under_way: Whether a commit may be under way.
+        """
         sent = self.truth.history[partition]
         while end < len(sent):
             touched = {entry.transaction for entry in sent[end:]} - {None}
@@ -273,7 +283,8 @@ class World:
         history = self.truth.history
         self.log.truncate(TOPIC, partition, end)
         self._set_history((*history[:partition], sent[:end], *history[partition + 1 :]))
-        cut = Truncation(self.truth.topic_id, partition, end, len(sent), len(self.truth.pasts))
+        commits = len(self.truth.pasts)
+        cut = Truncation(self.truth.topic_id, partition, end, len(sent), commits, under_way)
         opened = self.truth.open
         if all(e.transaction != opened for entries in self.truth.history for e in entries):
             opened = None

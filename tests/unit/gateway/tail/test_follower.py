@@ -487,6 +487,25 @@ def test_what_was_requested_of_a_former_leader_is_requested_again(
     assert ids(tail) == [0, 1, 2, 3]
 
 
+def test_a_record_of_a_leader_that_nobody_has_told_of_begins_another_subscription(
+    tail: MemoryTail, log: RestlessLog
+) -> None:
+    """What is cached below it, without records, may have been replaced by that leader."""
+    produce(log, 1, partition=1)
+    assert ids(tail) == [0]
+    aborted = log.begin()
+    log.produce(TOPIC, 0, value(0), transaction=aborted)
+    log.end_transaction(TOPIC, aborted, commit=False)
+    assert ids(tail) == [0]
+    log.truncate(TOPIC, 0, 0)
+    produce(log, 3, first=50)
+    assert not follower_of(tail).wait({0: 3}, NEVER)
+    error = follower_of(tail).error
+    assert error is not None
+    assert error.code is LOG_TRUNCATED
+    assert ids(tail) == [50, 51, 52, 0]
+
+
 def test_a_failed_follower_makes_way(tail: MemoryTail, log: RestlessLog) -> None:
     produce(log, 3)
     tail.rows()
