@@ -126,7 +126,7 @@ class RemoteStatement:
             rows = self._inline("data") if index == 0 else None
             if rows is None:
                 path = f"{self._path}/chunks/{index}?format=JSON_ARRAY"
-                rows = self._transport.json("GET", path)["data"]
+                rows = self._transport.json("GET", path, key="data")["data"]
             yield rows
 
     def release(self) -> None:
@@ -149,7 +149,7 @@ class RemoteStatement:
 
         def send() -> None:
             try:
-                answer = self._transport.json("POST", _PATH, body)
+                answer = self._transport.json("POST", _PATH, body, key="state")
                 with self._lock:
                     self.manifest = answer
                 if self._cancel_asked:
@@ -179,7 +179,7 @@ class RemoteStatement:
             for_rows = takes_arrow and self._early is None
             asked_at = time.monotonic()
             path = f"{self._path}?wait={wait_s}&wait_for={_what(for_rows)}"
-            self.manifest = self._transport.json("GET", path)
+            self.manifest = self._transport.json("GET", path, key="state")
             came_early = time.monotonic() - asked_at < wait_s / 2
             is_wanted = for_rows and _has_rows(self.manifest)
             if self.manifest["state"] in _UNDERWAY and came_early and not is_wanted:

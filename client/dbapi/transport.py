@@ -56,15 +56,23 @@ class Transport:
             ssl_context=self._credentials.tls(),
         )
 
-    def json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def json(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, key: str = ""
+    ) -> dict[str, Any]:
         """Sends a request and returns the JSON of the response.
+
+        Args:
+            method: GET, POST or DELETE.
+            path: What follows the gateway's address.
+            body: JSON to send.
+            key: What a gateway's answer has, unless it is an error.
 
         Raises:
             Error: the gateway's named error, or OperationalError when it cannot be reached.
         """
         answer = self._send(method, path, body)
         found = {} if answer.status == _NO_CONTENT else _parsed(answer.data)
-        if answer.status >= 400 or found is None:
+        if answer.status >= 400 or found is None or (key and key not in found):
             raise as_client_error(_error(found, answer))
         return found
 

@@ -120,7 +120,7 @@ def test_after_a_failed_fetch_there_is_no_end_either(offline_gateway: Gateway, f
 
 
 @pytest.mark.parametrize("status", ["200 OK", "302 Found", "429 Too Many Requests", "502 No"])
-@pytest.mark.parametrize("body", ["", "<html>", "[]"])
+@pytest.mark.parametrize("body", ["", "<html>", "[]", '{"error": "no"}', '{"status": "up"}'])
 def test_what_something_in_between_answers_is_named(status: str, body: str) -> None:
     text = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nLocation: /\r\n\r\n{body}"
 
