@@ -89,9 +89,11 @@ def answering(body: dict[str, object]) -> Iterator[str]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            text = json.dumps(body).encode()
             self.send_response(200)
+            self.send_header("Content-Length", str(len(text)))
             self.end_headers()
-            self.wfile.write(json.dumps(body).encode())
+            self.wfile.write(text)
 
         def log_message(self, *_: object) -> None:
             pass
