@@ -39,6 +39,7 @@ class Started(NamedTuple):
         cuts: How often the log had been cut.
         now_ms: The time.
         hands: How often the table had changed hands.
+        began: Where the table began.
     """
 
     topic_id: str
@@ -48,15 +49,23 @@ class Started(NamedTuple):
     cuts: tuple[Truncation, ...]
     now_ms: int
     hands: int
+    began: tuple[tuple[str, int, int], ...]
 
 
 def started(world: World) -> Started:
     """The world now, for a statement that begins."""
     truth = world.truth
     head = world.table.state.current_snapshot_id
-    now_ms = world.clock.now_ms
-    stable = stable_ends(world)
-    return Started(truth.topic_id, stable, head, truth.upheavals, truth.cuts, now_ms, truth.hands)
+    return Started(
+        truth.topic_id,
+        stable_ends(world),
+        head,
+        truth.upheavals,
+        truth.cuts,
+        world.clock.now_ms,
+        truth.hands,
+        truth.began,
+    )
 
 
 def stable_ends(world: World) -> tuple[int, ...]:

@@ -116,6 +116,7 @@ class Simulation:
         self._followers = product.follow(FaultyFollowableLog(self.world.log, _Whose(self)))
         self._acknowledged: tuple[str, int, int] | None = None
         self._checked: TableState | None = None
+        self._left_behind: int | None = None
         self._run: dict[str, Callable[[Operation], object]] = {
             "append": self._append,
             "append keyed": self._append_keyed,
@@ -191,7 +192,8 @@ class Simulation:
         if state is not self._checked:
             oracle.check_table(self.world)
             oracle.check_maintained(self.world)
-            if not any(statement.operation.kind == "tier" for statement in self._stack):
+            is_tiering = any(statement.operation.kind == "tier" for statement in self._stack)
+            if not is_tiering and state.current_snapshot_id != self._left_behind:
                 oracle.check_progress(self.world)
             self._checked = state
         for statement in self._stack:
@@ -339,6 +341,8 @@ class Simulation:
 
     def _judge_tiering(self, way: Statement, code: str) -> None:
         if code in UNAVAILABLE and way.faults:
+            # what it may have committed it could not take back
+            self._left_behind = self.world.table.state.current_snapshot_id
             return
         if code == "COMMIT_CONFLICT" and (way.changes or way.faults):
             return
@@ -465,7 +469,9 @@ class Simulation:
         return Fault.STALE in way.faults and bool(self.world.truth.cuts)
 
     def _judge(self, answer: Answer, way: Statement, statement: str) -> None:
-        if self.world.truth.cuts != way.begun.cuts or self._is_of_a_former_leader(way):
+        truth, begun = self.world.truth, way.begun
+        is_replaced = (truth.cuts, truth.began) != (begun.cuts, begun.began)
+        if is_replaced or self._is_of_a_former_leader(way):
             return  # what was read was true when it was read
         if Fault.STALE in way.faults:  # exact nevertheless, but of an earlier moment
             oracle.check_exact(self.world, answer, statement)
