@@ -69,7 +69,7 @@ class PartitionRead:
         is_record = self.gaps is None or self.gaps[1] < self.covers.end_exclusive
         if is_record or self.leader is None:
             return self.record_epoch
-        return self.leader if self.record_epoch is None else max(self.record_epoch, self.leader)
+        return max(self.record_epoch or 0, self.leader)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ class CachedPartitions:
         for partition, epoch in epochs.items():
             cached = self._by_number.get(partition)
             if cached is not None:
-                cached.leader = max(epoch, epoch if cached.leader is None else cached.leader)
+                cached.leader = max(epoch, cached.leader or 0)
                 if cached.position == below.get(partition):
                     cached.epoch = epoch
 

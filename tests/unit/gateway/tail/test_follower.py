@@ -127,6 +127,13 @@ def produce(log: MemoryLog, count: int, partition: int = 0, first: int = 0) -> N
         log.produce(TOPIC, partition, value(number))
 
 
+def abort(log: MemoryLog) -> None:
+    """An aborted transaction of one record: two offsets without rows."""
+    transaction = log.begin()
+    log.produce(TOPIC, 0, value(0), transaction=transaction)
+    log.end_transaction(TOPIC, transaction, commit=False)
+
+
 def follower_of(tail: MemoryTail) -> Follower:
     assert tail.followers is not None
     found = tail.followers.find(f"uuid-{TOPIC}")
@@ -442,9 +449,7 @@ def test_an_end_that_is_where_it_was_is_told_by_its_epoch(
 ) -> None:
     """However well all of it was known, and even where it had no records."""
     produce(log, 8)
-    aborted = log.begin()
-    log.produce(TOPIC, 0, value(8), transaction=aborted)
-    log.end_transaction(TOPIC, aborted, commit=False)
+    abort(log)
     assert ids(tail) == ids(tail) == list(range(8))
     log.truncate(TOPIC, 0, kept)
     produce(log, 10 - kept, first=50)
@@ -493,9 +498,7 @@ def test_a_record_of_a_leader_that_nobody_has_told_of_begins_another_subscriptio
     """What is cached below it, without records, may have been replaced by that leader."""
     produce(log, 1, partition=1)
     assert ids(tail) == [0]
-    aborted = log.begin()
-    log.produce(TOPIC, 0, value(0), transaction=aborted)
-    log.end_transaction(TOPIC, aborted, commit=False)
+    abort(log)
     assert ids(tail) == [0]
     log.truncate(TOPIC, 0, 0)
     produce(log, 3, first=50)
