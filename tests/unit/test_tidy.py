@@ -54,16 +54,6 @@ COMMAND_LINE = {
     "client/shell/session.py",
 }
 
-LINES_REVIEWED = 600
-REVIEWED = {
-    "client/errors.py": "the one table of errors",
-    "connectors/iceberg/pyiceberg_internals.py": "all of PyIceberg that is private",
-    "connectors/kafka/formats/json_values.py": "one format, its two code paths side by side",
-    "connectors/protocols.py": "every Protocol of the outside world, and its values",
-    "sql/types.py": "every type of SQL, with its texts and its Arrow form",
-}
-"""Long modules, and the one idea that each of them is."""
-
 FUNCTION_LINES_MAX = 50
 """Lines of a function, its docstring not counted."""
 
@@ -260,11 +250,6 @@ def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     if ast.get_docstring(node) is not None:
         lines -= (first.end_lineno or first.lineno) - first.lineno + 1
     return lines
-
-
-def test_long_modules_are_one_idea() -> None:
-    lines = {str(p): len((ROOT / p).read_text(encoding="utf-8").splitlines()) for p in MODULES}
-    assert {path for path, count in lines.items() if count >= LINES_REVIEWED} == set(REVIEWED)
 
 
 def test_functions_are_short() -> None:
