@@ -8,7 +8,9 @@ is refused by name.
 
 from __future__ import annotations
 
+import functools
 import io
+import itertools
 import json
 import pathlib
 import random
@@ -17,12 +19,15 @@ from typing import Any
 
 import fastavro
 import pytest
+from google.protobuf import json_format, message_factory
 from support.captured import AVRO_KEY, AVRO_VALUE, ENCODINGS, KEYS, CapturedUsers
 from support.upserts import Users, in_order
 
+from seamline.connectors.kafka.formats import protobuf_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.envelopes import ENVELOPES, rows_of
 from seamline.connectors.kafka.formats.infer import infer_json
+from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.protocols import RawBatch
 from seamline.errors import (
     BAD_RECORD,
@@ -525,3 +530,174 @@ def test_columns_are_inferred_from_the_rows(envelope: str) -> None:
         "name",
         "score",
     }
+
+
+# --- What a record lacks -------------------------------------------------------------------------
+
+NULLABLE = (Field("id", BIGINT, required=True), Field("name", VARCHAR))
+MISSING = "missing"
+"""A part that a record does not have; None is one that is null."""
+BODY_FORMATS = ("json", "wrapped", "json_schema", "avro", "protobuf")
+
+
+class Changes:
+    """Writes records of an envelope in a format, as far as the format can tell them apart."""
+
+    def __init__(self, envelope: str, format_: str) -> None:
+        self.kind = ENVELOPES[envelope]
+        self.format = "json" if format_ == "wrapped" else format_
+        self._is_wrapped = format_ == "wrapped"
+        self.schema: str | None = None
+        rows = list(dict.fromkeys((self.kind.row, self.kind.before, self.kind.old)))
+        if format_ == "avro":
+            self.schema = json.dumps(self._avro(rows))
+        elif format_ == "protobuf":
+            many = "repeated" if self.kind.is_listed else "optional"
+            fields = [f"{many} User {name} = {place};" for place, name in enumerate(rows, 2)]
+            self.schema = (
+                'syntax = "proto3"; message Change { optional string '
+                f"{self.kind.operation} = 1; {' '.join(fields)} }} "
+                "message User { optional int64 id = 1; optional string name = 2; }"
+            )
+
+    def _avro(self, rows: list[str]) -> dict[str, Any]:
+        types: list[Any] = [USER, *["Value"] * (len(rows) - 1)]
+        if self.kind.is_listed:
+            types = [{"type": "array", "items": ["null", type_]} for type_ in types]
+        fields: list[Any] = [
+            {"name": name, "type": ["null", type_], "default": None}
+            for name, type_ in zip(rows, types, strict=True)
+        ]
+        fields.append({"name": self.kind.operation, "type": ["null", "string"]})
+        return {"type": "record", "name": "Envelope", "fields": fields}
+
+    @functools.cached_property
+    def _parsed(self) -> Any:
+        assert self.schema is not None
+        if self.format == "avro":
+            return fastavro.parse_schema(json.loads(self.schema))
+        file = protobuf_schema.compiled(Schema("PROTOBUF", self.schema))
+        return message_factory.GetMessageClass(protobuf_schema.message_at(file, (0,)))
+
+    def written(self, body: dict[str, Any]) -> bytes:
+        """The bytes of a change."""
+        body = {name: part for name, part in body.items() if part != MISSING}
+        if self.schema is None:
+            whole = {"schema": None, "payload": body} if self._is_wrapped else body
+            return json.dumps(whole).encode()
+        if self.format == "avro":
+            written = io.BytesIO()
+            fastavro.schemaless_writer(written, self._parsed, body)
+            return written.getvalue()
+        message = self._parsed()
+        json_format.ParseDict({n: part for n, part in body.items() if part != [None]}, message)
+        return bytes(message.SerializeToString())
+
+
+def bodies(kind: Any, row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Changes of every kind, with each of their parts there, null and missing."""
+    there = [row] if kind.is_listed else row
+    lacking: list[Any] = [None, MISSING, *([[], [None]] if kind.is_listed else [])]
+    words = [*sorted(kind.writes | kind.deletes | kind.nothing), "other", None, MISSING]
+    olds = {kind.before, kind.old} - {kind.row}
+    return [
+        {kind.operation: word, kind.row: part, **dict.fromkeys(olds, old)}
+        for word, part, old in itertools.product(words, [there, *lacking], [there, *lacking])
+    ]
+
+
+def judged(kind: Any, body: dict[str, Any], key: dict[str, Any] | None, *, of_key: bool) -> Any:
+    """What a change is: (id, name, is deleted), or the name of the part that makes it bad."""
+
+    def row(name: str) -> Any:
+        part = body[name]
+        if kind.is_listed:
+            part = part[0] if isinstance(part, list) and part else None
+        return part if isinstance(part, dict) else None
+
+    word = body[kind.operation]
+    if word in kind.nothing:
+        return None, None, None
+    own, before = row(kind.row), row(kind.before)
+    if word in kind.writes:
+        if own is None:
+            return kind.row
+        id_ = key and key["id"] if of_key else own["id"]
+        return (id_, own["name"], False) if id_ is not None else "id"
+    if word in kind.deletes:
+        known = before if before is not None and not of_key else key
+        return (known["id"], None, True) if known is not None else "id"
+    return kind.operation if word not in (None, MISSING) else "it contains no change"
+
+
+def batch_of(records: list[tuple[bytes | None, bytes | None]]) -> RawBatch:
+    count = len(records)
+    keys, values = [key for key, _ in records], [value for _, value in records]
+    return RawBatch([0] * count, list(range(count)), [0] * count, keys, values, [None] * count)
+
+
+@pytest.mark.one_in(test=3)
+@pytest.mark.parametrize("of_key", [False, True], ids=["key in the row", "key beside it"])
+@pytest.mark.parametrize(
+    ("envelope", "format_"),
+    [pair for pair in itertools.product(ENVELOPES, BODY_FORMATS) if pair != ("canal", "wrapped")],
+)
+def test_a_change_without_its_row_is_a_bad_record(
+    envelope: str, format_: str, of_key: bool
+) -> None:
+    changes = Changes(envelope, format_)
+    every = bodies(changes.kind, {"id": 1, "name": "a"})
+    cases = list(itertools.product(every, (None, {"id": 1})))
+    records = [(json.dumps(key).encode() if key else None, changes.written(b)) for b, key in cases]
+    binding = TopicBinding(
+        *("c", "t", changes.format),
+        mode="changelog",
+        envelope=envelope,
+        primary_key=("id",),
+        key_format="json",
+        columns_from=("id = key.id",) if of_key else (),
+        value_schema=changes.schema,
+        on_error="skip",
+    )
+    spec = DecoderSpec.of(binding, (*NULLABLE, *columns.METADATA_FIELDS))
+    rows, bad = Decoder(spec).decode_all(batch_of(records))
+    left = iter(rows.to_pylist())
+    for index, (body, key) in enumerate(cases):
+        wanted = judged(changes.kind, body, key, of_key=of_key)
+        if isinstance(wanted, str):
+            assert wanted in bad[index], (body, key)
+        else:
+            row = next(left)
+            name = row["name"] if row[columns.DELETED] is False else None
+            assert (row["id"], name, row[columns.DELETED]) == wanted, (body, key)
+    assert next(left, None) is None
+    alone = [len(Decoder(spec).decode(batch_of([record])).rows) for record in records[::7]]
+    assert alone == [int(index not in bad) for index in range(0, len(records), 7)]
+
+
+def test_a_table_whose_columns_are_all_beside_the_row_needs_the_row() -> None:
+    beside = {"columns_from": ("id = key.id", "name = value.source.table")}
+    body = {"op": "u", "after": {"id": 1}, "source": {"table": "users"}}
+    (row,) = decoded("debezium", body, **beside)
+    assert (row["id"], row["name"]) == (1, "users")
+    for after in ({}, {"after": None}):
+        with pytest.raises(SeamlineError, match="after: null or missing, but op is 'u'"):
+            decoded("debezium", {"op": "u", "source": {"table": "users"}, **after}, **beside)
+
+
+@pytest.mark.parametrize("envelope", ENVELOPES)
+def test_a_row_that_was_not_sent_changes_nothing_in_either_tier(
+    envelope: str, tmp_path: pathlib.Path
+) -> None:
+    kind = ENVELOPES[envelope]
+    said: dict[str, Any] = {"mode": "changelog", "envelope": envelope, "key": None}
+    said |= {"on_error": "skip", "key_format": "json", "columns_from": ("id = key.id",)}
+    users = Users(tmp_path, 1, **said)
+    row = {"id": 1, "name": "a", "score": 2}
+    for part in ([row] if kind.is_listed else row, None):
+        body = {kind.operation: max(kind.writes), kind.row: part}
+        users.produce(b'{"id": 1}', json.dumps(body).encode(), 0)
+    assert users.ask(ALL) == [(1, "a", 2)]
+    users.tier()
+    assert users.ask(ALL) == [(1, "a", 2)]
+    users.close()

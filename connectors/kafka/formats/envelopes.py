@@ -9,8 +9,9 @@ An update of a primary key deletes the row of the former key and writes one of t
 and Canal send one record for both, which includes the former key. Debezium sends a record for each,
 unless the key of the table is not that of the records.
 
-A kind of change that its record alone does not fully describe is refused, whatever the policy for
-bad records, because leaving it out would leave wrong rows in the table.
+A write whose row the source has not sent is a bad record. A kind of change that its record alone
+does not fully describe is refused, whatever the policy for bad records, because leaving it out
+would leave wrong rows in the table.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import pyarrow.compute as pc
 from seamline.connectors.kafka.formats.absent import Absent
 from seamline.connectors.kafka.formats.connect import PAYLOAD, ConnectReader
 from seamline.connectors.kafka.formats.parts import (
+    PRESENCE,
     AllHeaders,
     Format,
     Leaf,
@@ -113,7 +115,7 @@ ENVELOPES: Mapping[str, Envelope] = {
 }
 """All kinds of envelopes, by their names in `envelope`."""
 
-_OPERATION, _BEFORE, _LIST = "$operation", "$before", "$list"
+_OPERATION, _BEFORE, _LIST, _ROW = "$operation", "$before", "$list", "$row"
 OLD, TRUNCATE = "$old", "$truncate"
 """First parts of the names that an envelope's other contents have while it is decoded."""
 
@@ -135,7 +137,10 @@ class EnvelopeReader:
         self._key = spec.primary_key
         self._moving = [name for name in spec.primary_key if _is_of_row(spec, name)]
         inside = [_inside(leaf, envelope.row) for leaf in leaves]
-        said = [Leaf((_OPERATION,), (envelope.operation,), Field(_OPERATION, VARCHAR), False)]
+        said = [
+            Leaf((_OPERATION,), (envelope.operation,), Field(_OPERATION, VARCHAR), False),
+            Leaf((_ROW,), (envelope.row,), Field(envelope.row, PRESENCE), False),
+        ]
         for column in spec.key_columns:
             field = dataclasses.replace(column, required=False, write_default=None)
             said.append(Leaf((_BEFORE, column.name), (envelope.before, column.name), field, False))
@@ -159,7 +164,7 @@ class EnvelopeReader:
         The columns of the key before a write, as far as the record has them, are returned as `OLD`.
         """
         arrays, bad = self._reader.decode(parts, headers)
-        operations = arrays.pop((_OPERATION,))
+        operations, rows = arrays.pop((_OPERATION,)), arrays.pop((_ROW,))
         before = {name: arrays.pop((_BEFORE, name)) for name in self._key}
         is_delete = _is_among(operations, self._envelope.deletes)
         is_truncate = _is_among(operations, self._envelope.truncates)
@@ -171,6 +176,8 @@ class EnvelopeReader:
             word = operations[index].as_py()
             reason = f"{self._envelope.operation}: {word!r} is not a change of a row"
             bad.setdefault(index, reason if word is not None else "it contains no change")
+        for index in pc.indices_nonzero(pc.and_(is_write, rows.is_null())).to_pylist():
+            bad.setdefault(index, self._rowless(operations[index].as_py()))
         self._check_rows(arrays, is_write, bad)
         for name, array in before.items():
             sent = self._sent(array)
@@ -181,6 +188,13 @@ class EnvelopeReader:
                 arrays[OLD, name] = pc.if_else(is_write, old, None)
         marks = pc.if_else(is_nothing, pa.scalar(None, pa.bool_()), is_delete)
         return {**arrays, (DELETED,): marks, (TRUNCATE,): is_truncate}, bad
+
+    def _rowless(self, operation: str) -> str:
+        envelope = self._envelope
+        return (
+            f"{envelope.row}: null or missing, but {envelope.operation} is {operation!r}: the "
+            "source has not sent the row"
+        )
 
     def _check_truncates(self, is_truncate: pa.Array) -> None:
         """Raises at a truncate if it is unknown which records are older.
@@ -244,12 +258,13 @@ class ListedReader:
         self, format_: Format, leaves: Sequence[Leaf], listed: Collection[str], topic: str
     ) -> None:
         self._topic = topic
-        self._inside = {n: [leaf for leaf in leaves if leaf.path[0] == n] for n in listed}
+        inside = [leaf for leaf in leaves if len(leaf.path) > 1 or leaf.field.type == PRESENCE]
+        self._inside = {n: [leaf for leaf in inside if leaf.path[0] == n] for n in listed}
         lists = [
             Leaf((_LIST, name), (name,), Field(name, Array(Row(_fields(members)))), by_name=False)
             for name, members in self._inside.items()
         ]
-        beside = [leaf for leaf in leaves if leaf.path[0] not in listed]
+        beside = [leaf for leaf in leaves if leaf not in inside or leaf.path[0] not in listed]
         self._reader = PartReader(format_, [*lists, *beside])
 
     def decode(
@@ -260,7 +275,8 @@ class ListedReader:
         for name, members in self._inside.items():
             rows = self._rows(arrays.pop((_LIST, name)))
             for leaf in members:
-                arrays[leaf.column] = pc.struct_field(rows, leaf.path[1])
+                is_row = leaf.field.type == PRESENCE
+                arrays[leaf.column] = rows if is_row else pc.struct_field(rows, leaf.path[1])
         return arrays, bad
 
     def _rows(self, lists: pa.Array) -> pa.Array:
@@ -278,7 +294,8 @@ class ListedReader:
 
 def _fields(leaves: Sequence[Leaf]) -> tuple[Field, ...]:
     """Returns the fields of the row that leaves belong to, each once."""
-    by_name = {leaf.path[1]: dataclasses.replace(leaf.field, name=leaf.path[1]) for leaf in leaves}
+    inner = [leaf for leaf in leaves if len(leaf.path) > 1]
+    by_name = {leaf.path[1]: dataclasses.replace(leaf.field, name=leaf.path[1]) for leaf in inner}
     return tuple(by_name.values())
 
 

@@ -742,7 +742,7 @@ def _convert(array: pa.Array, type_: Type) -> pa.Array:
     match type_:
         case Row(fields):
             arrays = [_convert(array.field(i), f.type) for i, f in enumerate(fields)]
-            mask = array.is_null() if array.null_count else None
+            mask = array.is_null() if array.null_count or not fields else None
             return pa.StructArray.from_arrays(arrays, fields=list(wanted), mask=mask)
         case Array(element):
             items = _convert(array.values, element)

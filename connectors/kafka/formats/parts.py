@@ -82,6 +82,10 @@ class Format:
     fields: Callable[[tuple[Field, ...]], PartDecoder] | None = None
 
 
+PRESENCE = Row(())
+"""The type of a leaf that says only whether there is a record at its path: none of its fields."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Leaf:
     """A column, or a field inside a row column, that a part is decoded into.
@@ -204,6 +208,8 @@ class _Node(dict[str, "_Node | Field"]):
     def insert(self, path: Path, field: Field) -> bool:
         """Adds a field; returns False if another one is in its place."""
         name, *rest = path
+        if not rest and field.type == PRESENCE:
+            return isinstance(self.setdefault(name, _Node()), _Node)
         there = self.get(name)
         if not rest:
             if there is not None:

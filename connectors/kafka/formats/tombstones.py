@@ -128,17 +128,16 @@ class Tombstones:
     def require_keys(self, arrays: dict[Path, pa.Array], bad: dict[int, str]) -> None:
         """Marks records without a key as bad, except those that describe no row and truncates.
 
-        These have no key whatever they say, and a truncate is a delete. Nothing else of it is
-        needed, so it is not bad either.
+        These have no key whatever they say, and a truncate is a delete. Nothing else of them is
+        needed, so they are not bad either.
         """
         marks = arrays[DELETED,]
         silent = pc.indices_nonzero(marks.is_null()).to_pylist()
+        for index in silent:
+            bad.pop(index, None)
         truncates = arrays.pop((TRUNCATE,), None)
         if truncates is not None:
-            is_truncate = pc.fill_null(truncates, False)
-            for index in pc.indices_nonzero(is_truncate).to_pylist():
-                bad.pop(index, None)
-            arrays[DELETED,] = pc.if_else(is_truncate, True, marks)
+            arrays[DELETED,] = pc.if_else(pc.fill_null(truncates, False), True, marks)
         for name in self._primary_key:
             if silent:
                 arrays[name,] = nulled(arrays[name,], silent)

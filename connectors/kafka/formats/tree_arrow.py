@@ -75,7 +75,7 @@ def _record(
         members.append((field, name, make))
 
     def row(array: pa.Array) -> pa.Array:
-        mask = array.is_null() if array.null_count else None
+        mask = array.is_null() if array.null_count or not fields else None
         found = []
         for field, name, make in members:
             if name is None:
