@@ -44,6 +44,8 @@ class TableFacts:
         present: Whether the seam is the table's current one, up to the end of its log.
         known_at: A moment before the table was loaded, on the monotonic clock.
         asked_at: A moment before the log was asked for its ends; None if it was not asked.
+        log_start: The first offset that the log still holds, of the partitions in which it no
+            longer reaches back to where the seam begins; empty if all of the tail is there.
     """
 
     kind: Kind
@@ -58,6 +60,7 @@ class TableFacts:
     present: bool = False
     known_at: float = 0.0
     asked_at: float | None = None
+    log_start: Offsets = dataclasses.field(default_factory=Offsets)
 
     @property
     def places(self) -> Places | None:

@@ -5,6 +5,10 @@
 
 Every rule is a pure function from plan to plan, lives in a module of the same name, and runs once.
 The ASKS rules run before a scan's facts are looked up, because the lookup uses their predicates.
+
+A log that no longer reaches back to the boundary fails only those scans that need what it has lost.
+No row outside the ranges that the rules leave can meet the scan's predicate, and an upsert table's
+tail is cut by nothing but its keys: whatever is gone elsewhere could not have changed the answer.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from seamline.planners.rules.prune_tail_by_key import prune_tail_by_key
 from seamline.planners.rules.prune_tail_by_position import prune_tail_by_position
 from seamline.planners.rules.prune_tail_by_time import prune_tail_by_time
 from seamline.planners.rules.push_predicates import push_predicates
+from seamline.seam.checks import missing, require
 from seamline.sql.qualify import BoundQuery
 
 Rule = Callable[[LogicalPlan], LogicalPlan]
@@ -45,6 +50,19 @@ def asked(query: BoundQuery, tables: Sequence[TableFacts]) -> LogicalPlan:
     return apply(ASKS, bind(query, tables))
 
 
+def reduced(asked_for: LogicalPlan) -> LogicalPlan:
+    """Returns the plan with its tails cut to what its scans need.
+
+    Raises:
+        SeamlineError: LOG_TRIMMED when a scan needs records that the log no longer holds.
+    """
+    logical = apply(RULES, asked_for)
+    for scan in logical.scans:
+        starts = {r.partition: r.start for r in scan.hot_ranges}
+        require(missing(scan.seam.topic, scan.facts.log_start, starts))
+    return logical
+
+
 def plan(asked_for: LogicalPlan, *, engine: str, limits: Limits) -> PhysicalPlan:
     """Returns the physical plan.
 
@@ -54,8 +72,8 @@ def plan(asked_for: LogicalPlan, *, engine: str, limits: Limits) -> PhysicalPlan
         limits: The size limits for routing.
 
     Raises:
-        SeamlineError: see `route`.
+        SeamlineError: see `reduced` and `route`.
     """
-    logical = apply(RULES, asked_for)
+    logical = reduced(asked_for)
     estimated = estimate(logical)
     return physical_plan(logical, estimated, route(engine, estimated, logical.files, limits))

@@ -68,12 +68,25 @@ def trimmed(bounds: LogBounds, starts: Mapping[int, int]) -> SeamlineError | Non
         bounds: What the log holds.
         starts: The first offset needed, per partition.
     """
+    return missing(bounds.topic, bounds.start, starts)
+
+
+def missing(
+    topic: str, log_start: Mapping[int, int], starts: Mapping[int, int]
+) -> SeamlineError | None:
+    """Returns an error if a log begins after the given starts.
+
+    Args:
+        topic: Name of the topic.
+        log_start: The first offset that is still kept, per partition.
+        starts: The first offset needed, per partition.
+    """
     for partition, start in starts.items():
-        kept_from = bounds.start.get(partition, 0)
+        kept_from = log_start.get(partition, 0)
         if kept_from > start:
             return SeamlineError(
                 LOG_TRIMMED,
-                f"partition {partition} of topic {bounds.topic} starts at {kept_from}, but is "
+                f"partition {partition} of topic {topic} starts at {kept_from}, but is "
                 f"needed from {start} on: {kept_from - start} offsets are gone",
                 details={"partition": partition, "log_start": kept_from, "boundary": start},
             )

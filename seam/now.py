@@ -23,6 +23,7 @@ def pin(
     *,
     cluster: str,
     bounds_are_newer: bool = False,
+    may_lack_records: bool = False,
 ) -> Seam | None:
     """Pins one table to its seam.
 
@@ -34,6 +35,8 @@ def pin(
         bounds_are_newer: Whether `bounds` were read after `state`. Normally the ends are read
             first, so a boundary past the log's end may just mean that a commit landed in between.
             If the ends were read again afterwards, it means that the log has lost records.
+        may_lack_records: Whether the log may begin after the boundary. Whoever reads the seam must
+            then check each range against the log's start before its rows are used.
 
     Returns:
         The seam, or None if the bounds are too old to decide and must be read again.
@@ -44,7 +47,8 @@ def pin(
     boundary = cold.boundary
     require(recreated(bounds.topic, bounds.topic_id, boundary.topic_id))
     starts = {partition: boundary.next.get(partition, 0) for partition in bounds.end}
-    require(trimmed(bounds, starts))
+    if not may_lack_records:
+        require(trimmed(bounds, starts))
     behind = truncated(bounds, starts)
     if behind is not None:
         if bounds_are_newer:

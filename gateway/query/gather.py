@@ -134,6 +134,7 @@ class Gatherer:
         freshness: Freshness = LATEST,
         now: datetime.datetime | None = None,
         read_token: ReadToken = no_tokens,
+        may_lack_records: bool = False,
     ) -> list[PinnedTable]:
         """Pins each reference to its seam, in order.
 
@@ -146,12 +147,22 @@ class Gatherer:
             freshness: How fresh tables pinned as they are now must be.
             now: The moment the statement was submitted; by default, the present.
             read_token: Returns the seams of the tokens between which changes are requested.
+            may_lack_records: Whether the log may have lost records of a seam; see
+                `TableFacts.log_start`, which the caller must then respect.
 
         Raises:
             SeamlineError: named after the cause; see `seam`.
         """
         targets = [self._target(reference, session, read_token) for reference in references]
-        wanted = Wanted(targets, session, deadline, token, after, freshness)
+        wanted = Wanted(
+            targets,
+            session,
+            deadline,
+            token,
+            after,
+            freshness,
+            may_lack_records=may_lack_records,
+        )
         try:
             with_now = wanted if now is None else dataclasses.replace(wanted, now=now)
             return [

@@ -143,6 +143,7 @@ class Wanted:
     after: After = NOTHING
     freshness: Freshness = LATEST
     now: datetime.datetime = dataclasses.field(default_factory=_now)
+    may_lack_records: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -229,10 +230,7 @@ class TablePinner:
         check_columns(state)
         if name.variant not in system.TABLE_VARIANTS:
             check_partitions(binding, len(bounds.end))
-        if isinstance(target.moment, datetime.datetime):
-            seam = self._seam_then(table, binding, bounds, target.moment, known.wanted)
-        else:
-            seam = self._seam(target, state, binding, bounds, known)
+        seam, bounds = self._seam(target, table, binding, bounds, known)
         seam = seam if cached is None else cached.with_epochs(seam)
         if name.variant in system.TABLE_VARIANTS:
             follower = tails.follower_of(state) if tails is not None else None
@@ -247,6 +245,7 @@ class TablePinner:
         schema = state.schemas[seam.schema_id]
         decoder = DecoderSpec.of(binding, schema.columns, seam.format, seam.on_error)
         present = is_present(target, known.tables, known.wanted) and seam.end == end
+        log_start = _log_start(seam, bounds)
         if binding.is_upsert and (not present or seam.is_logged):
             self._check_not_compacted(seam, target, known.wanted.deadline)
         facts = TableFacts(
@@ -258,9 +257,10 @@ class TablePinner:
             cached=tails.cached(seam, decoder) if tails is not None else Offsets(),
             fits_cache=tails is not None and tails.fits(seam),
             as_of=cached.as_of if cached is not None else None,
-            present=present,
+            present=present and not log_start,  # nobody can follow a log from what it has lost
             known_at=known.known_at,
             asked_at=known.known_at if cached is None else None,
+            log_start=log_start,
         )
         return PinnedTable(relation_of(columns_read(schema.columns, seam), state), facts, table)
 
@@ -308,12 +308,15 @@ class TablePinner:
     def _seam(
         self,
         target: Target,
-        state: TableState,
+        table: ColdTable,
         binding: TopicBinding,
         bounds: LogBounds,
         known: Known,
-    ) -> Seam:
-        """Returns the current seam, or the token's."""
+    ) -> tuple[Seam, LogBounds]:
+        """Returns the current seam, the token's or a past one, and what the log held by then."""
+        state, moment = table.state, target.moment
+        if isinstance(moment, datetime.datetime):
+            return self._seam_then(table, binding, bounds, moment, known.wanted), bounds
         head = cold_side(state, state.current_snapshot_id)
         log, deadline = self._connections.log(binding.cluster), known.wanted.deadline
         earlier = told(target, known.tables, known.wanted)
@@ -333,13 +336,16 @@ class TablePinner:
                     "rows have since been replaced in its snapshots",
                 )
             _check_remembered(log, bounds, earlier, deadline)
-            return dataclasses.replace(seam, as_of=_as_of(target))
-        seam = _seam_of_now(state, head, bounds, log, binding.cluster, deadline)
+            return dataclasses.replace(seam, as_of=_as_of(target)), bounds
+        may_lack = known.wanted.may_lack_records
+        seam, bounds = _seam_of_now(
+            state, head, bounds, log, binding.cluster, deadline, may_lack_records=may_lack
+        )
         for seen in repeat.of_table(known.wanted.after.seen, state):
             repeat.check_same_history(state, seen, bounds)
             require(rolled_back(state, seam, seen))
             _check_remembered(log, bounds, seen, deadline)
-        return seam
+        return seam, bounds
 
     def _seam_then(
         self,
@@ -475,16 +481,34 @@ def _seam_of_now(
     log: HotLog,
     cluster: str,
     deadline: Deadline,
-) -> Seam:
-    """Returns the current seam; asks the log again if its ends predate the table's last commit."""
+    *,
+    may_lack_records: bool,
+) -> tuple[Seam, LogBounds]:
+    """Returns the current seam, and what the log held then.
+
+    The log is asked again if its ends predate the table's last commit.
+    """
     for newer in (False, True):
         if newer or head.boundary.isolation != bounds.isolation:
             bounds = log.bounds([bounds.topic], head.boundary.isolation, deadline)[bounds.topic]
-        seam = now.pin(state, head, bounds, cluster=cluster, bounds_are_newer=newer)
+        seam = now.pin(
+            state,
+            head,
+            bounds,
+            cluster=cluster,
+            bounds_are_newer=newer,
+            may_lack_records=may_lack_records,
+        )
         if seam is not None:
             check_not_truncated(log, bounds, head.boundary.next, head.boundary.epochs, deadline)
-            return seam
+            return seam, bounds
     raise AssertionError("bounds read after the table always suffice to pin it")
+
+
+def _log_start(seam: Seam, bounds: LogBounds) -> Offsets:
+    """Returns `TableFacts.log_start` of a seam."""
+    begins = seam.begins
+    return Offsets({p: start for p, start in bounds.start.items() if start > begins.get(p, start)})
 
 
 def _check_remembered(log: HotLog, bounds: LogBounds, earlier: Seam, deadline: Deadline) -> None:

@@ -221,6 +221,7 @@ class Queries:
             freshness=request.freshness,
             now=request.now,
             read_token=request.read_token,
+            may_lack_records=True,
         )
         as_of = min([as_of, *(t.facts.as_of for t in tables if t.facts.as_of is not None)])
         relations = [

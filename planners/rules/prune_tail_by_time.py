@@ -3,7 +3,8 @@
 Take the first record at or after a moment: every record before it is earlier than the moment,
 however the log orders timestamps. So a lower bound is always safe. An upper bound is not, because a
 late record may carry an early timestamp. The offsets of the moments are facts; `moments` returns
-the moments to look up.
+the moments to look up. Of records that the log has lost, it cannot know when they were; where there
+are any, nothing is cut.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def _milliseconds(moment: datetime.datetime) -> int:
 
 def _interval(scan: Scan, leaf: Leaf, partition: int) -> Interval:
     moment = _lower_bound_ms(leaf)
-    if moment is None or moment not in scan.offsets_at:
+    is_whole = partition not in scan.facts.log_start
+    if not is_whole or moment is None or moment not in scan.offsets_at:
         return EVERYTHING
     return scan.offsets_at[moment].get(partition, 0), EVERYTHING[1]

@@ -7,12 +7,16 @@ the scans may leave out are left out, and the answers compared.
 
 from __future__ import annotations
 
+import dataclasses
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support import plans
 from support.examples import examples
 
-from seamline.planners.pipeline import ASKS, RULES, apply
+from seamline.errors import LOG_TRIMMED, SeamlineError
+from seamline.planners.pipeline import ASKS, RULES, apply, reduced
+from seamline.seam.offsets import Offsets
 
 BID = [
     *(f"b.price {sign} {n}" for sign in ("=", "<>", "<", ">=") for n in (5, -3)),
@@ -50,6 +54,28 @@ def check(sql: str) -> None:
 @given(conditions(BID))
 def test_conditions_of_one_table(where: str) -> None:
     check(f"SELECT * FROM bids b WHERE {where}")
+
+
+@examples(80)
+@given(conditions(BID), st.integers(0, 12), st.integers(0, 17))
+@example("b._kafka_partition = 0", 4, 6)
+@example("b._kafka_timestamp >= TIMESTAMP '2024-05-01 11:15:00 UTC'", 4, 7)
+@example("b.auction = 1", 5, 17)
+def test_a_log_that_has_lost_records_changes_no_answer(where: str, first: int, second: int) -> None:
+    """A query is answered as if they were there, or not at all."""
+    before = plans.logical(f"SELECT * FROM bids b WHERE {where}")
+    (scan,) = before.scans
+    starts = {0: first, 1: second}
+    lost = Offsets({p: o for p, o in starts.items() if o > scan.seam.boundary[p]})
+    facts = dataclasses.replace(scan.facts, log_start=lost)
+    cut = dataclasses.replace(before, scans=(dataclasses.replace(scan, facts=facts),))
+    try:
+        found = reduced(plans.with_moments(apply(ASKS, cut)))
+    except SeamlineError as error:
+        assert error.code is LOG_TRIMMED
+        return
+    assert plans.answer(found) == plans.answer(before)
+    assert all(r.start >= lost.get(r.partition, 0) for r in found.scans[0].hot_ranges)
 
 
 @examples(80)

@@ -322,11 +322,11 @@ class Explorer:
         """The state, with what every statement at work has experienced recorded."""
         if state.readers.count(None) == len(state.readers):
             return state
-        causes = oracle.problems(self._world)
         readers = tuple(
             slot
             and slot._replace(
-                causes=slot.causes | causes, disruptions=min(slot.disruptions + 1, ATTEMPTS_MAX)
+                causes=slot.causes | oracle.problems(self._world, slot.what),
+                disruptions=min(slot.disruptions + 1, ATTEMPTS_MAX),
             )
             for slot in state.readers
         )
@@ -354,7 +354,7 @@ class Explorer:
             self._reader(statement),
             statement,
             oracle.started(self._world),
-            oracle.problems(self._world),
+            oracle.problems(self._world, statement),
             0,
         )
         return self._reader_goes_on(state, number, slot)
@@ -522,10 +522,10 @@ class Explorer:
                     Sources(world.catalog, world.log), world.table.open, statement
                 )
             except SeamlineError as error:
-                oracle.check_failure(error.code.name, causes)
+                oracle.check_failure(error.code.name, oracle.problems(world, statement))
             else:
-                if causes:
-                    raise Violation(f"12, 14 answered in spite of {sorted(causes)}")
+                if problems := oracle.problems(world, statement):
+                    raise Violation(f"12, 14 answered in spite of {sorted(problems)}")
                 oracle.check_answer(world, answer, oracle.started(world), statement)
         try:
             if not world.is_adopted:

@@ -7,7 +7,7 @@ sent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from fakes.memory import Row, shown
@@ -17,7 +17,7 @@ from seamline.seam.boundary import boundary_of
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
 from seamline.seam.table import Snapshot
-from simulation.reading import FROM_1, TIERS, TWICE, Answer
+from simulation.reading import ALL, PARTS, TIERS, TWICE, Answer
 from simulation.world import VERSIONS_MAX, Past, Truncation, Truth, World
 
 Place = tuple[int, int, bytes]
@@ -81,7 +81,12 @@ def stable_ends(world: World) -> tuple[int, ...]:
     )
 
 
-def problems(world: World) -> frozenset[str]:
+def asked(statement: str) -> Callable[[int, int], bool]:
+    """Whether a statement asks for an offset of a partition."""
+    return PARTS.get(statement, lambda _partition, _offset: True)
+
+
+def problems(world: World, statement: str = ALL) -> frozenset[str]:
     """Why a statement that reads the world as it is now must fail; nothing if it must not."""
     mark = world.head.mark
     found = set()
@@ -98,7 +103,8 @@ def problems(world: World) -> frozenset[str]:
     next_offsets = dict(mark.next)
     ((_, topic),) = world.log.save().topics
     for number, partition in enumerate(topic.partitions):
-        if partition.start > next_offsets.get(number, 0):
+        lost = range(next_offsets.get(number, 0), partition.start)
+        if any(asked(statement)(number, offset) for offset in lost):
             found.add("LOG_TRIMMED")
         if partition.end < next_offsets.get(number, 0):
             found.add("LOG_TRUNCATED")
@@ -184,11 +190,10 @@ def check_exact(world: World, answer: Answer, statement: str) -> None:
         tiers = Counter(answer.scans[1]) + Counter(answer.scans[2])
         if Counter(answer.scans[0]) != tiers:
             raise Violation(f"6 a table is not its two tiers: {answer.scans}")
-    lowest = 1 if statement == FROM_1 else 0
     version = seam.schema_id
-    check_rows(world.truth, answer.rows, seam.topic_id, seam.end, lowest=lowest, version=version)
+    check_rows(world.truth, answer.rows, seam.topic_id, seam.end, statement, version=version)
     past = world.past(seam.snapshot_id)
-    if not lowest and past is not None:
+    if statement not in PARTS and past is not None:
         _check_foreign(answer, past)
 
 
@@ -260,8 +265,8 @@ def check_rows(
     rows: Iterable[Row],
     topic_id: str,
     end: Offsets,
+    statement: str = ALL,
     *,
-    lowest: int = 0,
     version: int = VERSIONS_MAX,
 ) -> None:
     """The rows of the log in an answer are those below its end, once each.
@@ -271,18 +276,19 @@ def check_rows(
         rows: The answer; foreign rows are ignored.
         topic_id: The topic it says it read.
         end: Its exclusive ends.
-        lowest: Offsets below this one were not asked for.
+        statement: What was asked for.
         version: The schema whose columns are shown; without it, all that were sent.
     """
+    is_asked = asked(statement)
     found = Counter(
-        (row[0], row[1], row[2]) for row in rows if row[0] is not None and (row[1] or 0) >= lowest
+        (row[0], row[1], row[2])
+        for row in rows
+        if row[0] is not None and is_asked(row[0], row[1] or 0)
     )
     for place, count in found.items():
         if count > 1:
             raise Violation(f"3 duplicate: {place} is there {count} times")
-    wanted = expected(truth, topic_id, end, version)
-    if lowest:
-        wanted = frozenset(place for place in wanted if place[1] >= lowest)
+    wanted = frozenset(p for p in expected(truth, topic_id, end, version) if is_asked(*p[:2]))
     if found.keys() == wanted:
         return
     extra = sorted(map(str, found.keys() - wanted))

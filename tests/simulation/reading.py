@@ -67,7 +67,13 @@ TIERS = " UNION ALL ".join(
 )
 FROM_1 = f"{ALL} WHERE _kafka_offset >= 1"
 CHANGES = f"SELECT {_COLUMNS} FROM TABLE(changes('orders', 'earlier', 'later'))"
-STATEMENTS = (ALL, TWICE, TIERS, FROM_1)
+ON_1 = f"{ALL} WHERE _kafka_partition = 1"
+STATEMENTS = (ALL, TWICE, TIERS, FROM_1, ON_1)
+PARTS: Mapping[str, Callable[[int, int], bool]] = {
+    FROM_1: lambda _, offset: offset >= 1,
+    ON_1: lambda partition, _: partition == 1,
+}
+"""Statements that ask for a part of the log, and whether they ask for a partition's offset."""
 
 
 def at_moment(moment_ms: int, statement: str = ALL) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from seamline.connectors.protocols import NoDeadline
 from seamline.gateway.tiering.step import tier_once
 from simulation.explorer import Scope
-from simulation.reading import ALL, TIERS
+from simulation.reading import ALL, FROM_1, ON_1, TIERS
 from simulation.world import World
 
 MANY = 9
@@ -63,6 +63,14 @@ SCOPES = (
         prepare=tiered_once,
         whole_tiering=True,
         changes_max=3,
+    ),
+    Scope(
+        "a statement about a part of the log, three operations of others that take rows away",
+        {**dict.fromkeys(("append", "tier", "trim", "partition"), MANY), "read": 1},
+        (ON_1, FROM_1),
+        prepare=tiered_once,
+        whole_tiering=True,
+        changes_max=2,
     ),
     Scope(
         "a statement beside an open transaction",

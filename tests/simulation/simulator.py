@@ -38,12 +38,23 @@ from simulation import oracle
 from simulation.histories import FAULTS, History, Operation
 from simulation.oracle import Started, Violation
 from simulation.product import REAL, Product, tier_all
-from simulation.reading import ALL, CHANGES, FROM_1, TIERS, TWICE, Answer, Sources, at_moment
+from simulation.reading import (
+    ALL,
+    CHANGES,
+    FROM_1,
+    ON_1,
+    PARTS,
+    TIERS,
+    TWICE,
+    Answer,
+    Sources,
+    at_moment,
+)
 from simulation.world import World
 
 SESSIONS = 3
 TOKENS_MAX = 6
-STATEMENTS = (ALL, ALL, ALL, ALL, TWICE, TIERS, FROM_1, ALL)
+STATEMENTS = (ALL, ALL, ALL, ON_1, TWICE, TIERS, FROM_1, ALL)
 GONE_STALE = frozenset(
     {"COLD_FILE_MISSING", "SNAPSHOT_GONE", "LOG_TRIMMED", "LOG_TRUNCATED", "READ_CONFLICT"}
 )
@@ -219,18 +230,23 @@ class Simulation:
                 raise Violation("1 after tiering the head does not carry the boundary")
         world.note_commits()
         self._check()
-        begun = oracle.started(world)
+        for statement in (ALL, *PARTS):
+            self._read_alone(statement)
+
+    def _read_alone(self, statement: str) -> None:
+        """A statement beside which nothing happens."""
+        world = self.world
+        begun, causes = oracle.started(world), oracle.problems(world, statement)
+        sources = Sources(world.catalog, world.log)
         try:
-            answer = self._product.read(
-                Sources(world.catalog, world.log), world.table.open, ALL, deadline=Patience()
-            )
+            answer = self._product.read(sources, world.table.open, statement, deadline=Patience())
         except SeamlineError as error:
             if error.code.name != "LOG_TRUNCATED" or not self._is_cut():
                 oracle.check_failure(error.code.name, causes)
             return
         if causes:
             raise Violation(f"12, 14 answered in spite of {sorted(causes)}")
-        oracle.check_answer(world, answer, begun, ALL)
+        oracle.check_answer(world, answer, begun, statement)
 
     # --- The log -------------------------------------------------------------------------------
 
@@ -454,7 +470,7 @@ class Simulation:
         self._judge(outcome, way, statement)
         if session is not None:
             self._check_not_behind(outcome, session, statement)
-        if statement != FROM_1:
+        if statement not in PARTS:
             seen = Seen(
                 tokens.decode(tokens.encode(outcome.seam)),
                 _sorted(outcome.rows),
@@ -562,7 +578,7 @@ class Simulation:
                 raise Violation(f"8 a session goes back from {token.end} to {seam.end}")
         gone = Counter(map(_in_first, before.rows))
         gone -= Counter(map(_in_first, _sorted(answer.rows)))
-        if statement != FROM_1 and any(not self._is_compacted(row) for row in gone):
+        if statement not in PARTS and any(not self._is_compacted(row) for row in gone):
             raise Violation(f"8 a session no longer sees {sorted(gone, key=_place)}")
 
     def _is_untold(self, token: Seam) -> bool:

@@ -73,12 +73,14 @@ class Table:
             end=Offsets(ends),
         )
 
-    def offsets_at(self, moment_ms: int) -> Offsets:
-        """As a log would answer."""
+    def offsets_at(self, moment_ms: int, log_start: Mapping[int, int]) -> Offsets:
+        """As a log would answer that begins at some offsets."""
         found = dict(self.seam.end)
         for row in reversed(self.rows):
-            if row[columns.TIMESTAMP].timestamp() * 1000 >= moment_ms:
-                found[row[columns.PARTITION]] = row[columns.OFFSET]
+            partition, offset = row[columns.PARTITION], row[columns.OFFSET]
+            is_late = row[columns.TIMESTAMP].timestamp() * 1000 >= moment_ms
+            if is_late and offset >= log_start.get(partition, 0):
+                found[partition] = offset
         return Offsets(found)
 
 
@@ -158,7 +160,10 @@ def with_moments(plan: LogicalPlan) -> LogicalPlan:
         plan,
         scans=tuple(
             dataclasses.replace(
-                scan, offsets_at={ms: _table_of(scan).offsets_at(ms) for ms in moments(scan)}
+                scan,
+                offsets_at={
+                    ms: _table_of(scan).offsets_at(ms, scan.facts.log_start) for ms in moments(scan)
+                },
             )
             for scan in plan.scans
         ),
