@@ -152,7 +152,8 @@ class TopicBinding:
         if "key_partitions" in known:
             known["key_partitions"] = int(known["key_partitions"])
         if "spellings" in known:
-            known["spellings"] = tuple(word.strip() for word in known["spellings"].split(","))
+            words = map(str.strip, known["spellings"].split(","))
+            known["spellings"] = tuple(filter(None, words))
         if "columns_from" in known:
             known["columns_from"] = tuple(map(str, parse_sources([known["columns_from"]])))
         if "deleted_by" in known:

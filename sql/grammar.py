@@ -505,9 +505,20 @@ def _set_properties(words: Words) -> SetProperties:
     while True:
         name = words.identifier().lower()
         words.require("=")
-        pairs.append((name, words.constant()))
+        pairs.append((name, _list(words) if words.take("ARRAY") else words.constant()))
         if not words.take(","):
             return SetProperties(tuple(pairs))
+
+
+def _list(words: Words) -> str:
+    """Returns the constants of an array, separated by commas."""
+    words.require("[")
+    items: list[str] = []
+    while not words.take("]"):
+        if items:
+            words.require(",")
+        items.append(words.constant())
+    return ", ".join(items)
 
 
 def _drop_table(words: Words) -> DropTable:

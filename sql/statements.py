@@ -342,7 +342,7 @@ class RenameTable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetProperties:
-    """SET PROPERTIES, as pairs of name and value."""
+    """SET PROPERTIES, as pairs of name and value; arrays are their values, separated by commas."""
 
     properties: tuple[tuple[str, str], ...]
 

@@ -198,19 +198,26 @@ def describe(name: str, config_file: str | None, settings: tuple[str, ...], as_j
 @click.option(
     "--evolution", type=click.Choice(EVOLUTIONS), help="Whether columns follow newer schemas."
 )
+@click.option(
+    "--spelling",
+    "spellings",
+    multiple=True,
+    help="Accept this spelling of values, in place of those accepted until now; repeatable.",
+)
 @config_options
 def alter(
     name: str,
     on_error: str | None,
     evolution: str | None,
+    spellings: tuple[str, ...],
     config_file: str | None,
     settings: tuple[str, ...],
 ) -> None:
     """Change settings of the unified table NAME."""
     wanted = {"on_error": on_error, "evolution": evolution}
     given = {setting: value for setting, value in wanted.items() if value is not None}
-    if not given:
-        raise click.UsageError("nothing to change: give --on-error or --evolution")
+    if not given and not spellings:
+        raise click.UsageError("nothing to change: give --on-error, --evolution or --spelling")
     from seamline.connectors.iceberg import commits
     from seamline.gateway.commands import alterations, upserts
     from seamline.gateway.commands import evolution as evolving
@@ -225,6 +232,8 @@ def alter(
     for setting, value in given.items():
         if binding.is_upsert:
             upserts.check_altered(setting, value)
+    if spellings:
+        given["spellings"] = alterations.changed_spellings(binding, ",".join(spellings))
     commits.set_properties(
         found,
         {PROPERTY_PREFIX + setting.replace("_", "-"): value for setting, value in given.items()},

@@ -15,6 +15,7 @@ from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.types import to_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.spelling import ACCEPTING_MORE, Spelling
 from seamline.errors import (
     COLUMN_NOT_FOUND,
     INVALID_TABLE_DEFINITION,
@@ -52,6 +53,8 @@ from seamline.sql.types import Field, Row, row
 
 _PROPERTIES = {"on_error": POLICIES, "evolution": EVOLUTIONS}
 """The properties of a unified table that may be changed, and the values that each may have."""
+_SPELLINGS = "spellings"
+"""May be changed, too, as far as that only makes good records of bad ones, or the reverse."""
 _INSTEAD = {
     SetColumnType: "With evolution = 'auto', columns follow the schemas of the records.",
     DropNotNull: "Whether a record may lack a value is decided when the table is created.",
@@ -264,12 +267,41 @@ def _upgrade(table: IcebergTable, change: SetProperties) -> None:
         commits.upgrade(table, 2)
 
 
+def changed_spellings(binding: TopicBinding, text: str) -> str:
+    """Returns the value of the property for other spellings of a unified table.
+
+    Args:
+        binding: The table's topic.
+        text: The spellings, separated by commas.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION.
+    """
+    words = sorted(filter(None, map(str.strip, text.split(","))))
+    text = ",".join(words)
+    Spelling.of(text)
+    fixed = (set(words) ^ set(binding.spellings)) - ACCEPTING_MORE
+    if fixed:
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION,
+            f"the spelling {min(fixed)} cannot be changed: it would give another "
+            "meaning to records that have been read",
+            hint=f"Only {', '.join(sorted(ACCEPTING_MORE))} can; for others, recreate the table.",
+        )
+    return text
+
+
 def _set(table: IcebergTable, binding: TopicBinding, change: SetProperties) -> None:
+    known_names = (*_PROPERTIES, _SPELLINGS)
+    spellings: str | None = None
     for name, value in change.properties:
         if binding.is_upsert:
             upserts.check_altered(name, value)
             if name == _PARTITIONS and str(value).isdecimal():
                 continue
+        if name == _SPELLINGS:
+            spellings = changed_spellings(binding, value)
+            continue
         if name == "evolution":
             evolution.check_altered(binding, value)
         if name == "on_error":
@@ -279,7 +311,7 @@ def _set(table: IcebergTable, binding: TopicBinding, change: SetProperties) -> N
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"the property {name} cannot be changed",
-                hint=did_you_mean(name, _PROPERTIES) or f"Only {', '.join(_PROPERTIES)} can.",
+                hint=did_you_mean(name, known_names) or f"Only {', '.join(known_names)} can.",
             )
         if value not in known:
             raise SeamlineError(
@@ -290,6 +322,8 @@ def _set(table: IcebergTable, binding: TopicBinding, change: SetProperties) -> N
     properties = {
         PROPERTY_PREFIX + name.replace("_", "-"): str(value) for name, value in change.properties
     }
+    if spellings is not None:
+        properties[PROPERTY_PREFIX + _SPELLINGS] = spellings
     # the partitioner placed older records among fewer partitions, so it no longer finds them
     is_spread_anew = _PARTITIONS in dict(change.properties)
     without = (PROPERTY_PREFIX + "key-partitioner",) if is_spread_anew else ()

@@ -16,6 +16,7 @@ from seamline.connectors.kafka.formats.infer import Inferred, infer_json, source
 from seamline.connectors.kafka.formats.known import JSON
 from seamline.connectors.kafka.formats.parts import Setting
 from seamline.connectors.kafka.formats.schemas import Schemas
+from seamline.connectors.kafka.formats.spelling import Spelling
 from seamline.connectors.protocols import Deadline, Headers, HotLog, RawBatch
 from seamline.errors import INFERENCE_FAILED, SeamlineError
 from seamline.seam.encoding import KEY, VALUE, DeleteMark, Encoding, Path
@@ -105,7 +106,8 @@ def _of_values(definition: TableDefinition, seen: Sample, schemas: Schemas) -> I
         if beside is not None and (envelope is not None or beside.kind == "record"):
             described = infer_schema.Found(beside, "the schema beside the newest value")
             return _of_schema(described.at((envelope.row,) if envelope is not None else ()))
-        found = infer_json(rows_of(definition.envelope, values) if envelope else values)
+        spelling = Spelling.of(",".join(definition.spellings))
+        found = infer_json(rows_of(definition.envelope, values) if envelope else values, spelling)
         source = f"{len(values)} records" + (f" in {definition.envelope}" if envelope else "")
         return dataclasses.replace(found, source=source)
     if definition.format not in infer_schema.KINDS:

@@ -29,6 +29,7 @@ from seamline.connectors.kafka.formats import avro_depth, avro_schema, trees
 from seamline.connectors.kafka.formats import avro_values as avro_values_module
 from seamline.connectors.kafka.formats.avro_values import avro_values
 from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.kafka.formats.spelling import Spelling
 from seamline.connectors.kafka.formats.tree_decoder import TreeDecoder
 from seamline.gateway.commands.tables import parse_fields
 from seamline.sql.types import Field
@@ -277,7 +278,7 @@ def test_columns_may_be_wider_than_the_schema(declared: str, expected: Any) -> N
         ("s bigint", "s: the string 'x' where bigint is expected"),
         ("u varchar", "u: the number 7 where varchar is expected"),
         ("d decimal(20, 1)", "d: 1.50 has more than 1 digits"),
-        ("d varchar", "d: not UTF-8"),
+        ("d varchar", "d: bytes (decimal) where varchar is expected"),
         ("s row(a bigint)", "s: string where row(a bigint) is expected"),
         ("missing varchar not null", "missing: null, but the column is required"),
     ],
@@ -500,9 +501,9 @@ def test_an_epoch_holds_for_all_integers_that_are_not_of_time() -> None:
     noon = datetime.datetime(2023, 11, 14, 22, 13, 20)
     columns = parse_fields(", ".join(f"{name} timestamp(6)" for name in kinds))
     text = Schema("AVRO", json.dumps(schema))
-    arrays, bad = avro_values(text, columns, whole=False, epoch="seconds").decode(
-        [written(schema, value)]
-    )
+    arrays, bad = avro_values(
+        text, columns, whole=False, spelling=Spelling(epoch="seconds")
+    ).decode([written(schema, value)])
     assert not bad
     assert [a[0].as_py() for a in arrays] == [
         *[noon] * 3,

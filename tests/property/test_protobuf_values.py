@@ -22,6 +22,7 @@ from support.examples import examples
 from seamline.connectors.kafka.formats import protobuf_schema, trees
 from seamline.connectors.kafka.formats.protobuf_values import ProtobufValues
 from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.kafka.formats.spelling import Spelling
 from seamline.connectors.kafka.formats.tree_decoder import TreeDecoder
 from seamline.gateway.commands.tables import parse_fields
 from seamline.sql.types import Field
@@ -414,7 +415,9 @@ def test_a_reference_comes_before_a_file_that_registries_know() -> None:
 
 def test_an_epoch_holds_for_numbers_without_a_sign() -> None:
     columns = parse_fields("id timestamp(6), large timestamp(6), fixed timestamp(6), small bigint")
-    found = ProtobufValues(SCHEMA, columns, whole=False, is_framed=False, epoch="seconds")
+    found = ProtobufValues(
+        SCHEMA, columns, whole=False, is_framed=False, spelling=Spelling(epoch="seconds")
+    )
     raw = message(dict.fromkeys(("id", "large", "fixed", "small"), 1_700_000_000))
     arrays, bad = found.decode([raw, message({"large": 2**64 - 1})])
     assert list(bad) == [1]

@@ -20,9 +20,10 @@ from seamline.connectors.kafka.formats.avro_depth import check_depth, is_recursi
 from seamline.connectors.kafka.formats.avro_schema import carrier, parsed, self_contained
 from seamline.connectors.kafka.formats.parts import PartDecoder
 from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.kafka.formats.spelling import PLAIN, Spelling
 from seamline.connectors.kafka.formats.tree_arrow import NotFastError
 from seamline.connectors.kafka.formats.tree_decoder import ToArrow, TreeDecoder
-from seamline.connectors.kafka.formats.trees import Node, in_epoch, record_of
+from seamline.connectors.kafka.formats.trees import Node, record_of, spelt
 from seamline.connectors.kafka.formats.watching import SchemaWatch, guarded
 from seamline.sql.types import Field
 
@@ -39,7 +40,7 @@ def avro_values(
     columns: tuple[Field, ...],
     *,
     whole: bool,
-    epoch: str = "millis",
+    spelling: Spelling = PLAIN,
     watch: SchemaWatch | None = None,
 ) -> PartDecoder:
     """Returns a decoder for values of one schema.
@@ -48,7 +49,7 @@ def avro_values(
         schema: The schema they were written with.
         columns: The columns for the fields of its records, or the one column for the whole value.
         whole: Whether there is one column for the whole value.
-        epoch: The unit of plain numbers that stand for a timestamp.
+        spelling: Which ways of writing times are accepted.
         watch: The watch that checks the schema, if any.
 
     Raises:
@@ -56,7 +57,7 @@ def avro_values(
     """
     node = parsed(schema)
     unfit = watch.meets(record_of(node)) if watch is not None else None
-    node = in_epoch(node, epoch)
+    node = spelt(node, spelling)
     return guarded(TreeDecoder(node, columns, _reader(node), _to_arrow(node), whole=whole), unfit)
 
 

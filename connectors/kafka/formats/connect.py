@@ -28,7 +28,7 @@ from seamline.connectors.kafka.formats.parts import (
     Parts,
     nulled,
 )
-from seamline.connectors.kafka.formats.trees import VARIABLE_DECIMAL, Node, logical_of
+from seamline.connectors.kafka.formats.trees import VARIABLE_DECIMAL, Node, logical_of, spelt
 from seamline.seam.encoding import Path
 from seamline.seam.evolution import matched
 from seamline.sql import types
@@ -93,7 +93,10 @@ class ConnectReader:
         if text not in self._wrapped:
             if len(self._wrapped) >= _KEPT_MAX:
                 self._wrapped.clear()
-            self._wrapped[text] = _TypedReader(self._format, self._leaves, _parsed(text))
+            node = _parsed(text)
+            if node is not None:
+                node = spelt(node, self._format.spelling.of_times)
+            self._wrapped[text] = _TypedReader(self._format, self._leaves, node)
         return self._wrapped[text]
 
 

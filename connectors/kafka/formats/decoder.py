@@ -28,6 +28,7 @@ from seamline.connectors.kafka.formats.log_columns import (
 )
 from seamline.connectors.kafka.formats.parts import Leaf, Setting
 from seamline.connectors.kafka.formats.schemas import NoRegistry, Schemas
+from seamline.connectors.kafka.formats.spelling import Spelling
 from seamline.connectors.kafka.formats.tombstones import Tombstones
 from seamline.connectors.kafka.formats.watching import SchemaWatch
 from seamline.connectors.protocols import RawBatch
@@ -67,8 +68,9 @@ class Decoder:
         encoding = spec.encoding
         self._needs_values = dict(encoding.options).get("tombstones") == "bad"
         self._tree = _Tree([c for c in spec.columns if c.name != names.DELETED], encoding)
+        spelling = Spelling.of(dict(encoding.options).get("spellings", "")).of_times
         self._logged = {
-            place: _log_column(spec.topic, field, source)
+            place: _log_column(spec.topic, field, source, spelling)
             for place, field, source in self._tree.logged
         }
         self.watch = SchemaWatch(spec) if spec.watch is not None else None
@@ -214,10 +216,10 @@ def _is_raw(field: Field, source: Source) -> bool:
     return isinstance(field.type, Varbinary) and not source.path
 
 
-def _log_column(topic: str, field: Field, source: Source) -> LogColumn:
+def _log_column(topic: str, field: Field, source: Source, spelling: Spelling) -> LogColumn:
     if source.part in (KEY, VALUE):
         return raw_column(f"{source.part}s")
-    return log_column(topic, field, source)
+    return log_column(topic, field, source, spelling)
 
 
 def _listed(parts: Sequence[bytes | None] | pa.Array) -> Sequence[bytes | None]:

@@ -1,7 +1,8 @@
 """Infers column types from sample records of a topic.
 
 The result is a guess by nature, so it is shown, and used only on request. Whole numbers become
-bigint, other numbers double; strings that are all dates, instants or timestamps become these. A key
+bigint, other numbers double, or decimal if one has digits that a double would lose; strings that
+are all dates, instants or timestamps become these, unless one has digits beyond microseconds. A key
 that was always null becomes varchar and is reported as unknown. A key that changes shape is an
 error.
 """
@@ -9,19 +10,22 @@ error.
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from seamline.connectors.kafka.formats.json_values import NOT_FINITE, is_text_of
+from seamline.connectors.kafka.formats.json_values import NOT_FINITE, Number, is_text_of
+from seamline.connectors.kafka.formats.spelling import PLAIN, TRUNCATED, TRUNCATED_TIMES, Spelling
 from seamline.errors import INFERENCE_FAILED, SeamlineError
 from seamline.seam.encoding import KEY, Encoding, Path
 from seamline.sql import coercion, columns, types
 from seamline.sql.types import Array, Field, Row, Type
 
 _DAY = r"\d{4}-\d{2}-\d{2}"
-_TIME = r"[T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?"
+_TIME = r"[T ]\d{2}:\d{2}(:\d{2}([.,]\d+)?)?"
 _ZONE = r"\s?(Z|[+-]\d{2}(:?\d{2})?)"
 _FORMS = (
     (re.compile(_DAY), types.DATE),
@@ -54,8 +58,12 @@ class Inferred:
     is_mixed: bool = False
 
 
-def infer_json(values: Sequence[bytes | None]) -> Inferred:
+def infer_json(values: Sequence[bytes | None], spelling: Spelling = PLAIN) -> Inferred:
     """Infers the columns for a topic of JSON objects.
+
+    Args:
+        values: The sample.
+        spelling: Which ways of writing values the table accepts.
 
     Raises:
         SeamlineError: INFERENCE_FAILED when there is nothing to infer from, or when no single
@@ -65,7 +73,7 @@ def infer_json(values: Sequence[bytes | None]) -> Inferred:
     bad = 0
     for value in values:
         try:
-            record = json.loads(value) if value is not None else None
+            record = json.loads(value, parse_float=Number) if value is not None else None
         except (ValueError, RecursionError):
             record = ()
         if record is None:
@@ -73,14 +81,15 @@ def infer_json(values: Sequence[bytes | None]) -> Inferred:
         if not isinstance(record, dict):
             bad += 1
             continue
-        found = _type_of(record)
+        found = _type_of(record, spelling)
         merged = found if merged is None else _merge(merged, found, "the record")
     if not isinstance(merged, Row) or not merged.fields:
         raise SeamlineError(
             INFERENCE_FAILED, f"none of {len(values)} sampled records is a JSON object with keys"
         )
     unknown = tuple(_unknown(merged, ()))
-    return Inferred(_settle_row(merged).fields, len(values), bad, unknown)
+    notes = tuple(_notes(merged, ()))
+    return Inferred(_settle_row(merged).fields, len(values), bad, unknown, notes=notes)
 
 
 _LOG_TYPES: Mapping[str, Type] = {
@@ -118,44 +127,135 @@ def sourced_columns(
             yield Field(entry.column[0], found)
 
 
-def _type_of(value: Any) -> Type:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Numbers(Type):
+    """The numbers that a key has.
+
+    Attributes:
+        whole: How many digits they have before the point.
+        scale: How many they have after it.
+        is_whole: Whether each is written as a whole number.
+        is_bigint: Whether each is one that bigint holds.
+        is_finite: Whether none is NaN or infinite.
+        lost: One with digits that a double would lose; empty if there is none.
+    """
+
+    whole: int = 0
+    scale: int = 0
+    is_whole: bool = True
+    is_bigint: bool = True
+    is_finite: bool = True
+    lost: str = ""
+
+    @classmethod
+    def of(cls, number: float | Number) -> _Numbers:
+        """Returns the one number."""
+        if isinstance(number, float):
+            return _NOT_FINITE_NUMBER
+        is_whole = isinstance(number, int)
+        exact = decimal.Decimal(number if is_whole else str(number))
+        _, digits, exponent = exact.as_tuple()
+        assert isinstance(exponent, int)
+        return cls(
+            max(0, len(digits) + exponent) if exact else 0,
+            max(0, -exponent),
+            is_whole,
+            isinstance(number, int) and -(2**63) <= number < 2**63,
+            lost="" if _is_kept(exact) else str(number)[:40],
+        )
+
+    def merged(self, other: _Numbers) -> _Numbers:
+        """Returns the numbers of both."""
+        return _Numbers(
+            max(self.whole, other.whole),
+            max(self.scale, other.scale),
+            self.is_whole and other.is_whole,
+            self.is_bigint and other.is_bigint,
+            self.is_finite and other.is_finite,
+            self.lost or other.lost,
+        )
+
+    @property
+    def type(self) -> Type:
+        """The type of a column for them."""
+        if self.is_whole and self.is_bigint:
+            return types.BIGINT
+        spare = types.MAX_DECIMAL_PRECISION - self.whole - self.scale
+        if spare < 0 or not self.is_finite or not (self.is_whole or self.lost):
+            return types.DOUBLE
+        scale = 0 if self.is_whole else self.scale + spare // 2
+        return types.Decimal(types.MAX_DECIMAL_PRECISION, scale)
+
+    @property
+    def note(self) -> str | None:
+        """What people should know about that."""
+        match self.type:
+            case _ if not self.is_finite:
+                return "double, as NaN and Infinity beside numbers are numbers, in text as well"
+            case types.DOUBLE if self.lost:
+                return f"a double keeps about 16 digits, but not all of those of {self.lost}"
+            case types.Decimal(_, scale) if scale:
+                return f"{self.type}, as a double would not keep the digits of {self.lost}"
+        return None
+
+
+def _is_kept(exact: decimal.Decimal) -> bool:
+    """Whether a double keeps the digits of a number: it is equal, or a way to write the double."""
+    number = float(exact)
+    if math.isinf(number):
+        return False
+    digits = len(exact.normalize(_ALL_DIGITS).as_tuple().digits)
+    is_way = digits <= _DIGITS and decimal.Decimal(f"{number:.{digits}g}") == exact
+    return is_way or decimal.Decimal(number) == exact
+
+
+_DIGITS = 17
+"""No way to write a double needs more, and many programs write that many."""
+_ALL_DIGITS = decimal.Context(prec=10_000)
+_NOT_FINITE_NUMBER = _Numbers(is_whole=False, is_bigint=False, is_finite=False)
+_NOT_FINITE = types.REAL
+"""Stands for text that is a number beside numbers: NaN and the infinities."""
+_FINER = types.Char(0)
+"""Stands for text that is a time with digits beyond microseconds."""
+
+
+def _type_of(value: Any, spelling: Spelling) -> Type:
     match value:
         case None:
             return types.UNKNOWN
         case bool():
             return types.BOOLEAN
-        case int():
-            if -(2**63) <= value < 2**63:
-                return types.BIGINT
-            return types.Decimal(38, 0) if abs(value) < 10**38 else types.DOUBLE
-        case float():
-            return types.DOUBLE
+        case int() | float() | Number():
+            return _Numbers.of(value)
         case str():
-            return _type_of_text(value)
+            return _type_of_text(value, spelling)
         case list():
             element: Type = types.UNKNOWN
             for item in value:
-                element = _merge(element, _type_of(item), "an array")
+                element = _merge(element, _type_of(item, spelling), "an array")
             return Array(element)
         case dict():
-            return Row(tuple(Field(key, _type_of(item)) for key, item in value.items()))
+            members = value.items()
+            return Row(tuple(Field(key, _type_of(item, spelling)) for key, item in members))
     raise AssertionError(value)
 
 
-_NOT_FINITE = types.REAL
-"""Stands for text that is a number beside numbers: NaN and the infinities."""
-
-
-def _type_of_text(text: str) -> Type:
+def _type_of_text(text: str, spelling: Spelling) -> Type:
     if text in NOT_FINITE:
         return _NOT_FINITE
     for form, type_ in _FORMS:
-        if form.fullmatch(text) and is_text_of(type_, text):
-            return type_
+        if form.fullmatch(text):
+            if is_text_of(type_, text, spelling.of_times):
+                return type_
+            if is_text_of(type_, text, TRUNCATED):
+                return _FINER
     return types.VARCHAR
 
 
-_TEXTS = frozenset({_NOT_FINITE, types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ, types.VARCHAR})
+_TEXTS = frozenset(
+    {_NOT_FINITE, _FINER, types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ, types.VARCHAR}
+)
+_TIMESTAMPS = frozenset({_FINER, types.TIMESTAMP, types.TIMESTAMP_TZ})
 
 
 def _merge(one: Type, other: Type, where: str) -> Type:
@@ -165,10 +265,17 @@ def _merge(one: Type, other: Type, where: str) -> Type:
             return _merge_rows(fields, others)
         case Array(element), Array(another):
             return Array(_merge(element, another, where))
-    if one != other and one in _TEXTS and other in _TEXTS:
-        return types.VARCHAR
-    if one != other and _NOT_FINITE in (one, other):
-        one, other = (types.DOUBLE if type_ == _NOT_FINITE else type_ for type_ in (one, other))
+        case _Numbers(), _Numbers():
+            return one.merged(other)
+        case _Numbers(), types.REAL:
+            return one.merged(_NOT_FINITE_NUMBER)
+        case types.REAL, _Numbers():
+            return other.merged(_NOT_FINITE_NUMBER)
+    if one == other or types.UNKNOWN in (one, other):
+        return other if one == types.UNKNOWN else one
+    if one in _TEXTS and other in _TEXTS:
+        return _FINER if {one, other} <= _TIMESTAMPS and _FINER in (one, other) else types.VARCHAR
+    one, other = _settle(one), _settle(other)
     common = coercion.common_type(one, other)
     if common is None:
         raise SeamlineError(
@@ -199,13 +306,33 @@ def _unknown(type_: Type, path: tuple[str, ...]) -> Iterator[str]:
                 yield from _unknown(field.type, (*path, field.name))
 
 
+def _notes(type_: Type, path: tuple[str, ...]) -> Iterator[str]:
+    match type_:
+        case _Numbers(note=str(note)):
+            yield f"{'.'.join(path)}: {note}"
+        case types.REAL:
+            yield f"{'.'.join(path)}: varchar, as it has no numbers beside NaN or Infinity as text"
+        case _ if type_ == _FINER:
+            yield (
+                f"{'.'.join(path)}: varchar, as it has times with digits beyond microseconds; with "
+                f"spellings = ARRAY['{TRUNCATED_TIMES}'] it is a timestamp without these digits"
+            )
+        case Array(element):
+            yield from _notes(element, path)
+        case Row(fields):
+            for field in fields:
+                yield from _notes(field.type, (*path, field.name))
+
+
 def _settle(type_: Type) -> Type:
     """Turns what never had a value into text, and drops objects that never had a key."""
     match type_:
-        case types.UNKNOWN:
+        case types.UNKNOWN | types.REAL:  # never a value, or never anything but `_NOT_FINITE`
             return types.VARCHAR
-        case types.REAL:  # what was never anything but `_NOT_FINITE`
-            return types.DOUBLE
+        case _ if type_ == _FINER:
+            return types.VARCHAR
+        case _Numbers():
+            return type_.type
         case Array(element):
             return Array(_settle(element))
         case Row():

@@ -5,12 +5,13 @@ path hands a whole batch to Arrow's JSON reader and is taken only when it provab
 result; whenever it rejects anything, the exact path decides. A property test checks that the two
 are equal.
 
-How JSON becomes a value: numbers for integers (whole, in range), real and double (finite, or NaN,
-Infinity and -Infinity, as bare words or in strings), decimal (as a number or in a string, never
-rounded); strings for varchar, for date and time (ISO 8601), for uuid and for varbinary (base64);
-ISO 8601 strings or whole milliseconds since the epoch for timestamps, a time zone only where the
-column has one; objects for rows and for maps; arrays for arrays. A key that is absent is null; a
-key without a column is ignored. A tombstone or the word null gives a row of nulls.
+How JSON becomes a value: numbers for integers (whole, in range), real and double (the nearest that
+is finite, or NaN, Infinity and -Infinity, as bare words or in strings), decimal (as a number or in
+a string, never rounded); strings for varchar, date, time (ISO 8601), uuid and varbinary (base64);
+ISO 8601 strings or whole milliseconds since the epoch for timestamps, with no digits beyond
+microseconds, and a time zone only where the column has one; objects for rows and for maps; arrays
+for arrays. A key that is absent is null; a key without a column is ignored. A tombstone or the word
+null gives a row of nulls.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, Parts
-from seamline.connectors.kafka.formats.spelling import PLAIN, Days, Micros, Spelling
+from seamline.connectors.kafka.formats.spelling import PLAIN, TOO_FINE, Days, Micros, Spelling
 from seamline.sql import types
 from seamline.sql.slices import list_like
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
@@ -173,7 +174,7 @@ class JsonDocuments:
 # --- Exact values --------------------------------------------------------------------------------
 
 
-class _Number(str):
+class Number(str):
     """A JSON number with a fraction or an exponent, as it is written."""
 
     __slots__ = ()
@@ -201,11 +202,11 @@ def _has_odd_whole(value: bytes) -> bool:
     return b"-0" in value and _WHOLE_MINUS_ZERO.search(value) is not None
 
 
-def whole_number(text: str) -> int | _Number:
+def whole_number(text: str) -> int | Number:
     """Returns a whole number, however many digits JSON has for it."""
     if text == "-0":
         return _MinusZero(0)
-    return _Number(text) if len(text) > _DIGITS_MAX else int(text)
+    return Number(text) if len(text) > _DIGITS_MAX else int(text)
 
 
 class _Object(dict[str, Any]):
@@ -238,7 +239,7 @@ def parse(value: bytes) -> Any:
         return json.loads(
             text.removeprefix("\ufeff"),
             object_pairs_hook=_Object,
-            parse_float=_Number,
+            parse_float=Number,
             parse_int=whole,
         )
     except json.JSONDecodeError as error:
@@ -299,7 +300,7 @@ def exact(value: Any, type_: Type, path: str, spelling: Spelling = PLAIN) -> Any
         return _exact_map(value, type_, path, spelling)
     if spelling is not PLAIN:
         try:
-            value = spelling.respelt(value, type_, _Number)
+            value = spelling.respelt(value, type_, Number)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
     return _EXACT[type(type_) if isinstance(type_, Decimal | Varbinary) else type_](
@@ -307,10 +308,10 @@ def exact(value: Any, type_: Type, path: str, spelling: Spelling = PLAIN) -> Any
     )
 
 
-def is_text_of(type_: Type, text: str) -> bool:
+def is_text_of(type_: Type, text: str, spelling: Spelling = PLAIN) -> bool:
     """Whether a JSON string is a value of a type."""
     try:
-        exact(text, type_, "")
+        exact(text, type_, "", spelling)
     except ValueError:
         return False
     return True
@@ -350,7 +351,7 @@ def _map_key(key: str, type_: Type, path: str) -> Any:
     if isinstance(type_, Varbinary) or type_ in _KEYS_IN_STRINGS:
         return exact(key, type_, f"{path} key")
     try:
-        parsed = json.loads(key, parse_float=_Number)
+        parsed = json.loads(key, parse_float=Number)
     except (json.JSONDecodeError, RecursionError):
         parsed = key
     return exact(parsed, type_, f"{path} key")
@@ -386,7 +387,7 @@ def _double(value: Any, type_: Type, path: str) -> float:
         return value
     if isinstance(value, str) and value in NOT_FINITE:
         return float(value)
-    if not isinstance(value, int | _Number) or isinstance(value, bool):
+    if not isinstance(value, int | Number) or isinstance(value, bool):
         raise _unlike(value, type_, path)
     number = pa.scalar(str(value)).cast(types.to_arrow(type_)).as_py()
     if math.isinf(number):
@@ -419,7 +420,7 @@ _DECIMALS = decimal.Context(prec=20_000, Emax=100_000, Emin=-100_000)
 
 
 def _string(value: Any, type_: Type, path: str) -> str:
-    if not isinstance(value, str) or isinstance(value, _Number):
+    if not isinstance(value, str) or isinstance(value, Number):
         raise _unlike(value, type_, path)
     try:
         value.encode("utf-8")
@@ -459,7 +460,7 @@ class Unscaled(Varbinary):
 
 def _unscaled(value: Any, type_: Type, path: str) -> bytes:
     assert isinstance(type_, Unscaled)
-    if isinstance(value, bool) or not isinstance(value, int | _Number):
+    if isinstance(value, bool) or not isinstance(value, int | Number):
         return _bytes(value, type_, path)
     try:
         with decimal.localcontext(_DECIMALS):
@@ -485,7 +486,7 @@ def _uuid(value: Any, type_: Type, path: str) -> str:
 
 _TIMESTAMP_TEXT = re.compile(
     r"(\d{4}-\d{2}-\d{2})"
-    r"(?:[T ](\d{2})(?::?(\d{2})(?::?(\d{2})(?:[.,](\d{1,9}))?)?)?)?"
+    r"(?:[T ](\d{2})(?::?(\d{2})(?::?(\d{2})(?:[.,](\d+))?)?)?)?"
     r"\s?(Z|[+-]\d{2}(?::?\d{2})?)?",
     re.ASCII,
 )
@@ -495,7 +496,7 @@ DAYS_MAX, DAYS_MIN = 2_932_896, -719_162
 
 
 def _timestamp(value: Any, type_: Type, path: str) -> int:
-    """Returns microseconds since the epoch. Digits beyond microseconds are dropped."""
+    """Returns microseconds since the epoch."""
     if isinstance(value, Micros):
         if not MICROS_MIN <= value <= MICROS_MAX:
             raise ValueError(f"{path}: {value} microseconds is out of range for {type_}")
@@ -516,11 +517,18 @@ def _timestamp(value: Any, type_: Type, path: str) -> int:
     if hours > 23 or minutes > 59 or seconds > 59:
         raise ValueError(f"{path}: {text!r} is not a time of day")
     micros += ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
-    micros += int((fraction or "")[:6].ljust(6, "0"))
+    micros += _fraction_micros(fraction, text, path)
     micros -= _zone_micros(zone, text, path)
     if not MICROS_MIN <= micros <= MICROS_MAX:
         raise ValueError(f"{path}: {text!r} is out of range for {type_}")
     return micros
+
+
+def _fraction_micros(fraction: str | None, text: str, path: str) -> int:
+    digits = fraction or ""
+    if digits[6:].strip("0"):
+        raise ValueError(f"{path}: {text[:40]!r} {TOO_FINE}")
+    return int(digits[:6].ljust(6, "0"))
 
 
 def _zone_micros(zone: str | None, text: str, path: str) -> int:
@@ -554,7 +562,7 @@ def _days(day: str, text: str, path: str) -> int:
         raise ValueError(f"{path}: {text!r} is not a date") from None
 
 
-_TIME_TEXT = re.compile(r"(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?", re.ASCII)
+_TIME_TEXT = re.compile(r"(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d+))?)?", re.ASCII)
 
 
 def _time(value: Any, type_: Type, path: str) -> int:
@@ -564,7 +572,7 @@ def _time(value: Any, type_: Type, path: str) -> int:
     if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:
         raise ValueError(f"{path}: {text!r} is not a time of day")
     seconds = (int(match[1]) * 60 + int(match[2])) * 60 + int(match[3] or 0)
-    return seconds * 1_000_000 + int((match[4] or "")[:6].ljust(6, "0"))
+    return seconds * 1_000_000 + _fraction_micros(match[4], text, path)
 
 
 _EXACT: dict[Any, Callable[[Any, Type, str], Any]] = {
@@ -597,7 +605,7 @@ def _shape(value: Any) -> str:
     match value:
         case bool():
             return f"the word {str(value).lower()}"
-        case int() | _Number() | float():
+        case int() | Number() | float():
             return f"the number {str(value)[:40]}"
         case str():
             return f"the string {value[:40]!r}"

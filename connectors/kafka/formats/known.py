@@ -33,7 +33,7 @@ def _json(setting: Setting) -> Format:
             return WholeRecords(column, fields, b"null")
         return JsonDocuments(column, spelling)
 
-    return Format("json", whole, fields)
+    return Format("json", whole, fields, spelling)
 
 
 def _json_schema(setting: Setting) -> Format:
@@ -77,7 +77,7 @@ def _avro(setting: Setting) -> Format:
             avro_values,
             columns=columns,
             whole=whole,
-            epoch=setting.spelling.epoch,
+            spelling=setting.spelling,
             watch=setting.watch,
         )
         return FramedValues(setting, "AVRO", columns, lambda schema, _: make(schema))
@@ -98,7 +98,7 @@ def _protobuf(setting: Setting) -> Format:
             columns=columns,
             whole=whole,
             is_framed=setting.schema is None,
-            epoch=setting.spelling.epoch,
+            spelling=setting.spelling,
             watch=setting.watch,
         )
         return FramedValues(

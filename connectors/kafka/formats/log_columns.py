@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamline.connectors.kafka.formats.parts import Bad, PartDecoder
+from seamline.connectors.kafka.formats.spelling import PLAIN, Spelling
 from seamline.connectors.kafka.formats.text_values import TextValues
 from seamline.connectors.protocols import NOT_TEXT, Headers, RawBatch
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
@@ -94,14 +95,20 @@ LogColumn: TypeAlias = Callable[[RawBatch], tuple[pa.Array, Bad]]
 """Returns the array of a column, and why the records that cannot supply it are bad."""
 
 
-def log_column(topic: str, column: Field, source: Source) -> LogColumn:
+def log_column(topic: str, column: Field, source: Source, spelling: Spelling = PLAIN) -> LogColumn:
     """Returns a function that makes a column of something that the log knows about a record.
+
+    Args:
+        topic: The topic.
+        column: The column.
+        source: What it is made of.
+        spelling: Which ways of writing the texts of headers are accepted.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION when the column's type cannot hold it.
     """
     if source.part == HEADER:
-        return _header(column, source.path[0])
+        return _header(column, source.path[0], spelling)
     if source.part == "headers":
         return _all_headers(column)
     makers = _MAKERS[source.part]
@@ -150,11 +157,11 @@ _MAKERS: Mapping[str, Mapping[Type, _Maker]] = {
 }
 
 
-def _header(column: Field, name: str) -> LogColumn:
+def _header(column: Field, name: str, spelling: Spelling) -> LogColumn:
     """Makes a column of the last header of a name, as Kafka's own clients find it; null if none."""
     texts: PartDecoder | None = None
     if not isinstance(column.type, Varbinary):
-        texts = TextValues(column)
+        texts = TextValues(column, spelling)
 
     def make(batch: RawBatch) -> tuple[pa.Array, Bad]:
         found = [_last(_named(entry), name) if entry else None for entry in batch.headers]

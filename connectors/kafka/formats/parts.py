@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamline.connectors.kafka.formats.schemas import NoRegistry, Schemas
-from seamline.connectors.kafka.formats.spelling import Spelling
+from seamline.connectors.kafka.formats.spelling import PLAIN, Spelling
 from seamline.connectors.protocols import Headers
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.seam.encoding import VALUE, Path
@@ -75,11 +75,13 @@ class Format:
         whole: Makes the decoder of a part that is one value of a column's type.
         fields: Makes the decoder of a part that is a record, whose fields are columns by name;
             None if a part is always one value.
+        spelling: Which ways of writing values are accepted.
     """
 
     name: str
     whole: Callable[[Field], PartDecoder]
     fields: Callable[[tuple[Field, ...]], PartDecoder] | None = None
+    spelling: Spelling = PLAIN
 
 
 PRESENCE = Row(())

@@ -7,7 +7,7 @@ The exact path reads with Google's own library.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import ptars
@@ -20,13 +20,14 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from seamline.connectors.kafka.formats import protobuf_schema as schemas
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema
+from seamline.connectors.kafka.formats.spelling import MICROS, PLAIN, Spelling, whole_micros
 from seamline.connectors.kafka.formats.tree_decoder import ToArrow, TreeDecoder, is_panic
 from seamline.connectors.kafka.formats.trees import (
     Node,
     finds_all,
     has_all,
-    in_epoch,
     record_of,
+    spelt,
 )
 from seamline.connectors.kafka.formats.watching import SchemaWatch, guarded
 from seamline.sql.types import Field, Row, Type, to_arrow
@@ -44,7 +45,7 @@ class ProtobufValues:
         columns: The columns for the fields of its messages, or the one column for a whole message.
         whole: Whether there is one column for a whole message.
         is_framed: Whether a path of indexes precedes each; else each is the first message.
-        epoch: The unit of plain numbers that stand for a timestamp.
+        spelling: Which ways of writing times are accepted.
         watch: The watch that checks the schema, if any.
         earlier: Returns the versions before it, in which fields may have had other names.
 
@@ -59,7 +60,7 @@ class ProtobufValues:
         *,
         whole: bool,
         is_framed: bool,
-        epoch: str = "millis",
+        spelling: Spelling = PLAIN,
         watch: SchemaWatch | None = None,
         earlier: Earlier = tuple,
     ) -> None:
@@ -68,7 +69,7 @@ class ProtobufValues:
         self._columns = columns
         self._whole = whole
         self._is_framed = is_framed
-        self._epoch = epoch
+        self._spelling = spelling
         self._watch = watch
         self._decoders: dict[tuple[int, ...], PartDecoder] = {}
         if watch is None:  # a watch checks only the messages that occur
@@ -118,14 +119,15 @@ class ProtobufValues:
             if self._may_have_names(node):
                 schemas.add_former_names(node, message, self._earlier())
             unfit = self._watch.meets(record_of(node)) if self._watch is not None else None
-            node = in_epoch(node, self._epoch)
+            node = spelt(node, self._spelling)
             make = message_factory.GetMessageClass(message)
 
             def read(value: bytes) -> Any:
-                return _raw(_parsed(make, value), node)
+                return _raw(_parsed(make, value), node, "")
 
             is_plain = _is_plain(node, ()) and _is_carried(message, set())
-            batches = _to_arrow(message, make) if is_plain else None
+            truncates = self._spelling.truncated_times
+            batches = _to_arrow(message, make, is_truncated=truncates) if is_plain else None
             found = TreeDecoder(node, self._columns, read, batches, whole=self._whole)
             self._decoders[indexes] = guarded(found, unfit)
         return self._decoders[indexes]
@@ -202,12 +204,13 @@ def _is_carried(message: Descriptor, met: set[str]) -> bool:
     return True
 
 
-def _to_arrow(message: Descriptor, make: type[Message]) -> ToArrow | None:
+def _to_arrow(message: Descriptor, make: type[Message], *, is_truncated: bool) -> ToArrow | None:
     """Returns a function that decodes a batch of messages, or None if there is none.
 
     Arrow's decoder accepts damaged messages, such as those with tags of any length, so Google's
     parser reads each of them first. It always parses into the same object: creating a new one for
-    each would take most of the time.
+    each would take most of the time. It also drops digits beyond microseconds, so the timestamps of
+    each are checked, unless the table drops them.
     """
     try:
         handler = ptars.HandlerPool([message.file], config=_CONFIG).get_for_message(message)
@@ -218,12 +221,16 @@ def _to_arrow(message: Descriptor, make: type[Message]) -> ToArrow | None:
             raise
         return None
     check = _of_one_each(message) or _is_fine
+    is_fine = None if is_truncated else _whole_micros(message)
 
     def decoded(values: Sequence[bytes]) -> pa.Array:
-        parse = make().ParseFromString
+        one = make()
+        parse = one.ParseFromString
         try:
             for value in values:
                 parse(value)
+                if is_fine is not None and not is_fine(one):
+                    raise ValueError("a timestamp with digits beyond microseconds")
         except DecodeError as error:
             raise ValueError(str(error)) from None
         batch = handler.list_to_record_batch(list(values))
@@ -236,6 +243,33 @@ def _to_arrow(message: Descriptor, make: type[Message]) -> ToArrow | None:
 
 def _is_fine(array: pa.Array) -> None:
     """Accepts every array: nothing can be wrong."""
+
+
+def _whole_micros(message: Descriptor) -> Callable[[Any], bool] | None:
+    """Returns whether the timestamps in a message end at microseconds; None if it has none."""
+    if message.full_name == schemas.TIMESTAMP:
+        return lambda found: not found.nanos % 1000
+    members: list[tuple[str, Callable[[Any], Iterable[Any]], Callable[[Any], bool]]] = []
+    for field in message.fields:
+        inner = field.message_type
+        if inner is None:
+            continue
+        is_map = inner.GetOptions().map_entry
+        held = inner.fields_by_name["value"].message_type if is_map else inner
+        check = _whole_micros(held) if held is not None else None
+        if check is not None:
+            many = (lambda items: items.values()) if is_map else iter
+            each = many if is_map or field.is_repeated else _alone
+            members.append((field.name, each, check))
+    if not members:
+        return None
+    return lambda found: all(
+        check(item) for name, each, check in members for item in each(getattr(found, name))
+    )
+
+
+def _alone(item: Any) -> tuple[Any]:
+    return (item,)
 
 
 def _of_one_each(message: Descriptor, met: frozenset[str] = frozenset()) -> Check | None:
@@ -279,33 +313,44 @@ def _of_one_each(message: Descriptor, met: frozenset[str] = frozenset()) -> Chec
 class _Fields:
     """A message with its fields by name, in the form in which `tree_values` takes a record."""
 
-    __slots__ = ("_message", "_node")
+    __slots__ = ("_message", "_node", "_path")
 
-    def __init__(self, message: Message, node: Node) -> None:
+    def __init__(self, message: Message, node: Node, path: str) -> None:
         self._message = message
         self._node = node
+        self._path = path
 
     def __getitem__(self, name: str) -> Any:
         field, node = self._node.attributes[name], self._node.members[name]
         if node.kind == "union" and not self._message.HasField(name):
             return field.default_value if field.has_default_value else None
-        return _raw(getattr(self._message, name), node.branches[-1] if node.branches else node)
+        path = f"{self._path}.{name}" if self._path else name
+        value = getattr(self._message, name)
+        return _raw(value, node.branches[-1] if node.branches else node, path)
 
 
-def _raw(value: Any, node: Node) -> Any:
+def _raw(value: Any, node: Node, path: str) -> Any:
     """Returns a value as `tree_values` takes it."""
     match node.kind:
         case "record":
-            return _Fields(value, node)
+            return _Fields(value, node, path)
         case "array" if node.inner is not None:
-            return [_raw(item, node.inner) for item in value]
+            return [_raw(item, node.inner, f"{path}[]") for item in value]
         case "map" if node.inner is not None:
-            return {_text(key): _raw(value[key], node.inner) for key in value}
+            return {_text(key): _raw(value[key], node.inner, f"{path}[]") for key in value}
     if node.name == schemas.TIMESTAMP:
-        return value.seconds * 1_000_000 + value.nanos // 1000
+        return _timestamp_micros(value, node, path)
     if node.name in schemas.JSON_MESSAGES:
         return json_format.MessageToJson(value, indent=None)
     return value.value if isinstance(value, Message) else value
+
+
+def _timestamp_micros(value: Any, node: Node, path: str) -> int:
+    nanos = value.seconds * 1_000_000_000 + value.nanos
+    try:
+        return whole_micros(nanos, *MICROS["nanos"], is_truncated=node.is_truncated)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _text(key: Any) -> str:

@@ -17,7 +17,7 @@ from seamline.connectors.kafka.formats.json_schema_checks import Check, checker,
 from seamline.connectors.kafka.formats.parts import Setting
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.tree_writing import encoder
-from seamline.connectors.kafka.formats.trees import Node, in_epoch
+from seamline.connectors.kafka.formats.trees import Node, spelt
 from seamline.sql.types import Type
 
 Write: TypeAlias = Callable[[Any], bytes]
@@ -48,7 +48,7 @@ def part_writer(setting: Setting, format_: str, topic: str, type_: Type, path: s
         earlier = functools.partial(setting.schemas.earlier, number)
         frame = _framed(number) + (_FIRST_MESSAGE if kind == "PROTOBUF" else b"")
     node, write = _of_kind(kind, schema, earlier, type_)
-    encode = encoder(in_epoch(node, setting.spelling.epoch), type_, path)
+    encode = encoder(spelt(node, setting.spelling), type_, path)
     return lambda value: frame + write(encode(value))
 
 

@@ -24,8 +24,17 @@ EPOCHS = {
 }
 TEXT_NUMBERS, JSON_TEXT = "text_numbers", "json_text"
 EPOCH_DAYS, BASE64_DECIMALS = "epoch_days", "base64_decimals"
-SPELLINGS = (*EPOCHS, EPOCH_DAYS, BASE64_DECIMALS, TEXT_NUMBERS, JSON_TEXT)
-_MICROS = {"seconds": (1_000_000, 1), "millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
+TRUNCATED_TIMES = "truncated_times"
+SPELLINGS = (*EPOCHS, EPOCH_DAYS, BASE64_DECIMALS, TEXT_NUMBERS, JSON_TEXT, TRUNCATED_TIMES)
+ACCEPTING_MORE = frozenset({EPOCH_DAYS, TEXT_NUMBERS, JSON_TEXT, TRUNCATED_TIMES})
+"""Spellings that only make good records of bad ones, and so may be changed later."""
+MICROS = {"seconds": (1_000_000, 1), "millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
+"""What converts a number of each unit to microseconds: a factor and a divisor."""
+TOO_FINE = (
+    "has digits beyond microseconds, which no column keeps; with "
+    f"spellings = ARRAY['{TRUNCATED_TIMES}'] the table drops them"
+)
+_FINER_TEXT = re.compile(r"(?<=[.,]\d{6})\d+", re.ASCII)
 _NUMBER = re.compile(r"\s*-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\s*", re.ASCII)
 _WHOLE = re.compile(r"-?\d{1,20}", re.ASCII)
 _WORDS = {"true": True, "false": False}
@@ -54,6 +63,7 @@ class Spelling:
         epoch_days: Whether whole numbers that stand for a date count days.
         base64_decimals: Whether text that stands for a decimal is the bytes of the unscaled number.
             The scale is the column's, or is given beside it in an object.
+        truncated_times: Whether digits of a time beyond microseconds are dropped.
     """
 
     epoch: str = "millis"
@@ -61,6 +71,7 @@ class Spelling:
     json_text: bool = False
     epoch_days: bool = False
     base64_decimals: bool = False
+    truncated_times: bool = False
 
     @classmethod
     def of(cls, words: str) -> Spelling:
@@ -84,7 +95,13 @@ class Spelling:
             json_text=JSON_TEXT in names,
             epoch_days=EPOCH_DAYS in names,
             base64_decimals=BASE64_DECIMALS in names,
+            truncated_times=TRUNCATED_TIMES in names,
         )
+
+    @property
+    def of_times(self) -> Spelling:
+        """Only what it says about the digits of times, which holds for every part of a record."""
+        return TRUNCATED if self.truncated_times else PLAIN
 
     def changes(self, type_: Type) -> bool:
         """Whether the options change how a value of a type may be written."""
@@ -117,22 +134,43 @@ class Spelling:
             if self.text_numbers and is_text and _WHOLE.fullmatch(value):
                 value = int(value)
             if isinstance(value, int) and not isinstance(value, bool):
-                factor, divisor = _MICROS[self.epoch]
-                return Micros(value * factor // divisor)
-        elif type_ == types.DATE and self.epoch_days:
+                return Micros(
+                    whole_micros(value, *MICROS[self.epoch], is_truncated=self.truncated_times)
+                )
+            return _truncated(value) if self.truncated_times and is_text else value
+        if type_ == types.TIME:
+            return _truncated(value) if self.truncated_times and is_text else value
+        if type_ == types.DATE and self.epoch_days:
             is_whole = isinstance(value, int) and not isinstance(value, bool)
             return Days(value) if is_whole else value
-        elif isinstance(type_, Decimal) and self.base64_decimals:
+        if isinstance(type_, Decimal) and self.base64_decimals:
             return _of_bytes(value, type_.scale) if is_text or isinstance(value, dict) else value
-        elif self.json_text and type_ == types.VARCHAR and value is not None and not is_text:
+        if self.json_text and type_ == types.VARCHAR and value is not None and not is_text:
             return dumped(value, numbers)
-        elif self.text_numbers and is_text:
+        if self.text_numbers and is_text:
             return _number(value, type_, numbers)
         return value
 
 
 PLAIN = Spelling()
 """The spelling without options."""
+TRUNCATED = Spelling(truncated_times=True)
+
+
+def whole_micros(value: int, factor: int, divisor: int, *, is_truncated: bool) -> int:
+    """Returns a number of some unit of time as microseconds.
+
+    Raises:
+        ValueError: it has digits beyond them, and these are not dropped.
+    """
+    micros, rest = divmod(value * factor, divisor)
+    if rest and not is_truncated:
+        raise ValueError(f"{value} {TOO_FINE}")
+    return micros
+
+
+def _truncated(text: str) -> str:
+    return _FINER_TEXT.sub("", text)
 
 
 def _number(text: str, type_: Type, numbers: type[str]) -> Any:
@@ -176,4 +214,6 @@ def dumped(value: Any, numbers: type[str]) -> str:
             return "[" + ",".join(dumped(item, numbers) for item in value) + "]"
         case str() if isinstance(value, numbers):
             return str(value)
+        case float():
+            raise ValueError(f"JSON has no number {value}")
     return json.dumps(value, ensure_ascii=False)

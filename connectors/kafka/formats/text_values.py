@@ -79,4 +79,4 @@ def value_of_text(text: str, type_: Type, path: str, spelling: Spelling = PLAIN)
         except ValueError:
             parsed = text
         return json_values.exact(parsed, type_, path, spelling)
-    return json_values.exact(text, type_, path)
+    return json_values.exact(text, type_, path, spelling.of_times)

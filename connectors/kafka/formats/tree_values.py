@@ -16,6 +16,13 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats import json_values
+from seamline.connectors.kafka.formats.spelling import (
+    MICROS,
+    PLAIN,
+    TRUNCATED,
+    Spelling,
+    whole_micros,
+)
 from seamline.connectors.kafka.formats.trees import VARIABLE_DECIMAL, Node
 from seamline.seam.evolution import matched
 from seamline.sql import types
@@ -157,13 +164,14 @@ def _leaf(node: Node, type_: Type, path: str) -> Convert:
     elif node.logical == "date" and isinstance(type_, types.Timestamp):
         return _unlike(node, type_, path)
     elif node.kind in ("int", "long") and units is not None:
-        make = _of_time(node.logical, units, type_, path)
+        make = _of_time(node, units, type_, path)
         if make is not None:
             return make
         if isinstance(type_, types.Timestamp):
             return _unlike(node, type_, path)  # a bare number would count from 1970
     elif node.kind == "string" and node.logical.startswith("iso-") and is_local(type_):
-        return lambda value: json_values.exact(value.removesuffix("Z"), type_, path)
+        spelling = _spelling(node)
+        return lambda value: json_values.exact(value.removesuffix("Z"), type_, path, spelling)
     elif node.kind == "fixed" and node.logical == "uuid" and type_ == types.UUID:
         return lambda value: str(uuid.UUID(bytes=value))
     return _plain(node, type_, path)
@@ -174,24 +182,35 @@ def is_local(type_: Type) -> bool:
     return type_ in (types.DATE, types.TIMESTAMP)
 
 
-_FACTORS = {"seconds": (1_000_000, 1), "millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
 UNITS: Mapping[str, tuple[int, int]] = {
     f"{what}-{unit}": factors
     for what in ("time", "timestamp", "local-timestamp")
-    for unit, factors in _FACTORS.items()
+    for unit, factors in MICROS.items()
 }
 """What converts each to microseconds: a factor and a divisor."""
 _DAY_MICROS = 86_400_000_000
 
 
-def _of_time(logical: str, units: tuple[int, int], type_: Type, path: str) -> Convert | None:
-    factor, divisor = units
-    if logical.startswith("time-") and type_ == types.TIME:
-        return lambda value: _within(value * factor // divisor, 0, _DAY_MICROS - 1, type_, path)
-    if not logical.startswith("time-") and isinstance(type_, types.Timestamp):
+def _of_time(node: Node, units: tuple[int, int], type_: Type, path: str) -> Convert | None:
+    if node.logical.startswith("time-") and type_ == types.TIME:
+        low, high = 0, _DAY_MICROS - 1
+    elif not node.logical.startswith("time-") and isinstance(type_, types.Timestamp):
         low, high = json_values.MICROS_MIN, json_values.MICROS_MAX
-        return lambda value: _within(value * factor // divisor, low, high, type_, path)
-    return None
+    else:
+        return None
+
+    def make(value: int) -> int:
+        try:
+            micros = whole_micros(value, *units, is_truncated=node.is_truncated)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        return _within(micros, low, high, type_, path)
+
+    return make
+
+
+def _spelling(node: Node) -> Spelling:
+    return TRUNCATED if node.is_truncated else PLAIN
 
 
 def _within(value: int, low: int, high: int, type_: Type, path: str) -> int:
@@ -230,7 +249,7 @@ def _plain(node: Node, type_: Type, path: str) -> Convert:
             return lambda value: _name(value, node.attributes["names"], path)
         case "bytes" | "fixed" if isinstance(type_, Varbinary):
             return lambda value: _sized(value, type_, path)
-        case "bytes" if type_ == types.VARCHAR:
+        case "bytes" if type_ == types.VARCHAR and node.logical != "decimal":
             return lambda value: _text(value, path)
         case "bytes" | "fixed":
             return _unlike(node, type_, path)
@@ -238,7 +257,8 @@ def _plain(node: Node, type_: Type, path: str) -> Convert:
             return lambda value: _sized(value.encode(), type_, path)
         case "float" | "double":
             return _floating(type_, path) or _unlike(node, type_, path)
-    return lambda value: json_values.exact(value, type_, path)
+    spelling = _spelling(node)
+    return lambda value: json_values.exact(value, type_, path, spelling)
 
 
 def _name(value: int, names: Mapping[int, str], path: str) -> str:

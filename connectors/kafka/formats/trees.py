@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from seamline.connectors.kafka.formats.spelling import Spelling
 from seamline.seam.evolution import matched
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Unsupported
@@ -29,6 +30,7 @@ class Node:
         aliases: The former names of a record's fields, by field name.
         defaults: The values of a record's fields that are not given one, by field name; None if
             they are then left out.
+        is_truncated: Whether digits of its times beyond microseconds are dropped.
     """
 
     kind: str
@@ -40,6 +42,7 @@ class Node:
     attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     aliases: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     defaults: dict[str, Any] = dataclasses.field(default_factory=dict)
+    is_truncated: bool = False
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
@@ -102,19 +105,22 @@ def has_all(type_: Type | None, node: Node) -> bool:
     return True
 
 
-def in_epoch(root: Node, unit: str) -> Node:
-    """Returns the tree, whose plain integers count this unit where a column is a timestamp.
+def spelt(root: Node, spelling: Spelling) -> Node:
+    """Returns the tree with the spellings of a table.
 
-    Integers with a logical type other than one of time are plain.
+    Its plain integers count the unit of `epoch` where a column is a timestamp; integers with a
+    logical type other than one of time are plain. Its times may be truncated.
     """
     seen: set[int] = set()
-    left = [root] if unit != "millis" else []
+    left = [root] if spelling.epoch != "millis" or spelling.truncated_times else []
     while left:
         node = left.pop()
         if id(node) not in seen:
             seen.add(id(node))
-            if node.kind in ("int", "long") and node.logical not in _OF_TIME:
-                node.logical = f"timestamp-{unit}"
+            is_plain = node.kind in ("int", "long") and node.logical not in _OF_TIME
+            if is_plain and spelling.epoch != "millis":
+                node.logical = f"timestamp-{spelling.epoch}"
+            node.is_truncated = spelling.truncated_times
             left += [*node.members.values(), *node.branches]
             left += [node.inner] if node.inner is not None else []
     return root

@@ -296,6 +296,12 @@ def test_a_line_that_is_not_so_is_a_bad_one(line: bytes, reason: str) -> None:
         (
             ("epoch_nanos",),
             "timestamp(6)",
+            "1700000000000001000",
+            NOON + datetime.timedelta(microseconds=1),
+        ),
+        (
+            ("epoch_nanos", "truncated_times"),
+            "timestamp(6)",
             "1700000000000001999",
             NOON + datetime.timedelta(microseconds=1),
         ),

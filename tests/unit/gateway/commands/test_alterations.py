@@ -15,6 +15,7 @@ from support.creating import World
 
 from seamline.connectors.iceberg import commits
 from seamline.errors import SeamlineError
+from seamline.seam.binding import TopicBinding
 from seamline.seam.table import TableState
 
 CREATE = (
@@ -30,8 +31,8 @@ def world(tmp_path: pathlib.Path) -> World:
     return made
 
 
-def state(world: World) -> TableState:
-    return world.catalog("lake").load(("default", "t")).state
+def state(world: World, table: str = "t") -> TableState:
+    return world.catalog("lake").load(("default", table)).state
 
 
 def own_columns(world: World) -> list[tuple[str, str]]:
@@ -67,6 +68,23 @@ def test_a_table_without_a_name_mapping_has_one_once_its_columns_change(world: W
     world.run("ALTER TABLE t RENAME COLUMN name TO title")
     (title,) = (column for column in state(world).schema.columns if column.name == "title")
     assert title.aliases == ("name",)
+
+
+def test_spellings_that_only_accept_more_may_be_changed(world: World) -> None:
+    world.memory.produce("bids", 0, b'{"id": 1, "at": "2024-01-01T00:00:00.1234567"}')
+    world.run("CREATE TABLE s (id bigint, at timestamp) WITH (topic = 'bids')")
+    reads = "ALTER TABLE s SET PROPERTIES spellings = ARRAY[{}]"
+    for words in ("'truncated_times'", "'text_numbers', 'truncated_times'"):
+        assert world.run(reads.format(words)) == "done"
+    binding = TopicBinding.from_properties(state(world, "s").properties)
+    assert binding is not None
+    assert set(binding.spellings) == {"text_numbers", "truncated_times"}
+    for words in ("'epoch_seconds'", "'base64_decimals', 'truncated_times'", "'unknown'"):
+        assert world.run(reads.format(words)) == "INVALID_TABLE_DEFINITION"
+    assert world.run(reads.format("")) == "done"
+    binding = TopicBinding.from_properties(state(world, "s").properties)
+    assert binding is not None
+    assert binding.spellings == ()
 
 
 def test_a_property_is_set_as_the_command_line_sets_it(world: World) -> None:
