@@ -716,7 +716,11 @@ SCAN_TOO_LARGE = _declare(
     status=422,
 )
 DISK_FULL = _declare(
-    "DISK_FULL", 5, _RESOURCES, "Free disk space where the message says, then try again."
+    "DISK_FULL",
+    5,
+    _RESOURCES,
+    "Free disk space where the message says, then try again.",
+    status=507,
 )
 REQUEST_TOO_LARGE = _declare(
     "REQUEST_TOO_LARGE", 6, _RESOURCES, "Send a smaller request body.", status=413

@@ -18,6 +18,7 @@ from seamline.gateway.silent import Silent
 if TYPE_CHECKING:
     from seamline.connectors.config import CatalogConfig
     from seamline.connectors.delta.catalog import DeltaCatalog
+    from seamline.connectors.dependencies import Outage
     from seamline.connectors.iceberg.catalog import IcebergCatalog
     from seamline.connectors.kafka.cluster import Cluster
     from seamline.connectors.kafka.log import KafkaLog
@@ -195,6 +196,20 @@ class Connections:
 
         cluster = self.cluster(name)
         return self._once(self._logs, name, lambda: KafkaLog(cluster))
+
+    def outages(self) -> list[Outage]:
+        """Returns the dependencies that have been used and do not answer, by kind and name."""
+        with self._lock:
+            used = [
+                *(d for c in self._catalogs.values() for d in (c.dependency, c.storage)),
+                *(catalog.storage for catalog in self._deltas.values()),
+                *(cluster.dependency for cluster in self._clusters.values()),
+            ]
+            logs = list(self._logs.values())
+        registries = [getattr(log.schemas, "dependency", None) for log in logs]
+        found = [each.outage for each in (*used, *registries) if each is not None]
+        present = {(outage.kind, outage.name): outage for outage in found if outage is not None}
+        return [present[key] for key in sorted(present)]
 
     def close(self) -> None:
         """Closes idle clients."""

@@ -7,6 +7,7 @@ creation.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import pathlib
@@ -18,6 +19,7 @@ import flask
 
 from seamline.connectors import supervision
 from seamline.connectors.cache import Cache
+from seamline.connectors.dependencies import Outage
 from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.connectors.kafka.appending import TopicAppender
 from seamline.connectors.protocols import Engine
@@ -55,6 +57,7 @@ from seamline.gateway.query.spool import SpoolDirectory
 from seamline.gateway.query.statements import Statement
 from seamline.gateway.query.tokens import TokenSigner, kept_secret
 from seamline.gateway.query.views import ViewExpander
+from seamline.gateway.readiness import Readiness, ReadinessMetrics
 from seamline.gateway.spark import spark_engine
 from seamline.gateway.tail.metrics import TailMetrics
 from seamline.gateway.tail.tails import followers
@@ -138,7 +141,13 @@ class Gateway:
     def app(self) -> flask.Flask:
         """Returns its HTTP application."""
         return create_app(
-            self.config, self.service, self.seams, self.iceberg, self.metrics_text, self._audit
+            self.config,
+            self.service,
+            self.seams,
+            self.iceberg,
+            self.metrics_text,
+            self._audit,
+            self.readiness,
         )
 
     def serve_flight(self) -> str | None:
@@ -266,6 +275,18 @@ class Gateway:
             loaded,
             statements=lambda: self.service.statements(rights.principal),
         )
+
+    @functools.cached_property
+    def readiness(self) -> Readiness:
+        """Whether it should get statements."""
+        folders = self._state / "results", self._state / "spill"
+        made = Readiness(lambda: self.service.accepts_statements, folders, self._outages)
+        self._registry.register(ReadinessMetrics(made))
+        return made
+
+    def _outages(self) -> list[Outage]:
+        keys = self.iceberg.authentication.outage
+        return [*self.connections.outages(), *([keys] if keys is not None else [])]
 
     def _kill(self, asked: KillStatement, caller: Principal) -> None:
         why = f"the statement was ended by {caller.name}"

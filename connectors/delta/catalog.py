@@ -34,6 +34,7 @@ from seamline.connectors.delta.versions import (
     no_table,
     storage_options,
 )
+from seamline.connectors.dependencies import Dependency, storage_of
 from seamline.connectors.iceberg.boundaries.provider import Answers
 from seamline.connectors.iceberg.boundaries.registry import Logs
 from seamline.connectors.iceberg.files import FileReader
@@ -66,7 +67,9 @@ class DeltaCatalog:
     ) -> None:
         self.config = config
         self.name = config.name
+        self.storage = storage_of(config.name)
         self._shared = _Shared(
+            self.storage,
             Versions(),
             FileReader(),
             Cache(_ANSWERS_MAX),
@@ -143,6 +146,7 @@ class DeltaCatalog:
 class _Shared:
     """What the tables of a catalog share."""
 
+    storage: Dependency
     versions: Versions
     files: FileReader
     answers: Answers
@@ -180,6 +184,10 @@ class _Known:
 
     def load(self) -> DeltaTable:
         """Returns the table as it is now."""
+        with self._shared.storage.call():
+            return self._load()
+
+    def _load(self) -> DeltaTable:
         with delta_errors(self._source.name):
             if self._log is None:
                 self._log = DeltaLog(self._source.files())
@@ -187,9 +195,13 @@ class _Known:
         if not history:
             raise no_table(self._source.name)
         with self._lock:
-            if self._state is None or history != self._history:
-                self._state, self._history = self._made(history), history
-            state = self._state
+            state, gone = self._state, self._gone
+            is_new = state is None or history != self._history
+        if state is None or is_new:
+            state = self._made(history, gone)
+            with self._lock:
+                if self._gone == gone:  # else a version has been vacuumed meanwhile
+                    self._state, self._history = state, history
         return self._table(state, history)
 
     def _table(self, state: TableState, history: History) -> DeltaTable:
@@ -220,7 +232,7 @@ class _Known:
             self._gone |= {commit for commit in history if commit.version == snapshot_id}
             self._state = None
 
-    def _made(self, history: History) -> TableState:
+    def _made(self, history: History, gone: frozenset[Commit]) -> TableState:
         head = self._shared.versions.at(self._source, history[-1])
         try:
             schemas = self._schemas(history, head)
@@ -228,7 +240,6 @@ class _Known:
             raise SeamlineError(
                 COLD_FILE_INVALID, f"a schema of {self._source.name} cannot be read: {error!r}"
             ) from error
-        self._gone &= set(history)
         state = TableState(
             name=self._name,
             uuid=head.uuid,
@@ -238,7 +249,7 @@ class _Known:
             snapshots={
                 commit.version: _snapshot(commit, schema)
                 for commit, schema in zip(history, schemas, strict=True)
-                if commit not in self._gone
+                if commit not in gone
             },
             refs={},
             current_snapshot_id=history[-1].version,

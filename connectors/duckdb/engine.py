@@ -16,7 +16,7 @@ from sqlglot import exp
 from seamline.connectors.arrow import conform
 from seamline.connectors.cache import Cache
 from seamline.connectors.chunks import ResultFile
-from seamline.connectors.duckdb.errors import named_error
+from seamline.connectors.duckdb.errors import named_error, spill_error
 from seamline.connectors.duckdb.hidden import HiddenRowsCache
 from seamline.connectors.duckdb.instances import Instance, Instances
 from seamline.connectors.duckdb.relation import (
@@ -138,6 +138,8 @@ class DuckDBEngine:
         self, *, memory_bytes: int, threads: int, spill_directory: str, spill_bytes: int
     ) -> None:
         private_folder(pathlib.Path(spill_directory))
+        self._spill_directory = spill_directory
+        self._spill_bytes = spill_bytes
         self._copied_bytes_max = memory_bytes // _COPIED_PART
         self._writer = Writer()
         self._hidden = HiddenRowsCache()
@@ -177,7 +179,7 @@ class DuckDBEngine:
 
         def batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
             nonlocal finished
-            with _logged(sql):
+            with _logged(sql), self._spilling():
                 yield from _batches(reader, query.schema, deadline)
             reader.close()
             finished = not any(map(is_remote, files))  # access to remote files may end
@@ -185,12 +187,20 @@ class DuckDBEngine:
         try:
             with _named_errors(deadline):
                 sql = self._prepare(instance, query, files)
-            with _logged(sql), _named_errors(deadline):
+            with _logged(sql), self._spilling(), _named_errors(deadline):
                 reader = instance.connection.execute(sql).to_arrow_reader(BATCH_ROWS)
         except BaseException:
             close()
             raise
         return ResultStream(query.schema, batches(reader), close)
+
+    @contextlib.contextmanager
+    def _spilling(self) -> Iterator[None]:
+        """Names what a statement fails with when it cannot spill any more."""
+        try:
+            yield
+        except SeamlineError as error:
+            raise spill_error(error, self._spill_directory, self._spill_bytes) from error
 
     def _prepare(self, instance: Instance, query: Statement, files: frozenset[str]) -> str:
         """Locks the instance, registers the inputs, and returns the statement's text."""

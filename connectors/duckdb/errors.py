@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 
 import duckdb
 
+from seamline.connectors.files import disk_full
 from seamline.errors import (
     COLD_FILE_INVALID,
     COLD_FILE_MISSING,
@@ -72,7 +74,6 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("Parquet", COLD_FILE_INVALID),
     ("decompress", COLD_FILE_INVALID),
     ("No space left", DISK_FULL),
-    ("max_temp_directory_size", MEMORY_LIMIT),
     ("MemoryError", MEMORY_LIMIT),  # in a kernel
     ("bad_alloc", MEMORY_LIMIT),
 )
@@ -85,6 +86,35 @@ _AT_PLANNING = (
     duckdb.SyntaxException,
 )
 """Classes of the errors that DuckDB raises before it runs anything."""
+
+
+_SPILLED_ALL = re.compile(r"failed to offload data block .*/([\d.]+) (bytes|[KMGTP]iB) used\)")
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+_SHOWN = 0.99
+"""DuckDB shows sizes with one digit after the point."""
+
+
+def spill_error(error: SeamlineError, directory: str, bytes_max: int) -> SeamlineError:
+    """Returns the error for what a statement failed with, also if it could not spill any more.
+
+    DuckDB bounds what it spills by the space that was free on the disk, too.
+
+    Args:
+        error: What it failed with.
+        directory: Where it spills.
+        bytes_max: How much it may spill.
+    """
+    match = _SPILLED_ALL.match(error.message)
+    if match is None:
+        return error
+    bound = float(match[1]) * 1024 ** _UNITS.index(match[2])
+    if bound < _SHOWN * bytes_max:
+        return disk_full(pathlib.Path(directory), ", to which the statement spills rows")
+    return SeamlineError(
+        MEMORY_LIMIT,
+        f"the statement has spilled {bytes_max:,} bytes, all of limits.spill_bytes",
+        hint="Read less, raise limits.spill_bytes, or run it on Spark.",
+    )
 
 
 def _code_of(error: Exception, line: str) -> ErrorCode:

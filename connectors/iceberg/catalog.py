@@ -7,9 +7,9 @@ named errors.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from sqlalchemy.exc import IntegrityError
 
 from seamline.connectors.config import CatalogConfig
+from seamline.connectors.dependencies import Dependency, Opener, storage_of
 from seamline.connectors.iceberg import moments, namespaces, pyiceberg_internals
 from seamline.connectors.iceberg.boundaries.registry import Logs, Providers
 from seamline.connectors.iceberg.boundaries.second_writer import replaced_rows
@@ -64,6 +65,7 @@ from seamline.connectors.iceberg.states import States, table_state
 from seamline.connectors.iceberg.views import PROPERTY, ViewStore
 from seamline.connectors.protocols import HotLog
 from seamline.errors import (
+    CATALOG_UNAVAILABLE,
     INVALID_CONFIG,
     NOT_SUPPORTED,
     SCHEMA_NOT_EMPTY,
@@ -96,19 +98,32 @@ class IcebergTable:
         places: TablePlaces,
         planner: ScanPlanner,
         files: FileReader,
+        storage: Dependency,
     ) -> None:
         self._state = state
         self.iceberg = table
         self._places = places
         self._planner = planner
         self._files = files
+        self._storage = storage
+
+    def _with_state(self, state: TableState) -> IcebergTable:
+        return IcebergTable(
+            state, self.iceberg, self._places, self._planner, self._files, self._storage
+        )
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Reads files of the table, whose failures become named errors."""
+        with self._storage.call(), storage_errors(f"table {self._state.display_name}"):
+            yield
 
     def with_provider(self, provider: BoundaryProvider | None) -> IcebergTable:
         """Returns the table with another boundary provider, or the table itself for None."""
         if provider is None:
             return self
         state = dataclasses.replace(self._state, provider=provider)
-        return IcebergTable(state, self.iceberg, self._places, self._planner, self._files)
+        return self._with_state(state)
 
     def with_properties(
         self,
@@ -123,7 +138,7 @@ class IcebergTable:
         """
         kept = {k: v for k, v in self._state.properties.items() if not _is_ours(k)}
         state = dataclasses.replace(self._state, properties={**kept, **properties}, provider=None)
-        made = IcebergTable(state, self.iceberg, self._places, self._planner, self._files)
+        made = self._with_state(state)
         return made.with_provider(provider_of(made))
 
     @property
@@ -138,7 +153,7 @@ class IcebergTable:
 
     def plan(self, snapshot_id: int | None, request: ScanRequest) -> ColdPlan:
         """See `ColdTable.plan`."""
-        with storage_errors(f"table {self._state.display_name}"):
+        with self._reading():
             return self._planner.plan(self.iceberg, self._places, self._state, snapshot_id, request)
 
     def tasks(
@@ -155,7 +170,7 @@ class IcebergTable:
             SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, LOCATION_NOT_ALLOWED,
                 STORAGE_UNAVAILABLE.
         """
-        with storage_errors(f"table {self._state.display_name}"):
+        with self._reading():
             return self._planner.tasks(self.iceberg, self._places, snapshot_id, pruner, besides)
 
     def manifests(self, snapshot_id: int) -> tuple[ManifestFile, ...]:
@@ -165,7 +180,7 @@ class IcebergTable:
             SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
                 LOCATION_NOT_ALLOWED, STORAGE_UNAVAILABLE.
         """
-        with storage_errors(f"table {self._state.display_name}"):
+        with self._reading():
             return self._planner.manifests(self.iceberg, self._places, snapshot_id)
 
     def entries(self, snapshot_id: int) -> list[ManifestEntry]:
@@ -174,7 +189,7 @@ class IcebergTable:
         Raises:
             SeamlineError: as `manifests`.
         """
-        with storage_errors(f"table {self._state.display_name}"):
+        with self._reading():
             return self._planner.every_entry(self.iceberg, self._places, snapshot_id)
 
     def require_single_writer(self, snapshot_id: int | None) -> None:
@@ -182,7 +197,7 @@ class IcebergTable:
         if self._state.provider is not None:
             require(replaced_rows(self._state, snapshot_id), outrun(self._state, snapshot_id))
         elif snapshot_id is not None:
-            with storage_errors(f"table {self._state.display_name}"):
+            with self._reading():
                 self._planner.require_single_writer(
                     self.iceberg, self._places, self._state, snapshot_id
                 )
@@ -203,7 +218,7 @@ class IcebergTable:
                 STORAGE_UNAVAILABLE.
         """
         if snapshot_id is not None:
-            with storage_errors(f"table {self._state.display_name}"):
+            with self._reading():
                 self._planner.manifests(self.iceberg, self._places, snapshot_id)
 
     def require_own_files(self, snapshot_id: int | None) -> None:
@@ -229,7 +244,7 @@ class IcebergTable:
         self._require_own_files(self._state.snapshots, deleted=True)
 
     def _require_own_files(self, snapshot_ids: Iterable[int], *, deleted: bool) -> None:
-        with storage_errors(f"table {self._state.display_name}"):
+        with self._reading():
             self._planner.require_own_files(
                 self.iceberg, self._places, snapshot_ids, deleted=deleted
             )
@@ -239,7 +254,7 @@ class IcebergTable:
         require_no_code(self._state.display_name, self._state.properties, JAVA_CODE)
         self.require_own_files(snapshot_id)
         if snapshot_id is not None:
-            with storage_errors(f"table {self._state.display_name}"):
+            with self._reading():
                 self._planner.require_fit_for_spark(self.iceberg, self._places, snapshot_id)
 
     def require_own_writer(self) -> None:
@@ -253,13 +268,13 @@ class IcebergTable:
 
     def inspect(self, plan: ColdPlan) -> ColdPlan:
         """See `ColdTable.inspect`."""
-        with storage_errors(f"table {self._state.display_name}"):
+        with self._reading():
             mapping = self.iceberg.metadata.name_mapping()
             return self._files.inspect(self.iceberg.io, plan, mapping)
 
     def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:
         """See `ColdTable.deleted_rows`."""
-        with storage_errors(f"table {self._state.display_name}"):
+        with self._reading():
             return self._files.deleted_rows(self.iceberg.io, plan, self.iceberg.metadata)
 
     def offsets_at(
@@ -279,7 +294,7 @@ class IcebergTable:
                 f"a past moment cannot be looked up in {problem}",
                 hint="Compact the table, or read a snapshot with FOR VERSION AS OF.",
             )
-        with storage_errors(f"table {self._state.display_name}"):
+        with self._reading():
             return moments.first_offsets(self.iceberg, self._state, columns, snapshot_id, wanted)
 
 
@@ -298,7 +313,10 @@ def table_of_file(
     """
     places = TablePlaces.of(".".join(name), table.metadata.location, data_locations)
     places.require(named_files(table))
-    return IcebergTable(table_state(name, table), table, places, ScanPlanner(), FileReader())
+    storage = storage_of(".".join(name))
+    return IcebergTable(
+        table_state(name, table), table, places, ScanPlanner(), FileReader(), storage
+    )
 
 
 class IcebergCatalog:
@@ -321,8 +339,9 @@ class IcebergCatalog:
         self.config = config
         self._providers = Providers(logs)
         self.name = config.name
-        self._lock = threading.Lock()
-        self._catalog: GuardedCatalog | None = None
+        self.dependency = Dependency("catalog", config.name, CATALOG_UNAVAILABLE)
+        self.storage = storage_of(config.name)
+        self._opener = Opener(self.dependency, self._open)
         self.view_store = ViewStore(self)
         self._planner = ScanPlanner()
         self._files = FileReader()
@@ -331,20 +350,30 @@ class IcebergCatalog:
 
     @property
     def pyiceberg(self) -> GuardedCatalog:
-        """The PyIceberg catalog, opened when first used.
+        """The PyIceberg catalog, opened when first used; all who wait for it share the outcome.
 
         Raises:
             SeamlineError: CATALOG_UNAVAILABLE.
         """
-        with self._lock:
-            if self._catalog is None:
-                with catalog_errors(self.name):
-                    self._catalog = open_catalog(self.config)
-            return self._catalog
+        return self._opener.get()
+
+    def _open(self) -> GuardedCatalog:
+        with catalog_errors(self.name):
+            return open_catalog(self.config, self.dependency)
+
+    @contextlib.contextmanager
+    def _calls(self) -> Iterator[None]:
+        """Calls to the catalog and its storage; a REST catalog counts its requests itself."""
+        pyiceberg = self.pyiceberg  # opening it is a call of its own
+        if isinstance(pyiceberg, RestCatalog):
+            yield
+            return
+        with self.dependency.call(), self.storage.call():
+            yield
 
     def load(self, identifier: tuple[str, ...]) -> IcebergTable:
         """See `Catalog.load`."""
-        with metadata_errors(self.name, identifier):
+        with self._calls(), metadata_errors(self.name, identifier):
             found = self.pyiceberg.load_table(identifier)
             if found.name() != identifier:  # access rules have seen the requested name
                 raise NoSuchTableError
@@ -473,7 +502,7 @@ class IcebergCatalog:
         Raises:
             SeamlineError: CATALOG_UNAVAILABLE.
         """
-        with catalog_errors(self.name):
+        with self._calls(), catalog_errors(self.name):
             return namespaces.every(self.pyiceberg)
 
     def has_namespace(self, namespace: tuple[str, ...]) -> bool:
@@ -484,7 +513,7 @@ class IcebergCatalog:
         """
         if not can_exist(namespace):
             return False
-        with catalog_errors(self.name, namespace):
+        with self._calls(), catalog_errors(self.name, namespace):
             return self.pyiceberg.namespace_exists(namespace)
 
     def make_namespace(self, namespace: tuple[str, ...]) -> None:
@@ -566,12 +595,12 @@ class IcebergCatalog:
     def _wrap(self, identifier: tuple[str, ...], table: PyTable) -> IcebergTable:
         known = self._states.of(identifier, table)
         places = self.pyiceberg.guard.check(table)
-        loaded = IcebergTable(known, table, places, self._planner, self._files)
+        loaded = IcebergTable(known, table, places, self._planner, self._files, self.storage)
         provider = self._providers.of(loaded)
         if provider is not None:
             return loaded.with_provider(provider)
         found = self._earlier_metadata.completed(known, table)
-        return IcebergTable(found, table, places, self._planner, self._files)
+        return IcebergTable(found, table, places, self._planner, self._files, self.storage)
 
 
 def _name_mapping(table: PyTable, columns: Sequence[Field]) -> SetPropertiesUpdate:

@@ -7,6 +7,7 @@ from typing import Any
 from pyiceberg.catalog import load_catalog
 
 from seamline.connectors.config import CatalogConfig
+from seamline.connectors.dependencies import Dependency
 from seamline.connectors.iceberg.guard import CatalogGuard
 from seamline.connectors.iceberg.places import CatalogPlaces
 from seamline.connectors.iceberg.pyiceberg_internals import (
@@ -16,9 +17,16 @@ from seamline.connectors.iceberg.pyiceberg_internals import (
 )
 
 
-def open_catalog(config: CatalogConfig) -> GuardedCatalog:
-    """Opens the catalog that a configuration describes."""
+def open_catalog(config: CatalogConfig, dependency: Dependency) -> GuardedCatalog:
+    """Opens the catalog that a configuration describes.
+
+    Args:
+        config: The configuration.
+        dependency: What its requests are calls to, once it is open.
+    """
     catalog = _opened(config)
+    if isinstance(catalog, PatientRestCatalog):
+        catalog.dependency = dependency
     places = CatalogPlaces.of(
         config.name, config.warehouse, config.locations, config.data_locations
     )

@@ -8,6 +8,7 @@ metadata where no table may be.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import io
@@ -98,12 +99,14 @@ from pyiceberg.types import (
     TimestampNanoType,
     TimestamptzNanoType,
 )
-from requests import HTTPError, Session
+from requests import HTTPError, ReadTimeout, Response, Session
 from sqlalchemy import Select, bindparam, select
 from sqlalchemy import insert as sql_insert
 from sqlalchemy import update as sql_update
 
+from seamline.connectors import http
 from seamline.connectors.cache import Cache
+from seamline.connectors.dependencies import Dependency
 from seamline.connectors.iceberg import foreign_metadata, unpacking
 from seamline.connectors.iceberg.guard import CatalogGuard
 from seamline.connectors.iceberg.metadata_properties import (
@@ -117,8 +120,11 @@ from seamline.connectors.iceberg.update_ids import identified, renumbered
 from seamline.errors import NUMERIC_OVERFLOW, SCHEMA_NOT_FOUND, SeamlineError
 
 METADATA_CACHED_MAX = 256
-REST_TIMEOUT_S = (10.0, 60.0)
-"""Timeouts for connecting to a REST catalog, and for every wait for a part of its response."""
+CONNECT_S = 5.0
+READ_S = 20.0
+"""How long a REST catalog may be silent before it answers what changes nothing."""
+ANSWER_S = 60.0
+"""How long any answer of it may take until its last byte."""
 _NEEDED_FOR_VIEWS = frozenset({Capability.V1_LIST_VIEWS, Capability.V1_LOAD_VIEW})
 
 
@@ -272,10 +278,15 @@ def _can_be_joined(namespace: str | Identifier) -> bool:
 
 
 class PatientRestCatalog(GuardedCatalog, RestCatalog):
-    """PyIceberg's REST catalog, with a timeout for its responses.
+    """PyIceberg's REST catalog, with a limit on the time that its answers take.
 
     The catalog may say how a table's files are reached; the table's metadata may not.
+
+    Attributes:
+        dependency: What requests are calls to, once the catalog is open; opening it is one call.
     """
+
+    dependency: Dependency | None = None
 
     def _load_file_io(
         self, properties: Properties = EMPTY_DICT, location: str | None = None
@@ -298,11 +309,23 @@ class PatientRestCatalog(GuardedCatalog, RestCatalog):
         table.metadata = table_response.metadata
         return table
 
-    def _create_session(self) -> Session:
-        session = super()._create_session()
-        request = functools.partial(session.request, timeout=REST_TIMEOUT_S)
+    def _config_headers(self, session: Session) -> None:
+        """Prepares a new session, before it is used to ask for a token."""
+        super()._config_headers(session)
+        http.bound(session)
+        request = functools.partial(self._request, session.request)
         session.request = request  # type: ignore[method-assign]
-        return session
+
+    def _request(
+        self, request: Callable[..., Response], method: str, url: str, **named: Any
+    ) -> Response:
+        silence_s = READ_S if method.upper() in {"GET", "HEAD"} else ANSWER_S
+        call = contextlib.nullcontext() if self.dependency is None else self.dependency.call()
+        try:
+            with call, http.answered_within(ANSWER_S):
+                return request(method, url, **named, timeout=(CONNECT_S, silence_s))
+        except http.NoAnswerError as error:  # of a commit, it means that its outcome is unknown
+            raise ReadTimeout(str(error)) from error
 
 
 _VENDED = "seamline_vended"

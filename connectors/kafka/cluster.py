@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from seamline.connectors.config import ClusterConfig
+from seamline.connectors.dependencies import Dependency
 from seamline.connectors.protocols import Deadline
 from seamline.errors import (
     DEADLINE_EXCEEDED,
@@ -44,10 +45,16 @@ follower asks again after each wait, and learns only then that a marker is the l
 
 
 class Cluster:
-    """Clients of one cluster. Safe to share between threads."""
+    """Clients of one cluster. Safe to share between threads.
+
+    Attributes:
+        config: How to reach it.
+        dependency: What requests to it are calls to.
+    """
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
+        self.dependency = Dependency("cluster", config.name, KAFKA_UNAVAILABLE)
         self._lock = threading.Lock()
         self._admin: AdminClient | None = None
         self._other: tuple[AdminClient, AdminClient | None] | None = None

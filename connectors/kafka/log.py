@@ -78,17 +78,23 @@ class KafkaLog:
 
     def topics(self, deadline: Deadline) -> list[str]:
         """See `HotLog.topics`; leaves out Kafka's own topics."""
-        try:
-            listing = self._cluster.admin.list_topics(timeout=seconds(deadline))
-        except KafkaException as error:
-            raise named_error(error, "listing topics") from error
+        with self._cluster.dependency.call():
+            try:
+                listing = self._cluster.admin.list_topics(timeout=seconds(deadline))
+            except KafkaException as error:
+                raise named_error(error, "listing topics") from error
         return sorted(name for name in listing.topics if not name.startswith("__"))
 
     def bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
     ) -> dict[str, LogBounds]:
         """See `HotLog.bounds`."""
+        with self._cluster.dependency.call():
+            return self._stable_bounds(topics, isolation, deadline)
 
+    def _stable_bounds(
+        self, topics: Sequence[str], isolation: str, deadline: Deadline
+    ) -> dict[str, LogBounds]:
         def ask() -> dict[str, LogBounds]:
             return retried(
                 lambda: self._bounds(topics, isolation, deadline), deadline, self._refresh_leaders
@@ -138,6 +144,17 @@ class KafkaLog:
         """See `HotLog.offsets_at`; requests the id after the offsets."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         request = {TopicPartition(topic, partition): spec for partition in ends}
+        with self._cluster.dependency.call():
+            found = self._offsets_at(topic, topic_id, request, deadline)
+        return Offsets({p: found[p] if found[p] >= 0 else end for p, end in ends.items()})
+
+    def _offsets_at(
+        self,
+        topic: str,
+        topic_id: str,
+        request: Mapping[TopicPartition, OffsetSpec],
+        deadline: Deadline,
+    ) -> Offsets:
         try:
             answer = retried(
                 lambda: self._list_offsets(request, READ_COMMITTED, deadline),
@@ -149,8 +166,7 @@ class KafkaLog:
                 self._check_same(topic, topic_id, deadline)
             raise
         self._check_same(topic, topic_id, deadline)
-        found = offsets_of(answer, topic)
-        return Offsets({p: found[p] if found[p] >= 0 else end for p, end in ends.items()})
+        return offsets_of(answer, topic)
 
     def _check_same(self, topic: str, topic_id: str, deadline: Deadline) -> None:
         found = self._describe([topic], deadline)[topic]
@@ -258,7 +274,7 @@ class KafkaLog:
 
     def _settings(self, topic: str, deadline: Deadline) -> dict[str, str]:
         asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        with self._cluster.asking() as admin:
+        with self._cluster.dependency.call(), self._cluster.asking() as admin:
             (future,) = admin.describe_configs([asked], request_timeout=seconds(deadline)).values()
             found = result(future, f"the settings of topic {topic}", deadline)
         return {name: entry.value for name, entry in found.items() if entry.value is not None}

@@ -15,7 +15,9 @@ import contextlib
 import dataclasses
 import ipaddress
 import pathlib
+import urllib.parse
 
+from seamline.connectors.dependencies import Outage
 from seamline.errors import INVALID_CONFIG, PERMISSION_DENIED, UNAUTHENTICATED, SeamlineError
 from seamline.gateway.access import certificates, revocations
 from seamline.gateway.access.access_tokens import AccessTokens
@@ -28,6 +30,24 @@ from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import Config
 
 ANONYMOUS = "anonymous"
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PageRequest:
+    """What a browser says about the page that sends a request.
+
+    Attributes:
+        site: The header `Sec-Fetch-Site`.
+        origin: The header `Origin`.
+        host: The header `Host`.
+        is_secure: Whether the gateway itself has been reached over TLS.
+    """
+
+    site: str | None
+    origin: str | None
+    host: str
+    is_secure: bool = False
 
 
 def check_listening(config: Config) -> None:
@@ -46,21 +66,51 @@ def check_listening(config: Config) -> None:
         )
 
 
-def check_site(site: str | None) -> None:
+def check_page(request: PageRequest, external_url: str | None) -> None:
     """Refuses pages of other sites, which must send a token themselves.
 
+    Browsers send `Sec-Fetch-Site` where they consider the address secure, and `Origin` with
+    whatever may change something. What sends neither is no page.
+
     Args:
-        site: What the browser says about the page that sends a request.
+        request: What the browser says about the page that sends a request.
+        external_url: The gateway's address for clients; None if it is the one they use.
 
     Raises:
         SeamlineError: PERMISSION_DENIED.
     """
-    if site in {"cross-site", "same-site"}:
+    if request.site in {"same-origin", "none"}:  # no page can set this header
+        return
+    is_foreign = request.site in {"cross-site", "same-site"}
+    if is_foreign or (request.origin is not None and not _is_own(request, external_url)):
         raise SeamlineError(
             PERMISSION_DENIED,
             "the gateway does not answer pages of other sites",
-            hint="Let that page's server send the request, with an access token.",
+            hint="Let that page's server send the request, with an access token. Behind a proxy "
+            "that changes the Host header, set http.external_url.",
         )
+
+
+def _is_own(request: PageRequest, external_url: str | None) -> bool:
+    """Whether an origin is the gateway's own; a proxy in front may have ended TLS."""
+    origin = _origin_of(request.origin or "")
+    if origin is None:
+        return False
+    if external_url is not None and origin == _origin_of(external_url):
+        return True
+    if request.is_secure and origin[0] != "https":
+        return False
+    return origin == _origin_of(f"{origin[0]}://{request.host}")
+
+
+def _origin_of(url: str) -> tuple[str, str, int] | None:
+    """Returns scheme, host and port; None for anything else, such as `null`."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port or _PORTS[parts.scheme]
+    except (ValueError, KeyError):
+        return None
+    return (parts.scheme, parts.hostname, port) if parts.hostname else None
 
 
 def claimed_user(authorization: str | None) -> str | None:
@@ -135,6 +185,11 @@ class Authentication:
         if found is None or found.has_expired:
             raise SeamlineError(UNAUTHENTICATED, f"{known.principal.name} no longer has access")
         return found
+
+    @property
+    def outage(self) -> Outage | None:
+        """The outage of the address that keys of tokens come from, if there is one now."""
+        return None if self._web_tokens is None else self._web_tokens.outage
 
     @property
     def challenges(self) -> tuple[str, ...]:

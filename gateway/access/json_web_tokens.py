@@ -16,12 +16,14 @@ import pathlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import Any
 
 import jwt
 import urllib3
 
-from seamline.connectors import supervision
+from seamline.connectors import http, supervision
+from seamline.connectors.dependencies import Dependency, Outage, letting_others_run
 from seamline.errors import (
     INVALID_CONFIG,
     LOGIN_KEYS_UNAVAILABLE,
@@ -36,6 +38,8 @@ from seamline.gateway.config.model import JwtConfig
 _LOG = logging.getLogger("seamline.access")
 _LEEWAY_S = 30
 _FETCH_S = urllib3.Timeout(connect=3.0, read=5.0)
+_FETCHED_S = 10.0
+"""Seconds until the last byte of the keys must be there."""
 _FETCHED_BYTES_MAX = 1 << 20
 _AGAIN_S = 60.0
 _FRESH_S = 600.0
@@ -81,6 +85,11 @@ class JsonWebTokens:
         self._keys: FetchedKeys | FileKeys = (
             FetchedKeys(lambda: _fetched(source)) if "://" in source else FileKeys(source)
         )
+
+    @property
+    def outage(self) -> Outage | None:
+        """The outage of the address that the keys come from, if there is one now."""
+        return self._keys.dependency.outage if isinstance(self._keys, FetchedKeys) else None
 
     def identify(self, token: str) -> Identity:
         """Returns the identity that a token names.
@@ -184,7 +193,8 @@ class FetchedKeys:
         self._fetch = fetch
         self._clock = clock
         self._lock = threading.Lock()
-        self._fetching = threading.Lock()
+        self._fetching: Future[None] | None = None
+        self.dependency = Dependency("login keys", "auth.jwt.jwks", LOGIN_KEYS_UNAVAILABLE)
         self._known: tuple[float, Sequence[Key]] | None = None
         self._asked_at: float | None = None
         self._has_failed = False
@@ -198,18 +208,37 @@ class FetchedKeys:
         """
         found, age_s = self._look(key_id)
         if found and (age_s < _FRESH_S or self._has_failed):
-            if age_s >= _FRESH_S and self._is_due():
+            with self._lock:
+                is_due = age_s >= _FRESH_S and self._is_due()
+            if is_due:
                 supervision.start("keys of tokens", self._renew)
             return found
-        with self._fetching:  # a key that is unknown may be new, and an old one may be gone
-            if self._is_due():
-                self._renew()
+        self._renewed()  # a key that is unknown may be new, and an old one may be gone
         found, _ = self._look(key_id)
         if not found and self._has_failed:  # where they come from is none of a stranger's business
             raise SeamlineError(
                 LOGIN_KEYS_UNAVAILABLE, "the keys that verify tokens cannot be fetched"
             )
         return found
+
+    def _renewed(self) -> None:
+        """Fetches the keys if that is due; all who need them meanwhile wait for the same answer."""
+        with self._lock:
+            fetching = self._fetching
+            is_first = fetching is None and self._is_due()
+            if is_first:
+                fetching = self._fetching = Future()
+        if fetching is None:
+            return
+        if not is_first:
+            with letting_others_run():
+                wait([fetching], _FETCHED_S + 1)
+            return
+        try:
+            self._renew()
+        finally:
+            self._fetching = None
+            fetching.set_result(None)
 
     def _look(self, key_id: str | None) -> tuple[Sequence[Key], float]:
         """Returns the matching keys that are known and still valid, and their age."""
@@ -222,15 +251,16 @@ class FetchedKeys:
     def _is_due(self) -> bool:
         """Whether the keys may be fetched again; if so, the caller must fetch them."""
         now = self._clock()
-        with self._lock:
-            if self._asked_at is not None and now - self._asked_at < _AGAIN_S:
-                return False
-            self._asked_at = now
-            return True
+        if self._asked_at is not None and now - self._asked_at < _AGAIN_S:
+            return False
+        self._asked_at = now
+        return True
 
     def _renew(self) -> None:
         try:
-            self._known = self._clock(), self._fetch()
+            with self.dependency.call():
+                keys = self._fetch()
+            self._known = self._clock(), keys
             self._has_failed = False
         except SeamlineError as error:
             self._has_failed = True
@@ -251,10 +281,13 @@ def _fetched(url: str) -> Sequence[Key]:
         SeamlineError: LOGIN_KEYS_UNAVAILABLE.
     """
     try:
-        with urllib3.PoolManager(retries=False, timeout=_FETCH_S) as pool:
+        with (
+            http.answered_within(_FETCHED_S),
+            http.bounded(urllib3.PoolManager(retries=False, timeout=_FETCH_S)) as pool,
+        ):
             answer = pool.request("GET", url, preload_content=False, redirect=False)
             body = answer.read(_FETCHED_BYTES_MAX + 1, decode_content=True)
-    except urllib3.exceptions.HTTPError as error:
+    except (urllib3.exceptions.HTTPError, OSError) as error:
         raise SeamlineError(LOGIN_KEYS_UNAVAILABLE, f"{url} does not answer: {error}") from error
     if answer.status != 200:
         raise SeamlineError(LOGIN_KEYS_UNAVAILABLE, f"{url} answers with {answer.status}")

@@ -159,3 +159,23 @@ class Status(Shape):
     """The answer that all is well."""
 
     status: Literal["ok"]
+
+
+class Away(Shape):
+    """A dependency that does not answer."""
+
+    kind: str
+    """`catalog`, `cluster`, `registry`, `storage` or `login keys`."""
+    name: str | None
+    """Its name in the configuration; null if the gateway asks who its callers are, since this
+    request needs no credentials. `/metrics` has the names."""
+    since: str
+    """When it was first noticed."""
+
+
+class Ready(Shape):
+    """The answer that the gateway takes statements."""
+
+    status: Literal["ok"]
+    away: list[Away]
+    """What it depends on that does not answer. Statements that need nothing of it are answered."""

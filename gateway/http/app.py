@@ -16,6 +16,7 @@ from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from seamline.errors import (
+    DISK_FULL,
     INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_ALLOWED,
@@ -43,7 +44,7 @@ from seamline.gateway.http import (
 from seamline.gateway.http import seams as seam_routes
 from seamline.gateway.http.compression import compress
 from seamline.gateway.http.operations import COME_AGAIN, JSON, REFUSALS, Answer, json, operation
-from seamline.gateway.http.presented import identified, presented
+from seamline.gateway.http.presented import identified, page_request, presented
 from seamline.gateway.http.proxies import Proxies
 from seamline.gateway.http.streams import Streams
 from seamline.gateway.http.turns import PROBES, Turns
@@ -52,6 +53,7 @@ from seamline.gateway.iceberg_rest.catalog import IcebergRest
 from seamline.gateway.iceberg_rest.errors import error_response
 from seamline.gateway.query.seams import Seams
 from seamline.gateway.query.service import Service
+from seamline.gateway.readiness import Readiness
 from seamline.gateway.trino import routes as trino
 from seamline.version import VERSION
 
@@ -62,7 +64,8 @@ _LOGIN_S = 60.0
 """More than a login takes; during a login, a request has no turn."""
 _NAVIGATES = "navigate"
 """The fetch mode that a browser sends when a user types an address or follows a link."""
-_FINE = {200: json(answers.Status, "It is")}
+_ALIVE = {200: json(answers.Status, "It is")}
+_FINE = {200: json(answers.Ready, "It does")}
 _METRICS = {200: Answer("Metrics", {"text/plain": None})}
 _WHO = REFUSALS - {INVALID_REQUEST, REQUEST_TOO_LARGE}
 _STATUS_CODES: dict[int, ErrorCode] = {
@@ -91,6 +94,7 @@ def create_app(
     rest: IcebergRest,
     metrics_text: Callable[[], str],
     audit: AuditLog | None = None,
+    readiness: Readiness | None = None,
 ) -> flask.Flask:
     """Returns the application over the parts of a running gateway.
 
@@ -101,7 +105,9 @@ def create_app(
         rest: The Iceberg REST catalog.
         metrics_text: Returns all metrics in Prometheus' text format.
         audit: Records refused logins, and requests that read without a statement.
+        readiness: Whether it should get statements.
     """
+    ready = readiness or Readiness(lambda: service.accepts_statements, (), tuple)
     app = flask.Flask("seamline", static_folder=None)
     app.json = _Json(app)
     app.config["MAX_CONTENT_LENGTH"] = config.http.request_bytes_max
@@ -110,7 +116,7 @@ def create_app(
     turns = Turns(config.http.threads, _WAITS_MAX, shared=config.asks_who)
     _add_access(app, rest, audit or AuditLog(), turns)
     _add_errors(app)
-    _add_probes(app, service)
+    _add_probes(app, ready, names_outages=rest.authentication.is_open)
     _add_descriptions(app)
     _add_metrics(app, metrics_text, rest.rights_of)
     streams = Streams(rest.authentication)
@@ -138,7 +144,7 @@ def _add_access(app: flask.Flask, rest: IcebergRest, audit: AuditLog, turns: Tur
             return
         if not flask.request.headers.get("Authorization", "").lower().startswith("bearer "):
             # a browser sends other credentials no matter which page makes the request
-            authentication.check_site(flask.request.headers.get("Sec-Fetch-Site"))
+            authentication.check_page(page_request(), rest.config.http.external_url)
         if path in PROBES:
             return
         try:
@@ -193,20 +199,40 @@ def _add_errors(app: flask.Flask) -> None:
         return _error(SeamlineError(INTERNAL_ERROR, f"{type(error).__name__}"))
 
 
-def _add_probes(app: flask.Flask, service: Service) -> None:
+def _add_probes(app: flask.Flask, readiness: Readiness, *, names_outages: bool) -> None:
+    """Adds probes, which take no credentials.
+
+    Args:
+        app: The application.
+        readiness: Whether the gateway should get statements.
+        names_outages: Whether everybody may know the names of catalogs and clusters.
+    """
+
     @app.get("/healthz")
-    @operation("Whether the process is alive", _FINE, refusals=())
+    @operation("Whether the process is alive", _ALIVE, refusals=())
     def health() -> flask.Response:
         return flask.jsonify({"status": "ok"})
 
     @app.get("/readyz")
-    @operation("Whether it takes statements", _FINE, {SHUTTING_DOWN}, refusals=())
+    @operation(
+        "Whether it takes statements, and what it depends on that is away",
+        _FINE,
+        {SHUTTING_DOWN, DISK_FULL},
+        refusals=(),
+    )
     def ready() -> flask.Response:
-        # Does not check Kafka and catalogs: if one is down, it is down for every gateway, and a
-        # named error helps more than no gateway at all.
-        if not service.accepts_statements:
-            raise SeamlineError(SHUTTING_DOWN, "the gateway is stopping")
-        return flask.jsonify({"status": "ok"})
+        # A catalog that is away is no reason: it is away for every gateway, and a named error
+        # helps more than no gateway at all.
+        readiness.require()
+        away = [
+            {
+                "kind": outage.kind,
+                "name": outage.name if names_outages else None,
+                "since": outage.since.isoformat(),
+            }
+            for outage in readiness.outages()
+        ]
+        return flask.jsonify({"status": "ok", "away": away})
 
 
 def _add_descriptions(app: flask.Flask) -> None:

@@ -1,4 +1,4 @@
-"""The credentials and addresses with which the current request identifies its sender."""
+"""What the current request reveals about its sender, and about the page that sends it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ssl
 
 import flask
 
+from seamline.gateway.access.authentication import PageRequest
 from seamline.gateway.access.identity import Presented
 
 IDENTIFIED = "seamline.identified"
@@ -26,6 +27,15 @@ def presented() -> Presented:
         request.remote_addr or "",
         certificate or None,
         encoded or b"",
+    )
+
+
+def page_request() -> PageRequest:
+    """Returns what a browser says about the page that sends the current request."""
+    request = flask.request
+    headers = request.headers
+    return PageRequest(
+        headers.get("Sec-Fetch-Site"), headers.get("Origin"), request.host, request.is_secure
     )
 
 

@@ -1,9 +1,9 @@
 """Turns: only a few requests are worked on at a time, and one that only waits holds up nobody else.
 
-A request takes a turn once all of it has arrived, and gives it up while it waits for a statement;
-its answer is sent after its turn. So clients that wait, or are slow, only cost a thread and a
-connection each. Probes take no turn. If very many requests are already waiting, a request does not
-wait, but is answered at once with the current state.
+A request takes a turn once all of it has arrived, and gives it up while it waits for a statement, a
+catalog or the like; its answer is sent after its turn. So clients that wait, or are slow, only cost
+a thread and a connection each. Probes take no turn. If very many requests are already waiting, a
+request does not wait, but is answered at once with the current state.
 
 If there are several principals, the requests of one may take at most half of the turns and half of
 the waiting places. A further request waits without a turn until another of the same principal has
@@ -19,6 +19,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from seamline.connectors import dependencies
 from seamline.errors import RETRY_AFTER, TOO_MANY_STATEMENTS, SeamlineError
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Turns:
                 finally:
                     self._turns.acquire()
         self._mine.name = name
+        self._mine.turn.name = name
 
     @contextlib.contextmanager
     def waiting(self, seconds: float) -> Iterator[float]:
@@ -93,26 +95,28 @@ class Turns:
         if seconds <= 0 or not self._begin_to_wait(self._name):
             yield 0.0
             return
-        has_turn = getattr(self._mine, "has_turn", False)
-        if has_turn:
-            self._give_back()
+        turn = getattr(self._mine, "turn", None)
+        if turn is not None:
+            turn.block()
         try:
             yield seconds
         finally:
             self._end_to_wait(self._name)
-            if has_turn:
-                self._take()
+            if turn is not None:
+                turn.unblock()
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
         """Waits for a turn, and holds it for the current thread."""
-        self._take()
+        turn = _Turn(self, self._name)
+        self.take(turn.name)
         try:
-            self._mine.has_turn = True
-            yield
+            self._mine.turn = turn
+            with dependencies.calls_of(turn):
+                yield
         finally:
-            self._mine.has_turn = False
-            self._give_back()
+            self._mine.turn = None
+            self.give_back(turn.name)
 
     @property
     def _name(self) -> str | None:
@@ -120,15 +124,17 @@ class Turns:
         name: str | None = getattr(self._mine, "name", None)
         return name
 
-    def _take(self) -> None:
-        if self._name is not None:
-            self._working.take(self._name)
+    def take(self, name: str | None) -> None:
+        """Waits for a turn of a principal; of nobody as long as that is unknown."""
+        if name is not None:
+            self._working.take(name)
         self._turns.acquire()
 
-    def _give_back(self) -> None:
+    def give_back(self, name: str | None) -> None:
+        """Gives back a turn of a principal."""
         self._turns.release()
-        if self._name is not None:
-            self._working.give_back(self._name)
+        if name is not None:
+            self._working.give_back(name)
 
     @contextlib.contextmanager
     def _waited_for(self, name: str) -> Iterator[None]:
@@ -156,6 +162,35 @@ class Turns:
         self._waits.release()
         if name is not None:
             self._waiting.give_back(name)
+
+
+class _Turn:
+    """The turn of one request: the `Caller` of the calls that are made for it.
+
+    Args:
+        turns: Whose turn it is.
+        name: The principal; None while that is unknown.
+    """
+
+    def __init__(self, turns: Turns, name: str | None) -> None:
+        self.name = name
+        self._turns = turns
+        self._lock = threading.Lock()
+        self._waits = 0
+
+    def block(self) -> None:
+        """See `Caller.block`."""
+        with self._lock:
+            self._waits += 1
+            if self._waits == 1:
+                self._turns.give_back(self.name)
+
+    def unblock(self) -> None:
+        """See `Caller.unblock`."""
+        with self._lock:
+            self._waits -= 1
+            if not self._waits:
+                self._turns.take(self.name)
 
 
 class _Shares:

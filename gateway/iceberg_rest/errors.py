@@ -64,6 +64,8 @@ _STATUS: Mapping[ErrorCode, int] = {
     LOCATION_NOT_ALLOWED: 403,
     PROPERTY_NOT_ALLOWED: 403,
 }
+_REPEATED = frozenset({502, 503, 504})
+"""Statuses after which clients send a request again."""
 _CERTAIN = frozenset(
     {
         *(COMMIT_CONFLICT, TABLE_EXISTS, TABLE_NOT_FOUND, VIEW_NOT_FOUND, SCHEMA_NOT_FOUND),
@@ -119,7 +121,9 @@ def status_of(code: ErrorCode) -> int:
         return _STATUS[code]
     if code.kind in (ErrorKind.USER, ErrorKind.INTERNAL):
         return code.http_status
-    return 503 if code.retriable else 422
+    if code.retriable:
+        return 503
+    return 422 if code.http_status in _REPEATED else code.http_status
 
 
 def _type(status: int) -> str:

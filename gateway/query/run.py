@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import contextvars
 import dataclasses
 from collections.abc import Callable, Generator, Mapping, Sequence
 
@@ -180,7 +181,8 @@ class Executor:
             return {key: self.tails.get(tail, deadline) for key, tail in wanted.items()}
         with concurrent.futures.ThreadPoolExecutor(_TAIL_READERS) as pool:
             futures = {
-                key: pool.submit(self.tails.get, tail, deadline) for key, tail in wanted.items()
+                key: pool.submit(contextvars.copy_context().run, self.tails.get, tail, deadline)
+                for key, tail in wanted.items()
             }
         try:
             return {key: future.result() for key, future in futures.items()}

@@ -2,10 +2,11 @@
 
 Statements wait for one of a fixed number of runners, run under their deadline, and leave a result
 and a receipt. The next statement to run is the oldest of the principal with the fewest running, so
-nobody waits for the many statements of someone else. While this process is busy and others have
-statements too, a principal with more than one waiting, or with a long one, runs one at a time.
-Whatever goes wrong becomes a named error of the statement. A result that nobody fetches is released
-after a while, and a running statement that nobody asks about is canceled.
+nobody waits for the many statements of someone else. A statement that waits for a catalog, a
+cluster or the like gives its runner to others until it has an answer. While this process is busy
+and others have statements too, a principal with more than one waiting, or with a long one, runs one
+at a time. Whatever goes wrong becomes a named error of the statement. A result that nobody fetches
+is released after a while, and a running statement that nobody asks about is canceled.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from seamline.connectors import supervision
+from seamline.connectors import dependencies, supervision
 from seamline.errors import (
     INVALID_REQUEST,
     RETRY_AFTER,
@@ -49,6 +50,9 @@ _LONG = 2_000
 _LATELY_S = 1.0
 _CALLS_MAX = 3000
 """Nested calls that a deeply nested statement may take; each of them is small."""
+_BLOCKED_MAX = 256
+"""Statements that may wait for catalogs, clusters and the like besides those that run."""
+_RETURN_LOOK_S = 1.0
 
 
 class Service:
@@ -79,9 +83,13 @@ class Service:
         self._rights_of = rights_of
         self._audit = audit or AuditLog()
         self._runners = concurrent.futures.ThreadPoolExecutor(
-            limits.statements_running_max, "seamline-statement"
+            limits.statements_running_max + _BLOCKED_MAX, "seamline-statement"
         )
         self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._looking = 0
+        self._blocked = 0
+        self._returning = 0
         self._statements: dict[str, Statement] = {}
         self._waiting: list[Statement] = []
         self._history = History(limits.principal_history_max)
@@ -169,7 +177,7 @@ class Service:
             self._statements[statement.statement_id] = statement
             self._waiting.append(statement)
             if not held:
-                self._runners.submit(supervision.attempt, "statement", self._run_next)
+                self._wake_runner()
         return statement
 
     def start(self, statement: Statement) -> None:
@@ -177,7 +185,7 @@ class Service:
         with self._lock:
             if statement.held and not self._stopping.is_set():
                 statement.held = False
-                self._runners.submit(supervision.attempt, "statement", self._run_next)
+                self._wake_runner()
 
     def _count(self, caller: Principal) -> None:
         """Counts another statement, unless too many have come within a minute.
@@ -217,7 +225,7 @@ class Service:
         if own >= limits.principal_queued_max:
             said = f"{own:,} statements of {caller.name} are waiting"
             raise _too_many(said, "principal_queued_max", limits.principal_queued_max)
-        free = limits.statements_running_max - self._running.total()
+        free = limits.statements_running_max - self._running.total() - self._returning
         if len(self._waiting) - free >= limits.statements_queued_max:
             said = f"{len(self._waiting):,} statements are waiting"
             raise _too_many(said, "statements_queued_max", limits.statements_queued_max)
@@ -364,21 +372,34 @@ class Service:
     def _write_down(self, statement: Statement) -> None:
         audited.ended(self._audit, statement)
 
+    # --- Runners -------------------------------------------------------------------------------
+
+    def _wake_runner(self) -> None:
+        """Has another thread look for a statement to run, if one more may run."""
+        if self._running.total() + self._looking < self._limits.statements_running_max:
+            self._looking += 1
+            self._runners.submit(supervision.attempt, "statement", self._run_next)
+
     def _run_next(self) -> None:
         """Runs statements until none may run: a runner that has ended one looks for the next."""
-        while (statement := self._take()) is not None:
+        statement = self._take(is_woken=True)
+        while statement is not None:
             try:
-                self._run(statement)
+                with dependencies.calls_of(_Runner(self, statement)):
+                    self._run(statement)
             finally:
                 with self._lock:
                     self._running[statement.principal] -= 1
+                    self._changed.notify_all()
+            statement = self._take()
 
-    def _take(self) -> Statement | None:
+    def _take(self, *, is_woken: bool = False) -> Statement | None:
         """Returns the next statement to run, or None if none may run.
 
         It is the oldest of the principal with the fewest running.
         """
         with self._lock:
+            self._looking -= is_woken
             if self._stopping.is_set():
                 return None
             while True:
@@ -391,11 +412,46 @@ class Service:
                     self._ran_at[found.principal] = time.monotonic()
                     self._running[found.principal] += 1
                     if self._waiting:  # for the statements that had to wait for this one
-                        self._runners.submit(supervision.attempt, "statement", self._run_next)
+                        self._wake_runner()
                     return found
+
+    def release_runner(self, statement: Statement) -> bool:
+        """Lets another statement run while one waits for something outside.
+
+        Returns:
+            Whether it does; not if very many wait already.
+        """
+        with self._lock:
+            if self._blocked >= _BLOCKED_MAX:
+                return False
+            self._blocked += 1
+            self._running[statement.principal] -= 1
+            self._changed.notify_all()
+            if self._waiting and not self._stopping.is_set():
+                self._wake_runner()
+        return True
+
+    def regain_runner(self, statement: Statement) -> None:
+        """Waits until a statement that has waited for something outside may run again."""
+        with self._changed:
+            self._blocked -= 1
+            self._returning += 1
+            try:
+                while not self._may_return(statement):
+                    self._changed.wait(_RETURN_LOOK_S)
+            finally:
+                self._returning -= 1
+                self._running[statement.principal] += 1
+
+    def _may_return(self, statement: Statement) -> bool:
+        """Whether a statement may run again; one that has ended only has to notice it."""
+        is_over = statement.state in FINAL or self._stopping.is_set()
+        return is_over or self._running.total() < self._limits.statements_running_max
 
     def _may_run(self) -> list[Statement]:
         """Returns the waiting statements of principals who may have another one running."""
+        if self._running.total() + self._returning >= self._limits.statements_running_max:
+            return []
         ready = [s for s in self._waiting if not s.held]
         waiting = collections.Counter(s.principal for s in ready)
         now = time.monotonic()
@@ -436,6 +492,40 @@ class Service:
             statement.error.code.name if statement.error else statement.state.value,
             statement.elapsed_s,
         )
+
+
+class _Runner:
+    """The runner of one statement: the `Caller` of the calls that the statement makes.
+
+    Args:
+        service: Whose runner it is.
+        statement: The statement.
+    """
+
+    def __init__(self, service: Service, statement: Statement) -> None:
+        self._service = service
+        self._statement = statement
+        self._lock = threading.Lock()
+        self._waits = 0
+        self._is_released = False
+
+    def block(self) -> None:
+        """See `Caller.block`."""
+        with self._lock:
+            self._waits += 1
+            if self._waits == 1:
+                self._statement.is_blocked = True
+                self._is_released = self._service.release_runner(self._statement)
+
+    def unblock(self) -> None:
+        """See `Caller.unblock`."""
+        with self._lock:
+            self._waits -= 1
+            if self._waits:
+                return
+            self._statement.is_blocked = False
+            if self._is_released:
+                self._service.regain_runner(self._statement)
 
 
 def _too_many(said: str, limit: str, allowed: int, wait_s: float = 1.0) -> SeamlineError:

@@ -28,6 +28,7 @@ from seamline.connectors.chunks import (
     chunk_of,
     read_chunk,
 )
+from seamline.connectors.dependencies import again
 from seamline.errors import INVALID_ARGUMENT, STATEMENT_NOT_FOUND, SeamlineError
 
 MEMORY_BYTES = 16 << 20
@@ -35,7 +36,6 @@ MEMORY_BYTES = 16 << 20
 ALL_MEMORY_BYTES = 256 << 20
 """Bytes that all results together may hold in memory, besides the first bytes of each."""
 _FIRST_BYTES = 64 << 10
-_RELEASED = "the result has been released"
 
 
 class SpoolMemory:
@@ -136,6 +136,7 @@ class ResultSpool:
         self._writer: ChunkWriter | None = None
         self._complete = False
         self._closed = False
+        self._error: SeamlineError | None = None
 
     @property
     def chunk_count(self) -> int:
@@ -203,12 +204,12 @@ class ResultSpool:
 
         Raises:
             SeamlineError: INVALID_ARGUMENT when there is no such chunk, STATEMENT_NOT_FOUND when
-                the result has been released.
+                the result has been released; what the statement failed with.
         """
         found = self._chunk(index, wait_s)
         if not isinstance(found, StoredChunk):
             return found
-        with _named_if_released():
+        with self._named_if_released():
             return found.read()
 
     def pieces(self, index: int, wait_s: float) -> tuple[int, Iterator[bytes]] | None:
@@ -220,7 +221,7 @@ class ResultSpool:
         found = self._chunk(index, wait_s)
         if not isinstance(found, StoredChunk):
             return None if found is None else (len(found), iter([found]))
-        with _named_if_released():
+        with self._named_if_released():
             return found.size_bytes, found.pieces()
 
     def _chunk(self, index: int, wait_s: float) -> bytes | StoredChunk | None:
@@ -229,7 +230,7 @@ class ResultSpool:
         self.has_chunk(index, wait_s)
         with self._changed:
             if self._closed:
-                raise SeamlineError(STATEMENT_NOT_FOUND, _RELEASED)
+                raise again(self._error) if self._error is not None else _released()
             if index < len(self._chunks):
                 return self._chunks[index]
             if self._complete:
@@ -239,6 +240,13 @@ class ResultSpool:
                 )
             return None
 
+    @contextlib.contextmanager
+    def _named_if_released(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise (again(self._error) if self._error is not None else _released()) from error
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yields every row that is ready, in order."""
         for index in range(self.chunk_count):
@@ -246,17 +254,17 @@ class ResultSpool:
             assert data is not None
             yield from read_chunk(data)
 
-    def abort(self) -> None:
-        """Wakes all waiting readers, because the statement failed."""
-        with self._changed:
-            self._complete = True
-            self._changed.notify_all()
+    def abort(self, error: SeamlineError) -> None:
+        """Releases memory and disk, because the statement failed; readers get the error."""
+        self._error = error
+        self.close()
 
     def close(self) -> None:
         """Releases memory and disk."""
         with self._changed:
-            self._closed = True
-            self._chunks = []
+            self._closed = self._complete = True
+            self._chunks, self._rows = [], []
+            self.size_bytes = 0
             self._memory.give_back(self._owner, self._taken)
             self._taken = 0
             if self._writer is not None:
@@ -306,9 +314,5 @@ class ResultSpool:
         return True
 
 
-@contextlib.contextmanager
-def _named_if_released() -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise SeamlineError(STATEMENT_NOT_FOUND, _RELEASED) from error
+def _released() -> SeamlineError:
+    return SeamlineError(STATEMENT_NOT_FOUND, "the result has been released")

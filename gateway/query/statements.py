@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import secrets
 import threading
 import time
@@ -102,6 +103,8 @@ class Statement:
         writes: The table it writes; None if it writes none.
         described: The columns, with types, of the query that it describes, if it describes one.
         held: Whether it does not run before its client has shown that it knows the id.
+        is_blocked: Whether its thread waits for something outside, and cannot notice that it has
+            been told to end.
 
     Args:
         request: What the client asks for.
@@ -142,6 +145,7 @@ class Statement:
         self.error: SeamlineError | None = None
         self.truncated = False
         self.held = False
+        self.is_blocked = False
         self.handed_over = False
         self._spool: ResultSpool | None = None
         self._planned: tuple[Output, ...] = ()
@@ -227,6 +231,9 @@ class Statement:
             self.output = output
             self._spool = spool
             self._changed.notify_all()
+            has_ended = self._state in FINAL
+        if has_ended:  # it was given up, and its work has not noticed yet
+            spool.close()
 
     def succeed(self) -> None:
         """Notes that every row is there."""
@@ -243,7 +250,7 @@ class Statement:
             error.__cause__ = error.__context__ = None
             self.error = error.with_traceback(None)  # its frames hold trees and rows
         if self._spool is not None:
-            supervision.attempt("statement", self._spool.abort)
+            supervision.attempt("statement", functools.partial(self._spool.abort, error))
         self._move(State.CANCELED if error.code is CANCELED else State.FAILED)
 
     def cancel(self, why: str = "the statement was canceled") -> None:
@@ -311,14 +318,14 @@ class Statement:
         self.touched_at = time.monotonic()
 
     def _give_up(self) -> None:
-        """Ends it if no runner has taken it, or if its work does not end by itself.
+        """Ends it if no runner has taken it, or if its work cannot or does not end by itself.
 
         What the work still holds is released once it notices.
         """
         now = time.monotonic()
         if self._should_have_ended_at is None:
             self._should_have_ended_at = now
-        waits = self._state is State.PENDING
+        waits = self._state is State.PENDING or self.is_blocked
         if waits or now - self._should_have_ended_at > PATIENCE_S:
             try:
                 self.deadline.check()

@@ -210,7 +210,14 @@ def _chunk(statement: Statement, index: int, seconds: float) -> bytes | None:
     has_chunk = spool.has_chunk(index, seconds)
     if spool.complete:
         statement.wait(seconds)  # it will end in a moment, and then its outcome is known
-    return spool.chunk(index, 0) if has_chunk and statement.error is None else None
+    if not has_chunk or statement.error is not None:
+        return None
+    try:
+        return spool.chunk(index, 0)
+    except SeamlineError:
+        if statement.error is not None:  # it has failed since
+            return None
+        raise
 
 
 def _is_end(statement: Statement, place: Place) -> bool:

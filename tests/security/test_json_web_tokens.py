@@ -7,6 +7,7 @@ every way that is known. Keys are changed, and the server goes away, while the g
 from __future__ import annotations
 
 import base64
+import concurrent.futures
 import contextlib
 import hmac
 import http.server
@@ -24,10 +25,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from fakes.memory import ManualClock
 from support import offline
+from support.doors import FAULTS, Door, Way
 from support.gateway import Gateway
 
 import seamline
 from seamline.errors import LOGIN_KEYS_UNAVAILABLE, SeamlineError
+from seamline.gateway.access import json_web_tokens
 from seamline.gateway.access.authentication import Authentication
 from seamline.gateway.access.identity import JWT, Presented
 from seamline.gateway.access.json_web_tokens import FetchedKeys, Key
@@ -375,3 +378,23 @@ def test_settings_that_cannot_work_are_refused_at_the_start(
         Authentication(offline.load_config(tmp_path, f"auth: {{jwt: {lines}}}\n"))
     assert caught.value.code.name == "INVALID_CONFIG"
     assert said in caught.value.message
+
+
+@pytest.mark.parametrize("way", FAULTS)
+def test_logins_do_not_wait_for_a_provider_that_is_away_longer_than_for_one_answer(
+    way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, limit in (
+        ("_FETCHED_S", 0.3),
+        ("_FETCH_S", urllib3.Timeout(connect=0.3, read=0.3)),
+        ("_AGAIN_S", 3600.0),
+    ):
+        monkeypatch.setattr(json_web_tokens, name, limit)
+    with Door(lambda _method, _path: (200, json.dumps({"keys": []}).encode())) as door:
+        door.turn(way)
+        keys = FetchedKeys(lambda: json_web_tokens._fetched(door.url))
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            logins = [pool.submit(keys.named, "RS256") for _ in range(4)]
+            errors = [login.exception() for login in logins]
+        assert {getattr(error, "code", None) for error in errors} == {LOGIN_KEYS_UNAVAILABLE}
+        assert keys.dependency.outage is not None

@@ -187,7 +187,7 @@ class Reports:
 
 
 class ControlTopics:
-    """Reads control topics, each record once. Safe to share between threads."""
+    """Reads control topics, and remembers what it has read. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -206,27 +206,28 @@ class ControlTopics:
         Raises:
             SeamlineError: BOUNDARY_INVALID, TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE.
         """
+        bounds = log.bounds([topic], READ_COMMITTED, NoDeadline())[topic]
+        if any(bounds.end.get(p, 0) < end for p, end in committed.items()):
+            raise SeamlineError(
+                BOUNDARY_INVALID,
+                f"the control topic {topic} ends before the offsets that the table's commits "
+                "have read: it is not the one they were written with",
+            )
+        key = (cluster, bounds.topic_id)
         with self._lock:
-            bounds = log.bounds([topic], READ_COMMITTED, NoDeadline())[topic]
-            if any(bounds.end.get(p, 0) < end for p, end in committed.items()):
-                raise SeamlineError(
-                    BOUNDARY_INVALID,
-                    f"the control topic {topic} ends before the offsets that the table's commits "
-                    "have read: it is not the one they were written with",
-                )
-            key = (cluster, bounds.topic_id)
             read, known = self._known.get(key, (Offsets(), Reports((), is_whole=True)))
-            gap = any(start > read.get(p, 0) for p, start in bounds.start.items())
-            ranges = [
-                OffsetRange(p, max(read.get(p, 0), bounds.start.get(p, 0)), end)
-                for p, end in bounds.end.items()
-                if end > max(read.get(p, 0), bounds.start.get(p, 0))
-            ]
-            with checked(log, LogRead.within(bounds, ranges), NoDeadline()):
-                found = (*known.found, *_read(log, bounds, ranges))
-            reports = Reports(found, known.is_whole and not gap)
+        gap = any(start > read.get(p, 0) for p, start in bounds.start.items())
+        ranges = [
+            OffsetRange(p, max(read.get(p, 0), bounds.start.get(p, 0)), end)
+            for p, end in bounds.end.items()
+            if end > max(read.get(p, 0), bounds.start.get(p, 0))
+        ]
+        with checked(log, LogRead.within(bounds, ranges), NoDeadline()):
+            found = (*known.found, *_read(log, bounds, ranges))
+        reports = Reports(found, known.is_whole and not gap)
+        with self._lock:  # whoever reads at the same time reads the same records
             self._known[key] = (bounds.end, reports)
-            return reports
+        return reports
 
 
 def _read(log: HotLog, bounds: LogBounds, ranges: Sequence[OffsetRange]) -> Iterator[Report]:

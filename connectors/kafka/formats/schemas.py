@@ -26,10 +26,13 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from seamline.connectors import supervision
+from seamline.connectors.dependencies import Dependency, again, letting_others_run
 from seamline.connectors.protocols import Deadline, NoDeadline
 from seamline.errors import SCHEMA_REGISTRY_UNAVAILABLE, SeamlineError
 
 if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
+
     from seamline.connectors.config import SchemaRegistryConfig
 
 SchemaId: TypeAlias = int | str
@@ -144,6 +147,9 @@ _UNKNOWN_S = 10.0
 class SchemaRegistry:
     """A registry that speaks Confluent's API. Safe to share between threads.
 
+    Attributes:
+        dependency: What requests to it are calls to.
+
     Args:
         config: Where it is.
     """
@@ -155,13 +161,19 @@ class SchemaRegistry:
         retries = urllib3.Retry(
             total=2, backoff_factor=0.2, status_forcelist=_PASSING, raise_on_status=False
         )
-        self._pool = urllib3.PoolManager(
-            timeout=urllib3.Timeout(connect=_CONNECT_S, read=_READ_S),
-            retries=retries,
-            headers=_headers(config),
-            ca_certs=config.ca or None,
-            cert_file=config.certificate or None,
-            key_file=config.key or None,
+        from seamline.connectors import http
+
+        self._http = http
+        self.dependency = Dependency("registry", self._url, SCHEMA_REGISTRY_UNAVAILABLE)
+        self._pool = http.bounded(
+            urllib3.PoolManager(
+                timeout=urllib3.Timeout(connect=_CONNECT_S, read=_READ_S),
+                retries=retries,
+                headers=_headers(config),
+                ca_certs=config.ca or None,
+                cert_file=config.certificate or None,
+                key_file=config.key or None,
+            )
         )
         self._deadline: Deadline = NoDeadline()
         self._known: dict[SchemaId, Schema] = {}
@@ -266,13 +278,19 @@ class SchemaRegistry:
         asked.add_done_callback(lambda _: is_over.set())
         unregister = self._deadline.on_end(is_over.set)
         try:
-            is_over.wait(min(self._deadline.remaining_s(), _WAIT_S))
+            with letting_others_run():
+                is_over.wait(min(self._deadline.remaining_s(), _WAIT_S))
         finally:
             unregister()
         if not asked.done():
             self._deadline.check()
             raise self._failure(f"it has not answered within {_WAIT_S:.0f} s")
-        return asked.result()
+        try:
+            return asked.result()
+        except _ReferenceGoneError:
+            raise
+        except SeamlineError as error:
+            raise again(error) from error
 
     def _ask(self, question: Hashable, ask: Callable[[], _T]) -> Future[_T]:
         asked: Future[_T] = Future()
@@ -316,12 +334,8 @@ class SchemaRegistry:
             path: What it asks for.
             may_lack: Whether some registries lack such a path.
         """
-        from urllib3.exceptions import HTTPError
-
-        try:
-            answer = self._pool.request("GET", self._url + path)
-        except (HTTPError, OSError) as error:
-            raise self._failure(str(error)) from error
+        with self.dependency.call():
+            answer = self._request(path)
         if answer.status == 404 and (may_lack or _is_of_registry(answer.data)):
             return None
         if answer.status == 404:
@@ -336,6 +350,15 @@ class SchemaRegistry:
             return json.loads(answer.data)
         except ValueError as error:
             raise self._failure("its answer is not JSON") from error
+
+    def _request(self, path: str) -> BaseHTTPResponse:
+        from urllib3.exceptions import HTTPError
+
+        try:
+            with self._http.answered_within(_WAIT_S):
+                return self._pool.request("GET", self._url + path)
+        except (HTTPError, OSError) as error:
+            raise self._failure(str(error)) from error
 
     def _failure(self, problem: str, hint: str | None = None) -> SeamlineError:
         return SeamlineError(

@@ -17,7 +17,6 @@ from support.clients import refused, rows
 from support.gateway import Gateway
 
 import seamline
-from seamline.connectors.iceberg.catalog_config import open_catalog
 from seamline.errors import Location
 from seamline.gateway.commands import dispatch
 from seamline.gateway.commands.tables import TableDefinition
@@ -33,7 +32,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 def _make_tables(gateway: Gateway) -> None:
-    catalog = open_catalog(gateway.config.catalogs["lake"])
+    catalog = gateway.parts.connections.catalog("lake").pyiceberg
     catalog.create_namespace("shop")
     catalog.create_namespace("default")
     rows = pa.table(

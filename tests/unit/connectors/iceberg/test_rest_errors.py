@@ -72,7 +72,7 @@ def test_a_catalog_that_is_not_there() -> None:
 
 
 def test_a_catalog_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyiceberg_internals, "REST_TIMEOUT_S", (0.2, 0.2))
+    monkeypatch.setattr(pyiceberg_internals, "READ_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         found = failure(f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert found.code is CATALOG_UNAVAILABLE

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pathlib
 import threading
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ from seamline.connectors.chunks import (
     StoredChunk,
     read_chunk,
 )
-from seamline.errors import SeamlineError
+from seamline.errors import DISK_FULL, SeamlineError
 from seamline.gateway.query.spool import MEMORY_BYTES, ResultSpool, SpoolMemory
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -148,15 +149,38 @@ def test_a_reader_waits_for_what_is_still_to_come(tmp_path: pathlib.Path) -> Non
     assert got[0] is not None
 
 
-@pytest.mark.parametrize("end", ["finish", "abort", "close"])
-def test_whoever_waits_is_woken_at_the_end(tmp_path: pathlib.Path, end: str) -> None:
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        (ResultSpool.finish, "INVALID_ARGUMENT"),
+        (ResultSpool.close, "STATEMENT_NOT_FOUND"),
+        (lambda ended: ended.abort(SeamlineError(DISK_FULL, "no space")), "DISK_FULL"),
+    ],
+)
+def test_whoever_waits_is_woken_at_the_end(
+    tmp_path: pathlib.Path, end: Callable[[ResultSpool], None], error: str
+) -> None:
     found = spool(tmp_path)
     got: list[str] = []
     reader = threading.Thread(target=lambda: got.append(refused(lambda: found.chunk(7, 30))))
     reader.start()
-    getattr(found, end)()
+    end(found)
     reader.join(60)
-    assert got == ["STATEMENT_NOT_FOUND" if end == "close" else "INVALID_ARGUMENT"]
+    assert got == [error]
+
+
+def test_the_result_of_a_failed_statement_is_released_at_once(tmp_path: pathlib.Path) -> None:
+    found = spool(tmp_path, LARGE)
+    for fill in (b"a", b"b", b"c", b"d", b"e", b"f"):
+        found.write(blob(fill))
+    assert any((tmp_path / "results").iterdir())
+    found.abort(SeamlineError(DISK_FULL, "no space"))
+    assert not any((tmp_path / "results").iterdir())
+    assert found.size_bytes == 0
+    assert refused(lambda: found.chunk(0, 0)) == "DISK_FULL"
+    found.write(blob(b"g"))  # its work has not noticed yet
+    found.finish()
+    assert not any((tmp_path / "results").iterdir())
 
 
 def test_there_is_no_chunk_before_the_first_or_after_the_last(tmp_path: pathlib.Path) -> None:
