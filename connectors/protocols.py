@@ -292,6 +292,15 @@ class ColdTable(Protocol):
                 STORAGE_UNAVAILABLE, COLD_FILE_MISSING.
         """
 
+    def misleading_columns(self, snapshot_id: int | None) -> frozenset[int]:
+        """Returns the ids of columns by whose partition values Spark would leave out rows.
+
+        Some writers compute partition values wrongly. Spark believes them; `plan` does not.
+
+        Raises:
+            SeamlineError: SNAPSHOT_GONE, STORAGE_UNAVAILABLE, COLD_FILE_MISSING.
+        """
+
     def require_single_writer(self, snapshot_id: int | None) -> None:
         """Raises if another writer adds the topic's records to a table that Seamline fills.
 
@@ -475,6 +484,7 @@ class EngineScan:
         newest: Which of its rows count; None when all do.
         places: The columns that identify a row's record, if the table has any.
         followed: The tail that it reads, if findings about that tail may be reused by other scans.
+        misleading: `ColdTable.misleading_columns` of the snapshot, for Spark.
     """
 
     scan_id: str
@@ -493,6 +503,7 @@ class EngineScan:
     newest: Newest | None = None
     places: Places | None = None
     followed: FollowedTail | None = None
+    misleading: frozenset[int] = frozenset()
 
     def own_name(self, what: str) -> str:
         """Returns a name for an object of the scan; no query name begins with the scan's id."""

@@ -113,6 +113,10 @@ class DeltaTable:
         """
         raise read_only(f"table {self._state.display_name}")
 
+    def misleading_columns(self, snapshot_id: int | None) -> frozenset[int]:  # noqa: ARG002 - none is
+        """See `ColdTable.misleading_columns`: Delta keeps a column's own values for a partition."""
+        return frozenset()
+
     def require_single_writer(self, snapshot_id: int | None) -> None:
         """See `ColdTable.require_single_writer`."""
         require(outrun(self._state, snapshot_id))

@@ -257,6 +257,13 @@ class IcebergTable:
             with self._reading():
                 self._planner.require_fit_for_spark(self.iceberg, self._places, snapshot_id)
 
+    def misleading_columns(self, snapshot_id: int | None) -> frozenset[int]:
+        """See `ColdTable.misleading_columns`."""
+        if snapshot_id is None:
+            return frozenset()
+        with storage_errors(f"table {self._state.display_name}"):
+            return self._planner.misleading_columns(self.iceberg, self._places, snapshot_id)
+
     def require_own_writer(self) -> None:
         """Requires that the table neither chooses the code that writes it nor redirects its files.
 

@@ -35,7 +35,7 @@ from pyiceberg.types import (
 )
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.iceberg.pruning import bound
+from seamline.connectors.iceberg.bounds import bound
 from seamline.errors import COLD_FILE_INVALID, SeamlineError
 from seamline.seam.files import ColdPlan, EqualityDelete, field_id, together
 from seamline.seam.files import DataFile as PlannedFile

@@ -30,6 +30,7 @@ from pyiceberg.types import (
     PrimitiveType,
 )
 
+from seamline.connectors.iceberg.bounds import decoded
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.partition_rows import (
     PartitionColumn,
@@ -37,7 +38,6 @@ from seamline.connectors.iceberg.partition_rows import (
     partition_row,
 )
 from seamline.connectors.iceberg.partitions import schema_for
-from seamline.connectors.iceberg.pruning import decoded
 from seamline.sql import types
 from seamline.sql.types import Array, Field, Map, Row, Type
 

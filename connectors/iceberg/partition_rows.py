@@ -27,9 +27,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from seamline.connectors.iceberg.bounds import bound
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.foreign_metadata import VariantType
-from seamline.connectors.iceberg.pruning import Pruner, bound
+from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.types import from_iceberg
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.sql import types
@@ -149,7 +150,7 @@ def partitions(
 def _files(table: IcebergTable, snapshot_id: int | None) -> list[DataFile]:
     if snapshot_id is None:
         return []
-    pruner = Pruner(table.iceberg.metadata, table.iceberg.io, AlwaysTrue())
+    pruner = Pruner(table.iceberg.metadata, AlwaysTrue())
     return [task.file for task in table.tasks(snapshot_id, pruner)]
 
 

@@ -3,18 +3,20 @@
 PyIceberg's own evaluators decide. They may keep too many files, never too few. If an evaluator
 fails, that proves nothing, so the file is kept. Evaluators fail on bounds that are encoded for
 another type than the column has now, as other writers and older schemas leave them, and on literals
-for which a transform has no adjacent value. Bounds of UUIDs prove nothing either, since writers do
-not agree on their order, but a partition's own UUID does: engines that see a plan leave out a
-condition that only selects partitions.
+for which a transform has no adjacent value. Statistics that contradict each other prove nothing
+(`bounds.py`), nor do partition values that writers are seen to get wrong (`partition_trust.py`).
+Bounds of UUIDs prove nothing either, since writers do not agree on their order, but a partition's
+own UUID does: engines that see a plan leave out a condition that only selects partitions.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Mapping
+import functools
+import math
+import uuid
+from collections.abc import Callable
 from typing import Any
 
-from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import (
     AlwaysFalse,
     AlwaysTrue,
@@ -30,26 +32,24 @@ from pyiceberg.expressions import (
     Or,
     UnboundPredicate,
 )
-from pyiceberg.expressions.visitors import BooleanExpressionVisitor, rewrite_not, visit
-from pyiceberg.io import FileIO
+from pyiceberg.expressions.visitors import (
+    BooleanExpressionVisitor,
+    bind,
+    expression_evaluator,
+    extract_field_ids,
+    manifest_evaluator,
+    rewrite_not,
+    visit,
+)
 from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import (
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    NestedField,
-    PrimitiveType,
-    UUIDType,
-)
+from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType, UUIDType
 
-from seamline.connectors.iceberg.pyiceberg_internals import Evaluators, statistics_evaluator
-
-_NOT_COMPARABLE = (ValueError, TypeError, ArithmeticError, LookupError, struct.error)
-"""What PyIceberg raises for such bounds and literals; UnicodeDecodeError is a ValueError."""
+from seamline.connectors.iceberg.bounds import NOT_COMPARABLE, consistent
+from seamline.connectors.iceberg.partition_trust import PartitionTrust
+from seamline.connectors.iceberg.pyiceberg_internals import statistics_evaluator
 
 
 class Pruner:
@@ -57,115 +57,138 @@ class Pruner:
 
     Args:
         metadata: The table's metadata; the filter refers to its current schema.
-        io: The table's file access.
         row_filter: The filter.
         case_sensitive: Whether its column names are case-sensitive.
+        is_binding: See `PartitionTrust`.
+
+    Raises:
+        ValueError: when the filter does not match the schema.
+        TypeError: likewise.
     """
 
     def __init__(
         self,
         metadata: TableMetadata,
-        io: FileIO,
         row_filter: BooleanExpression,
         *,
         case_sensitive: bool = True,
+        is_binding: bool = False,
     ) -> None:
+        schema = metadata.schema()
+
         def reduced(kept: tuple[type, ...]) -> BooleanExpression:
-            kinds = _UuidConditions(metadata.schema(), kept, case_sensitive=case_sensitive)
+            kinds = _UuidConditions(schema, kept, case_sensitive=case_sensitive)
             return visit(rewrite_not(row_filter), kinds)
 
-        def evaluators(row_filter: BooleanExpression) -> Evaluators | None:
-            """Returns the evaluators of a filter; None if there is nothing to evaluate."""
-            if isinstance(row_filter, AlwaysTrue):
-                return None
-            planner = ManifestGroupPlanner(
-                table_metadata=metadata, io=io, row_filter=row_filter, case_sensitive=case_sensitive
-            )
-            return Evaluators(planner)
-
         of_bounds, of_values = reduced(()), reduced(_UNORDERED)
-        self._by_bounds = evaluators(of_bounds)
-        is_same = of_values == of_bounds  # there is no condition on a UUID
-        self._by_values = self._by_bounds if is_same else evaluators(of_values)
+        bind(schema, of_values, case_sensitive)  # raises if it does not match the schema
+        self._keeps_all = isinstance(of_values, AlwaysTrue)
+        self._by_statistics = statistics_filter(schema, of_bounds, case_sensitive=case_sensitive)
+        self._partitions = functools.cache(
+            lambda spec_id: _Partitions(
+                PartitionTrust(
+                    metadata.specs()[spec_id],
+                    schema,
+                    case_sensitive=case_sensitive,
+                    is_binding=is_binding,
+                ),
+                of_bounds,
+                of_values,
+            )
+        )
 
     def keeps_manifest(self, manifest: ManifestFile) -> bool:
         """Whether any file of a manifest may hold such rows."""
-        found = self._by_bounds
-        if found is None or lacks_bounds(manifest):
+        if self._keeps_all:
             return True
-        return _unless_proven(lambda: found.of_manifest(manifest))
+        return self._partitions(manifest.partition_spec_id).keep_manifest(manifest)
 
     def keeps_file(self, file: DataFile) -> bool:
         """Whether a file may hold such rows."""
-        values, bounds = self._by_values, self._by_bounds
-        if values is not None and not _unless_proven(lambda: values.by_partition(file)):
-            return False
-        return bounds is None or _unless_proven(lambda: bounds.by_statistics(file))
+        if self._keeps_all:
+            return True
+        return self._partitions(file.spec_id).keep_file(file) and self._by_statistics(file)
 
 
-def lacks_bounds(manifest: ManifestFile) -> bool:
-    """Whether a manifest's summary of partitions leaves out bounds of values that it must have.
+class _Partitions:
+    """Decides by the partition values of one spec.
 
-    Without bounds all values are null, by the specification and for every evaluator. Some writers
-    leave out those of numbers, and do not say that there are nulls.
+    Args:
+        trust: What they may prove.
+        of_bounds: The filter for summaries of them.
+        of_values: The filter for the values themselves.
     """
-    return any(
-        (summary.lower_bound is None or summary.upper_bound is None)
-        and not summary.contains_null
-        and not summary.contains_nan
-        for summary in manifest.partitions or ()
-    )
+
+    def __init__(
+        self, trust: PartitionTrust, of_bounds: BooleanExpression, of_values: BooleanExpression
+    ) -> None:
+        spec, schema = trust.spec, trust.schema
+        partition = Schema(*spec.partition_type(schema).fields)
+        self._trust = trust
+
+        @functools.cache
+        def of_manifests(unproven: frozenset[int]) -> Callable[[ManifestFile], bool]:
+            condition = trust.projection(of_bounds, unproven, widened=True)
+            return manifest_evaluator(spec, schema, condition, trust.case_sensitive)
+
+        @functools.cache
+        def of_files(unproven: frozenset[int]) -> Callable[[Any], bool]:
+            condition = trust.projection(of_values, unproven)
+            return expression_evaluator(partition, condition, trust.case_sensitive)
+
+        self._of_manifests, self._of_files = of_manifests, of_files
+
+    def keep_manifest(self, manifest: ManifestFile) -> bool:
+        """Whether the summaries of a manifest let a row through."""
+
+        def kept() -> bool:
+            return self._of_manifests(self._trust.unproven_in(manifest))(manifest)
+
+        return _unless_proven(kept)
+
+    def keep_file(self, file: DataFile) -> bool:
+        """Whether the partition of a file lets a row through.
+
+        NaN proves nothing, since engines compare it differently.
+        """
+        values = [file.partition[position] for position in range(len(file.partition))]
+        if any(isinstance(value, float) and math.isnan(value) for value in values):
+            return True
+        # a UUID is compared as its bytes
+        plain = Record(*(v.bytes if isinstance(v, uuid.UUID) else v for v in values))
+        if _unless_proven(lambda: self._of_files(frozenset())(plain)):
+            return True
+
+        def kept() -> bool:
+            unproven = self._trust.unproven(file)
+            return bool(unproven) and self._of_files(unproven)(plain)
+
+        return _unless_proven(kept)
 
 
-def statistics_filter(schema: Schema, row_filter: BooleanExpression) -> Callable[[DataFile], bool]:
+def statistics_filter(
+    schema: Schema, row_filter: BooleanExpression, *, case_sensitive: bool = True
+) -> Callable[[DataFile], bool]:
     """Returns a test for whether a file's statistics alone let it hold rows that a filter keeps.
 
     Args:
         schema: The columns that the filter may refer to; conditions on others prove nothing.
         row_filter: The filter.
+        case_sensitive: Whether its column names are case-sensitive.
     """
     if isinstance(row_filter, AlwaysTrue):
         return lambda _: True
-    keeps = statistics_evaluator(schema, row_filter)
-    return lambda file: _unless_proven(lambda: keeps(file))
-
-
-def bound(column: NestedField, bounds: Mapping[int, bytes] | None) -> Any:
-    """Returns the bound of a column of a primitive type; None if it has none.
-
-    None also for one that is encoded for another type than the column has now, unless that type
-    was widened to the present one.
-    """
-    value = (bounds or {}).get(column.field_id)
-    if value is None:
-        return None
-    assert isinstance(column.field_type, PrimitiveType)
-    return decoded(column.field_type, value)
-
-
-def decoded(type_: PrimitiveType, value: bytes) -> Any:
-    """Returns a value of a column, which its type may have been widened to; None if it is not."""
-    narrow = _NARROW.get(type(type_))
-    if narrow is not None and len(value) == _NARROW_SIZE:
-        type_ = narrow
-    try:
-        return from_bytes(type_, value)
-    except _NOT_COMPARABLE:
-        return None
-
-
-_NARROW_SIZE = 4
-_NARROW: Mapping[type[PrimitiveType], PrimitiveType] = {
-    LongType: IntegerType(),
-    DoubleType: FloatType(),
-}
-"""Types that columns of the types have been widened from."""
+    keeps = statistics_evaluator(schema, row_filter, case_sensitive=case_sensitive)
+    bound = bind(schema, rewrite_not(row_filter), case_sensitive)
+    columns = [schema.find_field(number) for number in extract_field_ids(bound)]
+    compared = [column for column in columns if isinstance(column.field_type, PrimitiveType)]
+    return lambda file: _unless_proven(lambda: keeps(consistent(file, compared)))
 
 
 def _unless_proven(evaluated: Callable[[], bool]) -> bool:
     try:
         return evaluated()
-    except _NOT_COMPARABLE:
+    except NOT_COMPARABLE:
         return True
 
 

@@ -13,9 +13,7 @@ import dataclasses
 import functools
 import io
 import json
-import math
 import struct
-import types
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
@@ -70,7 +68,6 @@ from pyiceberg.schema import Schema, _SetFreshIDs, visit_with_partner
 from pyiceberg.serializers import Compressor, GzipCompressor
 from pyiceberg.table import (
     CommitTableResponse,
-    ManifestGroupPlanner,
     StagedTable,
     Transaction,
 )
@@ -717,43 +714,13 @@ _unpack_no_bombs()
 # --- Scans ---------------------------------------------------------------------------------------
 
 
-class Evaluators:
-    """PyIceberg's own decisions on which manifests and files a scan keeps.
-
-    Args:
-        planner: The planner of the scan.
-    """
-
-    def __init__(self, planner: ManifestGroupPlanner) -> None:
-        self.by_statistics: Callable[[DataFile], bool] = planner._build_metrics_evaluator()
-        self._manifests = functools.cache(planner._build_manifest_evaluator)
-        self._partitions = functools.cache(planner._build_partition_evaluator)
-
-    def of_manifest(self, manifest: ManifestFile) -> bool:
-        """Whether the partition summaries of a manifest let a row through."""
-        return self._manifests(manifest.partition_spec_id)(manifest)
-
-    def by_partition(self, file: DataFile) -> bool:
-        """Whether the partition of a file lets a row through.
-
-        NaN proves nothing, since engines compare it differently.
-        """
-        partition = file.partition
-        values = [partition[position] for position in range(len(partition))]
-        if any(isinstance(value, float) and math.isnan(value) for value in values):
-            return True
-        evaluate: Callable[[Any], bool] = self._partitions(file.spec_id)
-        if any(isinstance(value, uuid.UUID) for value in values):  # compared with bytes
-            plain = (value.bytes if isinstance(value, uuid.UUID) else value for value in values)
-            return evaluate(types.SimpleNamespace(partition=Record(*plain)))
-        return evaluate(file)
-
-
 def statistics_evaluator(
-    schema: Schema, row_filter: BooleanExpression
+    schema: Schema, row_filter: BooleanExpression, *, case_sensitive: bool
 ) -> Callable[[DataFile], bool]:
     """Returns PyIceberg's own test for which files a scan keeps by their statistics."""
-    return _InclusiveMetricsEvaluator(schema, row_filter, include_empty_files=True).eval
+    return _InclusiveMetricsEvaluator(
+        schema, row_filter, case_sensitive, include_empty_files=True
+    ).eval
 
 
 # --- Manifests and deletes -----------------------------------------------------------------------

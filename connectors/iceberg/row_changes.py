@@ -304,7 +304,7 @@ class _Change:
         """The files of the table, and their deletes."""
         if self._base is None:
             return []
-        everything = Pruner(self._table.iceberg.metadata, self._io, AlwaysTrue())
+        everything = Pruner(self._table.iceberg.metadata, AlwaysTrue())
         return self._table.tasks(self._base.snapshot_id, everything)
 
     def write(self, rows: Iterable[pa.RecordBatch]) -> None:

@@ -38,9 +38,10 @@ from seamline.connectors.iceberg.expressions import to_iceberg
 from seamline.connectors.iceberg.foreign_metadata import ListingSnapshot, files_of
 from seamline.connectors.iceberg.guard import Checks
 from seamline.connectors.iceberg.manifests import list_entry, read_list
+from seamline.connectors.iceberg.partition_trust import PartitionTrust, lacks_bounds
 from seamline.connectors.iceberg.partitions import identity_values
 from seamline.connectors.iceberg.places import TablePlaces
-from seamline.connectors.iceberg.pruning import Pruner, lacks_bounds
+from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import (
     inheriting_entries,
     live_entries,
@@ -79,6 +80,7 @@ class ScanPlanner:
         )
         self._filled_by_us: Cache[tuple[str, str, int], bool] = Cache(LISTS_CACHED_MAX)
         self._values: Cache[tuple[str, int], bool] = Cache(ENTRIES_CACHED_MAX)
+        self._misleading: Cache[tuple[str, int], frozenset[int]] = Cache(ENTRIES_CACHED_MAX)
         self._checks = Checks()
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-manifests")
 
@@ -110,7 +112,7 @@ class ScanPlanner:
         snapshot_id: int,
         request: ScanRequest,
     ) -> ColdPlan:
-        pruner = Pruner(table.metadata, table.io, _filter(state, request))
+        pruner = Pruner(table.metadata, _filter(state, request))
         entries, index = self._entries_and_deletes(table, places, snapshot_id, pruner)
         manifests = self.manifests(table, places, snapshot_id)
         data = [m for m in manifests if m.content == ManifestContent.DATA]
@@ -204,6 +206,37 @@ class ScanPlanner:
             misread += "its manifest list leaves out the bounds of partitions"
             hint = "Read it on DuckDB, or rewrite the table's manifests."
             raise SeamlineError(NOT_SUPPORTED, misread, hint=hint)
+
+    def misleading_columns(
+        self, table: PyTable, places: TablePlaces, snapshot_id: int
+    ) -> frozenset[int]:
+        """See `ColdTable.misleading_columns`."""
+        schema = table.metadata.schema()
+        trusts = {n: PartitionTrust(spec, schema) for n, spec in table.metadata.specs().items()}
+        found: set[int] = set()
+        for manifest in self.manifests(table, places, snapshot_id):
+            trust = trusts[manifest.partition_spec_id]
+            if manifest.content == ManifestContent.DATA and trust.may_mislead(manifest):
+                key = (manifest.manifest_path, schema.schema_id)
+                of_manifest = functools.partial(self._misleading_in, table, places, manifest, trust)
+                found |= self._misleading.get_or_make(key, of_manifest)
+        return frozenset(found)
+
+    def _misleading_in(
+        self, table: PyTable, places: TablePlaces, manifest: ManifestFile, trust: PartitionTrust
+    ) -> frozenset[int]:
+        found: set[int] = set()
+        for entry in self._read(table, places, manifest):
+            column = trust.replaced(entry.data_file)
+            if column is not None:
+                raise SeamlineError(
+                    NOT_SUPPORTED,
+                    f"Spark misreads {entry.data_file.file_path}: its column {column.name} has "
+                    "values, but as the value of its partition the manifest says null",
+                    hint="Read it on DuckDB, or rewrite the file's rows with SQL.",
+                )
+            found.update(trust.misleading(entry.data_file))
+        return frozenset(found)
 
     def require_single_writer(
         self, table: PyTable, places: TablePlaces, state: TableState, snapshot_id: int

@@ -25,8 +25,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from seamline.connectors.iceberg.bounds import bound
 from seamline.connectors.iceberg.catalog import IcebergTable
-from seamline.connectors.iceberg.pruning import Pruner, bound
+from seamline.connectors.iceberg.pruning import Pruner
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _BOUNDED = (
@@ -72,7 +73,7 @@ def column_bounds(
     if snapshot_id is None:
         return 0, {}
     iceberg = table.iceberg
-    pruner = Pruner(iceberg.metadata, iceberg.io, AlwaysTrue())
+    pruner = Pruner(iceberg.metadata, AlwaysTrue())
     files = [task.file for task in table.tasks(snapshot_id, pruner)]
     rows = sum(file.record_count for file in files)
     fields = iceberg.schema().fields

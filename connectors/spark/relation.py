@@ -7,7 +7,7 @@ statement reads what its own schema means.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.protocols import EngineScan
@@ -109,7 +109,8 @@ def moved_key_sql(newest: Newest) -> str:
 
 def _cold_sql(scan: EngineScan) -> str:
     stored = {field.field_id: field for field in scan.stored}
-    wanted = ", ".join(_column_sql(column, stored) for column in scan.columns) or _nothing(scan)
+    chosen = (_column_sql(column, stored, scan.misleading) for column in scan.columns)
+    wanted = ", ".join(chosen) or _nothing(scan)
     conditions = []
     if scan.cold_end is not None:
         conditions.append(_below(_position(scan), scan.cold_end))
@@ -123,8 +124,12 @@ def _position(scan: EngineScan) -> tuple[str, str]:
     """Returns the columns that say which record a row is, by their names in the snapshot."""
     if scan.places is None:
         return "NULL", "NULL"
+    paths = (scan.places.partition, scan.places.offset)
     partition, offset = (
-        _leaf(path, scan.stored) for path in (scan.places.partition, scan.places.offset)
+        _hidden(_leaf(path, scan.stored), path[-1].type)
+        if any(field.field_id in scan.misleading for field in path)
+        else _leaf(path, scan.stored)
+        for path in paths
     )
     return partition, offset
 
@@ -155,7 +160,7 @@ def _from(position: tuple[str, str], start: Offsets) -> str:
     return f"({' OR '.join(partitions) or 'FALSE'})"
 
 
-def _column_sql(column: Field, stored: Mapping[int, Field]) -> str:
+def _column_sql(column: Field, stored: Mapping[int, Field], misleading: Collection[int]) -> str:
     name = _quote(column.name.lower())
     if column.field_id in _PLACES:
         return f"{_PLACES[column.field_id]} AS {name}"
@@ -163,28 +168,33 @@ def _column_sql(column: Field, stored: Mapping[int, Field]) -> str:
     if found is None:
         return f"{_default(column)} AS {name}"
     value = _converted(_quote(found.name), found.type, column.type)
-    if _is_filtered_otherwise(found):
-        # hides filters from the files, without a copy where there is an expression for that
-        is_floating = column.type in types.FLOATS
-        value = f"nanvl({value}, {value})" if is_floating else f"element_at(array({value}), 1)"
+    if _is_filtered_otherwise(found, misleading):
+        value = _hidden(value, column.type)
     return f"{value} AS {name}"
+
+
+def _hidden(value: str, type_: Type) -> str:
+    """Hides a column's filters from the files, without a copy where there is an expression."""
+    return f"nanvl({value}, {value})" if type_ in types.FLOATS else f"element_at(array({value}), 1)"
 
 
 _PLACES = dict(zip((field.field_id for field in names.FILE_FIELDS), ("_file", "_pos"), strict=True))
 """Iceberg's own names of the columns that say where a row is, by their ids."""
 
 
-def _is_filtered_otherwise(field: Field) -> bool:
+def _is_filtered_otherwise(field: Field, misleading: Collection[int]) -> bool:
     """Whether Iceberg's readers, given a filter, would leave out rows of the result.
 
     They filter a column that a file lacks as nulls, although it, or a field inside it, reads as a
-    default; and they leave NaN, the greatest number here, out of a column's statistics.
+    default; they leave NaN, the greatest number here, out of a column's statistics; and they
+    believe partition values that are wrong.
     """
     inside = field.type.fields if isinstance(field.type, Row) else ()
     return (
         field.initial_default is not None
         or field.type in types.FLOATS
-        or any(map(_is_filtered_otherwise, inside))
+        or field.field_id in misleading
+        or any(_is_filtered_otherwise(one, misleading) for one in inside)
     )
 
 

@@ -70,9 +70,9 @@ class HiddenRowsFinder:
             scan, newest(), deletes_of, known, deadline, memory_bytes=self._memory_bytes
         )
         found = []
-        metadata, io = table.cold.iceberg.metadata, table.cold.iceberg.io
+        metadata = table.cold.iceberg.metadata
         assert plan.snapshot_id is not None
-        for task in table.cold.tasks(plan.snapshot_id, Pruner(metadata, io, AlwaysTrue())):
+        for task in table.cold.tasks(plan.snapshot_id, Pruner(metadata, AlwaysTrue())):
             path = task.file.file_path
             positions, deleted = hidden.positions(path), hidden.deleted[path]
             if len(positions) > len(deleted):

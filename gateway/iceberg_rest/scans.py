@@ -124,9 +124,7 @@ def plan_scan(tables: ServedTables, request: TableScan, deadline: Deadline) -> S
         update={"current_schema_id": request.schema.schema_id}
     )
     try:
-        pruner = Pruner(
-            metadata, table.cold.iceberg.io, expression, case_sensitive=asked.case_sensitive
-        )
+        pruner = Pruner(metadata, expression, case_sensitive=asked.case_sensitive, is_binding=True)
     except (ValueError, TypeError) as error:
         raise SeamlineError(
             INVALID_REQUEST, f"the filter does not match the schema: {error}"

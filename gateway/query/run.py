@@ -240,10 +240,11 @@ def _engine_scan(
     keys: Mapping[SeamKey, str],
     tail: Tail | None,
 ) -> EngineScan:
-    deletes = None
+    deletes, misleading = None, frozenset[int]()
     if scan.files is not None and table is not None:
         if plan.route.engine == SPARK:
             table.require_fit_for_spark(scan.seam.snapshot_id)
+            misleading = table.misleading_columns(scan.seam.snapshot_id)
         else:
             deletes = table.deleted_rows(scan.files)
     return EngineScan(
@@ -263,6 +264,7 @@ def _engine_scan(
         newest=scan.facts.newest,
         places=scan.facts.places,
         followed=_followed(scan, tail),
+        misleading=misleading,
     )
 
 

@@ -261,6 +261,10 @@ class FaultyTable:
         """See `ColdTable.require_fit_for_spark`."""
         self._inner.require_fit_for_spark(snapshot_id)
 
+    def misleading_columns(self, snapshot_id: int | None) -> frozenset[int]:
+        """See `ColdTable.misleading_columns`."""
+        return self._inner.misleading_columns(snapshot_id)
+
     def offsets_at(
         self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int
     ) -> Offsets:

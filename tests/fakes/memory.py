@@ -714,6 +714,10 @@ class MemoryTable:
     def require_fit_for_spark(self, snapshot_id: int | None) -> None:
         """See `ColdTable.require_fit_for_spark`: it has no files."""
 
+    def misleading_columns(self, snapshot_id: int | None) -> frozenset[int]:
+        """See `ColdTable.misleading_columns`."""
+        return frozenset()
+
     def offsets_at(
         self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int
     ) -> Offsets:
@@ -1030,6 +1034,10 @@ class MemoryView:
     def require_fit_for_spark(self, snapshot_id: int | None) -> None:
         """See `ColdTable.require_fit_for_spark`."""
         self.table.require_fit_for_spark(snapshot_id)
+
+    def misleading_columns(self, snapshot_id: int | None) -> frozenset[int]:
+        """See `ColdTable.misleading_columns`."""
+        return self.table.misleading_columns(snapshot_id)
 
     def offsets_at(
         self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int

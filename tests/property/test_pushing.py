@@ -319,7 +319,7 @@ def test_fault_03_bounds_that_nobody_can_read_prove_nothing(
             files[table.numbers[file.file_path]] = (manifest, file)
     fields = {"c": column.fields[1]}
     for pushed, conditions in column.by_predicate.items():
-        pruner = Pruner(metadata, io, to_iceberg(pushed, fields))
+        pruner = Pruner(metadata, to_iceberg(pushed, fields))
         for condition in conditions:
             for number in condition.kept:
                 manifest, file = files[number]
@@ -345,9 +345,9 @@ def test_uuids_prove_nothing(tmp_path: pathlib.Path) -> None:
     one = f"u = '{ids[0]}'"
     others = f"not (u <> '{ids[0]}')", f"{one} or n = 9", f"u in ('{ids[0]}', '{ids[1]}')"
     for kept in (one, *others):
-        assert Pruner(table.metadata, table.io, parser.parse(kept)).keeps_file(file), kept
+        assert Pruner(table.metadata, parser.parse(kept)).keeps_file(file), kept
     for left_out in (f"{one} and n = 9", f"not (n > 0 or {one})"):
-        pruner = Pruner(table.metadata, table.io, parser.parse(left_out))
+        pruner = Pruner(table.metadata, parser.parse(left_out))
         assert not pruner.keeps_file(file), left_out
 
 

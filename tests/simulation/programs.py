@@ -212,6 +212,10 @@ class AskingView:
     def require_fit_for_spark(self, snapshot_id: int | None) -> None:
         """See `ColdTable.require_fit_for_spark`: it has no files."""
 
+    def misleading_columns(self, snapshot_id: int | None) -> frozenset[int]:
+        """See `ColdTable.misleading_columns`."""
+        return frozenset()
+
     def offsets_at(
         self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int
     ) -> Offsets:

@@ -40,7 +40,7 @@ class Columns(Provider[AdoptedIceberg]):
         table = self.adopted.table
         iceberg = table.iceberg
         columns = PositionColumns.of(self.adopted.state, self.adopted.binding.encoding)
-        pruner = Pruner(iceberg.metadata, iceberg.io, AlwaysTrue())
+        pruner = Pruner(iceberg.metadata, AlwaysTrue())
         files = [task.file for task in table.tasks(snapshot.snapshot_id, pruner)]
         mapping = iceberg.metadata.name_mapping()
         return self.adopted.positions.ends(iceberg.io, files, columns, mapping)

@@ -21,7 +21,7 @@ from support import offline
 from support.gateway import Gateway
 from support.handmade import File, Handmade, column, with_ids
 
-from seamline.connectors.iceberg.pruning import decoded
+from seamline.connectors.iceberg.bounds import decoded
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.gateway.query.names import METADATA_TABLES
 
