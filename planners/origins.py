@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
+from seamline.sql.binder.naming import name_of_scan_column
 from seamline.sql.calls import Call
 
 
@@ -76,5 +77,5 @@ def _of_projection(node: exp.Expr, read: Mapping[str, _Source]) -> Origin | None
         return None
     columns, _ = read[node.table]
     if isinstance(columns, str):
-        return Origin(columns, node.name)
+        return Origin(columns, name_of_scan_column(node.name))
     return columns.get(node.name)

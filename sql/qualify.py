@@ -24,7 +24,7 @@ from seamline.errors import (
 )
 from seamline.sql import time_zones
 from seamline.sql.binder.bind import bind
-from seamline.sql.binder.naming import unused_prefix
+from seamline.sql.binder.naming import scan_column, unused_prefix
 from seamline.sql.binder.options import check_options
 from seamline.sql.binder.scope import Column, Output, Source
 from seamline.sql.binder.views import owner_of
@@ -214,7 +214,7 @@ def _source(
         Column(
             field.name,
             field.type,
-            exp.column(field.name.lower()),
+            exp.column(scan_column(field.name)),
             (scan_id, field.name.lower()),
             field.name in relation.hidden,
             () if field is fields.get(field.name.lower()) else _twins(relation, field),

@@ -7,7 +7,7 @@ means the same on both engines, and sqlglot's generators write it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -16,6 +16,7 @@ from sqlglot.dialects.spark import Spark
 
 from seamline.errors import STATEMENT_TOO_LARGE, SeamlineError
 from seamline.sql import types
+from seamline.sql.binder.naming import scan_column
 from seamline.sql.calls import VOLATILE, BoundLambda, Call
 from seamline.sql.duckdb import (
     bring_columns_near,
@@ -26,6 +27,7 @@ from seamline.sql.duckdb import (
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.spark import for_spark
 from seamline.sql.templates import DUCKDB, SPARK, rendered
+from seamline.sql.types import Field
 
 
 def _call(generator: Any, node: Call, over: str = "", nulls: str = "") -> str:
@@ -206,12 +208,26 @@ def _window(generator: Any, plain: Any, node: exp.Window) -> str:
     return _over(generator, node)
 
 
+def scan_rows(columns: Sequence[Field], rows: str, engine: str) -> str:
+    """Returns a SELECT of a scan's rows under the names that a bound tree has for their columns.
+
+    Args:
+        columns: The scan's columns.
+        rows: A SELECT that has them under their lower-case names.
+        engine: `duckdb` or `spark`.
+    """
+    quote = types.quoted if engine == DUCKDB else types.backquoted
+    named = (f"{quote(c.name.lower())} AS {quote(scan_column(c.name))}" for c in columns)
+    return f"SELECT {', '.join(named)} FROM ({rows})" if columns else rows
+
+
 def to_duckdb(tree: exp.Expr, relations: Mapping[str, str] | None = None) -> str:
     """Renders the tree as DuckDB's SQL.
 
     Args:
         tree: A bound tree.
-        relations: The SELECT that returns a scan's rows, by scan id; it replaces the scan's table.
+        relations: The SELECT that returns a scan's rows, by scan id, as `scan_rows` makes it; it
+            replaces the scan's table.
     """
 
     def replace(node: exp.Expr) -> exp.Expr:

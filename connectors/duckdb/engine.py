@@ -222,9 +222,10 @@ class DuckDBEngine:
             hidden = self._hide(instance, scan, rows) if is_newest else None
             if scan.deletes is not None and hidden is None:
                 instance.register(scan.own_name(DELETES), _local(scan.deletes))
-            relations[scan.scan_id] = relation_sql(
+            rows_sql = relation_sql(
                 scan, spilled, copy, counted=counted, is_newest=is_newest, hidden=hidden
             )
+            relations[scan.scan_id] = render.scan_rows(scan.columns, rows_sql, self.name)
         instance.learn(query.kernels)
         return query.over(relations)
 

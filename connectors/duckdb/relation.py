@@ -186,13 +186,16 @@ def hiding_sql(scan: EngineScan, files: Sequence[DataFile], keys: str) -> str:
     cold, _ = scan.tiers()
     wanted = newest.key if newest.is_settled else (*newest.key, newest.partition)
     alone = dataclasses.replace(cold, columns=tuple(dict.fromkeys(wanted)))
-    same = " AND ".join(f"k.{quoted(n.lower())} = c.{quoted(n.lower())}" for n in newest.key_names)
+    name, rows_of = quoted(keys), quoted(scan.own_name("cold"))
+    key = [quoted(n.lower()) for n in newest.key_names]
+    same = " AND ".join(f"{name}.{column} = {rows_of}.{column}" for column in key)
     partition = quoted(newest.partition.name.lower())
-    moved = "FALSE" if newest.is_settled else f"coalesce(k.{partition} <> c.{partition}, FALSE)"
+    differs = f"coalesce({name}.{partition} <> {rows_of}.{partition}, FALSE)"
+    moved = "FALSE" if newest.is_settled else differs
     rows = _files_sql(alone, files, "TRUE", f"{FILE}, {POSITION}")
     return (
-        f"SELECT CAST(c.{FILE} AS BIGINT) AS file, c.{POSITION} AS position, {moved} AS moved "
-        f"FROM ({rows}) AS c JOIN {quoted(keys)} AS k ON {same}"
+        f"SELECT CAST({rows_of}.{FILE} AS BIGINT) AS file, {rows_of}.{POSITION} AS position, "
+        f"{moved} AS moved FROM ({rows}) AS {rows_of} JOIN {name} ON {same}"
     )
 
 

@@ -139,7 +139,8 @@ class SparkEngine:
                     tail = query.tails[scan.tail]
                     tails[scan.tail] = self._view(session, scan, tail, any_time)
                 view = tails[scan.tail]
-            session.view(scan.scan_id, session.spark.sql(relation_sql(scan, view)))
+            rows_sql = render.scan_rows(scan.columns, relation_sql(scan, view), self.name)
+            session.view(scan.scan_id, session.spark.sql(rows_sql))
         learn(session, render.kernels(query.tree, self.name))
         return self._compute(lambda: render.to_spark(query.tree), deadline)
 

@@ -26,6 +26,7 @@ from seamline.gateway.query.queries import Planned
 from seamline.gateway.query.statements import StatementRequest
 from seamline.seam.seam import Seam
 from seamline.sql import parameters, parse, types
+from seamline.sql.binder.naming import name_of_scan_column
 from seamline.sql.binder.scope import location_of
 from seamline.sql.calls import Call
 from seamline.sql.near import did_you_mean
@@ -277,4 +278,4 @@ def _origins(
             yield None
         else:
             catalog, *schema, name = seam.table
-            yield catalog, ".".join(schema), name, node.name
+            yield catalog, ".".join(schema), name, name_of_scan_column(node.name)

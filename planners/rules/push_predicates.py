@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from seamline.planners.logical import LogicalPlan
 from seamline.sql import casts, comparisons, predicates, time_zones
+from seamline.sql.binder.naming import name_of_scan_column
 from seamline.sql.calls import Call
 from seamline.sql.predicates import (
     And,
@@ -229,7 +230,9 @@ def _column(node: exp.Expr, columns: Mapping[str, Field]) -> Field | None:
     node = _inner(node)
     while isinstance(node, Call) and _keeps_values(node):
         node = _inner(node.expressions[0])
-    return columns.get(node.name) if isinstance(node, exp.Column) else None
+    if not isinstance(node, exp.Column):
+        return None
+    return columns.get(name_of_scan_column(node.name))
 
 
 def _keeps_values(node: Call) -> bool:

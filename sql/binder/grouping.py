@@ -10,6 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from seamline.errors import GROUPING_ERROR, NOT_SUPPORTED, STATEMENT_TOO_LARGE, SeamlineError
+from seamline.sql.binder.naming import name_of_scan_column
 from seamline.sql.binder.scope import Scope, location_of
 from seamline.sql.calls import Call
 from seamline.sql.functions import GROUPING
@@ -220,9 +221,10 @@ def _check_grouped(node: exp.Expr, keys: Sequence[exp.Expr], scope: Scope) -> No
             return
         case exp.Column():
             if scope.owns(node):
+                name = node.meta.get("name", name_of_scan_column(node.name))
                 raise SeamlineError(
                     GROUPING_ERROR,
-                    f"column {node.meta.get('name', node.name)} is neither grouped nor aggregated",
+                    f"column {name} is neither grouped nor aggregated",
                     location=location_of(node),
                 )
             return

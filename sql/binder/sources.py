@@ -19,6 +19,7 @@ from seamline.errors import (
 from seamline.sql import functions
 from seamline.sql.binder.conversions import common_type, implicit_cast, require_equality
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
+from seamline.sql.binder.naming import scan_column
 from seamline.sql.binder.restricted import restricted
 from seamline.sql.binder.rows import compared, fields_of
 from seamline.sql.binder.samples import sampled
@@ -99,7 +100,7 @@ def _bind_table(typer: Typer, node: exp.Table, scope: Scope) -> tuple[exp.Expr, 
     relation = typer.relations[scan_id]
     alias = typer.new_alias()
     columns = tuple(
-        dataclasses.replace(column, node=exp.column(column.folded, alias))
+        dataclasses.replace(column, node=exp.column(scan_column(column.name), alias))
         for column in relation.columns
     )
     called, name = node.args.get("alias"), _name_of(node) or relation.name

@@ -16,7 +16,6 @@ from sqlglot import exp
 from seamline.errors import COLUMN_AMBIGUOUS, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion, types
 from seamline.sql.binder.conversions import implicit_cast
-from seamline.sql.binder.naming import unused_prefix
 from seamline.sql.binder.scope import (
     Column,
     Cte,
@@ -120,8 +119,6 @@ class Typer:
         self.lambdas = 0
         self._handlers = handlers
         self._query_handler = query_handler
-        columns = itertools.chain.from_iterable(source.columns for source in relations.values())
-        self._prefix = unused_prefix("q", (column.name for column in columns))
         self._sources = itertools.count()
 
     def now(self) -> datetime.datetime:
@@ -136,7 +133,7 @@ class Typer:
 
     def new_alias(self) -> str:
         """Returns a name for a source that nothing else in the bound tree has."""
-        return f"{self._prefix}{next(self._sources)}"
+        return f"q{next(self._sources)}"
 
     def parameter(self, depth: int, place: int) -> str:
         """Returns the name of a lambda's parameter, so that equal lambdas are bound alike.
@@ -145,7 +142,7 @@ class Typer:
             depth: The number of lambdas around it.
             place: The parameter's place among those of its lambda, from 0.
         """
-        return f"{self._prefix}l{depth}_{place}"
+        return f"l{depth}_{place}"
 
     def column(self, column: Column, written: exp.Identifier | None = None) -> Typed:
         """Returns a column, and marks it as read by the query.

@@ -7,7 +7,7 @@ import functools
 import itertools
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fuzz import schema
@@ -16,7 +16,7 @@ from fuzz.nodes import Node, listed, ours, same
 from seamline.errors import SeamlineError
 from seamline.sql import casts, coercion, types
 from seamline.sql.functions import FUNCTIONS, is_comparable, is_ordered, patterns, resolve
-from seamline.sql.types import Array, Decimal, Function, Map, Row, Timestamp, Type
+from seamline.sql.types import Array, Decimal, Field, Function, Map, Row, Timestamp, Type
 
 DEPTH = 3
 
@@ -429,6 +429,7 @@ _ELEMENTS: Sequence[Type] = (
     types.VARCHAR, types.BIGINT, types.DOUBLE, types.INTEGER, Decimal(9, 2), types.DATE,
     types.TIMESTAMP, types.BOOLEAN, types.REAL, types.VARBINARY, types.TIMESTAMP_TZ, types.UUID,
     Decimal(38, 9), Array(types.BIGINT), types.anonymous_row((types.BIGINT, types.VARCHAR)),
+    Row((Field("x", types.BIGINT), Field("M", types.VARCHAR))),
 )  # fmt: skip
 
 
@@ -441,7 +442,7 @@ def calls() -> dict[str, list[Signature]]:
         if overload.kind != "scalar" or overload.name.startswith("$") or overload.name in LEFT_OUT:
             continue
         for _ in range(_ASSIGNMENTS):
-            made = _assigned(overload, chance)
+            made = assigned(overload, chance)
             if made is not None and made not in found.setdefault(overload.signature, []):
                 found[overload.signature].append(made)
     return {signature: made for signature, made in found.items() if made}
@@ -457,7 +458,8 @@ def calls_of() -> dict[str, list[list[Signature]]]:
     return {type_: list(by_signature.values()) for type_, by_signature in found.items()}
 
 
-def _assigned(overload: Any, chance: random.Random) -> Signature | None:
+def assigned(overload: Any, chance: random.Random) -> Signature | None:
+    """A call of an overload, with types for its variables; None if it would be another's."""
     ordered = [type_ for type_ in _ELEMENTS if is_ordered(type_)]
     numbers = [*types.INTEGERS, *types.FLOATS, *schema.DECIMALS]
     bound = {
@@ -496,6 +498,11 @@ _SOURCES: Sequence[Type] = (
     *types.INTEGERS, *types.FLOATS, types.VARCHAR, types.DATE, types.TIMESTAMP,
     types.TIMESTAMP_TZ, types.BOOLEAN, types.UUID, types.JSON, *schema.DECIMALS,
 )  # fmt: skip
+
+
+def casts_between() -> Iterator[tuple[Type, Type]]:
+    """Every pair of types of which the one can be cast to the other."""
+    yield from (pair for pair in itertools.product(_SOURCES, _SOURCES) if _casts(*pair))
 
 
 @functools.cache

@@ -112,7 +112,10 @@ class Column:
             engine.execute("SET TimeZone = 'UTC'")
             engine.register("given", self.rows())
             engine.execute("CREATE TABLE t AS FROM given")
-            sql = render.to_duckdb(bound.tree, {scan.scan_id: "SELECT * FROM t"})
+            sql = render.to_duckdb(
+                bound.tree,
+                {scan.scan_id: render.scan_rows(scan.columns, "SELECT * FROM t", "duckdb")},
+            )
             found = engine.sql(sql).to_arrow_table()
         columns = {field.name: field for field in self.fields}
         numbers = found.column(0).to_pylist()

@@ -86,6 +86,9 @@ COLUMNS = (
     "SELECT q1.{a} FROM (SELECT id * 2, {a} FROM t) AS q1 ORDER BY 1",
     "SELECT count(*) FROM t JOIN (SELECT {a} AS c1 FROM t) ON t.id = c1",
     "SELECT {a} FROM t UNION ALL SELECT CAST(id AS double) FROM t ORDER BY 1",
+    "SELECT {a}, max(id, 2), min_by(text, id, 1), histogram(id) FROM t GROUP BY {a} ORDER BY 1",
+    "SELECT {a}, map_agg(id, {a}), multimap_agg(text, id) FROM t GROUP BY {a} ORDER BY 1",
+    "SELECT transform(ARRAY[id + 1], {a} -> ROW({a})), {a} FROM t ORDER BY 2",
 )
 """Over a table with a column that is called {a}, and holds what `id` does."""
 HARMLESS = ("harmless", "innocent")
@@ -152,7 +155,8 @@ class Plain:
         tables = [self._table] * len(qualify.references(statement.tree))
         query = qualify.qualify(statement.tree, tables, now=NOW)
         source = "SELECT id, text FROM what_the_test_reads"
-        return render.to_duckdb(query.tree, {scan.scan_id: source for scan in query.scans})
+        rows = {s.scan_id: render.scan_rows(s.columns, source, "duckdb") for s in query.scans}
+        return render.to_duckdb(query.tree, rows)
 
     def rows(self, text: str) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = self._connection.sql(self.sql(text)).fetchall()

@@ -163,7 +163,7 @@ def plain_answer(
 ) -> list[str]:
     """The rows of a query over DuckDB's own tables of these names, sorted."""
     relations = {
-        scan.scan_id: f"SELECT {', '.join(f.name for f in scan.columns) or '1'} FROM {name}"
+        scan.scan_id: render.scan_rows(scan.columns, f"SELECT * FROM {name}", "duckdb")
         for scan, name in zip(query.scans, names, strict=True)
     }
     return _sorted(connection.sql(render.to_duckdb(query.tree, relations)).to_arrow_table())

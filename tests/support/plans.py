@@ -202,7 +202,9 @@ def answer(plan: LogicalPlan) -> list[str]:
         # copied, so that what DuckDB hands on to Arrow has no part in the answer
         engine.register("given", _rows(scan))
         engine.execute(f'CREATE OR REPLACE TEMP TABLE "{scan.scan_id}" AS SELECT * FROM given')
-        relations[scan.scan_id] = f'SELECT * FROM "{scan.scan_id}"'
+        relations[scan.scan_id] = render.scan_rows(
+            scan.columns, f'SELECT * FROM "{scan.scan_id}"', "duckdb"
+        )
     result = engine.execute(render.to_duckdb(plan.query.tree, relations)).to_arrow_table()
     cells = [column.to_pylist() for column in result.columns]
     found = [str(row) for row in zip(*cells, strict=True)]

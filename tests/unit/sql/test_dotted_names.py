@@ -112,7 +112,8 @@ def answer(name: str, tables: dict[str, Columns]) -> int | str | None:
         for t, columns in tables.items()
     )
     sources = {
-        scan.scan_id: f"SELECT {select}" for scan, select in zip(query.scans, selects, strict=True)
+        scan.scan_id: render.scan_rows(scan.columns, f"SELECT {select}", "duckdb")
+        for scan, select in zip(query.scans, selects, strict=True)
     }
     ((found,),) = duckdb.sql(render.to_duckdb(query.tree, sources)).fetchall()
     return None if isinstance(found, dict) else int(found)
