@@ -12,7 +12,7 @@ import datetime
 from collections.abc import Sequence
 
 from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
-from seamline.sql import clocks, intervals, session_zone, time_zones, types, uuids
+from seamline.sql import clocks, comparisons, intervals, session_zone, time_zones, types, uuids
 from seamline.sql.functions import Overload
 from seamline.sql.kernels import floating, json_casts
 from seamline.sql.kernels.calls import duckdb_template, spark_template
@@ -83,6 +83,15 @@ def overload(source: Type, target: Type, *, safe: bool, zone: str = time_zones.U
         spark=spark,
         kernel=kernel,
     )
+
+
+def may_fail(source: Type, target: Type) -> bool:
+    """Whether a cast between numbers, at any level, loses some value or cannot convert it."""
+    if types.is_numeric(source) and types.is_numeric(target):
+        is_exact = target in types.FLOATS or comparisons.widens(source, target)
+        return source != target and not is_exact
+    pairs = zip(types.children(source), types.children(target), strict=False)
+    return any(may_fail(*pair) for pair in pairs)
 
 
 _IN = " in "

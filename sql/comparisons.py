@@ -36,6 +36,8 @@ def widens(source: Type, target: Type) -> bool:
     one, other = coercion.as_decimal(source), coercion.as_decimal(target)
     if one is None or other is None:
         return source == target
+    if isinstance(source, Decimal) and target in types.INTEGERS:
+        return one.scale == 0 and one.precision < other.precision  # of ten digits, some do not fit
     return one.scale <= other.scale and one.precision - one.scale <= other.precision - other.scale
 
 

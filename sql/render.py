@@ -15,7 +15,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.spark import Spark
 
 from seamline.errors import STATEMENT_TOO_LARGE, SeamlineError
-from seamline.sql import types
+from seamline.sql import casts, types
 from seamline.sql.binder.naming import scan_column
 from seamline.sql.calls import VOLATILE, BoundLambda, Call
 from seamline.sql.duckdb import (
@@ -49,9 +49,30 @@ def _call(generator: Any, node: Call, over: str = "", nulls: str = "") -> str:
     generator.written += len(text)
     if len(text) > LENGTH_MAX or generator.written > WRITTEN_MAX:
         raise SeamlineError(STATEMENT_TOO_LARGE, "calls of subqueries are nested too deeply")
+    if engine == DUCKDB and _may_be_moved(node):
+        text = opaque(text)
     if engine == DUCKDB and _may_lose_its_type(node):
         return f"CAST({text} AS {types.to_duckdb(spec.returns)})"
     return text
+
+
+def _may_be_moved(node: Call) -> bool:
+    """Whether DuckDB may compute the inverse of the call, and on the other side of a comparison.
+
+    It does so with casts, and with sums and products of an integer and a constant, although the
+    call fails, or is null, for values for which the comparison then does not.
+    """
+    spec = node.spec
+    if spec.overload.kind != "scalar" or node.find(exp.Column, exp.Query) is None:
+        return False
+    if spec.overload.name in ("cast", "try_cast"):
+        return casts.may_fail(spec.parameters[0], spec.returns)
+    is_sum = spec.overload.name in ("$add", "$subtract", "$multiply")
+    return is_sum and spec.returns in types.INTEGERS and any(map(_is_constant, node.expressions))
+
+
+def _is_constant(node: exp.Expr) -> bool:
+    return node.find(exp.Column, exp.Query) is None
 
 
 def _may_lose_its_type(node: Call) -> bool:
@@ -74,7 +95,7 @@ def _may_be_constant_null(node: exp.Expr) -> bool:
         return False
     if isinstance(node, Call) and node.spec.constant is not None:
         return False
-    return node.find(exp.Column, exp.Query) is None
+    return _is_constant(node)
 
 
 LENGTH_MAX = 5_000_000
@@ -158,13 +179,13 @@ def _opaque(generator: Any, node: _Opaque) -> str:
     return opaque(generator.sql(node, "this"))
 
 
-def opaque(column: str) -> str:
-    """Wraps a column so that DuckDB does not recognise it and pushes no filters down to it.
+def opaque(value: str) -> str:
+    """Wraps a value so that DuckDB does not recognise what it is.
 
-    DuckDB pushes down not only a query's own filters, but also those that joins make at run time.
-    The wrapper copies nothing.
+    DuckDB then pushes no filters down to a column, neither a query's own nor those that joins make
+    at run time, and moves no computation. The wrapper copies nothing.
     """
-    return f"struct_extract(struct_pack(v := {column}), 'v')"
+    return f"struct_extract(struct_pack(v := {value}), 'v')"
 
 
 _OURS: dict[Any, Any] = {
