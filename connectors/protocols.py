@@ -45,6 +45,8 @@ class RawBatch:
             UTF-8 contains `NOT_TEXT`; the number of such names, and the rest, may be lost.
         timestamp_types: The type of each record's time, as Kafka numbers it: -1 none, 0 creation
             time, 1 log append time; empty where the log does not say.
+        large: The bytes of parts that are too large to become rows, by index and by part, which is
+            `value` or `key`; the part itself is None.
     """
 
     partitions: Sequence[int]
@@ -54,6 +56,7 @@ class RawBatch:
     values: Sequence[bytes | None]
     headers: Sequence[Headers | None]
     timestamp_types: Sequence[int] = ()
+    large: Mapping[int, Mapping[str, int]] = dataclasses.field(default_factory=dict, hash=False)
 
     def __len__(self) -> int:
         return len(self.offsets)

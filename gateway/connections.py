@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from seamline.gateway.config.model import Config
 
 T = TypeVar("T")
+_BATCH_BYTES_LEAST = 256 << 20
+"""Enough for a record of the largest size, whatever buffers the client tries on the way."""
 _EXTRA = "pip install 'seamline[gateway,delta]'"
 
 
@@ -175,7 +177,7 @@ class Connections:
         Raises:
             SeamlineError: INVALID_CONFIG when the configuration does not name it.
         """
-        from seamline.connectors.kafka.cluster import Cluster
+        from seamline.connectors.kafka.cluster import BATCH_BYTES_MAX, Cluster
 
         config = self._config.clusters.get(name)
         if config is None:
@@ -184,7 +186,10 @@ class Connections:
                 f"the configuration has no cluster {name!r}",
                 hint="Add it under clusters; a table's seamline.cluster names it.",
             )
-        return self._once(self._clusters, name, lambda: Cluster(config))
+        batch_bytes_max = min(
+            BATCH_BYTES_MAX, max(self._config.tail.memory_bytes, _BATCH_BYTES_LEAST)
+        )
+        return self._once(self._clusters, name, lambda: Cluster(config, batch_bytes_max))
 
     def log(self, name: str) -> KafkaLog:
         """Returns the topics of the cluster of that name.

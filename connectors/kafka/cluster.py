@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from seamline.connectors.config import ClusterConfig
@@ -24,6 +24,7 @@ from seamline.errors import (
     KAFKA_UNAVAILABLE,
     LOG_TRIMMED,
     LOG_TRUNCATED,
+    TAIL_TOO_LARGE,
     TOPIC_NOT_FOUND,
     ErrorCode,
     SeamlineError,
@@ -35,6 +36,14 @@ _LOOKS_MAX = 10
 _LOOK_S = 2.0
 _LOOKING_S = 8.0
 _QUEUE_KILOBYTES_MAX = 2048
+FETCH_BYTES = 16 << 10
+"""How much compressed data a broker may return at once. The client decompresses all of an answer
+before anybody can look at it, so that this is what a few bytes of a codec can turn into memory."""
+_BATCH_ALONE_BYTES = 1000
+"""The least that the client can be set to: an answer then is little more than one batch, as a
+broker returns a whole batch however large it is."""
+BATCH_BYTES_MAX = (1 << 31) - 1
+"""The most that the client can be set to decompress one batch into."""
 READ_WAIT_MS = 1
 FOLLOW_WAIT_MS = 50
 PATIENT_WAIT_MS = 500
@@ -47,18 +56,24 @@ follower asks again after each wait, and learns only then that a marker is the l
 class Cluster:
     """Clients of one cluster. Safe to share between threads.
 
+    Args:
+        config: How to reach it.
+        batch_bytes_max: The most bytes that a batch compressed with zstd may have. Of the other
+            codecs, the client decompresses any batch.
+
     Attributes:
         config: How to reach it.
         dependency: What requests to it are calls to.
     """
 
-    def __init__(self, config: ClusterConfig) -> None:
+    def __init__(self, config: ClusterConfig, batch_bytes_max: int = BATCH_BYTES_MAX) -> None:
         self.config = config
         self.dependency = Dependency("cluster", config.name, KAFKA_UNAVAILABLE)
+        self.batch_bytes_max = batch_bytes_max
         self._lock = threading.Lock()
         self._admin: AdminClient | None = None
         self._other: tuple[AdminClient, AdminClient | None] | None = None
-        self._idle: dict[tuple[str, int], list[Consumer]] = {}
+        self._idle: dict[tuple[str, int, bool], list[Consumer]] = {}
         self._closed = False
 
     @property
@@ -122,19 +137,25 @@ class Cluster:
 
     @contextlib.contextmanager
     def consumer(
-        self, isolation: str = READ_COMMITTED, *, wait_ms: int = READ_WAIT_MS
+        self,
+        isolation: str = READ_COMMITTED,
+        *,
+        wait_ms: int = READ_WAIT_MS,
+        by_batch: bool = False,
     ) -> Iterator[Consumer]:
         """Yields a consumer with nothing assigned, then pools it, or closes it after an error.
 
         Args:
             isolation: The isolation it reads with.
             wait_ms: How long it waits at the end of the log before it asks again, in milliseconds.
+            by_batch: Whether it fetches batches one by one, up to the largest, because they are
+                large once they are decompressed.
         """
         with self._lock:
-            idle = self._idle.setdefault((isolation, wait_ms), [])
+            idle = self._idle.setdefault((isolation, wait_ms, by_batch), [])
             consumer = idle.pop() if idle else None
         if consumer is None:
-            consumer = Consumer(self.consumer_properties(isolation, wait_ms))
+            consumer = Consumer(self.consumer_properties(isolation, wait_ms, by_batch=by_batch))
         try:
             yield consumer
             consumer.unassign()
@@ -158,8 +179,12 @@ class Cluster:
         for consumer in idle:
             consumer.close()
 
-    def consumer_properties(self, isolation: str, wait_ms: int) -> dict[str, Any]:
+    def consumer_properties(
+        self, isolation: str, wait_ms: int, *, by_batch: bool = False
+    ) -> dict[str, Any]:
         """Returns the properties of a consumer; see `consumer`."""
+        fetch_bytes = _BATCH_ALONE_BYTES if by_batch else FETCH_BYTES
+        whole = {"receive.message.max.bytes": self.batch_bytes_max} if by_batch else {}
         return {
             **self.config.client_properties(),
             "group.id": "seamline-reader",  # required by the client; never joined
@@ -173,6 +198,10 @@ class Cluster:
             "fetch.error.backoff.ms": 50,
             "fetch.queue.backoff.ms": 5,
             "queued.max.messages.kbytes": _QUEUE_KILOBYTES_MAX,
+            "fetch.message.max.bytes": 1 if by_batch else fetch_bytes,
+            "fetch.max.bytes": fetch_bytes,
+            "message.max.bytes": fetch_bytes,  # fetch.max.bytes is never less
+            **whole,
         }
 
 
@@ -207,6 +236,23 @@ _PASSING = {
     KafkaError._TIMED_OUT,  # noqa: SLF001
     KafkaError._RESOLVE,  # noqa: SLF001
 }
+
+
+def is_undecompressed(error: KafkaError) -> bool:
+    """Whether the client could not decompress a batch, because it is too large or damaged."""
+    return bool(error.code() == KafkaError._BAD_COMPRESSION)  # noqa: SLF001 - librdkafka's name
+
+
+def batch_too_large(topic: str, event: Message, bytes_max: int) -> SeamlineError:
+    """Returns the error for a batch that the client could not decompress."""
+    partition, offset = event.partition(), event.offset()
+    return SeamlineError(
+        TAIL_TOO_LARGE,
+        f"topic {topic}, partition {partition}: the batch at offset {offset} cannot be decompressed"
+        f" within {bytes_max:,} bytes",
+        hint="Raise tail.memory_bytes, or let Spark read it (engine = 'spark', or tiering).",
+        details={"topic": topic, "partition": partition, "offset": offset},
+    )
 
 
 def passes(error: KafkaError) -> bool:

@@ -29,9 +29,15 @@ from confluent_kafka import (
 from confluent_kafka.admin import ConfigResource, OffsetSpec
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.kafka.cluster import Cluster, named_error, passes
+from seamline.connectors.kafka.cluster import (
+    Cluster,
+    batch_too_large,
+    is_undecompressed,
+    named_error,
+    passes,
+)
 from seamline.connectors.kafka.formats.schemas import Schemas, registry
-from seamline.connectors.kafka.messages import raw_batch
+from seamline.connectors.kafka.messages import MESSAGES_MAX, Arrivals, raw_batch
 from seamline.connectors.kafka.positions import assign
 from seamline.connectors.kafka.requests import (
     NO_SUCH_TIME,
@@ -51,7 +57,6 @@ from seamline.seam.checks import recreated, require, truncated
 from seamline.seam.log import READ_COMMITTED, READ_UNCOMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 
-FETCH_MESSAGES_MAX = 20_000
 _TOPICS_CACHED_MAX = 10_000
 _POLICY, _COMPACTION_LAG = "cleanup.policy", "min.compaction.lag.ms"
 _NO_OFFSET = -1
@@ -183,23 +188,30 @@ class KafkaLog:
         max_records: int | None = None,
     ) -> Iterator[RawBatch]:
         """See `HotLog.read`."""
-        wanted = [r for r in ranges if len(r) or r.partition in (epochs or {})]
-        if not wanted:
-            return
-        with self._cluster.consumer(isolation) as consumer:
-            reader = _RangeReader(consumer, topic, wanted, epochs or {})
-            left = max_records
-            while not reader.done:
-                deadline.check()
-                batch = reader.poll(FETCH_MESSAGES_MAX if left is None else left)
-                if reader.stalled:
-                    self._check_not_truncated(topic, reader.open_ranges, isolation, deadline)
-                if len(batch):
-                    yield batch
-                if left is not None:
-                    left -= len(batch)
-                    if left <= 0:
-                        return
+        epochs = dict(epochs or {})
+        wanted = [r for r in ranges if len(r) or r.partition in epochs]
+        left = MESSAGES_MAX if max_records is None else max_records
+        by_batch: int | None = None  # the most bytes of a batch, once they are read one by one
+        while wanted and left > 0:
+            with self._cluster.consumer(isolation, by_batch=by_batch is not None) as consumer:
+                reader = _RangeReader(consumer, topic, wanted, epochs, by_batch)
+                while left > 0 and not (reader.done or reader.meets_large_batches):
+                    deadline.check()
+                    batch = reader.poll(left)
+                    if reader.stalled:
+                        self._check_not_truncated(topic, reader.open_ranges, isolation, deadline)
+                    if len(batch):
+                        yield batch
+                    if max_records is not None:
+                        left -= len(batch)
+                wanted = reader.rest
+            by_batch = self._cluster.batch_bytes_max
+            starts = {r.partition: r.start for r in ranges}
+            epochs = {
+                r.partition: epochs[r.partition]
+                for r in wanted
+                if r.partition in epochs and r.start == starts[r.partition]
+            }
 
     def follow(
         self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int], patient: bool
@@ -327,8 +339,12 @@ class _RangeReader:
         topic: str,
         ranges: Sequence[OffsetRange],
         epochs: Mapping[int, int],
+        by_batch: int | None,
     ) -> None:
         self._consumer = consumer
+        self._by_batch = by_batch
+        self._arrived = Arrivals()
+        self._undecompressed = False
         self._topic = topic
         self._ends = {r.partition: r.end_exclusive for r in ranges}
         self._positions = {r.partition: r.start for r in ranges}
@@ -342,6 +358,18 @@ class _RangeReader:
         return not self.open_ranges
 
     @property
+    def rest(self) -> list[OffsetRange]:
+        """What has not been read yet."""
+        return [OffsetRange(p, self._positions[p], end) for p, end in self.open_ranges.items()]
+
+    @property
+    def meets_large_batches(self) -> bool:
+        """Whether another consumer should go on, one that fetches batches one by one."""
+        if self._by_batch is not None or self._arrived:
+            return False
+        return self._undecompressed or self._arrived.are_large
+
+    @property
     def stalled(self) -> bool:
         """Whether a second has passed without a record; if so, the second starts over."""
         if time.monotonic() - self._last_progress < 1.0:
@@ -351,12 +379,7 @@ class _RangeReader:
 
     def poll(self, messages_max: int) -> RawBatch:
         """Returns the next records in the ranges; empty if none arrived within the poll time."""
-        # `consume` waits until it has as many as requested: never request more than is left.
-        left = max(1, sum(end - self._positions[p] for p, end in self.open_ranges.items()))
-        try:
-            messages = self._consumer.consume(min(left, messages_max, FETCH_MESSAGES_MAX), _POLL_S)
-        except KafkaException as error:
-            raise named_error(error, f"topic {self._topic}") from error
+        messages = self._arrived.take() if self._arrived else self._consume(messages_max)
         events = [m for m in messages if m.error() is not None]
         if events:
             messages = [m for m in messages if m.error() is None]
@@ -372,6 +395,16 @@ class _RangeReader:
         for event in events:
             self._take_event(event)
         return raw_batch(partitions, offsets, messages)
+
+    def _consume(self, messages_max: int) -> list[Message]:
+        # `consume` waits until it has as many as requested: never request more than is left.
+        left = max(1, sum(end - self._positions[p] for p, end in self.open_ranges.items()))
+        count = self._arrived.count_max(by_batch=self._by_batch is not None)
+        try:
+            messages = self._consumer.consume(min(left, messages_max, count), _POLL_S)
+        except KafkaException as error:
+            raise named_error(error, f"topic {self._topic}") from error
+        return self._arrived.add(messages)
 
     def _close_ranges(self, partitions: Sequence[int], offsets: Sequence[int]) -> bool:
         """Closes ranges that these messages complete; returns whether any is past its range."""
@@ -391,6 +424,11 @@ class _RangeReader:
             partition = event.partition()
             if partition in self.open_ranges and event.offset() >= self._ends[partition]:
                 self._close(partition)
+            return
+        if is_undecompressed(error):
+            if self._by_batch is not None:
+                raise batch_too_large(self._topic, event, self._by_batch)
+            self._undecompressed = True
             return
         if passes(error):
             return

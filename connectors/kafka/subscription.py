@@ -19,10 +19,12 @@ from seamline.connectors.kafka.cluster import (
     FOLLOW_WAIT_MS,
     PATIENT_WAIT_MS,
     Cluster,
+    batch_too_large,
+    is_undecompressed,
     named_error,
     passes,
 )
-from seamline.connectors.kafka.messages import raw_batch
+from seamline.connectors.kafka.messages import Arrivals, raw_batch
 from seamline.connectors.kafka.positions import assign
 from seamline.connectors.protocols import Polled, RawBatch
 
@@ -54,32 +56,56 @@ class KafkaSubscription:
         *,
         patient: bool,
     ) -> None:
+        self._cluster = cluster
         self._topic = topic
-        wait_ms = PATIENT_WAIT_MS if patient else FOLLOW_WAIT_MS
+        self._isolation = isolation
+        self._wait_ms = PATIENT_WAIT_MS if patient else FOLLOW_WAIT_MS
+        self._arrived = Arrivals()
+        self._positions = dict(starts)
+        self._epochs = dict(epochs)
+        self._start(by_batch=False)
+
+    def _start(self, *, by_batch: bool) -> None:
+        self._by_batch = by_batch
         with contextlib.ExitStack() as started:
-            self._consumer = started.enter_context(cluster.consumer(isolation, wait_ms=wait_ms))
-            assign(self._consumer, topic, starts, epochs)
+            self._consumer = started.enter_context(
+                self._cluster.consumer(self._isolation, wait_ms=self._wait_ms, by_batch=by_batch)
+            )
+            assign(self._consumer, self._topic, self._positions, self._epochs)
             self._held = started.pop_all()
 
     def poll(self, wait_s: float) -> Polled:
         """See `Subscription.poll`."""
         try:
-            first = self._consumer.poll(wait_s)
-            if first is None:
-                return _NOTHING
-            return self._polled([first, *self._consumer.consume(MESSAGES_MAX - 1, 0)])
+            if not self._arrived and self._arrived.are_large and not self._by_batch:
+                self._held.close()
+                self._start(by_batch=True)
+            polled = self._polled(self._arrived.take() if self._arrived else self._consume(wait_s))
         except BaseException as error:
             # pass the error on, so that the client is closed and does not go back to the pool
             self._held.__exit__(type(error), error, error.__traceback__)
             if isinstance(error, KafkaException):
                 raise named_error(error, f"topic {self._topic}") from error
             raise
+        self._positions.update(polled.positions)
+        self._epochs.update(polled.epochs)
+        return polled
+
+    def _consume(self, wait_s: float) -> list[Message]:
+        first = self._consumer.poll(wait_s)
+        if first is None:
+            return []
+        count = min(MESSAGES_MAX, self._arrived.count_max(by_batch=self._by_batch)) - 1
+        more = self._consumer.consume(count, 0) if count else []
+        return self._arrived.add([first, *more])
 
     def close(self) -> None:
         """See `Subscription.close`."""
         self._held.close()
 
     def _polled(self, messages: list[Message]) -> Polled:
+        if not messages:
+            return _NOTHING
         ends: dict[int, int] = {}
         if any(map(Message.error, messages)):
             events = [m for m in messages if m.error() is not None]
@@ -105,6 +131,11 @@ class KafkaSubscription:
         error = event.error()
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
             return event.partition(), event.offset()
+        if is_undecompressed(error) and not self._by_batch:
+            self._arrived.are_large = True
+            return None
+        if is_undecompressed(error):
+            raise batch_too_large(self._topic, event, self._cluster.batch_bytes_max)
         if passes(error):
             return None
         where = f"partition {event.partition()} of topic {self._topic} at {event.offset()}"

@@ -73,6 +73,7 @@ def read_tail(
     deadline: Deadline,
     *,
     size_bytes_max: int,
+    add_bytes: Callable[[int], None] = lambda _: None,
     epochs: Mapping[int, int] | None = None,
 ) -> Tail:
     """Reads and decodes the ranges.
@@ -88,6 +89,8 @@ def read_tail(
         wanted: Columns to keep.
         deadline: The statement's deadline.
         size_bytes_max: Bytes of values that may be held.
+        add_bytes: Called with the bytes of each batch before it is decoded; raises if these are too
+            many.
         epochs: See `HotLog.read`.
 
     Raises:
@@ -102,12 +105,14 @@ def read_tail(
     for raw in log.read(spec.topic, ranges, isolation, deadline, epochs=epochs):
         records += len(raw)
         looked.at(raw)
-        size += sum(len(value) for value in raw.values if value is not None)
+        more = sum(len(value) for value in raw.values if value is not None)
+        size += more
         if size > size_bytes_max:
             raise SeamlineError(
                 TAIL_TOO_LARGE,
                 f"the tail of topic {spec.topic} is larger than {size_bytes_max:,} bytes",
             )
+        add_bytes(more)
         decoded = decoder.decode(raw)
         skipped += decoded.skipped
         batches.append(decoded.rows.select(kept))

@@ -16,6 +16,7 @@ import pyarrow as pa
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import registry
 from seamline.connectors.protocols import RawBatch
+from seamline.seam.encoding import KEY, VALUE
 from seamline.seam.records import DecoderSpec
 
 if TYPE_CHECKING:
@@ -59,7 +60,20 @@ def raw_batch(batch: pa.RecordBatch) -> RawBatch:
         values=batch.column("value").to_pylist(),
         headers=_headers(batch.column("headers")),
         timestamp_types=batch.column("timestampType").to_pylist(),
+        large=_large(batch),
     )
+
+
+def _large(batch: pa.RecordBatch) -> dict[int, dict[str, int]]:
+    """Returns the sizes of parts that Spark left out, by index."""
+    found: dict[int, dict[str, int]] = {}
+    for part in (VALUE, KEY):
+        sizes = batch.column(f"large_{part}")
+        if sizes.null_count < len(sizes):
+            for index, size in enumerate(sizes.to_pylist()):
+                if size is not None:
+                    found.setdefault(index, {})[part] = size
+    return found
 
 
 def _headers(column: pa.Array) -> list[list[tuple[str, bytes | None]] | None]:

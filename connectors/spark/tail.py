@@ -17,15 +17,35 @@ import pyarrow as pa
 
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.kafka.formats.large import PART_BYTES_MAX
+from seamline.connectors.protocols import NOT_TEXT, NoDeadline
 from seamline.connectors.spark.decoding import Decoding, plain
+from seamline.seam.encoding import KEY, VALUE
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
 from seamline.sql.types import Field, to_spark
 
+_HEADERS_SIZE = (
+    "aggregate(headers, 0L, (bytes, header) -> bytes + coalesce(octet_length(header.value), 0))"
+)
+_ODD_HEADERS = json.dumps([{"key": NOT_TEXT}], ensure_ascii=False)
+
+
+def _unless_large(part: str) -> tuple[str, str]:
+    """Returns the bytes of a part, and how many there are if they are too many to be sent."""
+    is_large = f"octet_length({part}) > {PART_BYTES_MAX}"
+    return (
+        f"CASE WHEN {is_large} THEN NULL ELSE {part} END AS {part}",
+        f"CASE WHEN {is_large} THEN octet_length({part}) END AS large_{part}",
+    )
+
+
 RECORD = (
-    *("partition", "offset", "timestamp", "timestampType", "key", "value"),
-    "to_json(headers) AS headers",
+    *("partition", "offset", "timestamp", "timestampType"),
+    *_unless_large(KEY),
+    *_unless_large(VALUE),
+    f"CASE WHEN {_HEADERS_SIZE} > {PART_BYTES_MAX} THEN '{_ODD_HEADERS}' "
+    "ELSE to_json(headers) END AS headers",
 )
 """What is sent to workers for each record.
 

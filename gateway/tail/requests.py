@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from seamline.connectors.kafka.tail import Tail
@@ -72,6 +72,7 @@ class TailReader(Protocol):
         deadline: Deadline,
         *,
         size_bytes_max: int,
+        add_bytes: Callable[[int], None],
         epochs: Mapping[int, int] | None = None,
     ) -> Tail:
         """See `read_tail`."""

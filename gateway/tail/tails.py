@@ -28,6 +28,7 @@ from seamline.gateway.tail.assembly import assemble, first_bad, in_memory
 from seamline.gateway.tail.compaction import NewestOfKeys
 from seamline.gateway.tail.follower import Follower
 from seamline.gateway.tail.followers import Budget, Followers
+from seamline.gateway.tail.in_flight import InFlight
 from seamline.gateway.tail.partitions import CachedSlices
 from seamline.gateway.tail.requests import (
     CachedEnds,
@@ -75,6 +76,8 @@ class Tails:
         self._read_tail = read_tail
         self.followers = followers
         self._size_bytes_max = size_bytes_max
+        own = followers.budget.memory_bytes if followers is not None else 0
+        self._in_flight = InFlight(max(size_bytes_max, own))
         self._offsets_max = offsets_max
         self._newest = NewestOfKeys(connections)
 
@@ -254,16 +257,20 @@ class Tails:
             )
         log = self._connections.log(seam.cluster)
         starts = {r.partition: r.start for r in ranges}
-        tail = self._read_tail(
-            log,
-            ranges,
-            seam.isolation,
-            wanted.decoder,
-            wanted.columns,
-            deadline,
-            size_bytes_max=self._size_bytes_max,
-            epochs={p: e for p, e in wanted.epochs.items() if starts.get(p) == seam.boundary[p]},
-        )
+        with self._in_flight.reading() as add:
+            tail = self._read_tail(
+                log,
+                ranges,
+                seam.isolation,
+                wanted.decoder,
+                wanted.columns,
+                deadline,
+                size_bytes_max=self._size_bytes_max,
+                add_bytes=add,
+                epochs={
+                    p: e for p, e in wanted.epochs.items() if starts.get(p) == seam.boundary[p]
+                },
+            )
         self._check_read(seam, ranges, deadline)
         return tail
 

@@ -12,6 +12,7 @@ import base64
 import datetime
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,6 +22,7 @@ from support.examples import examples
 from support.odd_records import OddRecord
 
 from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.large import PART_BYTES_MAX
 from seamline.connectors.protocols import NOT_TEXT, Headers, RawBatch
 from seamline.connectors.spark import decoding
 from seamline.errors import SeamlineError
@@ -77,6 +79,8 @@ def as_spark(records: Sequence[OddRecord]) -> pa.RecordBatch:
             "key": pa.array([r.key for r in records], pa.binary()),
             "value": pa.array([r.value for r in records], pa.binary()),
             "headers": pa.array([_json(r.headers) for r in records], pa.string()),
+            "large_key": pa.nulls(len(records), pa.int32()),
+            "large_value": pa.nulls(len(records), pa.int32()),
         }
     )
 
@@ -96,7 +100,7 @@ def decoder(on_error: str, format_: str = "json") -> Decoder:
     return Decoder(DecoderSpec("t", format_, on_error, (own, *columns.METADATA_FIELDS)))
 
 
-def outcome(decoder_: Decoder, batch: RawBatch) -> tuple[object, int] | str:
+def outcome(decoder_: Decoder, batch: RawBatch) -> tuple[list[dict[str, Any]], int] | str:
     """Rows and how many records were left out, or the error of the first bad one."""
     try:
         decoded = decoder_.decode(batch)
@@ -166,6 +170,102 @@ def test_fault_05_no_time_or_header_makes_a_record_a_bad_one(records: list[OddRe
         moment = row[columns.TIMESTAMP]
         assert moment is None or moment <= end
         assert (moment is None) == (not 0 <= record.timestamp_ms <= 253_402_300_799_999)
+
+
+LARGE = b'"' + b"x" * (PART_BYTES_MAX - 1) + b'"'
+WIDTHS = ("value", "key", "both", "header")
+
+
+def large(part: str) -> OddRecord:
+    """A record of which one part is a byte too large, or both, or of which a header is."""
+    return OddRecord(
+        LARGE if part in ("value", "both") else b'{"a":1,"v":2}',
+        LARGE if part in ("key", "both") else b"7",
+        [(b"h", LARGE)] if part == "header" else [],
+    )
+
+
+def as_spark_leaves_out(records: Sequence[OddRecord]) -> pa.RecordBatch:
+    """As `RECORD` of `connectors/spark/tail.py` has Spark hand over records."""
+    sizes = {
+        part: [len(v) if v is not None and len(v) > PART_BYTES_MAX else None for v in values]
+        for part, values in (
+            ("key", [r.key for r in records]),
+            ("value", [r.value for r in records]),
+        )
+    }
+    small = [
+        OddRecord(
+            None if sizes["value"][i] else r.value,
+            None if sizes["key"][i] else r.key,
+            [(NOT_TEXT.encode(), None)] if r.headers else [],
+        )
+        for i, r in enumerate(records)
+    ]
+    batch = as_spark(small)
+    for part, found in sizes.items():
+        place = batch.schema.get_field_index(f"large_{part}")
+        batch = batch.set_column(place, f"large_{part}", pa.array(found, pa.int32()))
+    return batch
+
+
+@pytest.mark.parametrize("on_error", POLICIES)
+@pytest.mark.parametrize("format_", ["json", "raw"])
+@pytest.mark.parametrize("part", WIDTHS)
+def test_a_part_too_large_is_bad_alike_for_every_reader(
+    part: str, format_: str, on_error: str
+) -> None:
+    records = [OddRecord(b'{"a":1}', b"7"), large(part), OddRecord(b'{"a":3}', b"8")]
+    made = decoder(on_error, format_)
+    hot = outcome(made, as_librdkafka(records))
+    assert outcome(made, decoding.raw_batch(as_spark_leaves_out(records))) == hot
+    if part == "header":
+        assert not isinstance(hot, str), hot
+        assert hot[0][1][columns.HEADERS] == [{"key": None, "value": None}]
+        assert hot[0][1][columns.ERROR] is None
+    elif on_error == "fail":
+        assert "offset 1" in str(hot)
+        assert f"{len(LARGE):,} bytes, more than {PART_BYTES_MAX:,}" in str(hot)
+    elif on_error == "skip":
+        assert not isinstance(hot, str), hot
+        assert [row[columns.OFFSET] for row in hot[0]] == [0, 2]
+        assert hot[1] == 1
+    else:
+        assert not isinstance(hot, str), hot
+        (_, row, _) = hot[0]
+        assert "bytes, more than" in row[columns.ERROR]
+        assert row[columns.KEY] == (b"7" if part == "value" else None)
+        assert part != "both" or ("key: it has" in row[columns.ERROR])
+
+
+@pytest.mark.parametrize("on_error", ["null", "skip"])
+@pytest.mark.parametrize("part", WIDTHS[:3])
+def test_a_part_too_large_deletes_no_row_of_an_upsert_table(part: str, on_error: str) -> None:
+    binding = TopicBinding(
+        "c",
+        "t",
+        mode="upsert",
+        on_error=on_error,
+        primary_key=("k",),
+        key="k",
+        key_partitions=1,
+    )
+    fields = parse_fields("k bigint, v bigint")
+    made = Decoder(DecoderSpec.of(binding, (*fields, *columns.METADATA_FIELDS)))
+    records = [OddRecord(b'{"k":7,"v":1}', b"7"), large(part), OddRecord(None, b"8")]
+    hot = outcome(made, as_librdkafka(records))
+    assert outcome(made, decoding.raw_batch(as_spark_leaves_out(records))) == hot
+    assert not isinstance(hot, str), hot
+    deleted = {row[columns.OFFSET]: row[columns.DELETED] for row in hot[0]}
+    assert deleted == ({0: False, 1: False, 2: True} if on_error == "null" else {0: False, 2: True})
+
+
+def test_a_part_of_just_the_largest_size_is_no_bad_one() -> None:
+    value = b"x" * PART_BYTES_MAX
+    found = outcome(decoder("fail", "raw"), as_librdkafka([OddRecord(value, value)]))
+    assert not isinstance(found, str)
+    (row,) = found[0]
+    assert (row["value"], row[columns.KEY]) == (value, value)
 
 
 @pytest.mark.parametrize(

@@ -260,6 +260,7 @@ def _tail_reader(value_of: ValueOf, *, sees_gaps: bool, is_arrow: bool) -> TailR
         deadline: Deadline,
         *,
         size_bytes_max: int,
+        add_bytes: Callable[[int], None],
         epochs: Mapping[int, int] | None = None,
     ) -> Tail:
         version = sum(column.name.startswith(EXTRA) for column in spec.columns)
@@ -267,6 +268,7 @@ def _tail_reader(value_of: ValueOf, *, sees_gaps: bool, is_arrow: bool) -> TailR
             return read_tail(
                 *(log, ranges, isolation, spec, wanted, deadline),
                 size_bytes_max=size_bytes_max,
+                add_bytes=add_bytes,
                 epochs=epochs,
             )
         looked = Looked(ranges if spec.primary_key and sees_gaps else ())

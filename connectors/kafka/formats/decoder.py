@@ -14,12 +14,15 @@ unless it changes the key of a row: then it is also a delete, which comes before
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from seamline.connectors.kafka.formats.connect import part_reader
 from seamline.connectors.kafka.formats.known import format_of
+from seamline.connectors.kafka.formats.large import reasons as large_reasons
+from seamline.connectors.kafka.formats.large import without_large
 from seamline.connectors.kafka.formats.log_columns import (
     LogColumn,
     log_column,
@@ -114,14 +117,8 @@ class Decoder:
 
         A bad part of a record becomes nulls, with the reason in `_kafka_error`.
         """
-        if self._tombstones is None:
-            arrays, bad = self._values.decode(batch.values, batch.headers)
-            if self._needs_values:
-                without = [index for index, value in enumerate(batch.values) if value is None]
-                bad = {**bad, **dict.fromkeys(without, _LEFT_OUT)}
-        else:
-            keys = _listed(batch.keys)
-            arrays, bad = self._tombstones.decode(keys, batch.values, batch.headers)
+        batch = without_large(batch)
+        arrays, bad = self._decode_values(batch)
         if self._tree.parts[KEY]:
             key_arrays, key_bad = self._keys.decode(_listed(batch.keys), batch.headers)
             arrays |= key_arrays
@@ -131,6 +128,7 @@ class Decoder:
             bad |= {i: reason for i, reason in found.items() if i not in bad}
         moved: Sequence[int] = ()
         former: Mapping[str, pa.Array] = {}
+        bad |= large_reasons(batch)
         if self._tombstones is not None:
             self._tombstones.require_keys(arrays, bad)
             moved, former = self._tombstones.former(arrays, bad)
@@ -138,6 +136,43 @@ class Decoder:
         columns = [self._tree.assembled((c.name,), c, arrays) for c in self.spec.columns]
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         return self._told(rows, bad, moved, former), bad
+
+    def _decode_values(self, batch: RawBatch) -> tuple[dict[Path, pa.Array], dict[int, str]]:
+        """Returns the arrays of what comes from values, and why values are bad."""
+        large = [index for index, sizes in batch.large.items() if VALUE in sizes]
+        if large:
+            return self._decode_around(batch, frozenset(large))
+        if self._tombstones is not None:
+            return self._tombstones.decode(_listed(batch.keys), batch.values, batch.headers)
+        arrays, bad = self._values.decode(batch.values, batch.headers)
+        if self._needs_values:
+            without = [index for index, value in enumerate(batch.values) if value is None]
+            bad = {**bad, **dict.fromkeys(without, _LEFT_OUT)}
+        return arrays, bad
+
+    def _decode_around(
+        self, batch: RawBatch, large: Collection[int]
+    ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
+        """Decodes the values of a batch but for those that are not in it, which become nulls."""
+        given = [index for index in range(len(batch)) if index not in large]
+        keys, headers = _listed(batch.keys), batch.headers
+        others = dataclasses.replace(
+            batch,
+            keys=[keys[index] for index in given],
+            values=[batch.values[index] for index in given],
+            headers=[headers[index] for index in given] if headers else headers,
+            large={},
+        )
+        arrays, bad = self._decode_values(others)
+        slots: list[int | None] = [None] * len(batch)
+        for slot, index in enumerate(given):
+            slots[index] = slot
+        order = pa.array(slots, pa.int64())
+        arrays = {column: array.take(order) for column, array in arrays.items()}
+        if self._tombstones is not None:  # no mark would say that it is about no row
+            is_large = pa.array([slot is None for slot in slots], pa.bool_())
+            arrays[names.DELETED,] = pc.if_else(is_large, False, arrays[names.DELETED,])
+        return arrays, {given[index]: reason for index, reason in bad.items()}
 
     def _told(
         self,
