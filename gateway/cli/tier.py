@@ -23,7 +23,8 @@ from seamline.gateway.cli.options import (
 from seamline.gateway.connections import Connections
 
 if TYPE_CHECKING:
-    from seamline.gateway.tiering.application import Progress, TieringApplication
+    from seamline.gateway.tiering.application import TieringApplication
+    from seamline.gateway.tiering.progress import Progress
     from seamline.seam.tiering import Step
 
 
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     type=Duration(),
     default="30m",
     show_default=True,
-    help="Report unhealthy once no batch of a table has succeeded for this long.",
+    help="Report unhealthy once no batch of a table has succeeded or progressed for this long.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="Log more, and show Spark's log.")
 @config_options

@@ -8,14 +8,13 @@ a step of each table last succeeded.
 
 from __future__ import annotations
 
-import collections
-import dataclasses
+import logging
 import os
 import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from seamline.connectors import supervision
 from seamline.connectors.files import is_full
@@ -34,47 +33,35 @@ from seamline.errors import (
 )
 from seamline.gateway.connections import Connections
 from seamline.gateway.process import interrupted_by_signals
+from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.names import TableName
 from seamline.gateway.spark import settings
+from seamline.gateway.tiering.progress import Progress, WatchedTable
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.binding import TopicBinding
 from seamline.seam.tiering import Outcome, Step
 
+_LOG = logging.getLogger("seamline.tiering")
+
 CONFLICT_PATIENCE_S = 600.0
 """How long batches that lose to other commits are tried again before `run` without an interval
 gives up."""
+_MEASURE_EVERY_S = 5.0
 _HALVINGS_MAX = 10
 _CONFLICT_PAUSES_MAX = 6
 _DICE = secrets.SystemRandom()
 
 
-@dataclasses.dataclass(slots=True)
-class Progress:
-    """The progress of one table so far, for the metrics and the screen.
-
-    Attributes:
-        table: Its name.
-        steps: Commits made.
-        offsets: Offsets tiered.
-        lag: Offsets still waiting after the last step; None before the first.
-        errors: The number of failed steps, by the name of the error.
-        last_error: Why the last step failed; None once one has succeeded again.
-        last_commit_at: Seconds since the epoch.
-        last_success_at: The same for the last step that succeeded, even with nothing to do.
-    """
-
-    table: str
-    steps: int = 0
-    offsets: int = 0
-    lag: int | None = None
-    errors: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    last_error: SeamlineError | None = None
-    last_commit_at: float | None = None
-    last_success_at: float | None = None
-
-
 Report = Callable[[Progress, Step | SeamlineError, float], None]
 """(progress, what the step did, seconds it took)"""
+
+
+@runtime_checkable
+class CountsTasks(Protocol):
+    """`Tables` that know how much of a batch has been done."""
+
+    def tasks(self, name: TableName) -> tuple[int, int]:
+        """Returns how many tasks of a table's batch are done, and how many there are."""
 
 
 class Tables(Protocol):
@@ -143,15 +130,31 @@ class SparkTables:
         cluster = self._connections.cluster(binding.cluster).config
         tasks = os.cpu_count() or 1
         spark = self._session()
+        if not self._is_remote:
+            spark.sparkContext.setJobGroup(name.display, f"tiering of {name.display}")
         made = SparkTierTable(
             spark, catalog, name.path, log, cluster, tasks_min=tasks, opened=table
         )
         return made, log
 
+    def tasks(self, name: TableName) -> tuple[int, int]:
+        """See `CountsTasks.tasks`; zeros for a remote Spark, which does not say."""
+        if self._is_remote:
+            return 0, 0
+        tracker = self._spark.sparkContext.statusTracker()
+        jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(name.display))
+        ids = {stage for job in jobs if job is not None for stage in job.stageIds}
+        stages = [info for info in map(tracker.getStageInfo, sorted(ids)) if info is not None]
+        return sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages)
+
+    @property
+    def _is_remote(self) -> bool:
+        return self._connections.config.spark.remote is not None
+
     def _session(self) -> Any:
         """Returns the session, or a new one if a restarted remote server has lost it."""
         with self._starting:
-            if self._connections.config.spark.remote is not None and self._spark.is_stopped:
+            if self._is_remote and self._spark.is_stopped:
                 self._spark = start_spark(self._connections)
             return self._spark
 
@@ -204,6 +207,7 @@ class TieringApplication:
         Returns:
             Why tables could not be tiered to their ends, when `interval_s` is None.
         """
+        measuring = Loop("tier-backlog", lambda: self.measure(names))
         for name in dict.fromkeys(names):
             self.progress[name.display] = Progress(name.display)
             self._loops[name.display] = self._loop(name, interval_s, report)
@@ -211,25 +215,56 @@ class TieringApplication:
             self.stop()
         for loop in self._loops.values():
             loop.join()
+        measuring.stop()
         found = [progress.last_error for progress in self.progress.values()]
         return [error for error in found if error is not None]
+
+    def measure(self, names: Sequence[TableName]) -> float:
+        """Measures what waits of each table, and how far its batch is; returns when to do it again.
+
+        What cannot be measured keeps its last value, whose age the metrics show.
+        """
+        for name in names:
+            progress = self.progress.get(name.display)
+            if progress is None:
+                continue
+            stage, backlog_of = progress.stage, progress.backlog_of
+            if stage is not None and isinstance(self._tables, CountsTasks):
+                stage.count(*self._tables.tasks(name))
+            if backlog_of is not None:
+                deadline = StatementDeadline(_MEASURE_EVERY_S)
+                try:
+                    progress.backlog = backlog_of.measure(deadline)
+                except SeamlineError as error:
+                    _LOG.info("%s: its backlog is unknown: %s", name.display, error)
+                finally:
+                    deadline.close()
+        return _MEASURE_EVERY_S
 
     def health(self, unhealthy_after_s: float) -> tuple[bool, dict[str, Any]]:
         """Returns whether every table is healthy, and the state of each; JSON-ready.
 
         Args:
-            unhealthy_after_s: A table without a successful step for this long is unhealthy.
+            unhealthy_after_s: A table is unhealthy without a successful step for this long, unless
+                its first step since then still makes progress.
         """
         tables: dict[str, Any] = {}
         for name, loop in list(self._loops.items()):
             is_there = loop.is_alive or loop.has_finished
-            is_well = is_there and (loop.has_finished or loop.quiet_s <= unhealthy_after_s)
-            error = self.progress[name].last_error
+            progress = self.progress[name]
+            error, stage = progress.last_error, progress.stage
+            quiet_s = loop.quiet_s
+            if stage is not None and not loop.failures_in_a_row:
+                quiet_s = min(quiet_s, progress.still_s)
+            is_well = is_there and (loop.has_finished or quiet_s <= unhealthy_after_s)
             tables[name] = {
                 "is_well": is_well,
                 "is_there": is_there,
                 "seconds_since_success": round(loop.quiet_s, 1),
                 "failures_in_a_row": loop.failures_in_a_row,
+                "stage": stage.name if stage is not None else None,
+                "seconds_in_step": round(progress.step_s, 1),
+                "seconds_without_progress": round(progress.still_s, 1),
                 "error": error.code.name if error is not None else None,
             }
         is_well = all(table["is_well"] for table in tables.values())
@@ -243,10 +278,13 @@ class TieringApplication:
         def step() -> float | None:
             nonlocal started, lost
             started = time.monotonic()
-            done = self._step(name, self._records_max >> min(lost, _HALVINGS_MAX))
+            progress.begin()
+            try:
+                done = self._step(name, self._records_max >> min(lost, _HALVINGS_MAX))
+            finally:
+                progress.end()
             lost = 0
             progress.last_error = None
-            progress.lag = done.lag
             progress.last_success_at = time.time()
             if done.outcome is not Outcome.IDLE:
                 progress.steps += 1
@@ -276,5 +314,6 @@ class TieringApplication:
 
     def _step(self, name: TableName, records_max: int) -> Step:
         table, log = self._tables.open(name)
+        table = WatchedTable(table, log, self.progress[name.display])
         # requests to the log have their own limits; a batch takes as long as its size requires
         return tier_once(table, log, NoDeadline(), records_max=max(1, records_max))

@@ -31,7 +31,8 @@ from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import COMMIT_CONFLICT, SeamlineError
 from seamline.gateway.query.deadline import no_deadline
 from seamline.gateway.query.names import TableName
-from seamline.gateway.tiering.application import Progress, TieringApplication
+from seamline.gateway.tiering.application import TieringApplication
+from seamline.gateway.tiering.progress import Progress
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.boundary import boundary_of
 from seamline.seam.tiering import Outcome, Step

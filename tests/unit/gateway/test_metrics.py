@@ -23,8 +23,10 @@ from seamline.gateway.query.metrics import Metrics
 from seamline.gateway.query.names import TableName
 from seamline.gateway.query.statements import Statement, StatementRequest
 from seamline.gateway.tail.metrics import TailMetrics
-from seamline.gateway.tiering.application import Progress, TieringApplication
+from seamline.gateway.tiering.application import TieringApplication
+from seamline.gateway.tiering.backlog import Backlog
 from seamline.gateway.tiering.metrics import TieringMetrics
+from seamline.gateway.tiering.progress import Progress
 
 _NAME = 'a "b"\\'
 _BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, float("inf"))
@@ -148,13 +150,20 @@ def test_a_tierer_tells_of_the_progress_of_its_tables() -> None:
         _NAME,
         steps=3,
         offsets=30,
-        lag=7,
+        backlog=Backlog(7, None, -2, 0.0),
         last_commit_at=1700000000.25,
         last_success_at=1700000001.5,
     )
     moved.errors.update({"TIERING_GAP": 2, "INTERNAL_ERROR": 1})
     application.progress |= {_NAME: moved, "new": Progress("new")}
-    assert told(registry, "seamline_tier_") == {
+    metrics = dict(told(registry, "seamline_tier_"))
+    _, ages = metrics.pop("seamline_tier_backlog_age_seconds")
+    assert [*ages] == [(_NAME,)]
+    assert metrics == {
+        "seamline_tier_oldest_untiered_age_seconds": ("gauge", {}),
+        "seamline_tier_retention_headroom_offsets": ("gauge", {(_NAME,): -2}),
+        "seamline_tier_step_seconds": ("gauge", {(_NAME,): 0, ("new",): 0}),
+        "seamline_tier_step_without_progress_seconds": ("gauge", {(_NAME,): 0, ("new",): 0}),
         "seamline_tier_lag_offsets": ("gauge", {(_NAME,): 7}),
         "seamline_tier_offsets_total": ("counter", {(_NAME,): 30, ("new",): 0}),
         "seamline_tier_commits_total": ("counter", {(_NAME,): 3, ("new",): 0}),

@@ -24,8 +24,9 @@ from seamline.errors import COMMIT_CONFLICT, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.query.names import TableName
 from seamline.gateway.tiering import application as application_module
-from seamline.gateway.tiering.application import Progress, TieringApplication
+from seamline.gateway.tiering.application import TieringApplication
 from seamline.gateway.tiering.metrics import TieringMetrics
+from seamline.gateway.tiering.progress import Progress
 from seamline.gateway.tiering.server import serve_metrics
 from seamline.seam.tiering import Batch, Step
 

@@ -12,7 +12,9 @@ import urllib3
 
 from seamline.gateway.config.load import load
 from seamline.gateway.connections import Connections
-from seamline.gateway.tiering.application import Progress, SparkTables, TieringApplication
+from seamline.gateway.tiering.application import SparkTables, TieringApplication
+from seamline.gateway.tiering.backlog import Backlog
+from seamline.gateway.tiering.progress import Progress
 from seamline.gateway.tiering.server import serve_metrics
 
 _CONFIG = """
@@ -27,7 +29,9 @@ def test_metrics_are_served_on_the_address_given(scratch: pathlib.Path, host: st
     file.write_text(_CONFIG)
     connections = Connections(load(file, environment={}).config)
     application = TieringApplication(SparkTables(connections, None), records_max=1)
-    application.progress["lake.default.bids"] = Progress("lake.default.bids", steps=3, lag=7)
+    application.progress["lake.default.bids"] = Progress(
+        "lake.default.bids", steps=3, backlog=Backlog(7, None, 5, 0.0)
+    )
     server = serve_metrics(application, host, 0)
     try:
         port = server.server_address[1]
