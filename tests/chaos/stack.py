@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from confluent_kafka.admin import AdminClient
 from support.java import SHORT_LIVED_JAVA
+from support.ports import reserved_port
 from support.waiting import wait_until
 
 import seamline
@@ -69,7 +70,7 @@ class ChaosStack:
     ) -> None:
         self.directory = directory
         names = ("spark", "other spark", *_GATEWAYS, "registry")
-        ports = free_ports(len(names) + PORTS)
+        ports = [reserved_port() for _ in range(len(names) + PORTS)]
         self._ports = dict(zip(names, ports, strict=False))
         self.url, self.narrow_url = (_address(self._ports[name]) for name in _GATEWAYS)
         self.config_file = directory / FILE_NAME
@@ -272,19 +273,3 @@ def _listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((HOST, port)) == 0
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that are free, outside what systems give to outgoing connections."""
-    found: list[int] = []
-    for port in range(21_000 + os.getpid() % 4_000, 32_000):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise OSError("no free ports")

@@ -14,7 +14,6 @@ import itertools
 import json
 import pathlib
 import signal
-import socket
 import urllib.parse
 import urllib.request
 from collections import Counter
@@ -24,6 +23,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from support import programs
 from support.gateway import Gateway, statement_rows
+from support.ports import reserved_port
 from support.stack import Stack
 from support.waiting import wait_until
 
@@ -252,11 +252,6 @@ def test_the_command_shows_rows_as_they_arrive_and_goes_on_where_it_was(
     assert sorted(ids_in(first) + ids_in(second)) == [i for i in range(20) if i != 3]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def answers(url: str) -> bool:
     with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/healthz", timeout=5) as found:
         return bool(found.status == 200)
@@ -337,7 +332,7 @@ def test_followers_survive_a_restart(stack: Stack, followed: str, scratch: pathl
 
     Many more clients that read nothing hold up nobody, and end with it.
     """
-    port = free_port()
+    port = reserved_port()
     url = f"http://127.0.0.1:{port}"
     environment = {**stack.environment, "SEAMLINE_URL": url}
     state = f"state_directory={scratch / 'state'}"

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from support import programs
 from support.certificates import Authority
+from support.ports import reserved_port
 from support.stack import Stack
 from support.waiting import wait_until
 
@@ -50,10 +50,7 @@ ssl.keystore.location={keystore}
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """A broker: the ports of its listeners, and the authority that signed its certificate."""
     folder = tmp_path_factory.mktemp("broker")
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in NAMES]
-    ports = {n: s.getsockname()[1] for n, s in zip(NAMES, sockets, strict=True)}
-    for each in sockets:
-        each.close()
+    ports = {name: reserved_port() for name in NAMES}
     authority = Authority(folder, "authority")
     pair = authority.sign("broker")
     keystore = folder / "keystore.pem"

@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
+from support.ports import reserved_port
 from support.waiting import wait_until
 
 from seamline.connectors.iceberg.catalog import IcebergCatalog
@@ -110,14 +111,6 @@ def consume(servers: str, count: int) -> list[str]:
         consumer.close()
 
 
-def free_port() -> int:
-    """A port that other stacks on this machine do not choose by themselves."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def kill_broker(stack: LocalStack) -> None:
     """What a crash does, and a reboot."""
     pid = stack.status().pid
@@ -180,7 +173,7 @@ def test_broker_listens_on_loopback_only(local: LocalStack) -> None:
 
 @pytest.mark.soak
 def test_down_keeps_the_data_and_the_port(local: LocalStack, folder: pathlib.Path) -> None:
-    servers = local.up(silent, kafka_port=free_port()).bootstrap_servers
+    servers = local.up(silent, kafka_port=reserved_port()).bootstrap_servers
     assert servers is not None
     produce(servers, 100)
     catalog = IcebergCatalog(configuration(folder).catalogs["lake"]).pyiceberg
@@ -249,7 +242,7 @@ def test_commands_tell_how_to_connect(folder: pathlib.Path) -> None:
 
 
 def test_killed_broker_is_recovered(local: LocalStack) -> None:
-    first = local.up(silent, kafka_port=free_port())
+    first = local.up(silent, kafka_port=reserved_port())
     assert first.bootstrap_servers is not None
     produce(first.bootstrap_servers, 100)
     kill_broker(local)
@@ -368,10 +361,8 @@ def test_foreground_tells_when_the_broker_dies(local: LocalStack, folder: pathli
 
 @pytest.mark.soak
 def test_taken_port_is_named(local: LocalStack, folder: pathlib.Path) -> None:
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
+    port = reserved_port()
+    with socket.create_server(("127.0.0.1", port)):
         code, _, errors = run(folder, "up", "--kafka-port", str(port))
     assert code == 1
     assert f"error: PORT_TAKEN: port {port} is taken by another program\nhint: " in errors
@@ -382,16 +373,13 @@ def test_taken_port_is_named(local: LocalStack, folder: pathlib.Path) -> None:
 def test_port_that_somebody_took_meanwhile_is_replaced(
     local: LocalStack, folder: pathlib.Path
 ) -> None:
-    first = local.up(silent, kafka_port=free_port()).bootstrap_servers
+    first = local.up(silent, kafka_port=reserved_port()).bootstrap_servers
     assert first is not None
     produce(first, 3)
     local.down(silent)
     file = folder / "seamline.yaml"
     file.write_text(file.read_text() + "limits: {duckdb_threads: 3}  # mine\n")
-    with socket.socket() as other:
-        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        other.bind(("127.0.0.1", int(first.split(":")[1])))
-        other.listen()
+    with socket.create_server(("127.0.0.1", int(first.split(":")[1]))):
         second = local.up(silent).bootstrap_servers
     assert second not in (None, first)
     assert configuration(folder).clusters["kafka"].bootstrap_servers == second
@@ -408,7 +396,7 @@ def test_port_lost_between_choosing_and_binding_is_named(folder: pathlib.Path) -
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        ports = Ports(other.getsockname()[1], free_port())
+        ports = Ports(other.getsockname()[1], reserved_port())
         broker.prepare(java, jars, ports)
         process = broker.launch(java, jars)
         with pytest.raises(SeamlineError, match=f"port {ports.kafka} is taken") as caught:

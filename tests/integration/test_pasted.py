@@ -23,13 +23,13 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from support.ports import reserved_port
 from support.waiting import wait_until
 
 import seamline
 from seamline.commands import profiles
 from seamline.gateway.access import rules
 from seamline.gateway.config.load import load
-from seamline.gateway.dev.local.ports import free_port
 from seamline.sql import parse
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -184,8 +184,8 @@ class World:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
-        self.address = f"127.0.0.1:{free_port()}"
-        self._flight_port = free_port()
+        self.address = f"127.0.0.1:{reserved_port()}"
+        self._flight_port = reserved_port()
         tools = pathlib.Path(sys.executable).parent
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("SEAMLINE_", "SPARK_"))}
         cache = os.environ.get("SEAMLINE_JARS")

@@ -18,12 +18,12 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner, Result
 from support.gateway import Gateway
+from support.ports import reserved_port
 from support.stack import Stack
 
 from seamline.commands.spark_conf import spark_conf
 from seamline.dbapi.errors import Error
 from seamline.errors import SeamlineError
-from seamline.gateway.dev.local.ports import free_port
 from seamline.gateway.iceberg_rest.routes import PROBE_PROPERTY
 from seamline.spark.catalog import configuration
 
@@ -78,7 +78,7 @@ def test_a_gateway_that_is_well(own: Gateway, mode: tuple[str, ...]) -> None:
 
 
 def test_a_gateway_that_does_not_answer() -> None:
-    result = run("--url", f"http://127.0.0.1:{free_port()}", "--check")
+    result = run("--url", f"http://127.0.0.1:{reserved_port()}", "--check")
     assert code_of(result) == "GATEWAY_UNAVAILABLE"
     assert not result.stdout
 

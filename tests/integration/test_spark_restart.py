@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
+from support.ports import reserved_port
 from support.stack import Stack
 from support.waiting import wait_until
 
@@ -25,12 +26,6 @@ from seamline.gateway.config.load import load
 from seamline.gateway.connections import Connections
 from seamline.gateway.spark import settings
 from seamline.gateway.tiering.application import SparkTables, start_spark
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def listens(port: int) -> bool:
@@ -66,7 +61,7 @@ def test_a_new_session_follows_a_restart(stack: Stack, scratch: pathlib.Path) ->
     flags = {"spark.driver_memory": "700m", "state_directory": str(scratch)}
     plain = load(file, environment={}, flags=flags).config
     server = ConnectServer(settings(plain))
-    server._port = free_port()  # the same at every start, as a cluster's is
+    server._port = reserved_port()  # the same at every start, as a cluster's is
     flags["spark.remote"] = server._address
     connections = Connections(load(file, environment={}, flags=flags).config)
     with spark_server(server, scratch / "first"):

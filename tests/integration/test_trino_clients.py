@@ -375,7 +375,7 @@ def test_all_of_them_log_in_with_a_password(
         f"auth: {{passwords: {tmp_path / 'passwords'}}}\n"
     )
     long = "x" * 20_000
-    with serving(tmp_path, more) as url:
+    with serving(tmp_path, more) as (url, _):
         options = {"SSL": "true", "SSLTrustStorePath": str(authority.file)}
         with contextlib.closing(driver(url, password="apple", **options)) as connection:
             assert query(connection, "SELECT current_user") == [("ann",)]

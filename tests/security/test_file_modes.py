@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import pathlib
-import socket
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ import urllib3
 from confluent_kafka import Producer
 from support import offline, programs
 from support.gateway import Gateway
+from support.ports import reserved_port
 from support.waiting import wait_until
 
 from seamline.connectors.files import make_folder, private_files, private_folder
@@ -167,7 +167,7 @@ def test_fault_28_what_is_kept_is_its_owners_alone(tmp_path: pathlib.Path) -> No
         done = programs.run(programs.seamline(*arguments), environment, umask=0, timeout=400)
         assert done.returncode == 0, done
 
-    port = free_port()
+    port = reserved_port()
     try:
         run("local", "up")
         run("local", "topic", "bids")
@@ -221,10 +221,3 @@ def answers(url: str) -> bool:
     except urllib3.exceptions.HTTPError:
         return False
     return bool(answer.status == 200)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -3,7 +3,7 @@
 Method: `seamline serve` as a process of its own is sent random statements by each route that takes
 text: words of SQL in any order, statements with words lost, doubled or replaced, and pieces of SQL
 repeated, nested and chained up to tens of thousands of letters. Each is answered; in the end the
-processes that listen are those of the beginning, and a plain statement is answered as usual.
+gateway's processes are those of the beginning, and a plain statement is answered as usual.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
-import psutil
 import pytest
 import requests
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from security.test_hostile_requests import STATEMENTS, named
-from support.served import serving
+from support import programs
+from support.served import Served, serving
 
 LIMITS = "tail: {follow: false}\n"
 """In addition to the existing ones: a statement has ten seconds by its own header or field."""
@@ -85,16 +85,6 @@ def grown(draw: st.DrawFn) -> str:
     return Long(around.replace("{}", text))
 
 
-def listening(port: int) -> set[int]:
-    """The processes that listen on a port."""
-    found: set[int] = set()
-    for one in psutil.net_connections("tcp"):
-        place: Any = one.laddr
-        if one.status == psutil.CONN_LISTEN and place.port == port and one.pid is not None:
-            found.add(one.pid)
-    return found
-
-
 class Client:
     """Somebody who sends statements by each route."""
 
@@ -145,10 +135,10 @@ class Client:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, pathlib.Path]]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, pathlib.Path]]:
     folder = tmp_path_factory.mktemp("served")
-    with serving(folder, LIMITS) as address:
-        yield address, folder
+    with serving(folder, LIMITS) as gateway:
+        yield gateway, folder
 
 
 @pytest.mark.timeout(3600)
@@ -159,12 +149,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, path
         pytest.param(10_000, id="many", marks=pytest.mark.soak),
     ],
 )
-def test_a_gateway_survives_every_statement(served: tuple[str, pathlib.Path], count: int) -> None:
-    address, folder = served
-    port = urllib.parse.urlsplit(address).port
-    assert port is not None
-    before, client = listening(port), Client(address)
-    assert before
+def test_a_gateway_survives_every_statement(
+    served: tuple[Served, pathlib.Path], count: int
+) -> None:
+    gateway, folder = served
+    before, client = programs.serving(gateway.pid), Client(gateway.url)
+    assert len(before) == 2, "the process that was started, and its worker"
 
     @settings(
         max_examples=count,
@@ -182,9 +172,9 @@ def test_a_gateway_survives_every_statement(served: tuple[str, pathlib.Path], co
         client.ask(route, sql)
 
     ask()
-    assert listening(port) == before
-    assert requests.post(f"{address}/api/v1/query", data="SELECT 1 AS a", timeout=60).json() == {
-        "a": 1
-    }
+    assert programs.serving(gateway.pid) == before
+    assert requests.post(
+        f"{gateway.url}/api/v1/query", data="SELECT 1 AS a", timeout=60
+    ).json() == {"a": 1}
     said = (folder / "stderr").read_text()
     assert "Traceback" not in said

@@ -18,7 +18,6 @@ from support.stack import Stack
 from support.waiting import wait_until
 
 import seamline
-from seamline.connectors.duckdb.processes import MODULE
 
 ROWS = 20_000
 MEMORY_BYTES = 128 << 20
@@ -69,16 +68,20 @@ class Target:
 
     def serving(self) -> list[psutil.Process]:
         """The gateway's own processes."""
-        first = psutil.Process(self.pid)
-        return [first, *(c for c in _children(first) if not _is_forking(c))]
+        return programs.serving(self.pid)
 
     def forking(self) -> list[psutil.Process]:
         """The processes that fork those of statements."""
-        return [c for one in self.serving() for c in _children(one) if _is_forking(c)]
+        return [
+            child
+            for one in self.serving()
+            for child in programs.children(one)
+            if programs.is_forking(child)
+        ]
 
     def workers(self) -> list[psutil.Process]:
         """The processes of statements."""
-        return [child for one in self.forking() for child in _children(one)]
+        return [child for one in self.forking() for child in programs.children(one)]
 
 
 class Fortress:
@@ -139,14 +142,3 @@ class Fortress:
         """Results and spilled rows that are on disk."""
         kept = (self._folder / "state" / name for name in ("results", "spill"))
         return [path for folder in kept for path in folder.rglob("*") if path.is_file()]
-
-
-def _children(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return process.children()
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _is_forking(process: psutil.Process) -> bool:
-    return MODULE in programs.command_line(process)

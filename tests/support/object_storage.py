@@ -7,13 +7,13 @@ import dataclasses
 import json
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pyarrow.fs
 
+from support.ports import reserved_port
 from support.waiting import wait_until
 
 KEY, SECRET, REGION = "key", "secret", "us-east-1"
@@ -67,7 +67,7 @@ def object_storage(directory: pathlib.Path) -> Iterator[ObjectStorage]:
         ]
     }
     (directory / "s3.json").write_text(json.dumps(rights), encoding="utf-8")
-    master, volume, filer, port, *grpc = _free_ports(8)
+    master, volume, filer, port, *grpc = (reserved_port() for _ in range(8))
     with (directory / "log").open("wb") as log:
         server = subprocess.Popen(
             [
@@ -106,11 +106,3 @@ def object_storage(directory: pathlib.Path) -> Iterator[ObjectStorage]:
     finally:
         server.terminate()
         server.wait(60)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports

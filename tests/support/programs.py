@@ -13,6 +13,8 @@ from typing import Any
 
 import psutil
 
+from seamline.connectors.duckdb.processes import MODULE
+
 TESTS = pathlib.Path(__file__).parents[1]
 _END_S = 60.0
 
@@ -106,6 +108,28 @@ def named(process: psutil.Process, name: str) -> list[psutil.Process]:
             if child.name() == name:
                 found.append(child)
     return found
+
+
+def serving(pid: int) -> list[psutil.Process]:
+    """A gateway's own processes: the one that was started, and its worker that answers.
+
+    Two processes are equal if they have the same id and began at the same time.
+    """
+    first = psutil.Process(pid)
+    return [first, *(child for child in children(first) if not is_forking(child))]
+
+
+def children(process: psutil.Process) -> list[psutil.Process]:
+    """The processes that a process has started; none once it has ended."""
+    try:
+        return process.children()
+    except psutil.NoSuchProcess:
+        return []
+
+
+def is_forking(process: psutil.Process) -> bool:
+    """Whether a process forks those that run statements."""
+    return MODULE in command_line(process)
 
 
 def environment_of(environment: Mapping[str, str]) -> dict[str, str]:

@@ -8,21 +8,26 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from support import offline
 from support.waiting import wait_until
 
 
+class Served(NamedTuple):
+    """A running gateway: its address, and the process that was started."""
+
+    url: str
+    pid: int
+
+
 @contextlib.contextmanager
-def serving(folder: pathlib.Path, more: str = "") -> Iterator[str]:
+def serving(folder: pathlib.Path, more: str = "") -> Iterator[Served]:
     """A running gateway.
 
     Args:
         folder: Where its files are.
         more: Further lines of its configuration.
-
-    Yields:
-        Its address, as it says it.
     """
     file = offline.write(folder, more)
     log = folder / "stderr"
@@ -36,7 +41,7 @@ def serving(folder: pathlib.Path, more: str = "") -> Iterator[str]:
         return found[1] if found else None
 
     try:
-        yield wait_until(address, 120, "the gateway to answer") or ""
+        yield Served(wait_until(address, 120, "the gateway to answer") or "", process.pid)
     finally:
         process.terminate()
         try:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 from chaos.proxy import HOST, Mode, Proxy, is_fetch_of
-from chaos.stack import free_ports
+from support.ports import reserved_port
 from support.waiting import wait_until
 
 TEXT = b"some words that come back " * 40
@@ -35,8 +35,7 @@ def proxy() -> Iterator[Proxy]:
     with socketserver.ThreadingTCPServer((HOST, 0), Echo) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        (port,) = free_ports(1)
-        running = Proxy(port, server.server_address[1])
+        running = Proxy(port := reserved_port(), server.server_address[1])
         running.port = port  # type: ignore[attr-defined]
         yield running
         running.close()

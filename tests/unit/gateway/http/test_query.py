@@ -173,7 +173,7 @@ def test_many_rows_need_a_protocol_that_marks_their_end(gateway: Gateway) -> Non
 @pytest.mark.prove
 def test_an_answer_that_breaks_off_does_not_look_whole(tmp_path: pathlib.Path) -> None:
     sql = "SELECT rpad('x', 1000, 'x') AS t FROM UNNEST(sequence(1, 9999)) a(n), (VALUES 1, 2, 3) b"
-    with serving(tmp_path) as url:
+    with serving(tmp_path) as (url, _):
         answer = urllib3.request(
             "POST", f"{url}/api/v1/query", body=sql, preload_content=False, timeout=SOON_S
         )
