@@ -20,7 +20,6 @@ import runpy
 import signal
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -44,7 +43,6 @@ from seamline.errors import (
     TYPE_MISMATCH,
 )
 from seamline.gateway.access.rights import Principal
-from seamline.gateway.http.statements import WAIT_S_DEFAULT
 from seamline.gateway.query.statements import State, Statement, StatementRequest
 
 pytestmark = pytest.mark.integration
@@ -67,7 +65,6 @@ ROW = (
     datetime.datetime(2024, 2, 29, 1, 2, 3), ["x", None], {"a": 1, "b": "y"}, {"k": 1},
 )  # fmt: skip
 ROWS = 400
-SOON_S = 10.0
 """Statements here never end by themselves; how busy this machine is must not matter."""
 
 
@@ -421,13 +418,6 @@ def test_what_needs_the_gateway_says_how_to_get_it(
 ENGINES = ["duckdb", pytest.param("spark", marks=pytest.mark.spark)]
 
 
-def ended_in(statement: Statement) -> float:
-    """Seconds until a statement has ended."""
-    started = time.monotonic()
-    statement.wait(60)
-    return time.monotonic() - started
-
-
 def assert_cores_are_free(gateway: Gateway, engine: str, table: str) -> None:
     """A short statement gets through; Spark has two cores, which the one before has had.
 
@@ -448,25 +438,21 @@ def test_cancel_from_another_thread(
     gateway: Gateway, connection: seamline.Connection, table: str, engine: str, warm: None
 ) -> None:
     cursor = connection.cursor()
-    ended: list[float | seamline.Error] = []
+    ended: list[seamline.Error] = []
 
     def execute() -> None:
         try:
             cursor.execute(endless(table), engine=engine)
         except seamline.Error as error:
-            ended.extend((error, time.monotonic()))
+            ended.append(error)
 
     thread = threading.Thread(target=execute)
     thread.start()
     statement = gateway.running(about=table)
-    started = time.monotonic()
     cursor.cancel()
     thread.join()
-    error, moment = ended
-    assert isinstance(error, seamline.Error)
+    (error,) = ended
     assert error.code is CANCELED
-    assert isinstance(moment, float)
-    assert moment - started < SOON_S
     assert statement.state is State.CANCELED
     assert_cores_are_free(gateway, engine, table)
     assert cursor.execute("SELECT 1").fetchone() == (1,)
@@ -480,12 +466,10 @@ def test_cancel_from_another_thread(
 def test_deadline(
     gateway: Gateway, connection: seamline.Connection, table: str, engine: str, warm: None
 ) -> None:
-    started = time.monotonic()
     with pytest.raises(seamline.ProgrammingError) as caught:
         connection.execute(endless(table), engine=engine, timeout=1.5)
     assert caught.value.code is DEADLINE_EXCEEDED
     assert "1.5 s" in caught.value.message
-    assert time.monotonic() - started < 1.5 + SOON_S
     assert_cores_are_free(gateway, engine, table)
 
 
@@ -503,8 +487,7 @@ def test_cancel_at_any_moment(
     statement = gateway.service.submit(request, Principal("tests"))
     statement.wait(delay_s)
     statement.cancel()
-    assert ended_in(statement) < SOON_S
-    assert statement.state is State.CANCELED
+    assert statement.wait(60) is State.CANCELED
     assert_cores_are_free(gateway, engine, table)
 
 
@@ -550,9 +533,8 @@ def test_ctrl_c(
         if not early:
             statement.wait(1.0)
         process.send_signal(signal.SIGINT)
-        assert ended_in(statement) < SOON_S
-        assert process.wait(WAIT_S_DEFAULT) == 130
-    assert statement.state is State.CANCELED
+        assert statement.wait(60) is State.CANCELED
+        assert process.wait(60) == 130
     assert log.read_text().strip() == "canceled"
     assert_cores_are_free(gateway, engine, table)
 
@@ -574,7 +556,6 @@ def test_ctrl_c_in_the_middle_of_a_program(
     with pytest.raises(KeyboardInterrupt):
         cursor.execute(endless(table))
     thread.join()
-    assert ended_in(found[0]) < SOON_S
-    assert found[0].state is State.CANCELED
+    assert found[0].wait(60) is State.CANCELED
     with contextlib.closing(cursor):
         assert cursor.execute("SELECT 1").fetchone() == (1,)

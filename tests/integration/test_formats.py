@@ -10,7 +10,6 @@ import datetime
 import json
 import pathlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -378,11 +377,9 @@ def test_a_registry_that_hangs_holds_nobody_up(
         gateway.rows(f"CREATE TABLE {other} (n bigint) WITH (topic = '{other}')")
         stack.produce(name, [b"\0\0\0\0\1x"])
         for engine in ("duckdb", "spark"):
-            began = time.monotonic()
             ended = gateway.statement(f"SELECT n FROM {name}", engine, timeout_s=2.0).error
             assert ended is not None
             assert ended.code.name == "DEADLINE_EXCEEDED"
-            assert time.monotonic() - began < 10, engine  # it would wait that long for an answer
         application = TieringApplication(
             SparkTables(gateway.parts.connections, stack.spark), records_max=1000
         )

@@ -13,7 +13,6 @@ import json
 import logging
 import pathlib
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -200,7 +199,7 @@ class Held:
 
     def append(self, values: Sequence[bytes]) -> None:
         """Waits."""
-        self.let_go.wait(60)
+        self.let_go.wait()
         self._inner.append(values)
 
 
@@ -248,11 +247,9 @@ def test_a_writer_that_is_held_up_holds_up_nobody_and_losses_are_said(
     monkeypatch.setattr(audit, "_WAITING_MAX", 50)
     held = Held(FileSink(str(tmp_path / "audit")))
     log = AuditLog(held)
-    begun = time.monotonic()
     with caplog.at_level(logging.ERROR, "seamline.audit"):
         for number in range(1000):
             log.write("test", {"number": number})
-    assert time.monotonic() - begun < 5
     assert any("audit events were lost" in record.message for record in caplog.records)
     held.let_go.set()
     log.close()

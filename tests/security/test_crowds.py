@@ -43,7 +43,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     try:
-        with serving(tmp_path_factory.mktemp("crowds"), MORE) as found:
+        with serving(tmp_path_factory.mktemp("crowds"), MORE) as (found, _):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             yield found
     finally:

@@ -118,7 +118,7 @@ def test_logins_and_the_audit_log_see_clients(
 @pytest.mark.prove
 def test_no_other_header_leads_astray(tmp_path: pathlib.Path) -> None:
     """What servers take from proxies on the same machine unless they are told not to."""
-    with serving(tmp_path, "tail: {follow: false}\n") as url, urllib3.PoolManager() as pool:
+    with serving(tmp_path, "tail: {follow: false}\n") as (url, _), urllib3.PoolManager() as pool:
         for headers in (
             {"SCRIPT_NAME": "/api"},
             {"PATH_INFO": "/healthz"},

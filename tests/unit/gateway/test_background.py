@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -36,7 +35,6 @@ from seamline.gateway.tail.follower import State
 from seamline.seam.offsets import Offsets
 
 foreign = pytest.mark.parametrize("make", FOREIGN, ids=kind)
-LATE_S = 30.0
 
 
 # --- Followers -----------------------------------------------------------------------------------
@@ -90,7 +88,7 @@ def test_fault_04_a_follower_goes_on_and_nobody_waits_for_it_meanwhile(
     make: Callable[[], BaseException],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(follower_module, "STALLED_S", 10 * LATE_S)
+    monkeypatch.setattr(follower_module, "STALLED_S", 3600.0)  # who waited for it would be late
     log = BrokenLog(where, make)
     log.create_topic(TOPIC, 2)
     for number in range(5):
@@ -103,9 +101,7 @@ def test_fault_04_a_follower_goes_on_and_nobody_waits_for_it_meanwhile(
         assert follower is not None
         wait_until(lambda: follower.state is State.RETRYING, what="the trouble")
         assert type(make()).__name__ in str(follower.error)
-        started = time.monotonic()
         assert len(tail.rows()) == 5
-        assert time.monotonic() - started < LATE_S
         log.mended.set()
         wait_until(lambda: follower.state is State.FOLLOWING, what="the follower")
         assert follower.error is None

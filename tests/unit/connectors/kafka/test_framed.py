@@ -10,7 +10,6 @@ import base64
 import datetime
 import json
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -439,16 +438,15 @@ def test_a_registry_may_not_say_which_versions_there_are(registry: Registry) -> 
     assert schemas(registry).earlier(number) == ()
 
 
-def test_a_registry_that_hangs_ends_with_the_statement() -> None:
+def test_a_registry_that_hangs_ends_with_the_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema_of, "_READ_S", 3600.0)
     deadline = StatementDeadline(0.2)
     with silent() as url:
         known = SchemaRegistry(SchemaRegistryConfig(url=url)).within(deadline)
-        began = time.monotonic()
         for _ in range(2):
             with pytest.raises(SeamlineError) as caught:
                 decoder(known, "id bigint").decode(batch(b"\0\0\0\0\1"))
             assert caught.value.code.name == "DEADLINE_EXCEEDED"
-        assert time.monotonic() - began < 10  # each would wait that long for the registry
 
 
 def test_who_cancels_does_not_wait_for_a_registry() -> None:
