@@ -121,7 +121,8 @@ class Gateway:
         tables = ServedTables(config, self.connections, gatherer, executor.tails, clock)
         self._parts.callback(tables.close)
         self._secret = secret = config.tokens.secret or kept_secret(self._state / "token-secret")
-        self._signer = TokenSigner(secret, config.tokens.age_seconds_max)
+        is_secret = config.auth.rules is not None  # tokens count rows that rules may hide
+        self._signer = TokenSigner(secret, config.tokens.age_seconds_max, is_secret=is_secret)
         self.access = AccessControl(_path(config.auth.rules), _path(config.auth.groups))
         self.iceberg = self._iceberg_rest(tables, secret)
         self.snapshot_tags = self._closing(SnapshotTags(self.connections))

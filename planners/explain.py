@@ -1,10 +1,12 @@
 """Renders a physical plan as text: the seam of each table, what was pruned, and the engine.
 
 Each partition is drawn as a bar: the snapshot's part, the boundary, and the part read from the log.
+Nothing that could be counted or measured is shown of a table that the reader sees in part.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -22,17 +24,35 @@ PARTITIONS_SHOWN_MAX = 16
 _BAR_WIDTH = 24
 
 
-def explain(plan: PhysicalPlan, *, verbose: bool = False) -> list[str]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Explained:
+    """A plan as it may be shown.
+
+    Attributes:
+        plan: The plan.
+        in_part: Ids of the scans whose tables the reader sees in part only.
+    """
+
+    plan: PhysicalPlan
+    in_part: frozenset[str] = frozenset()
+
+
+def explain(explained: Explained, *, verbose: bool = False) -> list[str]:
     """Returns the rendered plan, line by line.
 
     Args:
-        plan: The plan.
+        explained: The plan.
         verbose: Whether to include the bound query.
     """
-    lines = [f"Engine: {plan.route.engine} ({plan.route.reason})", _output(plan)]
+    plan = explained.plan
+    reason = "" if explained.in_part else f" ({plan.route.reason})"
+    lines = [f"Engine: {plan.route.engine}{reason}", _output(plan)]
     seen: dict[tuple[str, ...], None] = {}
     for scan in plan.logical.scans:
         lines.append("")
+        if scan.scan_id in explained.in_part:
+            lines += [*_asked(scan), "└─ rows       those that the access rules leave"]
+            continue
         lines.extend(_scan(scan, repeated=scan.seam.key in seen))
         seen[scan.seam.key] = None
     if verbose:
@@ -41,31 +61,36 @@ def explain(plan: PhysicalPlan, *, verbose: bool = False) -> list[str]:
     return lines
 
 
-def explain_logical(plan: PhysicalPlan) -> list[str]:
+def explain_logical(explained: Explained) -> list[str]:
     """Returns the tables, columns and filters a query asks for, regardless of what is read."""
+    plan = explained.plan
     lines = [_output(plan)]
     for scan in plan.logical.scans:
         lines += ["", *_asked(scan)]
     return lines
 
 
-def explain_json(plan: PhysicalPlan) -> dict[str, Any]:
+def explain_json(explained: Explained) -> dict[str, Any]:
     """Returns the plan as a JSON-ready dict."""
-    estimate = plan.estimate
+    plan, in_part = explained.plan, explained.in_part
+    estimate = {
+        "rows_cold": plan.estimate.cold_rows,
+        "rows_hot": plan.estimate.hot_rows,
+        "bytes_cold": plan.estimate.cold_bytes,
+    }
     return {
         "engine": plan.route.engine,
-        "reason": plan.route.reason,
+        "reason": None if in_part else plan.route.reason,
         "output": _columns(plan.logical.query.output),
-        "estimate": {
-            "rows_cold": estimate.cold_rows,
-            "rows_hot": estimate.hot_rows,
-            "bytes_cold": estimate.cold_bytes,
-        },
-        "scans": [_scan_json(scan) for scan in plan.logical.scans],
+        "estimate": {} if in_part else estimate,
+        "scans": [
+            {**_asked_json(scan), **({} if scan.scan_id in in_part else _scan_json(scan))}
+            for scan in plan.logical.scans
+        ],
     }
 
 
-def explain_io(plan: PhysicalPlan) -> dict[str, Any]:
+def explain_io(explained: Explained) -> dict[str, Any]:
     """Returns the tables a query reads, with their columns and filters.
 
     Estimates have Trino's fields. What is not estimated is NaN there, written as text in JSON.
@@ -82,9 +107,11 @@ def explain_io(plan: PhysicalPlan) -> dict[str, Any]:
                 },
                 "columns": [column.name for column in scan.columns],
                 "constraint": _condition(scan),
-                "estimate": {**_NOT_ESTIMATED, "outputRowCount": _rows(scan)},
+                "estimate": _NOT_ESTIMATED
+                if scan.scan_id in explained.in_part
+                else {**_NOT_ESTIMATED, "outputRowCount": _rows(scan)},
             }
-            for scan in plan.logical.scans
+            for scan in explained.plan.logical.scans
         ],
         "estimate": _NOT_ESTIMATED,
     }
@@ -113,13 +140,18 @@ def _rows(scan: Scan) -> int:
     return cold + sum(len(r) for r in scan.hot_ranges)
 
 
-def _scan_json(scan: Scan) -> dict[str, Any]:
-    files = scan.files
+def _asked_json(scan: Scan) -> dict[str, Any]:
     return {
         "table": scan.seam.display_name,
         "kind": scan.facts.kind,
         "columns": _columns(scan.columns),
         "condition": _condition(scan),
+    }
+
+
+def _scan_json(scan: Scan) -> dict[str, Any]:
+    files = scan.files
+    return {
         "snapshot_id": scan.seam.snapshot_id,
         "files": len(files.files) if files is not None else 0,
         "files_total": files.total_files if files is not None else 0,

@@ -22,6 +22,8 @@ from seamline.sql.places import location_of, placed
 from seamline.sql.sequences import USAGE as SEQUENCE_USAGE
 
 NAME = "changes"
+_SCHEMA = "system"
+"""The schema, in the catalog of its table, that may qualify its name."""
 BEGINNING = "beginning"
 """Stands for the token of a read before the first record."""
 USAGE = "TABLE(changes(table => 't', from_token => '…' [, to_token => '…'] [, offsets_max => n]))"
@@ -74,6 +76,8 @@ def changes_of(table: exp.Table) -> Changes | None:
             hint=f"FROM takes a table, a query in brackets, VALUES, UNNEST or {USAGE}.",
         )
     inner = call.expressions[0] if len(call.expressions) == 1 else None
+    if isinstance(inner, exp.Dot) and _is_schema(inner.this):
+        inner = inner.expression
     if not isinstance(inner, exp.Anonymous) or inner.name.lower() != NAME:
         raise SeamlineError(
             FUNCTION_NOT_FOUND,
@@ -84,6 +88,10 @@ def changes_of(table: exp.Table) -> Changes | None:
     if table.args.get("version") is not None:
         raise _wrong("changes take no version: to_token says where they end", table)
     return _changes(inner)
+
+
+def _is_schema(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Identifier) and node.name.lower() == _SCHEMA
 
 
 def _changes(call: exp.Anonymous) -> Changes:

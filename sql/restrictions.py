@@ -21,11 +21,13 @@ class Restriction:
         condition: Rows for which it is not true are left out; None for all rows.
         masks: Expressions that replace columns, by lower-case column name.
         denied: Lower-case names of columns that do not exist.
+        sort_only: Lower-case names of columns that ORDER BY may use, and nothing else.
     """
 
     condition: exp.Expr | None = None
     masks: Mapping[str, exp.Expr] = dataclasses.field(default_factory=dict, hash=False)
     denied: frozenset[str] = frozenset()
+    sort_only: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
         """Whether anything is left out or changed."""
@@ -44,7 +46,12 @@ class Restriction:
 
         condition = None if self.condition is None else fixed(self.condition)
         masks = {name: fixed(mask) for name, mask in self.masks.items()}
-        return Restriction(condition, masks, self.denied)
+        return dataclasses.replace(self, condition=condition, masks=masks)
+
+    @property
+    def hides_rows(self) -> bool:
+        """Whether any row may be left out."""
+        return self.condition is not None
 
     @property
     def hides_columns(self) -> bool:

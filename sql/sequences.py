@@ -41,7 +41,8 @@ def _call(table: exp.Table) -> exp.Anonymous | None:
     inner = function.expressions[0] if len(function.expressions) == 1 else None
     if isinstance(inner, exp.Dot):
         schema, inner = inner.this, inner.expression
-        if (schema.this.name.lower(), schema.name.lower()) != _SCHEMA:
+        is_nested = isinstance(schema, exp.Dot) and isinstance(schema.this, exp.Identifier)
+        if not is_nested or (schema.this.name.lower(), schema.name.lower()) != _SCHEMA:
             return None
     is_called = isinstance(inner, exp.Anonymous) and inner.name.lower() == NAME
     return inner if is_called else None

@@ -157,14 +157,16 @@ def receipt_line(cursor: Cursor) -> str:
         rows += ", cut off there"
     if not receipt:
         return rows
+    cold, hot = receipt["rows_cold"], receipt["rows_hot"]
     parts = [
         rows,
-        f"{receipt['rows_cold']:,} cold + {receipt['rows_hot']:,} hot read",
+        *([f"{cold:,} cold + {hot:,} hot read"] if cold is not None else []),
         receipt["engine"],
         f"as of {_moment(receipt['as_of'])}",
     ]
-    pending = sum(table["pending_offsets"] for table in receipt["tables"])
-    skipped = sum(t["skipped_cold"] + t["skipped_hot"] for t in receipt["tables"])
+    # null where the reader may not see all rows
+    pending = sum(table["pending_offsets"] or 0 for table in receipt["tables"])
+    skipped = sum((t["skipped_cold"] or 0) + (t["skipped_hot"] or 0) for t in receipt["tables"])
     if pending:
         parts.append(f"{pending:,} offsets held back by open transactions")
     if skipped:

@@ -101,21 +101,25 @@ def _receipt(session: Session, _: str) -> None:
 
 def receipt_lines(receipt: dict[str, Any]) -> list[str]:
     """Returns a receipt in full: the engine, the reason for it, and the seam of each table."""
-    cold, hot = receipt["rows_cold"], receipt["rows_hot"]
+    reason = receipt["engine_reason"]
     lines = [
-        f"engine     {receipt['engine']} ({receipt['engine_reason']})",
+        f"engine     {receipt['engine']}" + (f" ({reason})" if reason else ""),
         f"as of      {receipt['as_of']} ({receipt['freshness']})",
-        f"cold       {cold:,} rows, {size(receipt['bytes_cold'])} of files",
-        f"hot        {hot:,} rows, {size(receipt['bytes_hot'])} of the log",
     ]
+    for tier, store in (("cold", "files"), ("hot", "the log")):
+        rows, bytes_ = receipt[f"rows_{tier}"], receipt[f"bytes_{tier}"]
+        if rows is not None:  # else the reader may not see all of them
+            read = f", {size(bytes_)} of {store}" if bytes_ is not None else ""
+            lines.append(f"{tier:<10} {rows:,} rows{read}")
     for table in receipt["tables"]:
         lines += ["", f"table      {'.'.join(table['table'])}"]
         if table["snapshot_id"] is not None:
             read, total = table["files_read"], table["files_total"]
-            lines.append(f"snapshot   {table['snapshot_id']}, {read:,} of {total:,} files")
+            files = f", {read:,} of {total:,} files" if total is not None else ""
+            lines.append(f"snapshot   {table['snapshot_id']}{files}")
         if table["topic"]:
             lines.append(f"topic      {table['topic']} ({table['isolation']})")
-        for partition, end in table["end"].items():
+        for partition, end in (table["end"] or {}).items():
             boundary = table["boundary"].get(partition, 0)
             lines.append(
                 f"  p{partition:<4} {_bar(boundary, end)}  boundary {boundary:,}  end {end:,}"

@@ -14,10 +14,40 @@ from typing import TYPE_CHECKING, TypeVar
 from seamline.connectors.cache import Cache
 from seamline.errors import (
     BAD_RECORD,
+    BOUNDARY_INVALID,
+    BOUNDARY_MISSING,
+    BOUNDARY_NOT_TRUSTED,
     CATALOG_NOT_FOUND,
+    COLD_FILE_INVALID,
+    COLD_FILE_MISSING,
+    DIVISION_BY_ZERO,
+    EVALUATION_FAILED,
+    HISTORY_CHANGED,
+    INTERNAL_ERROR,
+    INVALID_ARGUMENT,
+    INVALID_CAST,
+    INVALID_LITERAL,
+    LOCATION_NOT_ALLOWED,
+    LOG_TRIMMED,
+    LOG_TRUNCATED,
+    MEMORY_LIMIT,
+    NUMERIC_OVERFLOW,
+    OFFSETS_NOT_STORED,
     PERMISSION_DENIED,
+    READ_CONFLICT,
+    SCAN_TOO_LARGE,
+    SCHEMA_INCOMPATIBLE,
+    SCHEMA_NOT_EVOLVED,
+    SECOND_WRITER,
+    SNAPSHOT_GONE,
+    SPARK_FAILED,
+    STORAGE_UNAVAILABLE,
     TABLE_NOT_FOUND,
+    TAIL_TOO_LARGE,
+    TIERING_GAP,
     TOPIC_NOT_FOUND,
+    UPSERT_ORDER_UNKNOWN,
+    WRITE_NOT_VISIBLE,
     SeamlineError,
 )
 from seamline.gateway.access.rules import (
@@ -33,6 +63,7 @@ from seamline.gateway.access.rules import (
     matches,
 )
 from seamline.gateway.query.names import SYSTEM_CATALOG
+from seamline.sql import columns
 from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.types import Field
 
@@ -50,8 +81,11 @@ _OF_FUNCTIONS = "system"
 _ABOUT_ROWS = frozenset({"", "cold", "hot", "changes"})
 """Variants of a table that have its columns."""
 _WITHOUT_VALUES = frozenset({"seam", "tail", "snapshots", "history", "refs"})
-"""Variants that reveal no column names, and no column values, as bounds and paths would."""
-KEPT_WHEN_COLUMNS_ARE_HIDDEN = frozenset({"_kafka_partition", "_kafka_offset", "_kafka_timestamp"})
+"""Variants that reveal no column names, and no column values, as bounds and paths would. They count
+rows, and reveal how many are hidden."""
+_POSITIONS = frozenset({columns.BATCH, columns.FILE_PATH, columns.FILE_POSITION})
+"""Columns of a table's own that reveal how many rows lie before a row."""
+_KEPT_WHEN_COLUMNS_ARE_HIDDEN = frozenset({columns.PARTITION, columns.OFFSET, columns.TIMESTAMP})
 """Columns of a record that reveal nothing of hidden columns."""
 
 
@@ -97,6 +131,34 @@ class TableRights:
     def columns(self, fields: tuple[Field, ...]) -> tuple[Field, ...]:
         """Returns the columns of a table that exist for the principal."""
         return tuple(f for f in fields if f.name.lower() not in self.restriction.denied)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sight:
+    """How much of some tables somebody may see.
+
+    Attributes:
+        all: Whether they see everything.
+        rows: Whether they see all rows, and so may count them.
+        values: Whether all rows and values that they see are there as they are, so that what is
+            computed from them may be quoted.
+    """
+
+    all: bool = True
+    rows: bool = True
+    values: bool = True
+
+    @staticmethod
+    def of(rights: Iterable[TableRights]) -> Sight:
+        """Returns how much of tables is seen by whoever has all of these rights."""
+        found = tuple(rights)
+        is_read = all(Privilege.SELECT in each.privileges for each in found)
+        rows = is_read and not any(each.restriction.hides_rows for each in found)
+        return Sight(
+            all=all(each.sees_all for each in found),
+            rows=rows,
+            values=rows and not any(each.restriction.masks for each in found),
+        )
 
 
 class Rights:
@@ -202,7 +264,7 @@ class Rights:
         found = self.table(name).restriction
         if not found or name.variant in _ABOUT_ROWS:
             return found
-        if name.variant not in _WITHOUT_VALUES:
+        if name.variant not in _WITHOUT_VALUES or found.hides_rows:
             raise self._denied("SELECT all rows and columns", name.display)
         return NO_RESTRICTION
 
@@ -406,19 +468,69 @@ def not_whole(principal: Principal, table: str) -> SeamlineError:
     )
 
 
-def without_values(error: SeamlineError) -> SeamlineError:
-    """Returns an error for a principal who may not see all of the table that it is about.
+def as_seen(error: SeamlineError, sight: Sight) -> SeamlineError:
+    """Returns an error as it may be told to whoever sees this much of the tables that it is about.
 
-    The error for a bad record comes without its reason, which may quote values of any column.
+    Positions and sizes count rows, paths have the values of partitions in them, and what fails to
+    be computed is quoted.
     """
-    if error.code is not BAD_RECORD:
+    code, known = error.code, {}
+    if code is BAD_RECORD and sight.rows and not sight.all:
+        known = dict(error.details)
+        where = ", ".join(f"{name} {value}" for name, value in known.items())
+        text = (
+            f"record at {where or 'some offset'} "
+            "(the reason may quote columns that you may not see)"
+        )
+    elif (
+        (code in _COUNTING and not sight.rows)
+        or (code in _COMPUTING and not sight.values)
+        or (code in _WITH_PATHS and not sight.all)
+    ):
+        text = "the reason is left out, as it may tell of rows or values that you may not see"
+    else:
         return error
-    where = ", ".join(f"{name} {value}" for name, value in error.details.items())
-    return SeamlineError(
-        BAD_RECORD,
-        f"record at {where or 'some offset'} (the reason may quote columns that you may not see)",
-        details=error.details,
-    )
+    return SeamlineError(code, text, location=error.location, details=known)
+
+
+_COUNTING = frozenset(
+    {
+        *(BAD_RECORD, SCHEMA_INCOMPATIBLE, SCHEMA_NOT_EVOLVED, SCAN_TOO_LARGE, TAIL_TOO_LARGE),
+        *(LOG_TRIMMED, LOG_TRUNCATED, SNAPSHOT_GONE, HISTORY_CHANGED, TIERING_GAP, SECOND_WRITER),
+        *(BOUNDARY_MISSING, BOUNDARY_INVALID, BOUNDARY_NOT_TRUSTED, UPSERT_ORDER_UNKNOWN),
+        *(WRITE_NOT_VISIBLE, READ_CONFLICT, OFFSETS_NOT_STORED, INTERNAL_ERROR),
+    }
+)
+"""Errors whose messages have offsets, snapshots, sizes or numbers of rows in them."""
+_COMPUTING = frozenset(
+    {
+        *(INVALID_CAST, INVALID_ARGUMENT, NUMERIC_OVERFLOW, DIVISION_BY_ZERO, EVALUATION_FAILED),
+        *(INVALID_LITERAL, MEMORY_LIMIT, SPARK_FAILED, INTERNAL_ERROR),
+    }
+)
+"""Errors of computing an answer, whose messages may quote values."""
+_WITH_PATHS = frozenset(
+    {COLD_FILE_MISSING, COLD_FILE_INVALID, LOCATION_NOT_ALLOWED, STORAGE_UNAVAILABLE}
+)
+"""Errors whose messages have paths of files in them."""
+
+
+def within(restriction: Restriction, hidden: frozenset[str]) -> Restriction:
+    """Returns a restriction of a table that also holds for the columns `SELECT *` leaves out.
+
+    These may repeat the values of hidden columns, or count the rows that are left out.
+
+    Args:
+        restriction: The restriction.
+        hidden: Names of these columns.
+    """
+    denied, sort_only = restriction.denied, restriction.sort_only
+    if restriction.hides_columns:
+        denied |= hidden - _KEPT_WHEN_COLUMNS_ARE_HIDDEN
+    if restriction.hides_rows:
+        denied |= hidden & _POSITIONS
+        sort_only |= hidden & {columns.OFFSET}
+    return dataclasses.replace(restriction, denied=denied, sort_only=sort_only)
 
 
 _EVERYTHING = TableRights()

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
-from seamline.gateway.access.rights import without_values
+from seamline.gateway.access.rights import Sight, as_seen
 from seamline.gateway.commands import listings, metadata_tables, system_catalog, system_shapes
 from seamline.gateway.commands.listings import EVERYTHING, Only
 from seamline.gateway.commands.system_table import Asked
@@ -180,8 +180,7 @@ def about_table(
     table: ColdTable,
     seam: Seam,
     follower: Follower | None,
-    *,
-    sees_all: bool,
+    sight: Sight,
 ) -> tuple[Relation, pa.Table]:
     """Returns the metadata table of a table that the name's variant selects, such as `$seam`.
 
@@ -190,7 +189,7 @@ def about_table(
         table: The table.
         seam: The seam with which the statement reads the table.
         follower: The follower of its topic, if there is one.
-        sees_all: Whether the caller may see all of the table.
+        sight: How much of the table the caller may see.
 
     Raises:
         SeamlineError: as `metadata_tables.contents`.
@@ -199,7 +198,7 @@ def about_table(
         case "seam":
             return _seam_table(seam)
         case "tail":
-            return _tail_table(seam, follower, sees_all=sees_all)
+            return _tail_table(seam, follower, sight)
     return _table(*metadata_tables.contents(name.variant, table, seam.snapshot_id))
 
 
@@ -222,9 +221,7 @@ def _seam_table(seam: Seam) -> tuple[Relation, pa.Table]:
     )
 
 
-def _tail_table(
-    seam: Seam, follower: Follower | None, *, sees_all: bool
-) -> tuple[Relation, pa.Table]:
+def _tail_table(seam: Seam, follower: Follower | None, sight: Sight) -> tuple[Relation, pa.Table]:
     shape: dict[str, Type] = {
         "partition": types.INTEGER,
         "state": types.VARCHAR,
@@ -246,13 +243,13 @@ def _tail_table(
         ]
         return _table(shape, empty)
     state, error = follower.state.value, follower.error
-    if error is not None and not sees_all:
-        error = without_values(error)
-    text = str(error) if error is not None else None
+    text = str(as_seen(error, sight)) if error is not None else None
     rows = []
     for p in status(follower):
         end = max(p.end, seam.end.get(p.partition, 0))
-        kept = (p.segments, p.segments_on_disk, p.rows, p.memory_bytes, p.disk_bytes)
+        kept: tuple[int | None, ...] = (None, None, p.rows, None, None)
+        if sight.all:  # else nothing that depends on the lengths of values
+            kept = (p.segments, p.segments_on_disk, p.rows, p.memory_bytes, p.disk_bytes)
         place = (p.cached_from, p.position, end, end - p.position)
         rows.append((p.partition, state, *place, *kept, text))
     return _table(shape, rows)

@@ -460,7 +460,7 @@ def _produced(
         deadline,
     )
     ends = Offsets({partition: offset + 1 for partition, offset in last.items()})
-    return Written(counted.rows, Write(target.name.display, ends) if last else None)
+    return Written(counted.rows, Write(target.name.display, ends, is_own=True) if last else None)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.protocols import Compute, at_once
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.errors import COMMIT_CONFLICT, STATEMENT_NOT_ALLOWED, SeamlineError
-from seamline.gateway.access.rights import TableRights, without_values
+from seamline.gateway.access.rights import Sight, TableRights, as_seen
 from seamline.gateway.commands import maintaining, row_changes, sessions, stats, writes
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.commands.row_changes import Changed
@@ -41,8 +41,14 @@ from seamline.gateway.query.prepared import Values
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
 from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
 from seamline.gateway.query.statements import Statement
-from seamline.gateway.query.tokens import TokenSigner, forgotten, session_text, write_text
-from seamline.planners.explain import explain, explain_io, explain_json, explain_logical
+from seamline.gateway.query.tokens import TokenSigner, forgotten
+from seamline.planners.explain import (
+    Explained,
+    explain,
+    explain_io,
+    explain_json,
+    explain_logical,
+)
 from seamline.planners.logical import LogicalPlan, Scan
 from seamline.planners.physical import PhysicalPlan
 from seamline.planners.route import AUTO, SPARK
@@ -115,9 +121,10 @@ class Answers:
         try:
             self._run(statement)
         except SeamlineError as error:
-            if not statement.sees_all:
-                raise without_values(error) from error
-            raise
+            seen = as_seen(error, statement.sight)
+            if seen is error:
+                raise
+            raise seen from error
 
     def _run(self, statement: Statement) -> None:
         request, rights = statement.request, self._connections.rights
@@ -190,7 +197,7 @@ class Answers:
             for table in rows.dropped:
                 left = forgotten(left, table)
             token = self._signer.sign(merge(left.seen), statement.principal)
-            statement.receipt["session"] = session_text(token, left.writes, ())
+            statement.receipt["session"] = self._signer.session_text(token, left.writes, ())
 
     def _described(
         self, statement: Statement, parsed: DescribePrepared, session: names.Session
@@ -264,7 +271,7 @@ class Answers:
         scans = planned.plan.logical.scans
         statement.tables = audited.tables_of(scans)
         rights = self._rights(planned.plan.logical)
-        statement.sees_all = all(each.sees_all for found in rights.values() for each in found)
+        statement.sight = Sight.of(each for found in rights.values() for each in found)
 
     def _rights(self, plan: LogicalPlan) -> dict[str, tuple[TableRights, ...]]:
         """Returns the rights to the table of each scan: the caller's, and those it is read with.
@@ -282,32 +289,36 @@ class Answers:
             found[scan.scan_id] = tuple(reader.rights.table(name) for reader in readers)
         return found
 
-    def _explained(self, plan: PhysicalPlan) -> PhysicalPlan:
+    def _explained(self, plan: PhysicalPlan) -> Explained:
         """Returns a plan as it may be shown: without conditions and columns of access rules."""
         rights = self._rights(plan.logical)
+        in_part: set[str] = set()
 
         def shown(scan: Scan) -> Scan:
             found = rights[scan.scan_id]
             if all(each.sees_all for each in found):
                 return scan
+            in_part.add(scan.scan_id)
             seen = (c for c in scan.columns if all(each.sees_column(c.name) for each in found))
             return dataclasses.replace(scan, columns=tuple(seen), predicate=None)
 
         scans = tuple(map(shown, plan.logical.scans))
-        return dataclasses.replace(plan, logical=dataclasses.replace(plan.logical, scans=scans))
+        logical = dataclasses.replace(plan.logical, scans=scans)
+        return Explained(dataclasses.replace(plan, logical=logical), frozenset(in_part))
 
     def _run_query(self, statement: Statement, request: QueryRequest) -> None:
         def planned(plan: Planned) -> None:
             self._note(statement, plan)
             statement.planned(tuple(plan.plan.logical.query.output))
             estimate = plan.plan.estimate
-            statement.progress = {
-                "engine": plan.plan.route.engine,
-                "rows_estimated": estimate.cold_rows + estimate.hot_rows,
-                "rows_cold_estimated": estimate.cold_rows,
-                "rows_hot_estimated": estimate.hot_rows,
-                "bytes_estimated": estimate.cold_bytes,
-            }
+            statement.progress = {"engine": plan.plan.route.engine}
+            if statement.sight.all:
+                statement.progress |= {
+                    "rows_estimated": estimate.cold_rows + estimate.hot_rows,
+                    "rows_cold_estimated": estimate.cold_rows,
+                    "rows_hot_estimated": estimate.hot_rows,
+                    "bytes_estimated": estimate.cold_bytes,
+                }
 
         if request.row_limit is None:  # else its rows are counted here
             file = self._spools.file_for_engine(statement.statement_id)
@@ -367,9 +378,9 @@ class Answers:
                 writes.wait_until_readable(
                     self._connections, target, written.write, statement.deadline
                 )
-            statement.write_token = write_text(written.write)
+            statement.write_token = self._signer.write_text(written.write)
             known = statement.receipt["session"]
-            statement.receipt["session"] = session_text(known, [written.write], ())
+            statement.receipt["session"] = self._signer.session_text(known, [written.write], ())
         self._write_rows(statement, _count(written.rows))
 
     def _change_rows(
@@ -463,13 +474,13 @@ class Answers:
         known = {seam.identity for seam in tables}
         parts = [s for s in read if s.since is not None and s.identity not in known]
         now = () if request.token else (*tables, *(s.whole for s in parts if not s.as_of))
-        statement.receipt = receipt.receipt(
+        whole = receipt.receipt(
             plan,
             running.execution.tails,
             freshness=request.freshness,
             as_of=running.planned.as_of,
             token=self._signer.sign((*tables, *merge(s.whole for s in parts)), statement.principal),
-            session=session_text(
+            session=self._signer.session_text(
                 self._signer.sign(merge((*request.after.seen, *now)), statement.principal),
                 request.after.writes,
                 () if request.token else tables,
@@ -477,6 +488,11 @@ class Answers:
             retries=running.retries,
             held=running.held.held,
         )
+        rights: dict[tuple[str, ...], list[TableRights]] = {}
+        found = self._rights(plan.logical)
+        for scan in plan.logical.scans:
+            rights.setdefault(scan.seam.table, []).extend(found[scan.scan_id])
+        statement.whole_receipt, statement.receipt = whole, receipt.shown(whole, rights)
 
     def _write_batches(self, statement: Statement, running: Running) -> None:
         spool = self._open(statement, running.planned.plan.logical.query.output)
@@ -521,14 +537,13 @@ class Answers:
                 statement.deadline.check()
                 rows += batch.num_rows
         receipt = statement.receipt
-        verbose = asked.verbose and statement.sees_all  # the bound query contains the access rules
+        verbose = asked.verbose and statement.sight.all  # the bound query contains the access rules
         lines = explain(self._explained(running.planned.plan), verbose=verbose)
-        lines += [
-            "",
-            f"Ran in {statement.elapsed_s:.3f} s: {rows:,} rows, "
-            f"{receipt['rows_hot']:,} records read from "
-            f"the log ({receipt['bytes_hot']:,} bytes)",
-        ]
+        ran = f"Ran in {statement.elapsed_s:.3f} s: {rows:,} rows"
+        if statement.sight.all:
+            ran += f", {receipt['rows_hot']:,} records read from the log "
+            ran += f"({receipt['bytes_hot']:,} bytes)"
+        lines += ["", ran]
         self._write_rows(statement, _lines(lines))
 
     def _write_rows(self, statement: Statement, rows: Rows) -> None:

@@ -23,7 +23,7 @@ def ended(audit: AuditLog, statement: Statement) -> None:
     """Records a statement that has ended."""
     if not audit.is_on:
         return
-    receipt, spool = statement.receipt, statement.spool
+    receipt, spool = statement.whole_receipt, statement.spool
     begun = datetime.datetime.fromtimestamp(statement.submitted_at, datetime.UTC)
     audit.write(
         "statement",

@@ -17,13 +17,12 @@ from seamline.connectors.chunks import read_chunk
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.gateway.access.audit import NOWHERE, Origin
 from seamline.gateway.access.rights import Principal
+from seamline.gateway.query.pin import OFFSETS_MAX
 from seamline.gateway.query.seams import Seams
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.statements import Statement, StatementRequest
 from seamline.sql.binder.scope import Output
 
-OFFSETS_MAX = 10_000
-"""The maximum number of offsets in a batch."""
 NOW = "now"
 _CHANGES = "SELECT * FROM TABLE(changes(table => ?, from_token => ?, offsets_max => ?))"
 _WHERE = f"{_CHANGES} WHERE ("
@@ -113,7 +112,7 @@ class Feed:
         return self._read(self._changes(), continues=False)
 
     def next(self, *, is_due: bool = False) -> FeedBatch | None:
-        """Returns what has arrived since the last batch; None if nothing has.
+        """Returns what has arrived since the last batch; None if nothing has that may be seen.
 
         Args:
             is_due: Whether to return a batch in any case, for the sake of its new token.
@@ -134,7 +133,8 @@ class Feed:
         )
         if seam["end"] == self._end:
             return None
-        return self._read(self._changes())
+        batch = self._read(self._changes())
+        return batch if any(rows.num_rows for rows in batch.rows) else None
 
     def _changes(self) -> StatementRequest:
         where = self._request.where
@@ -158,7 +158,7 @@ class Feed:
                 place, where = error.location, self._request.where
                 error.location = place and place.within(where, len(head))
                 raise error
-            spool, receipt = statement.spool, statement.receipt
+            spool, receipt = statement.spool, statement.whole_receipt
             assert spool is not None
             chunks = [spool.chunk(index, 0.0) for index in range(spool.chunk_count)]
             rows = tuple(b for chunk in chunks if chunk is not None for b in read_chunk(chunk))

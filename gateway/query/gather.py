@@ -11,12 +11,13 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import (
     INVALID_CONFIG,
     INVALID_TOKEN,
+    PERMISSION_DENIED,
     READ_CONFLICT,
     SCHEMA_NOT_FOUND,
     TABLE_NOT_FOUND,
@@ -24,7 +25,7 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
-from seamline.gateway.access.rights import KEPT_WHEN_COLUMNS_ARE_HIDDEN
+from seamline.gateway.access.rights import Sight, as_seen, within
 from seamline.gateway.commands.system_table import Statements
 from seamline.gateway.connections import Sources, as_owner
 from seamline.gateway.query import names
@@ -34,6 +35,7 @@ from seamline.gateway.query.names import TableName
 from seamline.gateway.query.pin import (
     CHANGES,
     EVERY_CHANGE,
+    OFFSETS_MAX,
     AskedChanges,
     Known,
     PinnedTable,
@@ -174,7 +176,18 @@ class Gatherer:
                 error.location = self._place_of(error, targets)
             if error.code is TOPIC_NOT_FOUND:
                 self._suggest_topic(error, targets)
-            raise
+            seen = as_seen(error, self._sight(targets))
+            if seen is error:
+                raise
+            raise seen from error
+
+    def _sight(self, targets: Sequence[Target]) -> Sight:
+        """Returns how much may be seen of tables: by the caller, and by whom they are read for."""
+        return Sight.of(
+            sources.rights.table(target.name)
+            for target in targets
+            for sources in (self._connections, as_owner(self._connections, target.owner))
+        )
 
     def _target(
         self, reference: TableReference, session: names.Session, read_token: ReadToken
@@ -192,7 +205,10 @@ class Gatherer:
             asked = EVERY_CHANGE
         equals = reference.equals if name.is_system else ()
         where = reference.location
-        return Target(name, reference.version, None, asked, equals, reference.owner, where)
+        found = Target(name, reference.version, None, asked, equals, reference.owner, where)
+        if asked is not None and (asked.offsets_max or OFFSETS_MAX) < OFFSETS_MAX:
+            self._check_counts([found], name, f"set offsets_max below {OFFSETS_MAX:,}")
+        return found
 
     def _restricted(self, target: Target, pinned: PinnedTable) -> PinnedTable:
         """Returns a pinned table, restricted to what may be seen of it."""
@@ -200,9 +216,7 @@ class Gatherer:
         if not found:
             return pinned
         relation = pinned.relation
-        if found.hides_columns:
-            repeated = {name.lower() for name in relation.hidden} - KEPT_WHEN_COLUMNS_ARE_HIDDEN
-            found = dataclasses.replace(found, denied=found.denied | repeated)
+        found = within(found, frozenset(name.lower() for name in relation.hidden))
         relation = dataclasses.replace(relation, restriction=found)
         return dataclasses.replace(pinned, relation=relation)
 
@@ -389,11 +403,26 @@ class Gatherer:
                 )
             for name, topic in named.items():
                 if write.table is None or self._is_name_of(write.table, name, wanted.session):
+                    if not write.is_own:
+                        self._check_counts(asked, name, "wait for a write token made elsewhere")
                     before = floors.get(topic, Floor())
                     floors[topic] = dataclasses.replace(
                         before, write=before.write.raised(write.end)
                     )
         return floors
+
+    def _check_counts(self, targets: Iterable[Target], name: TableName, what: str) -> None:
+        """Checks that somebody may count the rows of a table, as what they ask for would.
+
+        Raises:
+            SeamlineError: PERMISSION_DENIED.
+        """
+        if not self._sight([target for target in targets if target.name == name]).rows:
+            raise SeamlineError(
+                PERMISSION_DENIED,
+                f"{self._connections.rights.principal.name} may not see all rows of "
+                f"{name.display}, and so may not {what}, which would count them",
+            )
 
     def _is_name_of(self, text: str, name: TableName, session: names.Session) -> bool:
         said = names.resolve(names.split(text), session, self._connections)

@@ -39,9 +39,9 @@ class Metrics:
 
     def finished(self, statement: Statement) -> None:
         """Counts a statement that has ended."""
-        engine = str(statement.receipt.get("engine", "none"))
+        engine = str(statement.whole_receipt.get("engine", "none"))
         outcome = statement.error.code.name if statement.error else "OK"
         self._statements.labels(engine, outcome).inc()
         for tier in ("hot", "cold"):
-            self._rows_read.labels(tier).inc(statement.receipt.get(f"rows_{tier}", 0))
+            self._rows_read.labels(tier).inc(statement.whole_receipt.get(f"rows_{tier}", 0))
         self._seconds.labels(engine).observe(statement.elapsed_s)

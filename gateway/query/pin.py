@@ -26,6 +26,7 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
+from seamline.gateway.access.rights import Sight
 from seamline.gateway.commands import system
 from seamline.gateway.commands.system_table import Asked, Statements
 from seamline.gateway.connections import Sources, as_owner
@@ -95,6 +96,8 @@ class AskedChanges:
     offsets_max: int | None = None
 
 
+OFFSETS_MAX = 10_000
+"""The number of offsets in a batch of a feed; whoever may not count rows cannot ask for fewer."""
 CHANGES = "changes"
 """The variant of an upsert table that shows the raw log of its changes."""
 EVERY_CHANGE = AskedChanges(earlier=None)
@@ -380,8 +383,8 @@ class TablePinner:
         self, target: Target, table: ColdTable, seam: Seam, follower: Follower | None = None
     ) -> PinnedTable:
         name, sources = target.name, as_owner(self._connections, target.owner)
-        sees_all = sources.rights.table(name).sees_all
-        relation, rows = system.about_table(name, table, seam, follower, sees_all=sees_all)
+        sight = Sight.of([sources.rights.table(name)])
+        relation, rows = system.about_table(name, table, seam, follower, sight)
         return _system(name, relation, rows)
 
     def _pin_topic(self, target: Target, known: Known) -> PinnedTable:

@@ -2,22 +2,36 @@
 
 A receipt is JSON-ready. It has the seam of each table, the rows and bytes per tier, the engine and
 the reason for it, how fresh the rows are, whether the table's own policy left anything out, and the
-token that repeats them.
+token that repeats them. Numbers that tell of rows or values that its reader may not see are null.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.kafka.tail import Tail
+from seamline.gateway.access.rights import Sight, TableRights
 from seamline.gateway.config.model import Config
 from seamline.gateway.query.freshness import Freshness
 from seamline.gateway.query.pin import PinnedTable
 from seamline.gateway.query.snapshot_tags import Pin, Tagging
 from seamline.planners.physical import PhysicalPlan
 from seamline.seam.seam import Seam, SeamKey
+
+_OF_VALUES = frozenset({"engine_reason", "bytes_cold", "bytes_hot"})
+"""What depends on values, also masked ones."""
+_OF_ROWS = frozenset({"rows_cold", "rows_hot", "retries"})
+"""What depends on rows, also those that are left out."""
+_OF_TABLE_VALUES = frozenset({"files_read", "files_total", "tail"})
+_OF_TABLE_ROWS = frozenset(
+    {
+        *("snapshot_id", "boundary", "end", "since", "rows_cold", "offsets_hot", "rows_hot"),
+        *("pending_offsets", "skipped_cold", "skipped_hot", "snapshot_tag", "snapshot_tag_problem"),
+    }
+)
 
 
 def receipt(
@@ -57,6 +71,33 @@ def receipt(
         "token": token,
         "session": session,
     }
+
+
+def shown(
+    whole: Mapping[str, Any], rights: Mapping[tuple[str, ...], Sequence[TableRights]]
+) -> dict[str, Any]:
+    """Returns a receipt as the caller may see it.
+
+    Args:
+        whole: The receipt.
+        rights: The rights to each table: the caller's, and those that it was read with.
+    """
+    hidden = _hidden(itertools.chain.from_iterable(rights.values()), _OF_VALUES, _OF_ROWS)
+    if not hidden:
+        return dict(whole)
+    tables = []
+    for table in whole["tables"]:
+        own = _hidden(rights.get(tuple(table["table"]), ()), _OF_TABLE_VALUES, _OF_TABLE_ROWS)
+        tables.append({**table, **dict.fromkeys(own)})
+    return {**whole, **dict.fromkeys(hidden), "tables": tables}
+
+
+def _hidden(
+    rights: Iterable[TableRights], of_values: frozenset[str], of_rows: frozenset[str]
+) -> frozenset[str]:
+    sight = Sight.of(rights)
+    hidden = of_values if not sight.all else frozenset()
+    return hidden if sight.rows else hidden | of_rows
 
 
 def pinned(table: PinnedTable, token: str, config: Config) -> dict[str, Any]:

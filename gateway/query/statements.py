@@ -14,7 +14,7 @@ from typing import Any
 from seamline.connectors import supervision
 from seamline.errors import CANCELED, READ_CONFLICT, SeamlineError
 from seamline.gateway.access.audit import NOWHERE, Origin
-from seamline.gateway.access.rights import Principal
+from seamline.gateway.access.rights import Principal, Sight
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.spool import ResultSpool
 from seamline.sql import statements as sql
@@ -99,7 +99,9 @@ class Statement:
         changes: Changes to the client's session: `catalog`, `schema`, `properties` and `prepared`
             by name, `transaction`. A value that is None is unset; what is absent stays unchanged.
         tables: The tables it reads, with their columns, as far as it has been planned.
-        sees_all: Whether its principal may see all of these tables.
+        sight: How much of these tables its principal may see.
+        receipt: What its result reflects, as far as its principal may know.
+        whole_receipt: What its result reflects, for the gateway itself.
         writes: The table it writes; None if it writes none.
         described: The columns, with types, of the query that it describes, if it describes one.
         held: Whether it does not run before its client has shown that it knows the id.
@@ -128,7 +130,7 @@ class Statement:
         self.origin = origin
         self.parsed: sql.Statement | None = None
         self.tables: Sequence[Mapping[str, Any]] = ()
-        self.sees_all = True
+        self.sight = Sight()
         self.writes: str | None = None
         self.described: tuple[Output, ...] = ()
         self._on_end = on_end
@@ -139,6 +141,7 @@ class Statement:
         self.touched_at = time.monotonic()
         self.output: tuple[Output, ...] = ()
         self.receipt: dict[str, Any] = {}
+        self.whole_receipt: Mapping[str, Any] = {}
         self.progress: dict[str, Any] = {}
         self.changes: Mapping[str, Any] = {}
         self.write_token: str | None = None

@@ -3,8 +3,8 @@
 A session passes on tokens of what it has seen, and a client passes on tokens of what it has
 written, so that later reads do not fall behind them.
 
-A token is compact and versioned, belongs to the principal it was issued to, and expires. Its
-contents are not secret; what matters is that nobody can forge one.
+A token is compact and versioned, belongs to the principal it was issued to, and expires. Nobody can
+forge one. Where access rules may hide rows, nobody can read one either, as offsets count rows.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import hashlib
 import itertools
 import json
 import pathlib
 import secrets
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import itsdangerous
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from seamline.connectors.files import make_folder
 from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
@@ -29,7 +33,13 @@ from seamline.seam.seam import Seam
 
 _VERSION = 2
 _SALT = "seamline-token"
+_SEALED = "seamline-sealed"
+_NONCE = 12
+"""Bytes of the number that no two encrypted texts share."""
+_BLOCK = 256
+"""Encrypted texts are as long as a multiple of this."""
 _WRITE_PREFIX = "w1."
+_OWN_WRITE_PREFIX = "w2."
 _SEPARATOR = ","
 """Separates tokens that are passed on as one string; no token contains it."""
 
@@ -41,10 +51,12 @@ class Write:
     Attributes:
         table: The table it went to, as the client calls it; None for the statement's only table.
         end: Per partition, the offset after the acknowledged one.
+        is_own: Whether a gateway wrote it, and made its token.
     """
 
     table: str | None
     end: Offsets
+    is_own: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,17 +81,36 @@ class TokenSigner:
     Args:
         secret: The secret that signs them.
         age_seconds_max: The age in seconds past which tokens are refused.
+        is_secret: Whether what tokens hold is kept from those who have them.
     """
 
-    def __init__(self, secret: str, age_seconds_max: int) -> None:
+    def __init__(self, secret: str, age_seconds_max: int, *, is_secret: bool = False) -> None:
         self._serializer = itsdangerous.URLSafeTimedSerializer(secret, salt=_SALT)
         self._age_seconds_max = age_seconds_max
+        self._cipher = AESGCM(hashlib.sha256(f"{_SEALED}{secret}".encode()).digest())
+        self._is_secret = is_secret
 
     def sign(self, seams: Sequence[Seam], principal: str) -> str:
         """Returns a token for some seams, issued to a principal."""
         body = [encode(seam) for seam in seams]
-        token = self._serializer.dumps([_VERSION, principal, body])
-        return str(token)
+        return str(self._serializer.dumps([_VERSION, principal, self._kept(body)]))
+
+    def write_text(self, write: Write) -> str:
+        """Returns the token of a write; a client can make one that is not a gateway's own."""
+        if not (write.is_own and self._is_secret):
+            return write_text(write)
+        return _OWN_WRITE_PREFIX + self._serializer.dumps(self._kept(_write_body(write)))
+
+    def session_text(self, token: str, writes: Sequence[Write], seen: Sequence[Seam]) -> str:
+        """Returns a session's token, joined with the writes that no read has shown yet.
+
+        Args:
+            token: The session's.
+            writes: Writes to tables that the session must not fall behind.
+            seen: The seams that the statement has read, and waited for.
+        """
+        open_ = [w for w in writes if w.table is not None and not any(_shows(s, w) for s in seen)]
+        return _SEPARATOR.join((token, *map(self.write_text, open_)))
 
     def after(self, tokens: Sequence[str], principal: str) -> After:
         """Combines session tokens and write tokens; a session token may be of any age.
@@ -92,6 +123,8 @@ class TokenSigner:
         for token in itertools.chain.from_iterable(text.split(_SEPARATOR) for text in tokens):
             if token.startswith(_WRITE_PREFIX):
                 writes.append(_write(token))
+            elif token.startswith(_OWN_WRITE_PREFIX):
+                writes.append(self._own_write(token))
             else:
                 seen.update(dict.fromkeys(self._read(token, principal, None)))
         return After(tuple(seen), tuple(writes))
@@ -112,7 +145,7 @@ class TokenSigner:
                 raise SeamlineError(
                     INVALID_TOKEN, f"the token has the unsupported version {version}"
                 )
-            seams = tuple(decode(entry) for entry in body)
+            seams = tuple(decode(entry) for entry in self._told(body))
         except itsdangerous.SignatureExpired as error:
             raise SeamlineError(
                 TOKEN_EXPIRED, f"the token is older than {self._age_seconds_max} s"
@@ -124,6 +157,36 @@ class TokenSigner:
         if owner != principal:
             raise SeamlineError(INVALID_TOKEN, "the token was issued to someone else")
         return seams
+
+    def _own_write(self, token: str) -> Write:
+        try:
+            text = token.removeprefix(_OWN_WRITE_PREFIX)
+            body = self._told(self._serializer.loads(text))
+            return dataclasses.replace(_write_of(body), is_own=True)
+        except (itsdangerous.BadData, ValueError, TypeError, AttributeError, KeyError) as error:
+            raise SeamlineError(
+                INVALID_TOKEN, "the write token was not issued by this gateway, or was altered"
+            ) from error
+
+    def _kept(self, body: Any) -> Any:
+        """Returns what a token holds, encrypted if it is secret; its length says little then."""
+        if not self._is_secret:
+            return body
+        text = zlib.compress(json.dumps(body, separators=(",", ":")).encode())
+        text += bytes(-len(text) % _BLOCK)
+        nonce = secrets.token_bytes(_NONCE)
+        return base64.b64encode(nonce + self._cipher.encrypt(nonce, text, None)).decode()
+
+    def _told(self, body: Any) -> Any:
+        """Inverts `_kept`."""
+        if not isinstance(body, str):
+            return body
+        kept = base64.b64decode(body)
+        try:
+            text = self._cipher.decrypt(kept[:_NONCE], kept[_NONCE:], None)
+        except InvalidTag as error:
+            raise ValueError("another secret") from error
+        return json.loads(zlib.decompressobj().decompress(text))
 
 
 def encode(seam: Seam) -> list[Any]:
@@ -178,12 +241,7 @@ def _write(token: str) -> Write:
     """
     try:
         text = token.removeprefix(_WRITE_PREFIX)
-        body = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        table, last = body["table"], Offsets.from_json(body["offsets"])
-        return Write(
-            None if table is None else str(table),
-            Offsets({p: offset + 1 for p, offset in last.items()}),
-        )
+        return _write_of(json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SeamlineError(
             INVALID_TOKEN,
@@ -192,23 +250,23 @@ def _write(token: str) -> Write:
         ) from error
 
 
+def _write_of(body: Any) -> Write:
+    table, last = body["table"], Offsets.from_json(body["offsets"])
+    return Write(
+        None if table is None else str(table),
+        Offsets({p: offset + 1 for p, offset in last.items()}),
+    )
+
+
+def _write_body(write: Write) -> dict[str, Any]:
+    last = {str(p): end - 1 for p, end in write.end.items()}
+    return {"table": write.table, "offsets": last}
+
+
 def write_text(write: Write) -> str:
     """Returns the token of a write, as `seamline.write_token` makes it."""
-    last = {str(p): end - 1 for p, end in write.end.items()}
-    text = json.dumps({"table": write.table, "offsets": last}, separators=(",", ":")).encode()
+    text = json.dumps(_write_body(write), separators=(",", ":")).encode()
     return _WRITE_PREFIX + base64.urlsafe_b64encode(text).decode().rstrip("=")
-
-
-def session_text(token: str, writes: Sequence[Write], seen: Sequence[Seam]) -> str:
-    """Returns a session's token, joined with the writes to tables that no read has shown yet.
-
-    Args:
-        token: The session's.
-        writes: Writes that the session must not fall behind.
-        seen: The seams that the statement has read, and waited for.
-    """
-    open_ = [w for w in writes if w.table is not None and not any(_shows(s, w) for s in seen)]
-    return _SEPARATOR.join((token, *map(write_text, open_)))
 
 
 def forgotten(after: After, table: tuple[str, ...]) -> After:

@@ -105,8 +105,8 @@ def stats(statement: Statement) -> dict[str, Any]:
         completedSplits=ready,
         wallTimeMillis=elapsed_ms,
         elapsedTimeMillis=elapsed_ms,
-        processedRows=receipt.get("rows_cold", 0) + receipt.get("rows_hot", 0),
-        processedBytes=receipt.get("bytes_cold", 0) + receipt.get("bytes_hot", 0),
+        processedRows=sum(receipt.get(f"rows_{tier}") or 0 for tier in ("cold", "hot")),
+        processedBytes=sum(receipt.get(f"bytes_{tier}") or 0 for tier in ("cold", "hot")),
     )
 
 

@@ -46,6 +46,8 @@ def restricted(
                 value = _masked(typer, column, mask, inside)
                 inner = inner.select(exp.alias_(value, name), copy=False)
                 seen = dataclasses.replace(column, node=exp.column(name, alias), scan=None)
+            if column.folded in restriction.sort_only:
+                seen = dataclasses.replace(seen, hidden=True, sort_only=True)
             columns.append(seen)
         if restriction.condition is not None:
             condition = typer.boolean(restriction.condition.copy(), inside, "a row filter")

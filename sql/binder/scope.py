@@ -56,6 +56,7 @@ class Column:
         scan: Scan id and lower-case name, if it is read from a table.
         hidden: Whether `*` leaves it out.
         twins: The columns of its table, including itself, whose names differ only in case, if any.
+        sort_only: Whether ORDER BY may use it, and nothing else.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Column:
     scan: tuple[str, str] | None = None
     hidden: bool = False
     twins: tuple[str, ...] = ()
+    sort_only: bool = False
 
     @property
     def folded(self) -> str:

@@ -13,7 +13,13 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 
-from seamline.errors import COLUMN_AMBIGUOUS, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.errors import (
+    COLUMN_AMBIGUOUS,
+    NOT_SUPPORTED,
+    PERMISSION_DENIED,
+    TYPE_MISMATCH,
+    SeamlineError,
+)
 from seamline.sql import coercion, types
 from seamline.sql.binder.conversions import implicit_cast
 from seamline.sql.binder.scope import (
@@ -70,6 +76,14 @@ _OPTIONS: Mapping[type[Any], frozenset[str]] = {
     exp.Window: frozenset({"partition_by", "order", "spec", "alias", "over"}),
 }
 """The arguments that a node may have besides its operands; its handler reads each of them."""
+
+
+def _is_sort_key(written: exp.Identifier | None) -> bool:
+    """Whether a name is that of a column which is, by itself, an item of a query's ORDER BY."""
+    column = written.parent if written is not None else None
+    item = column.parent if isinstance(column, exp.Column) else None
+    order = item.parent if isinstance(item, exp.Ordered) else None
+    return order is not None and isinstance(order.parent, exp.Query)
 
 
 def _check_options(node: exp.Expr) -> None:
@@ -153,8 +167,15 @@ class Typer:
 
         Raises:
             SeamlineError: COLUMN_AMBIGUOUS when columns differ only in case, NOT_SUPPORTED when its
-                type cannot be handled.
+                type cannot be handled, PERMISSION_DENIED when it is used for more than it may be.
         """
+        if column.sort_only and not _is_sort_key(written):
+            raise SeamlineError(
+                PERMISSION_DENIED,
+                f"{column.name} counts rows that may not be seen, and can only be sorted by",
+                location=location_of(written) if written is not None else None,
+                hint=f"Use it as an item of ORDER BY: ORDER BY {column.name}.",
+            )
         if column.twins:
             raise SeamlineError(
                 COLUMN_AMBIGUOUS,

@@ -25,10 +25,11 @@ export function isNumeric(column: Column): boolean {
 
 export interface Receipt {
   engine?: string;
-  rows_cold?: number;
-  rows_hot?: number;
-  bytes_cold?: number;
-  bytes_hot?: number;
+  /** Null where the reader may not see all rows, or all values. */
+  rows_cold?: number | null;
+  rows_hot?: number | null;
+  bytes_cold?: number | null;
+  bytes_hot?: number | null;
   as_of?: string;
   [name: string]: unknown;
 }

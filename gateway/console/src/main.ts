@@ -6,7 +6,7 @@
 import "./style.css";
 
 import { Api, type Problem, type Summary } from "./api";
-import { h, plural, seconds } from "./dom";
+import { count, h, plural, seconds } from "./dom";
 import { Editor } from "./editor";
 import { named, problemBox, Runs } from "./runs";
 import type { Part } from "./statements";
@@ -145,9 +145,10 @@ async function showHistory(): Promise<void> {
 }
 
 function entry(summary: Summary): HTMLElement {
-  const { rows_cold = 0, rows_hot = 0, engine = "" } = summary.receipt;
+  const { rows_cold: cold, rows_hot: hot, engine = "" } = summary.receipt;
   const at = new Date(summary.submitted_at * 1000);
-  const read = engine ? ` · ${rows_cold.toLocaleString("en")} cold + ${rows_hot.toLocaleString("en")} hot · ${engine}` : "";
+  const rows = typeof cold === "number" && typeof hot === "number" ? ` · ${count(cold)} cold + ${count(hot)} hot` : "";
+  const read = engine ? `${rows} · ${engine}` : "";
   return h(
     "li",
     {},

@@ -24,7 +24,8 @@ export interface Scan {
 
 export interface Plan {
   engine: string;
-  reason: string;
+  /** Null, as estimates are left out, where the reader may not see all of a table. */
+  reason: string | null;
   estimate?: { rows_cold?: number; rows_hot?: number; bytes_cold?: number };
   scans: Scan[];
 }
@@ -208,9 +209,9 @@ export function plan(found: Plan): HTMLElement {
       "p",
       { class: "route" },
       h("span", { class: `badge engine ${found.engine}` }, found.engine),
-      ` ${found.reason}`,
+      found.reason && ` ${found.reason}`,
     ),
-    h(
+    found.reason !== null && h(
       "p",
       { class: "muted" },
       `about ${plural(rows_cold, "row")} from files (${bytes(bytes_cold)}) and ${plural(rows_hot, "offset")} from the log`,

@@ -9,18 +9,19 @@ interface Read {
   snapshot_id: string | number | null;
   topic: string | null;
   isolation?: string;
-  boundary: { [partition: string]: number };
-  end: { [partition: string]: number };
-  files_read?: number;
-  files_total?: number;
-  pending_offsets?: number;
+  /** Null, as other numbers are, where the reader may not see all rows. */
+  boundary: { [partition: string]: number } | null;
+  end: { [partition: string]: number } | null;
+  files_read?: number | null;
+  files_total?: number | null;
+  pending_offsets?: number | null;
 }
 
 export function receipt(found: Receipt): HTMLElement {
   if (!found.engine) return h("p", { class: "muted" }, "A statement that reads tables leaves a receipt.");
   const tables = (found["tables"] ?? []) as Read[];
   const token = typeof found["token"] === "string" ? found["token"] : null;
-  const hasLog = tables.some((read) => Object.keys(read.end).length > 0);
+  const hasLog = tables.some((read) => Object.keys(read.end ?? {}).length > 0);
   return h(
     "div",
     { class: "plan" },
@@ -29,8 +30,8 @@ export function receipt(found: Receipt): HTMLElement {
       "dl",
       { class: "facts" },
       ...fact("as of", `${String(found.as_of ?? "")} (${String(found["freshness"] ?? "")})`),
-      ...fact("cold", h("span", { class: "badge cold" }, plural(found.rows_cold ?? 0, "row")), ` ${bytes(found.bytes_cold ?? 0)} of files`),
-      ...fact("hot", h("span", { class: "badge hot" }, plural(found.rows_hot ?? 0, "row")), ` ${bytes(found.bytes_hot ?? 0)} of the log`),
+      ...tier("cold", found.rows_cold, found.bytes_cold, "files"),
+      ...tier("hot", found.rows_hot, found.bytes_hot, "the log"),
       ...(token ? fact("token", tokenButton(token), " the same rows again, whatever has been tiered since") : []),
     ),
     hasLog && legend(false),
@@ -39,18 +40,24 @@ export function receipt(found: Receipt): HTMLElement {
   );
 }
 
+function tier(name: string, rows: number | null | undefined, size: number | null | undefined, store: string): HTMLElement[] {
+  if (rows === null) return [];
+  const read = size === null ? "" : ` ${bytes(size ?? 0)} of ${store}`;
+  return fact(name, h("span", { class: `badge ${name}` }, plural(rows ?? 0, "row")), read);
+}
+
 function fact(name: string, ...said: (Node | string)[]): HTMLElement[] {
   return [h("dt", {}, name), h("dd", {}, ...said)];
 }
 
 function table(read: Read): HTMLElement {
-  const partitions = Object.keys(read.end)
+  const partitions = Object.keys(read.end ?? {})
     .map(Number)
     .sort((one, other) => one - other)
-    .map((partition) => ({ partition, boundary: read.boundary[partition] ?? 0, end: read.end[partition] ?? 0 }));
+    .map((partition) => ({ partition, boundary: read.boundary?.[partition] ?? 0, end: read.end?.[partition] ?? 0 }));
   const parts = [
     read.snapshot_id !== null && `snapshot ${read.snapshot_id}`,
-    read.files_total !== undefined && `${count(read.files_read ?? 0)} of ${plural(read.files_total, "file")}`,
+    typeof read.files_total === "number" && `${count(read.files_read ?? 0)} of ${plural(read.files_total, "file")}`,
     read.topic && `topic ${read.topic}${read.isolation ? ` (${read.isolation})` : ""}`,
     read.pending_offsets && `${plural(read.pending_offsets, "offset")} held back by open transactions`,
   ].filter(Boolean);

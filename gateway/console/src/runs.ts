@@ -136,14 +136,17 @@ export class Runs {
       } else parts.push(` · ${plural(manifest.row_count, "row")}`);
       if (manifest.truncated) parts.push(" (cut off)");
       if (read.engine) {
-        parts.push(
-          " · ",
-          h("span", { class: "badge cold" }, `${count(read.rows_cold ?? 0)} cold`),
-          " ",
-          h("span", { class: "badge hot" }, `${count(read.rows_hot ?? 0)} hot`),
-          ` read · ${read.engine}`,
-          ` · ${bytes((read.bytes_cold ?? 0) + (read.bytes_hot ?? 0))}`,
-        );
+        if (typeof read.rows_cold === "number" && typeof read.rows_hot === "number") {
+          parts.push(
+            " · ",
+            h("span", { class: "badge cold" }, `${count(read.rows_cold)} cold`),
+            " ",
+            h("span", { class: "badge hot" }, `${count(read.rows_hot)} hot`),
+            " read",
+          );
+        }
+        parts.push(` · ${read.engine}`);
+        if (typeof read.bytes_cold === "number") parts.push(` · ${bytes(read.bytes_cold + (read.bytes_hot ?? 0))}`);
       }
     } else {
       const [cold, hot, size] = ["rows_cold_estimated", "rows_hot_estimated", "bytes_estimated"].map((name) => Number(progress[name] ?? 0));

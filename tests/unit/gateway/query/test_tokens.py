@@ -18,7 +18,7 @@ import pytest
 
 from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
 from seamline.gateway.config.model import HttpConfig
-from seamline.gateway.query.tokens import TokenSigner, kept_secret
+from seamline.gateway.query.tokens import TokenSigner, Write, kept_secret
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
 
@@ -87,6 +87,36 @@ def test_what_is_no_token_is_called_so(text: str) -> None:
 )
 def test_another_version_or_shape_is_refused_though_it_is_signed(body: Any) -> None:
     assert refused(str(SIGNER._serializer.dumps(body))).code is INVALID_TOKEN
+
+
+def test_a_secret_token_tells_nothing_but_to_gateways() -> None:
+    keeper = TokenSigner("secret", DAY_S, is_secret=True)
+    late = dataclasses.replace(SEAM, end=Offsets({0: 10**12, 12: 10**9}))
+    tokens = [keeper.sign([seam], "ann") for seam in (SEAM, late)]
+    assert abs(len(tokens[0]) - len(tokens[1])) < 20, "nor does its length"
+    for token, seam in zip(tokens, (SEAM, late), strict=True):
+        assert keeper.read(token, "ann") == (seam,)
+        assert SIGNER.read(token, "ann") == (seam,), "with the same secret, by any gateway"
+        assert refused(token, "bob", keeper).code is INVALID_TOKEN
+        payload = str(SIGNER._serializer.loads(token))
+        assert "topic-1" not in payload
+        assert "u-1" not in payload
+    assert keeper.read(TOKEN, "ann") == (SEAM, COLD), "one that was made before"
+
+
+def test_the_token_of_a_write_is_as_secret() -> None:
+    keeper = TokenSigner("secret", DAY_S, is_secret=True)
+    own = Write("bids", Offsets({0: 10, 1: 1}), is_own=True)
+    text = keeper.write_text(own)
+    assert keeper.after([text], "ann").writes == (own,)
+    assert "bids" not in str(SIGNER._serializer.loads(text.removeprefix("w2.")))
+    (of_client,) = keeper.after([write_token({"table": "bids", "offsets": {"0": 9}})], "ann").writes
+    assert not of_client.is_own
+    assert keeper.write_text(of_client).startswith("w1."), "nor does it become a gateway's own"
+    for broken in ("w2.", "w2.x", text[:-1], text + "x", "w2." + TOKEN):
+        with pytest.raises(SeamlineError) as caught:
+            keeper.after([broken], "ann")
+        assert caught.value.code is INVALID_TOKEN
 
 
 # --- Sessions and writes -------------------------------------------------------------------------
