@@ -35,6 +35,7 @@ from seamline.errors import (
     OFFSETS_NOT_STORED,
     PERMISSION_DENIED,
     READ_CONFLICT,
+    RETRY_AFTER,
     SCAN_TOO_LARGE,
     SCHEMA_INCOMPATIBLE,
     SCHEMA_NOT_EVOLVED,
@@ -474,7 +475,7 @@ def as_seen(error: SeamlineError, sight: Sight) -> SeamlineError:
     Positions and sizes count rows, paths have the values of partitions in them, and what fails to
     be computed is quoted.
     """
-    code, known = error.code, {}
+    code, known = error.code, {name: error.details[name] for name in _LIMITS & error.details.keys()}
     if code is BAD_RECORD and sight.rows and not sight.all:
         known = dict(error.details)
         where = ", ".join(f"{name} {value}" for name, value in known.items())
@@ -493,6 +494,8 @@ def as_seen(error: SeamlineError, sight: Sight) -> SeamlineError:
     return SeamlineError(code, text, location=error.location, details=known)
 
 
+_LIMITS = frozenset({"limit", "allowed", RETRY_AFTER})
+"""Details of errors that are about the configuration alone."""
 _COUNTING = frozenset(
     {
         *(BAD_RECORD, SCHEMA_INCOMPATIBLE, SCHEMA_NOT_EVOLVED, SCAN_TOO_LARGE, TAIL_TOO_LARGE),
