@@ -7,8 +7,9 @@ right.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from seamline.connectors.cache import Cache
@@ -160,6 +161,19 @@ class Sight:
             rows=rows,
             values=rows and not any(each.restriction.masks for each in found),
         )
+
+    @staticmethod
+    def common(sights: Iterable[Sight]) -> Sight:
+        """Returns how much is seen of each of several tables."""
+        found = tuple(sights)
+        return Sight(
+            all=all(each.all for each in found),
+            rows=all(each.rows for each in found),
+            values=all(each.values for each in found),
+        )
+
+
+WHOLE = Sight()
 
 
 class Rights:
@@ -492,6 +506,25 @@ def as_seen(error: SeamlineError, sight: Sight) -> SeamlineError:
     else:
         return error
     return SeamlineError(code, text, location=error.location, details=known)
+
+
+@contextlib.contextmanager
+def told_as_seen(sight: Callable[[], Sight]) -> Iterator[None]:
+    """Tells errors as `as_seen` does.
+
+    Args:
+        sight: Returns how much is seen of the tables that errors may be about.
+
+    Raises:
+        SeamlineError: what is raised inside, as far as it may be told.
+    """
+    try:
+        yield
+    except SeamlineError as error:
+        seen = as_seen(error, sight())
+        if seen is error:
+            raise
+        raise seen from error
 
 
 _LIMITS = frozenset({"limit", "allowed", RETRY_AFTER})

@@ -21,7 +21,7 @@ from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.protocols import Compute, at_once
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.errors import COMMIT_CONFLICT, STATEMENT_NOT_ALLOWED, SeamlineError
-from seamline.gateway.access.rights import Sight, TableRights, as_seen
+from seamline.gateway.access.rights import Sight, TableRights, told_as_seen
 from seamline.gateway.commands import maintaining, row_changes, sessions, stats, writes
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.commands.row_changes import Changed
@@ -118,13 +118,8 @@ class Answers:
         Raises:
             SeamlineError: whatever is wrong with the statement or with what it reads.
         """
-        try:
+        with told_as_seen(lambda: statement.sight):
             self._run(statement)
-        except SeamlineError as error:
-            seen = as_seen(error, statement.sight)
-            if seen is error:
-                raise
-            raise seen from error
 
     def _run(self, statement: Statement) -> None:
         request, rights = statement.request, self._connections.rights

@@ -25,7 +25,7 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
-from seamline.gateway.access.rights import Sight, as_seen, within
+from seamline.gateway.access.rights import Sight, told_as_seen, within
 from seamline.gateway.commands.system_table import Statements
 from seamline.gateway.connections import Sources, as_owner
 from seamline.gateway.query import names
@@ -167,19 +167,17 @@ class Gatherer:
         )
         try:
             with_now = wanted if now is None else dataclasses.replace(wanted, now=now)
-            return [
-                self._restricted(target, pinned)
-                for target, pinned in zip(targets, self._pin_all(with_now), strict=True)
-            ]
+            with told_as_seen(lambda: self._sight(targets)):
+                return [
+                    self._restricted(target, pinned)
+                    for target, pinned in zip(targets, self._pin_all(with_now), strict=True)
+                ]
         except SeamlineError as error:
             if error.code in _NAMES_NOTHING and error.location is None:
                 error.location = self._place_of(error, targets)
             if error.code is TOPIC_NOT_FOUND:
                 self._suggest_topic(error, targets)
-            seen = as_seen(error, self._sight(targets))
-            if seen is error:
-                raise
-            raise seen from error
+            raise
 
     def _sight(self, targets: Sequence[Target]) -> Sight:
         """Returns how much may be seen of tables: by the caller, and by whom they are read for."""
@@ -212,6 +210,7 @@ class Gatherer:
 
     def _restricted(self, target: Target, pinned: PinnedTable) -> PinnedTable:
         """Returns a pinned table, restricted to what may be seen of it."""
+        pinned = dataclasses.replace(pinned, sight=self._sight([target]))
         found = restriction_of(self._connections, target.name, target.owner)
         if not found:
             return pinned

@@ -26,7 +26,7 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
-from seamline.gateway.access.rights import Sight
+from seamline.gateway.access.rights import WHOLE, Sight
 from seamline.gateway.commands import system
 from seamline.gateway.commands.system_table import Asked, Statements
 from seamline.gateway.connections import Sources, as_owner
@@ -72,11 +72,13 @@ class PinnedTable:
         relation: Its columns.
         facts: What is known about its table.
         cold: The loaded table; None without a cold side.
+        sight: How much of it the caller may see.
     """
 
     relation: Relation
     facts: TableFacts
     cold: ColdTable | None = None
+    sight: Sight = WHOLE
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from seamline.errors import (
     TOPIC_RECREATED,
     SeamlineError,
 )
+from seamline.gateway.access.rights import Sight, told_as_seen
 from seamline.gateway.query.batches import Batches
 from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import Gatherer, ReadToken, no_tokens
@@ -234,16 +235,17 @@ class Queries:
             return query, asked(query, facts)
 
         query, wanted = self._compute(bound, deadline)
-        asked_for = self._gatherer.scans(
-            wanted,
-            tables,
-            engine=request.engine,
-            limits=self._limits,
-            deadline=deadline,
-        )
-        found = self._compute(
-            lambda: plan(asked_for, engine=request.engine, limits=self._limits), deadline
-        )
+        with told_as_seen(lambda: Sight.common(table.sight for table in tables)):
+            asked_for = self._gatherer.scans(
+                wanted,
+                tables,
+                engine=request.engine,
+                limits=self._limits,
+                deadline=deadline,
+            )
+            found = self._compute(
+                lambda: plan(asked_for, engine=request.engine, limits=self._limits), deadline
+            )
         cold = {
             scan.scan_id: table.cold
             for scan, table in zip(query.scans, tables, strict=True)
