@@ -159,7 +159,7 @@ class World(Ruled):
         """Everything that somebody is told about a table, by what was asked."""
         for sql in ASKED:
             asked = sql.format(t=table)
-            yield sql, self.told(who, "POST", "/api/v1/statements", json={"statement": asked})
+            yield sql, self.ended(who, {"statement": asked})
             yield f"listed: {sql}", self.told(who, "GET", "/api/v1/statements?limit=1")
         select = f"SELECT id, region FROM {table} ORDER BY id"
         for form in ("json", "csv", "arrow"):
@@ -175,16 +175,24 @@ class World(Ruled):
         yield "metrics", self.told(who, "GET", "/metrics")
         for offset in (0, 10, 40, 100) if who != "mat" else ():  # offsets are no secret to mat
             write = seamline.write_token({0: offset}, table=table)
-            body = {"statement": select, "after": [write], "timeout": 5}
-            yield f"write {offset}", self.told(who, "POST", "/api/v1/statements", json=body)
+            yield f"write {offset}", self.ended(who, {"statement": select, "after": [write]})
+
+    def ended(self, who: str, body: Mapping[str, Any]) -> Any:
+        """What a statement ends with."""
+        path = "/api/v1/statements"
+        answer = self.ask(who, "POST", path, json={**body, "wait_timeout": 60})
+        while answer.get_json().get("state") in {"PENDING", "RUNNING"}:
+            answer = self.ask(who, "GET", f"{path}/{answer.get_json()['statement_id']}")
+        return answer.status_code, plain(answer.get_json())
 
     def by_trino(self, who: str, sql: str) -> Iterator[Any]:
         """The pages of a statement by Trino's protocol."""
         page = self.ask(who, "POST", "/v1/statement", data=sql).get_json()
         for _ in range(20):
-            yield plain({**page, "stats": {**page["stats"], "state": ""}}) if "data" in page else 0
+            if "data" in page or "nextUri" not in page:
+                yield plain({name: page.get(name) for name in ("data", "columns", "error")})
             if "nextUri" not in page:
-                yield plain(page)
+                yield {name: page["stats"][name] for name in ("processedRows", "processedBytes")}
                 return
             page = self.ask(who, "GET", re.sub(r"^https?://[^/]+", "", page["nextUri"])).get_json()
 
