@@ -121,8 +121,7 @@ class Gateway:
         tables = ServedTables(config, self.connections, gatherer, executor.tails, clock)
         self._parts.callback(tables.close)
         self._secret = secret = config.tokens.secret or kept_secret(self._state / "token-secret")
-        is_secret = config.auth.rules is not None  # tokens count rows that rules may hide
-        self._signer = TokenSigner(secret, config.tokens.age_seconds_max, is_secret=is_secret)
+        self._signer = _token_signer(config, secret)
         self.access = AccessControl(_path(config.auth.rules), _path(config.auth.groups))
         self.iceberg = self._iceberg_rest(tables, secret)
         self.snapshot_tags = self._closing(SnapshotTags(self.connections))
@@ -319,6 +318,12 @@ class Gateway:
     def _closing(self, part: T) -> T:
         self._parts.callback(part.close)
         return part
+
+
+def _token_signer(config: Config, secret: str) -> TokenSigner:
+    """Returns what signs tokens; where rules may hide rows, nobody can count them in a token."""
+    is_secret = config.auth.rules is not None
+    return TokenSigner(secret, config.tokens.age_seconds_max, is_secret=is_secret)
 
 
 def _path(file: str | None) -> pathlib.Path | None:
