@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.boundaries.provider import OPTION_PREFIX
 from seamline.connectors.iceberg.boundaries.writers import Writer
-from seamline.connectors.protocols import ColdTable, Deadline
+from seamline.connectors.kafka.formats.schemas import schemas_of
+from seamline.connectors.protocols import ColdTable, Deadline, HotLog
 from seamline.errors import (
     ADOPTION_REFUSED,
     INVALID_ARGUMENT,
@@ -26,7 +27,7 @@ from seamline.errors import (
     STATEMENT_NOT_ALLOWED,
     SeamlineError,
 )
-from seamline.gateway.commands import alterations, comparison, tables
+from seamline.gateway.commands import alterations, comparison, inferring, tables
 from seamline.gateway.commands.adoptable import is_delta, look_at, require_foreign
 from seamline.gateway.connections import Connections
 from seamline.gateway.query.loaded import LoadedTables
@@ -37,7 +38,7 @@ from seamline.seam.checks import truncated
 from seamline.seam.encoding import LOG_PARTS, parse_sources, spelt_as
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import Offsets
-from seamline.seam.records import Places
+from seamline.seam.records import DecoderSpec, Places
 from seamline.seam.table import TableState
 
 _PARTS = ("partition", "offset", "timestamp", "key", "headers")
@@ -261,6 +262,7 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
         (
             *filter(None, [writer.note]),
             *_notes(as_adopted.state, binding, boundary, bounds),
+            *_absent(as_adopted.state, binding, bounds, log, of_log, deadline),
             *comparison.differences(compared.pairs, of_log, not_in=False),
         ),
         seen.is_only_read,
@@ -433,6 +435,21 @@ def _ends(boundary: Boundary, bounds: LogBounds) -> Iterator[str]:
     error = truncated(bounds, boundary.next)
     if error is not None:
         yield f"the table has more than the topic: {error.message}"
+
+
+def _absent(
+    state: TableState,
+    binding: TopicBinding,
+    bounds: LogBounds,
+    log: HotLog,
+    of_log: Collection[str],
+    deadline: Deadline,
+) -> Iterator[str]:
+    """Yields columns that no record has, except those that the writer itself fills."""
+    own = tuple(column for column in state.schema.columns if column.name not in of_log)
+    seen = inferring.sample(log, binding.topic, bounds, deadline)
+    spec = DecoderSpec.of(binding, own)
+    yield from inferring.absent_notes(spec, seen, schemas_of(log, deadline))
 
 
 def _notes(

@@ -7,7 +7,7 @@ that the record key repeats or by which files are laid out, or to one with a res
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from pyiceberg.types import PrimitiveType
 
@@ -15,18 +15,21 @@ from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.types import to_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.kafka.formats.spelling import ACCEPTING_MORE, Spelling
+from seamline.connectors.protocols import Deadline
 from seamline.errors import (
     COLUMN_NOT_FOUND,
     INVALID_TABLE_DEFINITION,
     NOT_SUPPORTED,
+    PERMISSION_DENIED,
     SCHEMA_NOT_FOUND,
     STATEMENT_NOT_ALLOWED,
     TABLE_NOT_FOUND,
     SeamlineError,
 )
-from seamline.gateway.commands import evolution, tables, upserts, views
-from seamline.gateway.commands.rows import Rows, done
+from seamline.gateway.commands import evolution, inferring, tables, upserts, views
+from seamline.gateway.commands.rows import Rows, done, noted
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.loaded import LoadedTables
@@ -64,8 +67,10 @@ _PARTITIONS = "key_partitions"
 """Setting it renews the promise of an upsert table's owner that each key is in one partition."""
 
 
-def alter(connections: Connections, statement: AlterTable, session: Session) -> Rows:
-    """Runs ALTER TABLE.
+def alter(
+    connections: Connections, statement: AlterTable, session: Session, deadline: Deadline
+) -> Rows:
+    """Runs ALTER TABLE. Returns where the newest records do not fit a new column.
 
     Raises:
         SeamlineError: NOT_SUPPORTED, INVALID_TABLE_DEFINITION, COLUMN_NOT_FOUND,
@@ -113,6 +118,9 @@ def alter(connections: Connections, statement: AlterTable, session: Session) -> 
     except SeamlineError as error:
         if error.code not in (TABLE_NOT_FOUND, SCHEMA_NOT_FOUND) or not statement.if_exists:
             raise
+        return done()
+    if isinstance(statement.change, AddColumn):
+        return noted(_notes(connections, name, statement.change, deadline))
     return done()
 
 
@@ -201,6 +209,44 @@ def _add(table: IcebergTable, binding: TopicBinding | None, change: AddColumn) -
     commits.change_schema(
         table, lambda update: update.add_column((*within, field.name), type_, doc=field.comment)
     )
+
+
+def _notes(
+    connections: Connections, name: TableName, change: AddColumn, deadline: Deadline
+) -> list[str]:
+    """Returns where the newest records of a table's topic do not fit a column that it got."""
+    table = load(connections, name)
+    binding = TopicBinding.from_properties(table.state.properties)
+    if binding is None:
+        return []
+    every = table.state.schema.columns
+    spelt, _ = _column(table, (*change.within, change.column.name))
+    try:
+        connections.rights.require_topic(binding.cluster, binding.topic)
+        log = connections.log(binding.cluster)
+        bounds = log.bounds([binding.topic], binding.isolation, deadline)[binding.topic]
+        seen = inferring.sample(log, binding.topic, bounds, deadline)
+        return list(
+            inferring.sample_notes(
+                DecoderSpec.of(binding, every),
+                seen,
+                schemas_of(log, deadline),
+                only=_alone(every, spelt),
+            )
+        )
+    except SeamlineError as error:
+        if error.code is PERMISSION_DENIED:
+            return []
+        return [f"the newest records cannot be read: {error.message}"]
+
+
+def _alone(fields: Sequence[Field], path: tuple[str, ...]) -> Field:
+    """Returns the column that a path leads into, with only the fields on the path."""
+    field = next(field for field in fields if field.name == path[0])
+    if len(path) == 1:
+        return field
+    assert isinstance(field.type, Row)
+    return dataclasses.replace(field, type=Row((_alone(field.type.fields, path[1:]),)))
 
 
 def _drop(table: IcebergTable, binding: TopicBinding | None, change: DropColumn) -> None:

@@ -149,7 +149,7 @@ class Commands:
             case AlterTable(change=SetProperties() as change) if "topic" in dict(change.properties):
                 return self._adopt(statement.name, dict(change.properties), session, deadline)
             case AlterTable():
-                return alterations.alter(self._connections, statement, session)
+                return alterations.alter(self._connections, statement, session, deadline)
             case CreateTable():
                 return self._create(statement, session, deadline)
             case DropTable():

@@ -1,30 +1,36 @@
-"""Examines a topic before a table is created over it: its columns, and records that misfit them."""
+"""Examines a topic before a table is created over it: its columns, and records that misfit them.
+
+Records misfit columns if they are bad, or if none of them has what a column is to hold: then its
+name is probably misspelt, and the column would be null for ever.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from seamline.connectors.kafka.formats import infer_schema
 from seamline.connectors.kafka.formats.connect import newest_schema
-from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.decoder import ColumnTree, Decoder
 from seamline.connectors.kafka.formats.envelopes import ENVELOPES, rows_of
 from seamline.connectors.kafka.formats.fit import misfits, share_of
 from seamline.connectors.kafka.formats.framed import unframed
 from seamline.connectors.kafka.formats.infer import Inferred, infer_json, sourced_columns
+from seamline.connectors.kafka.formats.keys import Keys, Unmet, unmet
 from seamline.connectors.kafka.formats.known import JSON
 from seamline.connectors.kafka.formats.parts import Setting
 from seamline.connectors.kafka.formats.schemas import Schemas
 from seamline.connectors.kafka.formats.spelling import Spelling
 from seamline.connectors.protocols import Deadline, Headers, HotLog, RawBatch
 from seamline.errors import INFERENCE_FAILED, SeamlineError
-from seamline.seam.encoding import KEY, VALUE, DeleteMark, Encoding, Path
+from seamline.seam.encoding import HEADER, KEY, VALUE, DeleteMark, Encoding, Path
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns
-from seamline.sql.types import BOOLEAN, VARCHAR, Type
+from seamline.sql.types import BOOLEAN, VARCHAR, Field, Row, Type
 
 if TYPE_CHECKING:
     from seamline.gateway.commands.tables import TableDefinition
@@ -197,26 +203,51 @@ def notes(
             f"{name}: null in every sampled record, and so varchar, which holds neither "
             "numbers nor objects. State the columns if the type should be another."
         )
-    values = unframed(seen.values)
     is_unmarked = definition.mode == "upsert" and definition.deleted_by is None
-    if is_unmarked and definition.format in JSON and any(map(_has_mark, values)):
+    if is_unmarked and definition.format in JSON and any(map(_has_mark, seen.values)):
         yield (
             f"{DEBEZIUMS_MARK}: the newest records have it, and one in which it is true "
             f"is still a row; deleted_by = '{DEBEZIUMS_MARK}' makes it a delete"
         )
-    is_plain = definition.format in JSON and not definition.spellings
+    yield from sample_notes(spec, seen, schemas, is_inferred=found is not None)
+
+
+def sample_notes(
+    spec: DecoderSpec,
+    seen: Sample,
+    schemas: Schemas,
+    *,
+    is_inferred: bool = False,
+    only: Field | None = None,
+) -> Iterator[str]:
+    """Yields where the newest records of a topic do not fit columns, and what would.
+
+    Args:
+        spec: How records are decoded to rows.
+        seen: The records.
+        schemas: Looks up their schemas.
+        is_inferred: Whether the columns that have no stated source were inferred from the records.
+        only: The only column in question, with only those of its fields that are; all by default.
+    """
+    yield from absent_notes(spec, seen, schemas, is_inferred=is_inferred, only=only)
+    encoding = spec.encoding
+    values = unframed(seen.values)
+    is_plain = encoding.value in JSON and not dict(encoding.options).get("spellings")
+    found: list[str] = []
     if is_plain and newest_schema(values) is None:
-        if definition.envelope in ENVELOPES:
-            values = rows_of(definition.envelope, values)
-        if definition.mode != "append":
+        if encoding.envelope in ENVELOPES:
+            values = rows_of(encoding.envelope, values)
+        if spec.primary_key:
             values = [value for value in values if not _is_tombstone(value)]
         by_name = [
             column
-            for column in spec.columns
+            for column in (spec.columns if only is None else (only,))
             if column.name not in (*columns.METADATA_NAMES, columns.DELETED)
-            and not spec.encoding.names(column.name)
+            and not encoding.names(column.name)
         ]
-        yield from misfits(by_name, values, definition.on_error)
+        found = misfits(by_name, values, spec.on_error)
+        yield from found
+    if found or only is not None:
         return
     try:
         bad, count = _bad(Decoder(spec, schemas), seen)
@@ -224,7 +255,75 @@ def notes(
         yield f"the newest records cannot be read: {error.message}"
     else:
         if bad:
-            yield share_of(bad, count, definition.on_error)
+            yield share_of(bad, count, spec.on_error)
+
+
+_NOTES_MAX = 20
+"""How many columns that no record has are named."""
+
+
+def absent_notes(
+    spec: DecoderSpec,
+    seen: Sample,
+    schemas: Schemas,
+    *,
+    is_inferred: bool = False,
+    only: Field | None = None,
+) -> Iterator[str]:
+    """Yields which columns none of the newest records has a value for; see `sample_notes`."""
+    every = _absent(spec, seen, schemas, is_inferred=is_inferred, only=only)
+    yield from itertools.islice(every, _NOTES_MAX)
+    rest = sum(1 for _ in every)
+    if rest:
+        yield f"{rest} further columns are in no sampled record either, and so are null"
+
+
+def _absent(
+    spec: DecoderSpec, seen: Sample, schemas: Schemas, *, is_inferred: bool, only: Field | None
+) -> Iterator[str]:
+    tree = ColumnTree(spec)
+    for part, parts in ((VALUE, seen.values), (KEY, seen.keys)):
+        keys, of = _keys(spec, part, parts, seen, schemas)
+        leaves = [leaf for leaf in tree.parts[part] if not (is_inferred and leaf.by_name)]
+        envelope = ENVELOPES.get(spec.encoding.envelope)
+        if envelope is not None:
+            row, has_rows = envelope.row, bool(keys.get(envelope.row))
+            leaves = [
+                dataclasses.replace(leaf, path=(row, *leaf.path)) if leaf.by_name else leaf
+                for leaf in leaves
+                if has_rows or not leaf.by_name
+            ]
+        for leaf, absent in unmet(leaves, keys) if keys else ():
+            if only is None or _is_in(only, absent.column):
+                yield absent.note("" if leaf.by_name else part, of)
+    met = Keys()
+    met.add({name.partition("\0")[0]: None for entry in seen.headers for name, _ in entry or ()})
+    for place, _, source in tree.logged:
+        if source.part == HEADER and seen.keys and source.path[0] not in met and only is None:
+            yield Unmet(place, source.path, met).note(HEADER, f"none of {len(seen.keys)} records")
+
+
+def _is_in(column: Field, path: Path) -> bool:
+    """Whether a path leads to a column, or into it, through the only fields that it has."""
+    if column.name != path[0] or len(path) == 1:
+        return column.name == path[0]
+    inner = column.type.fields if isinstance(column.type, Row) else ()
+    return not inner or any(_is_in(field, path[1:]) for field in inner)
+
+
+def _keys(
+    spec: DecoderSpec, part: str, parts: list[bytes | None], seen: Sample, schemas: Schemas
+) -> tuple[Keys, str]:
+    """Returns what the keys or the values of records have, and what has it, for notes."""
+    format_ = spec.encoding.value if part == VALUE else spec.encoding.key
+    if format_ in JSON:
+        count = sum(value is not None for value in parts)
+        return Keys.of_json(unframed(parts)).unwrapped, f"none of {count} sampled records"
+    if format_ in infer_schema.KINDS:
+        setting = Setting(part, schemas, spec.schema_of(part))
+        nodes = infer_schema.every(setting, format_, spec.topic, parts, seen.headers)
+        return Keys.of_schemas(nodes), "no schema of the newest records"
+    return Keys(), ""
 
 
 def _has_mark(value: bytes | None) -> bool:

@@ -15,6 +15,7 @@ import json
 import pathlib
 import random
 import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 import fastavro
@@ -630,7 +631,7 @@ def judged(kind: Any, body: dict[str, Any], key: dict[str, Any] | None, *, of_ke
     return kind.operation if word not in (None, MISSING) else "it contains no change"
 
 
-def batch_of(records: list[tuple[bytes | None, bytes | None]]) -> RawBatch:
+def batch_of(records: Sequence[tuple[bytes | None, bytes | None]]) -> RawBatch:
     count = len(records)
     keys, values = [key for key, _ in records], [value for _, value in records]
     return RawBatch([0] * count, list(range(count)), [0] * count, keys, values, [None] * count)
@@ -676,7 +677,7 @@ def test_a_change_without_its_row_is_a_bad_record(
 
 
 def test_a_table_whose_columns_are_all_beside_the_row_needs_the_row() -> None:
-    beside = {"columns_from": ("id = key.id", "name = value.source.table")}
+    beside: dict[str, Any] = {"columns_from": ("id = key.id", "name = value.source.table")}
     body = {"op": "u", "after": {"id": 1}, "source": {"table": "users"}}
     (row,) = decoded("debezium", body, **beside)
     assert (row["id"], row["name"]) == (1, "users")

@@ -371,7 +371,7 @@ def test_protobuf_keeps_its_digits(kind: str, type_: Type, spellings: tuple[str,
         micros = value.exact / 1000 if value.kind == TIME else None
         values.append(dataclasses.replace(value, number=micros))
     is_fitting = kind != "double" or type_ in (types.REAL, types.DOUBLE)
-    said = {"format": "protobuf", "value_schema": text, "spellings": spellings}
+    said: dict[str, Any] = {"format": "protobuf", "value_schema": text, "spellings": spellings}
     said["is_fitting"] = is_fitting
     if not (spellings and kind.endswith("Timestamp") and type_ not in TIMESTAMPS):
         check(values, type_, records, **said)

@@ -23,6 +23,7 @@ from support.creating import World
 from support.examples import examples
 from support.gateway import Gateway
 
+from seamline.connectors.kafka.formats import json_values
 from seamline.connectors.kafka.formats.fit import misfits
 from seamline.connectors.kafka.formats.infer import infer_json
 from seamline.connectors.kafka.formats.json_values import JsonValues
@@ -181,6 +182,16 @@ def test_fault_32_the_cast_offered_gives_the_value(
     expression = found[0].rpartition("read it with ")[2].rstrip(".")
     sql = f"SELECT {expression} FROM (SELECT {literal} AS n) AS t"
     assert offline_gateway.rows(sql) == [(wanted,)]
+
+
+def test_a_sample_is_parsed_once_for_all_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    values: list[bytes | None] = [json.dumps({f"c{n}": n for n in range(200)}).encode()] * 2
+    declared = parse_fields(", ".join(f"c{n} varchar" for n in range(200)))
+    parsed: list[bytes] = []
+    parse = json_values.parse
+    monkeypatch.setattr(json_values, "parse", lambda value: parsed.append(value) or parse(value))
+    assert len(misfits(declared, values, "fail")) == 200
+    assert len(parsed) == 2
 
 
 # --- Where it is said ----------------------------------------------------------------------------

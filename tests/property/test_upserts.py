@@ -306,7 +306,7 @@ def alter(users: Users, change: str) -> None:
     """Sets a property of the table."""
     statement = parse.parse(f"ALTER TABLE users SET PROPERTIES {change}")
     assert isinstance(statement, AlterTable)
-    alterations.alter(users.connections, statement, session(users.connections.config))
+    alterations.alter(users.connections, statement, session(users.connections.config), NoDeadline())
 
 
 # --- The past ------------------------------------------------------------------------------------

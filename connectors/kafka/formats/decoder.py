@@ -36,7 +36,7 @@ from seamline.connectors.kafka.formats.tombstones import Tombstones
 from seamline.connectors.kafka.formats.watching import SchemaWatch
 from seamline.connectors.protocols import RawBatch
 from seamline.errors import BAD_RECORD, SeamlineError
-from seamline.seam.encoding import KEY, VALUE, Encoding, Path, Source
+from seamline.seam.encoding import KEY, VALUE, Path, Source
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns as names
 from seamline.sql.types import Field, Row, Varbinary, to_arrow
@@ -70,7 +70,7 @@ class Decoder:
         self._schema = spec.arrow_schema
         encoding = spec.encoding
         self._needs_values = dict(encoding.options).get("tombstones") == "bad"
-        self._tree = _Tree([c for c in spec.columns if c.name != names.DELETED], encoding)
+        self._tree = ColumnTree(spec)
         spelling = Spelling.of(dict(encoding.options).get("spellings", "")).of_times
         self._logged = {
             place: _log_column(spec.topic, field, source, spelling)
@@ -206,16 +206,20 @@ class Decoder:
 _LEFT_OUT = "it has no value, and the table's writer omits such records"
 
 
-class _Tree:
+class ColumnTree:
     """The columns of a table, down to the fields that have their own source.
+
+    Args:
+        spec: How records become rows.
 
     Attributes:
         parts: What is decoded from values, and from keys.
         logged: What the log knows: its place in the table, its column, and its source.
     """
 
-    def __init__(self, columns: Sequence[Field], encoding: Encoding) -> None:
-        self._encoding = encoding
+    def __init__(self, spec: DecoderSpec) -> None:
+        columns = [column for column in spec.columns if column.name != names.DELETED]
+        self._encoding = encoding = spec.encoding
         self.parts: dict[str, list[Leaf]] = {VALUE: [], KEY: []}
         self.logged: list[tuple[Path, Field, Source]] = []
         for column in columns:

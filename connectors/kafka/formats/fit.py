@@ -1,20 +1,21 @@
 """Checks whether columns fit the records of a sample, and which types would.
 
 A column that does not fit turns every record with a value for it into a bad one, and epoch seconds
-are silently read as milliseconds. Both can be detected before the first query: each leaf of a
-column is decoded alone, by the decoder itself, and if it fails, other types are tried on the whole
-sample.
+are silently read as milliseconds. Both can be detected before the first query: the sample is parsed
+once, each leaf of a column is decoded alone, as the decoder does it, and if it fails, other types
+are tried on the whole sample.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from seamline.connectors.kafka.formats.json_values import JsonValues
+from seamline.connectors.kafka.formats.json_values import Parsed, parsed_record
 from seamline.errors import SeamlineError
 from seamline.sql import casts, types
 from seamline.sql.types import Array, Field, Map, Row, Type, quote
@@ -64,14 +65,25 @@ class _Leaf:
         """How queries refer to it."""
         return ".".join(map(quote, self.path))
 
-    def bad(self, values: Values, type_: Type) -> Mapping[int, str]:
+    def bad(self, records: Sequence[Parsed], type_: Type) -> Mapping[int, str]:
         """Returns which records do not fit if the leaf has that type, and why."""
-        return JsonValues((self.column(type_),)).decode(values)[1]
+        column = self.column(type_)
+        found: dict[int, str] = {}
+        for index, record in enumerate(records):
+            try:
+                record.value(column)
+            except ValueError as error:
+                found[index] = str(error)
+        return found
 
-    def numbers(self, values: Values) -> list[int]:
+    def numbers(self, records: Sequence[Parsed]) -> list[int]:
         """Returns the whole numbers in its place."""
-        (array,), _ = JsonValues((self.column(types.BIGINT),)).decode(values)
-        return list(_flat(array.to_pylist()))
+        column = self.column(types.BIGINT)
+        found: list[Any] = []
+        for record in records:
+            with contextlib.suppress(ValueError):
+                found.append(record.value(column))
+        return list(_flat(found))
 
 
 def misfits(columns: Sequence[Field], values: Values, on_error: str) -> list[str]:
@@ -82,8 +94,13 @@ def misfits(columns: Sequence[Field], values: Values, on_error: str) -> list[str
         values: The sampled records.
         on_error: The policy for bad records.
     """
-    _, broken = JsonValues(()).decode(values)
-    objects = [value for index, value in enumerate(values) if index not in broken]
+    broken: dict[int, str] = {}
+    objects: list[Parsed] = []
+    for index, value in enumerate(values):
+        try:
+            objects.append(parsed_record(value))
+        except (ValueError, RecursionError) as error:
+            broken[index] = str(error)
     notes = [share_of(broken, len(values), on_error)] if broken else []
     for column in columns:
         for leaf in _leaves(column):
@@ -103,7 +120,7 @@ def share_of(bad: Mapping[int, str], count: int, on_error: str) -> str:
     return f"{bad[min(bad)]} ({share}): {_FATES[on_error]}."
 
 
-def _seconds(leaf: _Leaf, values: Values) -> list[str]:
+def _seconds(leaf: _Leaf, values: Sequence[Parsed]) -> list[str]:
     """Notes numbers that are early in 1970 as milliseconds but in this century as seconds."""
     found = [number for number in leaf.numbers(values) if number in _SECONDS]
     if not found:
@@ -115,13 +132,13 @@ def _seconds(leaf: _Leaf, values: Values) -> list[str]:
     ]
 
 
-def _offer(leaf: _Leaf, other: Type, values: Values) -> str:
+def _offer(leaf: _Leaf, other: Type, values: Sequence[Parsed]) -> str:
     declare = f"Declare {leaf.name} {other}"
     how = _conversion(leaf, other, values) if leaf.alone else None
     return f"{declare}." if how is None else f"{declare}, and read it with {how}."
 
 
-def _conversion(leaf: _Leaf, other: Type, values: Values) -> str | None:
+def _conversion(leaf: _Leaf, other: Type, values: Sequence[Parsed]) -> str | None:
     """Returns an expression that converts the other type to the declared one, or None."""
     if other == types.BIGINT and leaf.type in _TIMESTAMPS:
         largest = max(map(abs, leaf.numbers(values)), default=0)

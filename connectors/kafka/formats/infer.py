@@ -148,7 +148,7 @@ class _Numbers(Type):
     lost: str = ""
 
     @classmethod
-    def of(cls, number: float | Number) -> _Numbers:
+    def of(cls, number: Any) -> _Numbers:
         """Returns the one number."""
         if isinstance(number, float):
             return _NOT_FINITE_NUMBER

@@ -8,6 +8,7 @@ names. A sample of schemas or messages of several names is reported as mixed.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -140,6 +141,55 @@ def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHea
         f"the columns are those of {node.name}, and null where another schema lacks the field"
     )
     return Found(node, source, (note,), is_mixed=True)
+
+
+def every(
+    setting: Setting, format_: str, topic: str, parts: Parts, headers: AllHeaders
+) -> Iterator[Node]:
+    """Yields the schemas of sampled keys or values; the newest of the topic, if there are none.
+
+    Args:
+        setting: Which of the two, and where schemas are.
+        format_: Their format.
+        topic: Name of the topic.
+        parts: A sample of them.
+        headers: The headers of the sample.
+
+    Those that cannot be had are left out.
+    """
+    kind = KINDS[format_]
+    payloads: dict[SchemaId, list[bytes]] = {}
+    if setting.schema is None:
+        for named, payload in _named(setting, parts, headers):
+            payloads.setdefault(named, []).append(payload)
+    schema_ids: list[SchemaId | None] = [*payloads] or [None]
+    for schema_id in schema_ids:
+        own = payloads[schema_id] if schema_id is not None else []
+        with contextlib.suppress(ValueError, SeamlineError):
+            yield _schema_node(setting, kind, topic, schema_id, own)
+
+
+def _schema_node(
+    setting: Setting, kind: str, topic: str, schema_id: SchemaId | None, payloads: Sequence[bytes]
+) -> Node:
+    if setting.schema is not None:
+        return _tree(Schema(kind, setting.schema), [])
+    if schema_id is None:
+        found = _find(setting, kind, topic, (), ())
+        return found.node
+    schema = setting.schemas.by_id(schema_id)
+    earlier = functools.partial(setting.schemas.earlier, schema_id)
+    if schema.kind != "PROTOBUF":
+        return _tree(schema, payloads, earlier)
+    from seamline.connectors.kafka.formats import protobuf_schema
+
+    file = protobuf_schema.compiled(schema)
+    branches = []
+    for message in {m.full_name: m for m in _messages(file, payloads)}.values():
+        node = protobuf_schema.tree_of(message)
+        protobuf_schema.add_former_names(node, message, earlier())
+        branches.append(node)
+    return Node("union", branches=branches)
 
 
 def _named(setting: Setting, parts: Parts, headers: AllHeaders) -> Iterator[tuple[SchemaId, bytes]]:

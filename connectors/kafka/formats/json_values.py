@@ -308,6 +308,41 @@ def exact(value: Any, type_: Type, path: str, spelling: Spelling = PLAIN) -> Any
     )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parsed:
+    """A record that is parsed once, to be decoded into one column after another.
+
+    Attributes:
+        record: The object; None for a tombstone, or the word null.
+    """
+
+    record: _Object | None
+
+    def value(self, column: Field, spelling: Spelling = PLAIN) -> Any:
+        """Returns the value of a column.
+
+        Raises:
+            ValueError: the record is bad.
+        """
+        if self.record is not None:
+            return _member(self.record, column, "", spelling)
+        if column.required:
+            raise ValueError(f"{column.name}: null, but the column is required")
+        return None
+
+
+def parsed_record(value: bytes | None) -> Parsed:
+    """Returns a record, parsed.
+
+    Raises:
+        ValueError: it is not JSON, or not an object.
+    """
+    record = None if value is None else parse(value)
+    if record is not None and not isinstance(record, _Object):
+        raise ValueError(f"{_shape(record)} where an object is expected")
+    return Parsed(record)
+
+
 def is_text_of(type_: Type, text: str, spelling: Spelling = PLAIN) -> bool:
     """Whether a JSON string is a value of a type."""
     try:
