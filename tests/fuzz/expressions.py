@@ -308,14 +308,14 @@ class Expressions:
         sources = [
             t
             for t in (*_SOURCES, *(c.type for c in scope.columns))
-            if _casts(t, type_) and (not self._plain or _widens(t, type_))
+            if _casts(t, type_) and (not self._plain or _is_plain_cast(t, type_))
         ]
         if not sources:
             return None
         source = self._chance.choice(sources)
         word = self._chance.choice(("CAST", "TRY_CAST"))
         inner = self.of(source, scope, depth)
-        form = same if _widens(source, type_) else ours
+        form = same if _is_plain_cast(source, type_) else ours
         return form(str(type_), f"{word}({{0}} AS {type_})", inner)
 
     def call(self, scope: Scope, depth: int = 1) -> tuple[Node, Type]:
@@ -363,10 +363,9 @@ def _fits(hint: str, type_: Type) -> bool:
     return types.is_numeric(type_) and (("e0" in hint) == (type_ in types.FLOATS))
 
 
-def _widens(source: Type, target: Type) -> bool:
-    if source not in types.INTEGERS or target not in types.INTEGERS:
-        return False
-    return types.INTEGERS.index(source) <= types.INTEGERS.index(target)
+def _is_plain_cast(source: Type, target: Type) -> bool:
+    """Whether DuckDB's own cast means the same; a narrowing one fails, or is null."""
+    return source in types.INTEGERS and target in types.INTEGERS
 
 
 def _is_plainly_made(type_: Type) -> bool:

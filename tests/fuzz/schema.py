@@ -18,7 +18,9 @@ from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type
 
 PLACES = ("cold", "hot", "split")
-NAMES = ("a", "b", "c", "d", "e", "f", "g", "h", "Mixed", "order", "ü x")
+NAMES = ("a", "b", "c", "d", "e", "f", "g", "h", "Mixed", "order", "ü x", "X", "m", "i", "v", "s",
+         "l", "r", "q0", "c0", "l0_0", "scan_0", "$x", "field0", "key", "value")  # fmt: skip
+"""Names that are quoted, and names that templates and the renderer make."""
 _NULL = 0.15
 _NASTY = 0.4
 _ROWS_MAX = 24
@@ -189,7 +191,20 @@ def _floating(chance: random.Random, type_: Type, *, nasty: bool) -> float:
     least = 1.401298464324817e-45 if type_ == types.REAL else 5e-324
     most = 3.4028234663852886e38 if type_ == types.REAL else 1.7976931348623157e308
     return chance.choice(
-        (-0.0, math.nan, math.inf, -math.inf, least, most, -most, 16777216.0, 1e-5, 123456792.0)
+        (
+            -0.0,
+            -0.0,
+            math.nan,
+            math.nan,
+            math.inf,
+            -math.inf,
+            least,
+            most,
+            -most,
+            16777216.0,
+            1e-5,
+            123456792.0,
+        )
     )
 
 

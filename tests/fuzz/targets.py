@@ -65,13 +65,21 @@ class Offline:
         """See `Target.answer`."""
         assert engine == "duckdb"
         try:
-            query_bound, read = bound(query.node.trino, self._columns, self._restrictions)
-            found = table_of(self._engine, query_bound, read, self._stored)
+            found = self.table(query)
         except SeamlineError as error:
             return Answer(None, error.code.name, error.message)
         except KeyError as error:  # shrinking took the table away
             return Answer(None, "TABLE_NOT_FOUND", str(error))
         return answer_of(query, found)
+
+    def table(self, query: Query) -> pa.Table:
+        """The rows of the answer.
+
+        Raises:
+            SeamlineError: named after the cause.
+        """
+        query_bound, read = bound(query.node.trino, self._columns, self._restrictions)
+        return table_of(self._engine, query_bound, read, self._stored)
 
 
 def duckdb_engine(folder: pathlib.Path) -> DuckDBWorkers:

@@ -2,8 +2,9 @@
 
 Method: queries drawn from seeds, over tables drawn from seeds, their rows cold, hot and split. On
 DuckDB the answers are compared with those of plain DuckDB over all rows, where it means the same,
-and with those of Spark among the long proofs. Queries that once went wrong are kept in `cases`.
-`make fuzz SEED=1 COUNT=20000` is the same for longer.
+and with those of Spark among the long proofs. What NaN, -0.0, nulls and casts that may fail make
+of a statement, a real Trino has said: its answers are recorded. Queries that once went wrong are
+kept in `cases`. `make fuzz SEED=1 COUNT=20000` is the same for longer.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import pytest
 from support.gateway import Gateway
 from support.stack import Stack
 
-from fuzz import cases
+from fuzz import cases, recorded
+from fuzz.answers import SKIPPABLE, answer_of, disagreement
 from fuzz.expressions import simplest
 from fuzz.nodes import smaller
 from fuzz.oracle import Oracle
@@ -24,6 +26,7 @@ from fuzz.run import Count, batch, judge
 from fuzz.schema import tables
 from fuzz.targets import Live, Offline, duckdb_engine
 from seamline.connectors.duckdb.workers import DuckDBWorkers
+from seamline.errors import SeamlineError
 
 CASES = sorted(cases.FOLDER.glob("*.json"))
 SEED = 7
@@ -82,6 +85,28 @@ def test_random_queries(
     assert count.queries == batches * size
     assert count.outcomes["duckdb", "rows"] > count.queries * 0.6
     assert count.plain > count.queries * 0.1
+
+
+def test_random_statements_are_answered_as_a_real_trino_did(
+    engine: DuckDBWorkers, scratch: pathlib.Path
+) -> None:
+    table, wrong = recorded.table(), []
+    target = Offline([table], scratch, engine)
+    found = recorded.read()
+    assert [one.sql for one in found] == list(recorded.statements())
+    for one in found:
+        try:
+            answered = target.table(recorded.query_of(one))
+        except SeamlineError as error:
+            if error.code.name not in SKIPPABLE or not (one.rows is None or one.differs):
+                wrong.append(f"{one.sql}\n   {error}\n   not {one.rows}")
+            continue
+        query = recorded.query_of(one)
+        kinds = [column.type for column in answered.columns]
+        right, ours = recorded.answer(one, kinds), answer_of(query, answered)
+        if not one.differs and (right.rows is None or disagreement(right, ours)):
+            wrong.append(f"{one.sql}\n   {ours.text()}\n   not {right.text()}")
+    assert not wrong, "\n".join(wrong[:20])
 
 
 @pytest.mark.spark
