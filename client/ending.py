@@ -26,6 +26,7 @@ import click
 
 from seamline.dbapi.texts import printable
 from seamline.errors import DISK_FULL, GATEWAY_UNAVAILABLE, INTERNAL_ERROR, SeamlineError
+from seamline.sentences import sentence
 
 FAILED = 1
 NOTHING_ANSWERS = 3
@@ -107,7 +108,7 @@ def _named(error: BaseException) -> SeamlineError:
     where = f" ({frame.filename.rpartition('/')[2]}:{frame.lineno})" if frame else ""
     return SeamlineError(
         INTERNAL_ERROR,
-        f"{type(error).__name__}: {str(error)[:300]}{where}",
+        f"{type(error).__name__}: {sentence(str(error))[:300]}{where}",
         hint=f"This is a fault in Seamline; {TRACEBACK_VARIABLE}=1 shows where it came from.",
     )
 

@@ -13,6 +13,8 @@ import enum
 from collections.abc import Mapping
 from typing import Any, Self
 
+from seamline.sentences import sentence as sentence
+
 RETRY_AFTER = "retry_after_s"
 """The error detail that gives the number of seconds to wait before a retry."""
 
@@ -89,9 +91,9 @@ class SeamlineError(Exception):
         query_id: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(message)
+        self.message = sentence(message)
+        super().__init__(self.message)
         self.code = code
-        self.message = message
         self.hint = code.hint if hint is None else hint
         self.location = location
         self.query_id = query_id

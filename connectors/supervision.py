@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
 
 from seamline.connectors.files import is_full
-from seamline.errors import DISK_FULL, INTERNAL_ERROR, SeamlineError
+from seamline.errors import DISK_FULL, INTERNAL_ERROR, SeamlineError, sentence
 
 _LOG = logging.getLogger("seamline.background")
 
@@ -298,7 +298,7 @@ def named(error: BaseException) -> SeamlineError:
         return error
     if is_full(error):
         return SeamlineError(DISK_FULL, str(error))
-    said = " ".join(str(error).split())[:300]
+    said = " ".join(sentence(str(error)).split())[:300]
     frame = next(reversed(traceback.extract_tb(error.__traceback__)), None)
     where = f" ({frame.filename.rpartition('/')[2]}:{frame.lineno})" if frame else ""
     found = SeamlineError(INTERNAL_ERROR, f"{type(error).__name__}: {said}{where}")

@@ -27,6 +27,7 @@ from seamline.errors import (
     SUBQUERY_MULTIPLE_ROWS,
     ErrorCode,
     SeamlineError,
+    sentence,
 )
 
 _RAISED_BY_US = re.compile(
@@ -124,7 +125,7 @@ def named_error(error: Exception) -> SeamlineError:
             "Spark cannot compute a subquery that reads columns of the query around it in this way",
             hint="Write it as a join, or run it on DuckDB (engine = 'duckdb').",
         )
-    message = re.sub(r"\s+", " ", _cause(text.split("\n\nJVM stacktrace", 1)[0]))
+    message = re.sub(r"\s+", " ", sentence(text))
     return SeamlineError(code or _unnamed(error, condition), message[:500])
 
 
@@ -133,18 +134,6 @@ def _unnamed(error: Exception, condition: str) -> ErrorCode:
     names = {class_.__name__ for class_ in type(error).__mro__}
     is_refused = _AT_PLANNING & names and not condition.startswith("TABLE_OR_VIEW")
     return NOT_SUPPORTED if is_refused else SPARK_FAILED
-
-
-def _cause(text: str) -> str:
-    """Returns what was raised, without the trace: the last line of Python's, the first of Java's.
-
-    After a Python trace, Java appends further exceptions, each on a line of its own.
-    """
-    before, trace, after = text.partition("Traceback (most recent call last):")
-    if trace:
-        raised = (line for line in after.splitlines() if line and not line[0].isspace())
-        return next(raised, before)
-    return re.split(r"\n\s+at [\w.$]+\(", text, maxsplit=1)[0]
 
 
 def _condition(error: Exception) -> str:
