@@ -458,14 +458,16 @@ TOPIC_RECREATED = _declare(
     1,
     _EXTERNAL,
     "The topic was deleted and created again, so the table's boundary belongs to another log. "
-    "Create a new table for the new topic.",
+    "`t$cold` and FOR VERSION AS OF still read what was tiered. Create a new table for the new "
+    "topic.",
 )
 LOG_TRIMMED = _declare(
     "LOG_TRIMMED",
     2,
     _EXTERNAL,
-    "Records that were never tiered have left the log. Keep retention longer than tiering needs; "
-    "`t$cold` still reads what was tiered.",
+    "Records that were never tiered have left the log. `t$cold`, time travel and conditions on "
+    "`_kafka_partition` and `_kafka_offset` read what is there; `seamline table resume "
+    "--accept-loss` goes on without the rest. Keep retention longer than tiering needs.",
 )
 LOG_TRUNCATED = _declare(
     "LOG_TRUNCATED",

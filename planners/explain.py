@@ -161,6 +161,7 @@ def _scan_json(scan: Scan) -> dict[str, Any]:
         "reads": {str(r.partition): [r.start, r.end_exclusive] for r in scan.hot_ranges},
         "pruned_by": list(scan.pruned_by),
         **({"boundary_trust": seam.trust} if (seam := scan.seam).trust else {}),
+        **({"gaps": [gap.to_json() for gap in scan.seam.gaps]} if scan.seam.gaps else {}),
         **({"since": scan.seam.since.to_json()} if scan.seam.since is not None else {}),
     }
 
@@ -250,6 +251,13 @@ def _seam(seam: Seam, scan: Scan) -> Iterator[str]:
         )
     if len(seam.end) > PARTITIONS_SHOWN_MAX:
         yield f"     … and {len(seam.end) - PARTITIONS_SHOWN_MAX} more partitions"
+    for gap in seam.gaps[:PARTITIONS_SHOWN_MAX]:
+        yield (
+            f"     p{gap.partition:<4} lacks {gap.offsets:,} offsets of "
+            f"[{gap.start:,}, {gap.end_exclusive:,}), which were lost"
+        )
+    if len(seam.gaps) > PARTITIONS_SHOWN_MAX:
+        yield f"     … and {len(seam.gaps) - PARTITIONS_SHOWN_MAX} more gaps"
     if seam.pending:
         yield f"     {seam.pending:,} offsets past the end belong to open transactions"
 

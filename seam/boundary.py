@@ -22,6 +22,7 @@ from seamline.errors import (
     INVALID_TABLE_DEFINITION,
     SeamlineError,
 )
+from seamline.seam.gaps import Gap
 from seamline.seam.offsets import Offsets
 from seamline.seam.table import Snapshot, TableState
 from seamline.sql import columns
@@ -47,8 +48,8 @@ class Boundary:
     """How much of the log a snapshot holds: `next` is `B`, and every range is half-open.
 
     Guarantee: for each partition p in `next`, the snapshot holds exactly the records that
-    `isolation` shows below `next[p]` of the log `topic_id` (from where the table began), and none
-    at or above it.
+    `isolation` shows below `next[p]` of the log `topic_id` (from where the table began, and without
+    those in `gaps`), and none at or above it.
 
     Attributes:
         snapshot_id: The snapshot that carries it; a descendant inherits it.
@@ -73,6 +74,7 @@ class Boundary:
         taken_id: The newest snapshot of another writer before Seamline took over the table; None
             if it never did.
         handed_to: The provider of the writer that continues from here; empty if Seamline does.
+        gaps: Records below `next` that were lost, and are in no tier.
         provider: The provider that reported this boundary; empty for Seamline itself.
         trust: `exact`, `derived` or `hint`.
     """
@@ -95,6 +97,7 @@ class Boundary:
     foreign_change_id: int | None = None
     taken_id: int | None = None
     handed_to: str = ""
+    gaps: tuple[Gap, ...] = ()
     provider: str = ""
     trust: str = EXACT
 
@@ -155,6 +158,8 @@ def encode(boundary: Boundary) -> str:
         body["taken"] = boundary.taken_id
     if boundary.handed_to:
         body["handed_to"] = boundary.handed_to
+    if boundary.gaps:
+        body["gaps"] = [gap.to_json() for gap in boundary.gaps]
     return json.dumps(body, separators=(",", ":"))
 
 
@@ -198,6 +203,7 @@ def _decoded(snapshot_id: int, text: str) -> Boundary:
             foreign_change_id=body.get("foreign_change"),
             taken_id=body.get("taken"),
             handed_to=str(body.get("handed_to", "")),
+            gaps=tuple(Gap.from_json(gap) for gap in body.get("gaps", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SeamlineError(

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from seamline.errors import HISTORY_CHANGED, INVALID_ARGUMENT, INVALID_TOKEN, SeamlineError
 from seamline.seam.boundary import kept_side
 from seamline.seam.checks import require, trimmed
+from seamline.seam.gaps import past
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.records import Places
@@ -55,7 +56,7 @@ def between(later: Seam, earlier: Seam | None, *, offsets_max: int | None = None
                 f"up to offset {start}, and they end at {end}",
                 hint="Pass the token of the earlier read as from_token.",
             )
-    since = Offsets({p: starts.get(p, 0) for p in later.end})
+    since = Offsets({p: past(later.gaps, p, starts.get(p, 0)) for p in later.end})
     found = dataclasses.replace(later, since=since)
     return found if offsets_max is None else _first(found, since, offsets_max)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from seamline.seam.boundary import ColdSide
 from seamline.seam.checks import recreated, require, trimmed, truncated
+from seamline.seam.gaps import below
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
@@ -75,6 +76,7 @@ def pin(
         sequence_number=state.sequence_number(cold.snapshot_id),
         provider=boundary.provider,
         trust=boundary.trust,
+        gaps=below(boundary.gaps, bounds.topic_id, ends),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from seamline.errors import LOG_TRIMMED, TABLE_NOT_FOUND, SeamlineError
 from seamline.seam.boundary import ColdSide
 from seamline.seam.checks import recreated, require
+from seamline.seam.gaps import same_below
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.repeat import missing_between, seam_up_to
@@ -121,14 +122,17 @@ def travel(
         ends[partition] = max(start, stop)
     end = Offsets(ends)
     for side in sides:
-        same = side is own or side.foreign_change_id == own.foreign_change_id
+        same = side is own or (
+            side.foreign_change_id == own.foreign_change_id
+            and same_below(side.boundary.gaps, own.boundary.gaps, bounds.topic_id, end)
+        )
         if same and missing_between(side, end, bounds) is None:
             return seam_up_to(
                 state, side, end, bounds, cluster=cluster, schema_id=schema_id, as_of=as_of
             )
     raise SeamlineError(
         LOG_TRIMMED,
-        f"topic {bounds.topic} no longer reaches back to snapshot {own.snapshot_id}, and rows of "
-        f"{state.display_name} have been changed since",
+        f"topic {bounds.topic} no longer reaches back to snapshot {own.snapshot_id}, and no later "
+        f"snapshot of {state.display_name} has the same rows",
         hint="Read the snapshot itself with FOR VERSION AS OF; `t$snapshots` lists them.",
     )

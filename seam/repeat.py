@@ -15,6 +15,7 @@ from seamline.errors import (
 )
 from seamline.seam.boundary import ColdSide
 from seamline.seam.checks import dropped, history_changed, recreated, require, trimmed, truncated
+from seamline.seam.gaps import below, same_below
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam, cold_only, hot_only
@@ -114,6 +115,9 @@ def repeat(
         if _decoded_otherwise(side, earlier):
             reason += ", and its tail has been tiered under another schema, format or on_error"
             continue
+        if not same_below(side.boundary.gaps, earlier.gaps, bounds.topic_id, earlier.end):
+            reason += ", and a loss has been accepted of records that the token covers"
+            continue
         gone = missing_between(side, earlier.end, bounds)
         if gone is not None:
             reason = gone.message
@@ -178,6 +182,7 @@ def seam_up_to(
         as_of=as_of,
         provider=side.boundary.provider,
         trust=side.boundary.trust,
+        gaps=below(side.boundary.gaps, bounds.topic_id, end),
     )
 
 

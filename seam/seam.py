@@ -2,7 +2,8 @@
 
 A `Seam` is frozen. Its guarantee: for every partition p, the snapshot's rows are the records of
 [table start, boundary[p]), and the hot read takes [boundary[p], end[p]). Together they are every
-committed record below `end`, exactly once. Both engines use one seam per table per statement.
+committed record below `end`, exactly once, but for those in `gaps`, which are in no tier. Both
+engines use one seam per table per statement.
 
 The same value serves every purpose. What a statement reads, what its token repeats, what a session
 must not fall behind, what a virtual snapshot holds, what a receipt shows, and what Spark's
@@ -15,6 +16,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from seamline.seam.gaps import Gap
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import TableState
@@ -52,6 +54,7 @@ class Seam:
         trust: How far the boundary can be trusted; see `boundary.EXACT`.
         since: If set, only records at or past these offsets are read: the changes since an earlier
             seam. It has every partition of `end`.
+        gaps: Records below `end` that were lost before they were tiered, whose loss was accepted.
         is_logged: Whether everything is read from the log, including what is in the snapshot. This
             is so for changes of an upsert table, whose snapshot no longer has replaced rows.
     """
@@ -80,6 +83,7 @@ class Seam:
     trust: str = ""
     since: Offsets | None = None
     is_logged: bool = False
+    gaps: tuple[Gap, ...] = ()
 
     @property
     def identity(self) -> str:
@@ -158,7 +162,8 @@ class Seam:
             for name, value in given.items()
             if name in _OFFSETS and value is not None
         }
-        return cls(**{**given, **offsets, "table": tuple(given["table"])})
+        gaps = tuple(Gap.from_json(gap) for gap in given.get("gaps", ()))
+        return cls(**{**given, **offsets, "table": tuple(given["table"]), "gaps": gaps})
 
 
 _OFFSETS = frozenset({"boundary", "end", "cold_end", "epochs", "end_epochs", "since"})
@@ -169,7 +174,9 @@ def _to_json(value: Any) -> Any:
         case Offsets():
             return value.to_json()
         case tuple():
-            return list(value)
+            return [_to_json(each) for each in value]
+        case Gap():
+            return value.to_json()
     return value
 
 

@@ -222,6 +222,11 @@ def misplaced(after: TableState, batch: Batch, bounds: LogBounds) -> SeamlineErr
             COMMIT_CONFLICT,
             f"table {after.display_name} changed hands while a batch was written",
         )
+    if previous.gaps != landed.gaps:
+        return SeamlineError(
+            COMMIT_CONFLICT,
+            f"a loss of table {after.display_name} was accepted while a batch was written",
+        )
     return _discontinued(after, previous, landed)
 
 

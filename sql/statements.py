@@ -375,8 +375,8 @@ class MaintainTable:
     Attributes:
         name: As written, one to three parts.
         procedure: One of `optimize`, `optimize_manifests`, `expire_snapshots`,
-            `remove_orphan_files`.
-        arguments: The given arguments: sizes in bytes, durations in seconds, counts.
+            `remove_orphan_files`, `resume`.
+        arguments: The given arguments: sizes in bytes, durations in seconds, counts, 1 for true.
         query: A query of the cold rows that the condition holds for; None without a condition.
         if_exists: Whether to accept that there is no such table.
         location: The location of the name.

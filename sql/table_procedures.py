@@ -1,4 +1,4 @@
-"""ALTER TABLE … EXECUTE: the procedures that maintain a table, and their arguments."""
+"""ALTER TABLE … EXECUTE: the procedures that a table has, and their arguments."""
 
 from __future__ import annotations
 
@@ -58,11 +58,14 @@ _DURATION = _Parameter(
 )
 _COUNT = _Parameter("a whole number above zero", "10", _count, is_text=False)
 
+_FLAG = _Parameter("a boolean", "true", {"true": 1.0, "false": 0.0}.get, is_text=False)
+
 _PROCEDURES: Mapping[str, Mapping[str, _Parameter]] = {
     "optimize": {"file_size_threshold": _SIZE},
     "optimize_manifests": {},
     "expire_snapshots": {"retention_threshold": _DURATION, "retain_last": _COUNT},
     "remove_orphan_files": {"retention_threshold": _DURATION},
+    "resume": {"accept_loss": _FLAG},
 }
 """The procedures, and their parameters in order."""
 
@@ -178,7 +181,7 @@ def _signature(procedure: str, parameters: Mapping[str, _Parameter]) -> str:
 
 def _value(words: Words, name: str, parameter: _Parameter) -> float:
     place, is_text = words.place(), words.is_string()
-    is_literal = is_text or words.peek()[:1].isdigit()
+    is_literal = is_text or words.peek()[:1].isdigit() or words.peek() in {"TRUE", "FALSE"}
     if words.peek() and (not is_literal or words.peek(1) not in {",", ")", ""}):
         raise SeamlineError(
             NOT_SUPPORTED,

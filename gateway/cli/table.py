@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -189,7 +190,7 @@ def describe(name: str, config_file: str | None, settings: tuple[str, ...], as_j
     click.echo(_columns_text(state.schema.columns))
     for key, value in body.items():
         if key != "columns":
-            click.echo(f"{key}: {json.dumps(value) if isinstance(value, dict) else value}")
+            click.echo(f"{key}: {json.dumps(value) if isinstance(value, dict | list) else value}")
 
 
 @table.command()
@@ -262,6 +263,33 @@ def drop(
         click.confirm(f"drop {resolved.display} {what}?", abort=True)
     tables.drop(connections, resolved, purge=purge)
     click.echo(f"dropped {resolved.display}")
+    connections.close()
+
+
+@table.command()
+@click.argument("name")
+@click.option(
+    "--accept-loss", is_flag=True, help="Accept that the lost records will never be in the table."
+)
+@config_options
+def resume(
+    name: str, accept_loss: bool, config_file: str | None, settings: tuple[str, ...]
+) -> None:
+    """Go on with the table NAME after its log has lost records that were not tiered.
+
+    Without --accept-loss, only says what is lost.
+    """
+    from seamline.gateway.commands import resuming
+
+    connections, resolved = _open(config_file, settings, name)
+    assert resolved is not None
+    by = f"{getpass.getuser()}, on the command line"
+    boundary = resuming.resume(connections, resolved, no_deadline(), by=by, accept_loss=accept_loss)
+    for gap in boundary.gaps:
+        click.echo(
+            f"{resolved.display}: partition {gap.partition} lacks {gap.offsets:,} offsets of "
+            f"[{gap.start}, {gap.end_exclusive})"
+        )
     connections.close()
 
 

@@ -31,6 +31,7 @@ from seamline.gateway.query.names import TableName
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of, decode
 from seamline.seam.checks import LogRead, recreated, require
+from seamline.seam.gaps import Gap
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
@@ -46,7 +47,11 @@ class Kind(enum.Enum):
     ABORTED = "aborted"
     BEYOND = "beyond"
     KEY = "key"
+    GAP = "gap"
     UNKNOWN = "unknown"
+
+
+_HARMLESS = frozenset({Kind.GAP, Kind.UNKNOWN})
 
 
 MEANINGS: Mapping[Kind, str] = {
@@ -55,6 +60,7 @@ MEANINGS: Mapping[Kind, str] = {
     Kind.ABORTED: "records of aborted transactions, which no read of the log returns",
     Kind.BEYOND: "records at or past the boundary, which would be read from the log, too",
     Kind.KEY: "surplus rows of keys that an upsert table holds more than once",
+    Kind.GAP: "offsets without a row whose records were lost, which somebody has accepted",
     Kind.UNKNOWN: "offsets without a row that the log can no longer explain",
 }
 
@@ -84,7 +90,7 @@ class Audit:
         boundary: The boundary of that snapshot.
         partitions: The rows of each partition.
         others: The number of rows that are not records of the log.
-        found: The findings; only those of kind `UNKNOWN` do not mean that something is wrong.
+        found: The findings; those of kinds `GAP` and `UNKNOWN` do not mean that something is wrong.
     """
 
     table: str
@@ -96,8 +102,11 @@ class Audit:
 
     @property
     def is_clean(self) -> bool:
-        """Whether each record is there exactly once, as far as the log can tell."""
-        return all(finding.kind is Kind.UNKNOWN for finding in self.found)
+        """Whether each record is there exactly once, as far as the log can tell.
+
+        Records whose loss was accepted are not.
+        """
+        return all(finding.kind in _HARMLESS for finding in self.found)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the whole result, JSON-ready."""
@@ -121,6 +130,7 @@ class Audit:
                 }
                 for finding in self.found
             ],
+            "gaps": [gap.to_json() for gap in self.boundary.gaps],
             "clean": self.is_clean,
         }
 
@@ -256,10 +266,12 @@ class _Auditor:
         return here.first if here is not None else self._boundary.next.get(partition, 0)
 
     def _without_rows(self, holes: Sequence[OffsetRange]) -> Iterator[Found]:
-        """Yields what the log shows about offsets without a row."""
+        """Yields the gaps among offsets without a row, and what the log shows about the others."""
         kept_from = self._bounds.start
         kept = []
-        for hole in holes:
+        for gap, lost in self._gaps(holes):
+            yield Found(Kind.GAP, lost, min(gap.offsets, len(lost)))
+        for hole in self._outside_gaps(holes):
             start = max(hole.start, kept_from.get(hole.partition, hole.end_exclusive))
             if hole.start < min(start, hole.end_exclusive):
                 gone = OffsetRange(hole.partition, hole.start, min(start, hole.end_exclusive))
@@ -271,6 +283,27 @@ class _Auditor:
             with checked(self._log, LogRead.within(self._bounds, [span]), self._deadline):
                 found = [one for hole in kept for one in self._in_log(hole)]
             yield from found
+
+    def _gaps(self, holes: Sequence[OffsetRange]) -> Iterator[tuple[Gap, OffsetRange]]:
+        """Yields the part of each gap that is in a hole."""
+        for hole in holes:
+            for gap in self._boundary.gaps:
+                start = max(hole.start, gap.start)
+                end = min(hole.end_exclusive, gap.end_exclusive)
+                is_of_log = gap.topic_id == self._boundary.topic_id
+                if is_of_log and gap.partition == hole.partition and start < end:
+                    yield gap, OffsetRange(hole.partition, start, end)
+
+    def _outside_gaps(self, holes: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
+        """Yields the parts of holes that no gap accounts for."""
+        for hole in holes:
+            start = hole.start
+            for _, lost in self._gaps([hole]):
+                if start < lost.start:
+                    yield OffsetRange(hole.partition, start, lost.start)
+                start = lost.end_exclusive
+            if start < hole.end_exclusive:
+                yield OffsetRange(hole.partition, start, hole.end_exclusive)
 
     @property
     def _may_have_aborted(self) -> bool:

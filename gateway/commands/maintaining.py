@@ -1,7 +1,7 @@
-"""ALTER TABLE … EXECUTE: maintenance of a table by the gateway's Spark.
+"""ALTER TABLE … EXECUTE: maintenance of a table by the gateway's Spark, and going on after a loss.
 
-It is what `seamline table maintain` does. Users of the gateway may not expire snapshots that a
-token of the gateway may still refer to.
+It is what `seamline table maintain` and `seamline table resume` do. Users of the gateway may not
+expire snapshots that a token of the gateway may still refer to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
-from seamline.gateway.commands import alterations
+from seamline.gateway.commands import alterations, resuming
 from seamline.gateway.commands.rows import METRICS, Rows
 from seamline.gateway.connections import Connections
 from seamline.gateway.query.names import Session, TableName
@@ -118,6 +118,12 @@ def run(
     Raises:
         SeamlineError: INVALID_ARGUMENT, NOT_SUPPORTED, COMMIT_CONFLICT, SPARK_UNAVAILABLE, …
     """
+    if statement.procedure == "resume":
+        by, accepts = connections.rights.principal.name, dict(statement.arguments)
+        is_accepted = bool(accepts.get("accept_loss"))
+        boundary = resuming.resume(connections, name, deadline, by=by, accept_loss=is_accepted)
+        lost = sum(gap.offsets for gap in boundary.gaps)
+        return Rows(METRICS, [("gaps_count", len(boundary.gaps)), ("lost_offsets_count", lost)])
     tasks = _tasks(statement, where, connections.config.tokens.age_seconds_max)
     if spark is None:
         raise SeamlineError(

@@ -211,13 +211,13 @@ def _seam_table(seam: Seam) -> tuple[Relation, pa.Table]:
         "topic": types.VARCHAR,
         "topic_id": types.VARCHAR,
         "snapshot_id": types.BIGINT,
+        "lost": types.BIGINT,
     }
+    lost = {p: sum(g.offsets for g in seam.gaps if g.partition == p) for p in seam.end}
+    about = (seam.topic, seam.topic_id, seam.snapshot_id)
     return _table(
         shape,
-        [
-            (p, b := seam.boundary[p], end, end - b, seam.topic, seam.topic_id, seam.snapshot_id)
-            for p, end in seam.end.items()
-        ],
+        [(p, b := seam.boundary[p], end, end - b, *about, lost[p]) for p, end in seam.end.items()],
     )
 
 

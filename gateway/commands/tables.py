@@ -524,6 +524,7 @@ def describe(state: TableState, bounds: LogBounds | None) -> dict[str, Any]:
         body["boundary"] = boundary.next.to_json()
         body["boundary_provider"] = boundary.provider or "seamline"
         body["boundary_trust"] = boundary.trust
+        body["gaps"] = [gap.to_json() for gap in boundary.gaps]
         if bounds is not None:
             body["end"] = bounds.end.to_json()
             body["lag"] = sum(

@@ -137,6 +137,7 @@ def _table(
         "boundary_trust": seam.trust or None,
         "end": seam.end.to_json(),
         "since": seam.since.to_json() if seam.since is not None else None,
+        "gaps": [gap.to_json() for gap in seam.gaps],
         "files_read": sum(len(files.files) for files in cold),
         "files_total": max((files.total_files for files in cold), default=0),
         "rows_cold": sum(files.rows for files in cold),

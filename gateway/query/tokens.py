@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from seamline.connectors.files import make_folder
 from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
 from seamline.gateway.query import names
+from seamline.seam.gaps import Gap
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
 
@@ -191,6 +192,7 @@ class TokenSigner:
 
 def encode(seam: Seam) -> list[Any]:
     """Encodes a seam for a token: enough to pin it again, and to notice that history changed."""
+    gaps = [[gap.partition, gap.start, gap.end_exclusive, gap.offsets] for gap in seam.gaps]
     return [
         list(seam.table),
         seam.table_uuid,
@@ -206,6 +208,7 @@ def encode(seam: Seam) -> list[Any]:
         seam.sequence_number,
         seam.format,
         seam.on_error,
+        *([gaps] if gaps else ()),
     ]
 
 
@@ -215,6 +218,9 @@ def decode(entry: Any) -> Seam:
     Raises:
         ValueError, TypeError, AttributeError: when the entry is not a seam.
     """
+    gaps: list[Any] = []
+    if isinstance(entry[-1], list):
+        *entry, gaps = entry
     table, uuid, snapshot_id, schema_id, topic_id, *columns = entry[:-4]
     foreign_change_id, sequence, format_, on_error = entry[-4:]
     offsets = [tuple(map(int, row)) for row in zip(*columns, strict=True)]
@@ -231,6 +237,7 @@ def decode(entry: Any) -> Seam:
         sequence_number=int(sequence),
         format=format_,
         on_error=on_error,
+        gaps=tuple(Gap(topic_id, int(p), int(a), int(b), int(n)) for p, a, b, n in gaps),
     )
 
 

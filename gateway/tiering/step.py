@@ -5,7 +5,7 @@ writes its rows and its boundary in one commit, which lands only if no other bat
 there. The table is the only checkpoint, so a step can be killed anywhere and run again, and two
 tierers at once cannot write a record twice. A range without rows still publishes its progress.
 Records whose schema needs other columns wait until the columns have been changed, in a separate
-step.
+step. After a loss, `resume` is the step with which a table goes on.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of, renewed
 from seamline.seam.checks import recreated, require, tiered_elsewhere
 from seamline.seam.log import LogBounds
+from seamline.seam.resuming import losses, not_accepted, resumed
 from seamline.seam.table import Snapshot, TableState
 from seamline.seam.tiering import Batch, Outcome, Step, lag, misplaced, next_batch
 from seamline.seam.upserts import check_partitions
@@ -103,6 +104,46 @@ def _renew_boundary(table: TierTable, state: TableState, binding: TopicBinding) 
         return
     after = table.load()
     table.keep(boundary_of(after, after.current_snapshot_id).snapshot_id)
+
+
+def resume(
+    table: TierTable, log: HotLog, deadline: Deadline, *, now_ms: int, by: str, accept_loss: bool
+) -> Boundary:
+    """Lets a table go on after its log has lost records that were not tiered; see `resumed`.
+
+    Args:
+        table: The table.
+        log: The cluster its topic is in.
+        deadline: Bounds requests to the log.
+        now_ms: The time, in milliseconds since the epoch.
+        by: Who accepts the loss.
+        accept_loss: Whether it is accepted; if not, the error says what would be lost.
+
+    Returns:
+        The boundary from which it goes on.
+
+    Raises:
+        SeamlineError: as `resumed`; INVALID_ARGUMENT when the loss is not accepted, COMMIT_CONFLICT
+            when somebody else has committed meanwhile, SECOND_WRITER, ….
+    """
+    state = table.load()
+    binding = TopicBinding.from_properties(state.properties)
+    if binding is None:
+        raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {state.display_name} has no topic")
+    table.require_single_writer(state.current_snapshot_id)
+    before = boundary_of(state, state.current_snapshot_id)
+    bounds = log.bounds([binding.topic], before.isolation, deadline)[binding.topic]
+    boundary = resumed(state, bounds, now_ms=now_ms, by=by)
+    if not accept_loss:
+        raise not_accepted(state, losses(before, bounds))
+    check_not_truncated(log, bounds, before.next, before.epochs, deadline)
+    assert state.current_snapshot_id is not None
+    table.commit_boundary(
+        Batch(binding, state.current_snapshot_id, state.current_schema_id, (), boundary)
+    )
+    after = table.load()
+    table.keep(boundary_of(after, after.current_snapshot_id).snapshot_id)
+    return boundary
 
 
 def _has_landed(table: TierTable, batch: Batch) -> bool:

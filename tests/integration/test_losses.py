@@ -13,10 +13,22 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
+from support.checker import finished
 from support.gateway import Gateway
 from support.stack import Stack
 
-from seamline.errors import LOG_TRIMMED, ErrorCode, SeamlineError
+from seamline.errors import (
+    INVALID_ARGUMENT,
+    LOG_TRIMMED,
+    STATEMENT_NOT_ALLOWED,
+    TOKEN_EXPIRED,
+    ErrorCode,
+    SeamlineError,
+)
+from seamline.gateway.commands import auditing
+from seamline.gateway.query.deadline import no_deadline
+from seamline.seam.boundary import boundary_of
+from seamline.seam.offsets import OffsetRange
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -89,3 +101,64 @@ def test_reads_that_ask_for_no_lost_record_go_on(stack: Stack, gateway: Gateway,
     refused(gateway, f"EXPLAIN SELECT * FROM {name}", LOG_TRIMMED)
     explained = gateway.rows(f"EXPLAIN {sql} _kafka_partition = 1")
     assert any("pruned by position" in row[0] for row in explained)
+
+
+def gaps_of(statement: Any) -> list[tuple[int, int, int]]:
+    (table,) = statement.receipt["tables"]
+    return [(gap["partition"], gap["start"], gap["end_exclusive"]) for gap in table["gaps"]]
+
+
+def test_a_table_goes_on_once_its_loss_is_accepted(
+    stack: Stack, gateway: Gateway, name: str
+) -> None:
+    stack.create_topic(name, 2)
+    stack.create_table(name, COLUMNS)
+    stack.produce(name, rows_of(range(4)), partition=0)
+    stack.produce(name, rows_of(range(100, 104)), partition=1)
+    stack.tier(name)
+    whole = f"SELECT id FROM {name}"
+    tiered = finished(gateway.statement(whole)).receipt["token"]
+    stack.produce(name, rows_of(range(4, 10)), partition=0)
+    stack.produce(name, rows_of(range(104, 110)), partition=1)
+    covers = finished(gateway.statement(whole)).receipt["token"]
+    resume = f"ALTER TABLE {name} EXECUTE resume"
+    before = stack.load(name).state.current_snapshot_id
+    refused(gateway, f"{resume}(accept_loss => true)", STATEMENT_NOT_ALLOWED)
+    trim(stack, name, {0: 6, 1: 3})
+    refused(gateway, whole, LOG_TRIMMED)
+    error = refused(gateway, resume, INVALID_ARGUMENT)
+    assert "[4, 6) of partition 0" in error.message
+    assert stack.load(name).state.current_snapshot_id == before, "nothing was committed"
+
+    assert gateway.rows(f"{resume}(accept_loss => true)") == [
+        ("gaps_count", 1),
+        ("lost_offsets_count", 2),
+    ]
+    expected = [*range(4), *range(6, 10), *range(100, 110)]
+    for engine in ENGINES:
+        assert ids(gateway, whole, engine=engine) == expected
+    statement = finished(gateway.statement(whole))
+    assert gaps_of(statement) == [(0, 4, 6)]
+    again = statement.receipt["token"]
+    assert any("lacks 2 offsets" in row[0] for row in gateway.rows(f"EXPLAIN {whole}"))
+    assert gateway.rows(f'SELECT lost FROM "{name}$seam" ORDER BY "partition"') == [(2,), (0,)]
+    refused(gateway, f"{resume}(accept_loss => true)", STATEMENT_NOT_ALLOWED)
+    assert ids(gateway, whole, token=tiered) == [*range(4), *range(100, 104)]
+    refused(gateway, whole, TOKEN_EXPIRED, token=covers)
+
+    stack.tier(name)
+    assert ids(gateway, whole) == ids(gateway, whole, token=again) == expected
+    state = stack.load(name).state
+    (gap,) = boundary_of(state, state.current_snapshot_id).gaps
+    assert (gap.partition, gap.start, gap.end_exclusive, gap.offsets) == (0, 4, 6, 2)
+    assert gap.accepted_by
+    assert gap.accepted_ms
+    found = auditing.audit(
+        stack.connections, stack.resolve(name), no_deadline(), lambda _text: None
+    )
+    assert found.is_clean
+    assert [(f.kind, f.range, f.records) for f in found.found] == [
+        (auditing.Kind.GAP, OffsetRange(0, 4, 6), 2)
+    ]
+    stack.spark.sql(f"CALL lake.system.rollback_to_snapshot('default.{name}', {before})").collect()
+    refused(gateway, whole, LOG_TRIMMED)

@@ -40,7 +40,7 @@ from simulation.programs import (
     perform,
 )
 from simulation.reading import ALL, Answer, Sources
-from simulation.world import VERSIONS_MAX, Moment, World
+from simulation.world import VERSIONS_MAX, Accepting, Moment, World
 
 READS = frozenset({"read", "repeat"})
 """Budgets of operations that change nothing."""
@@ -300,10 +300,26 @@ class Explorer:
         yield "the other writer commits", "copy", world.copier_commits
         yield "a second writer by its marks", "second", _call(world.double, 0, is_marked=True)
         yield "a second writer by its columns", "second", _call(world.double, 0, is_marked=False)
+        yield "accept what is lost", "resume", self._resume
         state = world.table.state
         for snapshot_id in sorted(state.snapshots):
             if snapshot_id != state.current_snapshot_id:
                 yield f"roll back to {snapshot_id}", "rollback", _call(world.roll_back, snapshot_id)
+
+    def _resume(self) -> None:
+        """Somebody accepts that records are lost."""
+        world, lost = self._world, self._world.lost_now()
+        causes = oracle.problems(world) | ({"STATEMENT_NOT_ALLOWED"} if not lost else set())
+        accepting = Accepting(world)
+        try:
+            self._product.resume(
+                accepting, world.log, NoDeadline(), now_ms=0, by="me", accept_loss=True
+            )
+        except SeamlineError as error:
+            oracle.check_failure(error.code.name, causes - {"LOG_TRIMMED"})
+        world.note_commits()
+        if accepting.has_lost_nothing:
+            raise Violation("22 a loss was accepted, and nothing was lost")
 
     def _recreate_and_refill(self) -> None:
         """A topic of the same name that has grown as long as the old one, and one longer."""

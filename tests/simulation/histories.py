@@ -112,6 +112,9 @@ def draw(seed: int) -> History:
         for kind in chance.sample(sorted(DESTRUCTIVE), 2):
             kinds.append(kind)
             weights.append(DESTRUCTIVE[kind])
+        if "trim" in kinds:
+            kinds.append("resume")
+            weights.append(2)
     if chance.random() < ELECTIONS:
         kinds, weights = list(ELECTED), list(ELECTED.values())
     gap_rate = chance.choice((0.0, 0.15, 0.3))
@@ -125,7 +128,9 @@ def draw(seed: int) -> History:
     return tuple(history)
 
 
-_STEPPED = frozenset({"tier", "read", "repeat", "changes", "read after write", "travel", "follow"})
+_STEPPED = frozenset(
+    {"tier", "resume", "read", "repeat", "changes", "read after write", "travel", "follow"}
+)
 
 
 def _operation(kind: str, chance: random.Random, gap_rate: float, fault_rate: float) -> Operation:

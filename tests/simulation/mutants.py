@@ -16,7 +16,7 @@ from seamline.connectors.protocols import Deadline, HotLog, NoDeadline, RawBatch
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.tail.follower import Follower
 from seamline.gateway.tail.source import FollowedTable
-from seamline.gateway.tiering.step import tier_once
+from seamline.gateway.tiering.step import resume, tier_once
 from seamline.seam.boundary import SUMMARY_KEY, Boundary, boundary_of, encode, own_of
 from seamline.seam.hands import handed_over, taken_over
 from seamline.seam.log import READ_UNCOMMITTED, LogBounds
@@ -260,6 +260,28 @@ def _tiers(
     return Product(tier=bent)
 
 
+def _resumes(
+    *,
+    boundary: Callable[[Any, Batch], None] | None = None,
+    bend: Callable[[HotLog], Any] = lambda inner: inner,
+) -> Product:
+    def bent(table: TierTable, log: HotLog, deadline: Deadline, **how: Any) -> Boundary:
+        return resume(BentTierTable(table, boundary=boundary), bend(log), deadline, **how)
+
+    return Product(resume=bent)
+
+
+def _without_gaps(table: Any, batch: Batch) -> None:
+    """A loss that is accepted, and not written down."""
+    boundary = dataclasses.replace(batch.boundary, gaps=())
+    table.commit_boundary(dataclasses.replace(batch, boundary=boundary))
+
+
+def _one_past_the_start(bounds: LogBounds) -> LogBounds:
+    start = {p: min(o + 1, bounds.end[p]) for p, o in bounds.start.items()}
+    return dataclasses.replace(bounds, start=Offsets(start))
+
+
 def _before_columns(table: TierTable, log: HotLog, deadline: Deadline, *, records_max: int) -> Step:
     """Batches whose records have columns that the table lacks, which are left out."""
 
@@ -494,6 +516,15 @@ RARE_MUTANTS: Mapping[str, Product] = {
     ),
     "records of a newer leader continue those of a former one": _follows(
         _published_as(_of_whoever_wrote_it)
+    ),
+    "a loss is accepted and not recorded": _resumes(boundary=_without_gaps),
+    "the boundary is raised past the start of the log": _resumes(
+        bend=lambda inner: BentLog(inner, bounds=_one_past_the_start)
+    ),
+    "a loss is accepted without a compare-and-swap": _resumes(
+        boundary=lambda table, batch: table.commit_without_rows(
+            {SUMMARY_KEY: encode(batch.boundary)}
+        )
     ),
 }
 """Those that few of the drawn histories notice, each with one that failed once."""

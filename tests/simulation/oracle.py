@@ -24,6 +24,10 @@ Place = tuple[int, int, bytes]
 """(partition, offset, value) of a record of the log."""
 
 
+Lost = frozenset[tuple[str, int, int]]
+"""(topic id, partition, offset) of what a snapshot lacks, as the log had lost it."""
+
+
 class Violation(Exception):  # noqa: N818 - it is what the tests look for, not an error of theirs
     """An invariant does not hold; the message opens with its number."""
 
@@ -190,11 +194,27 @@ def check_exact(world: World, answer: Answer, statement: str) -> None:
         tiers = Counter(answer.scans[1]) + Counter(answer.scans[2])
         if Counter(answer.scans[0]) != tiers:
             raise Violation(f"6 a table is not its two tiers: {answer.scans}")
-    version = seam.schema_id
-    check_rows(world.truth, answer.rows, seam.topic_id, seam.end, statement, version=version)
-    past = world.past(seam.snapshot_id)
+    version, past = seam.schema_id, world.past(seam.snapshot_id)
+    lost = past.lost if past is not None else frozenset()
+    check_rows(
+        world.truth, answer.rows, seam.topic_id, seam.end, statement, version=version, lost=lost
+    )
+    if not world.truth.hands:
+        _check_gaps(seam, lost)
     if statement not in PARTS and past is not None:
         _check_foreign(answer, past)
+
+
+def _check_gaps(seam: Seam, lost: Lost) -> None:
+    """A seam names what is lost below its end, and nothing else."""
+    named = {
+        (gap.topic_id, gap.partition, offset)
+        for gap in seam.gaps
+        for offset in range(gap.start, gap.end_exclusive)
+    }
+    below = {place for place in lost if place[2] < seam.end.get(place[1], 0)}
+    if named != below:
+        raise Violation(f"22 lost are {sorted(below)}, and the seam says {sorted(named)}")
 
 
 def _check_foreign(answer: Answer, past: Past) -> None:
@@ -223,7 +243,15 @@ def check_past(world: World, answer: Answer, moment_ms: int, begun: Started) -> 
         Violation: what is wrong with it.
     """
     seam, truth = answer.seam, world.truth
-    check_rows(truth, answer.rows, seam.topic_id, seam.end, version=seam.schema_id)
+    past = world.past(seam.snapshot_id)
+    check_rows(
+        truth,
+        answer.rows,
+        seam.topic_id,
+        seam.end,
+        version=seam.schema_id,
+        lost=past.lost if past is not None else frozenset(),
+    )
     then = _past_at(world, moment_ms)
     _check_foreign(answer, then)
     held = dict(then.mark.next)
@@ -268,6 +296,7 @@ def check_rows(
     statement: str = ALL,
     *,
     version: int = VERSIONS_MAX,
+    lost: Lost = frozenset(),
 ) -> None:
     """The rows of the log in an answer are those below its end, once each.
 
@@ -278,6 +307,7 @@ def check_rows(
         end: Its exclusive ends.
         statement: What was asked for.
         version: The schema whose columns are shown; without it, all that were sent.
+        lost: What the table lacks, as it was lost and that was accepted.
     """
     is_asked = asked(statement)
     found = Counter(
@@ -288,7 +318,11 @@ def check_rows(
     for place, count in found.items():
         if count > 1:
             raise Violation(f"3 duplicate: {place} is there {count} times")
-    wanted = frozenset(p for p in expected(truth, topic_id, end, version) if is_asked(*p[:2]))
+    wanted = frozenset(
+        place
+        for place in expected(truth, topic_id, end, version)
+        if is_asked(*place[:2]) and (topic_id, *place[:2]) not in lost
+    )
     if found.keys() == wanted:
         return
     extra = sorted(map(str, found.keys() - wanted))
@@ -379,7 +413,8 @@ def check_table(world: World) -> None:
     is_whole &= not any(_is_below(world, cut, cut.commits + 1) for cut in cuts)
     if mark.topic_id == world.truth.topic_id and is_whole:
         # rows of a log that has been replaced are refused by every read, whatever they are
-        check_rows(world.truth, world.table.records(snapshot_id), mark.topic_id, Offsets(mark.next))
+        rows = world.table.records(snapshot_id)
+        check_rows(world.truth, rows, mark.topic_id, Offsets(mark.next), lost=head.lost)
 
 
 def check_progress(world: World) -> None:

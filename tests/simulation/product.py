@@ -12,7 +12,8 @@ from seamline.gateway.query.gather import ReadToken, no_tokens
 from seamline.gateway.query.loaded import LastSeen
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.tail.followers import Followers
-from seamline.gateway.tiering.step import tier_once
+from seamline.gateway.tiering.step import resume, tier_once
+from seamline.seam.boundary import Boundary
 from seamline.seam.hands import handed_over, taken_over
 from seamline.seam.seam import Seam
 from seamline.seam.tiering import Step
@@ -51,6 +52,22 @@ class Tier(Protocol):
         """See `tier_once`."""
 
 
+class Resume(Protocol):
+    """`step.resume`."""
+
+    def __call__(
+        self,
+        table: TierTable,
+        log: HotLog,
+        deadline: Deadline,
+        *,
+        now_ms: int,
+        by: str,
+        accept_loss: bool,
+    ) -> Boundary:
+        """See `step.resume`."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Product:
     """What is tested.
@@ -61,6 +78,7 @@ class Product:
         tier: Runs one step of tiering.
         take_over: Where the pipeline continues with a table of another writer.
         hand_over: Where another writer continues with a table of ours.
+        resume: Goes on after a loss.
     """
 
     read: Read = read
@@ -68,6 +86,7 @@ class Product:
     tier: Tier = tier_once
     take_over: TakeOver = taken_over
     hand_over: HandOver = handed_over
+    resume: Resume = resume
 
 
 REAL = Product()

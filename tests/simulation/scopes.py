@@ -73,6 +73,13 @@ SCOPES = (
         changes_max=2,
     ),
     Scope(
+        "a statement of a table that goes on after a loss",
+        {**dict.fromkeys(("append", "tier", "trim", "rollback", "resume"), MANY), "read": 1},
+        prepare=tiered_once,
+        whole_tiering=True,
+        changes_max=3,
+    ),
+    Scope(
         "a statement beside an open transaction",
         {**CHANGES, "read": 1},
         (ALL, TIERS),

@@ -50,7 +50,7 @@ from simulation.reading import (
     Sources,
     at_moment,
 )
-from simulation.world import World
+from simulation.world import Accepting, World
 
 SESSIONS = 3
 TOKENS_MAX = 6
@@ -161,6 +161,7 @@ class Simulation:
             "copier reads": lambda o: self.world.copier_reads(1 + o.first % 4),
             "copier commits": lambda _: self.world.copier_commits(),
             "second writer": self._second_writer,
+            "resume": self._resume,
         }
 
     def run(self) -> None:
@@ -354,6 +355,32 @@ class Simulation:
             self.counts[f"tier: {step.outcome.value}"] += 1
         finally:
             self.world.note_commits()
+
+    def _resume(self, operation: Operation) -> None:
+        """Somebody accepts that records are lost; others may come between."""
+        plan = _Way(self, operation)
+        accepting = Accepting(self.world)
+        table = FaultyTierTable(accepting, plan)
+        log = FaultyLog(self.world.log, plan)
+        now_ms = self.world.clock.now_ms
+        try:
+            self._product.resume(table, log, Patience(), now_ms=now_ms, by="me", accept_loss=True)
+        except SeamlineError as error:
+            self.counts[f"resume: {error.code.name}"] += 1
+            way = plan.end()
+            self.world.note_commits()
+            if error.code.name == "STATEMENT_NOT_ALLOWED":
+                if not way.changes and not way.faults and self.world.lost_now():
+                    raise Violation("22 what is lost is not found") from error
+            elif error.code.name != "NOT_SUPPORTED" or not self.world.truth.hands:
+                self._judge_tiering(way, error.code.name)
+        else:
+            plan.end()
+            self.counts["resume: done"] += 1
+        finally:
+            self.world.note_commits()
+        if accepting.has_lost_nothing:
+            raise Violation("22 a loss was accepted, and nothing was lost")
 
     def _judge_tiering(self, way: Statement, code: str) -> None:
         if code in UNAVAILABLE and way.faults:
@@ -578,6 +605,9 @@ class Simulation:
                 raise Violation(f"8 a session goes back from {token.end} to {seam.end}")
         gone = Counter(map(_in_first, before.rows))
         gone -= Counter(map(_in_first, _sorted(answer.rows)))
+        past = self.world.past(seam.snapshot_id)
+        lost = {place[1:] for place in past.lost} if past is not None else set()
+        gone = Counter({row: count for row, count in gone.items() if row[:2] not in lost})
         if statement not in PARTS and any(not self._is_compacted(row) for row in gone):
             raise Violation(f"8 a session no longer sees {sorted(gone, key=_place)}")
 

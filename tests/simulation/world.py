@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from fakes.foreign import ends_of as copied_ends
@@ -36,6 +36,7 @@ from seamline.seam.hands import handed_over, taken_over
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import Snapshot, TableSchema, TableState
+from seamline.seam.tiering import Batch
 from seamline.sql import columns
 from seamline.sql.types import VARBINARY, Field
 
@@ -79,6 +80,7 @@ class Past(NamedTuple):
             just taken the place of the other.
         is_doubled: Whether both have written since one took the place of the other.
         hands: How often the table had changed hands.
+        lost: (topic id, partition, offset) of what it lacks, as the log had lost it.
     """
 
     parent_id: int | None
@@ -87,6 +89,7 @@ class Past(NamedTuple):
     is_copied: bool | None = False
     is_doubled: bool = False
     hands: int = 0
+    lost: frozenset[tuple[str, int, int]] = frozenset()
 
 
 class Copier(NamedTuple):
@@ -465,12 +468,31 @@ class World:
     def _bounds(self) -> LogBounds:
         return self.log.bounds([TOPIC], READ_COMMITTED, NoDeadline())[TOPIC]
 
-    def note_commits(self, foreign: tuple[bytes, ...] = (), *, is_copied: bool = False) -> None:
+    def lost_now(self) -> frozenset[tuple[str, int, int]]:
+        """What is in no tier any more, and neither in the table nor known to be lost."""
+        held, topic_id = dict(self.head.mark.next), self.truth.topic_id
+        if self.head.mark.topic_id != topic_id:
+            return frozenset()
+        ((_, topic),) = self.log.save().topics
+        return frozenset(
+            (topic_id, number, offset)
+            for number, partition in enumerate(topic.partitions)
+            for offset in range(held.get(number, 0), partition.start)
+        )
+
+    def note_commits(
+        self,
+        foreign: tuple[bytes, ...] = (),
+        *,
+        is_copied: bool = False,
+        lost: frozenset[tuple[str, int, int]] = frozenset(),
+    ) -> None:
         """Writes down what new snapshots carry.
 
         Args:
             foreign: Values of foreign rows they add.
             is_copied: Whether the other writer has made them.
+            lost: What they say is lost for the first time.
         """
         commits = self.table.save().commits
         while len(self.truth.pasts) < commits:
@@ -478,6 +500,9 @@ class World:
             parent = self.past(snapshot.parent_id)
             past = self._past_of(snapshot, parent, is_copied)
             past = past._replace(foreign=(parent.foreign if parent else ()) + foreign)
+            held = dict(past.mark.next)
+            lost = frozenset(place for place in lost if place[2] < held.get(place[1], 0))
+            past = past._replace(lost=past.lost | lost)
             self.truth = self.truth._replace(pasts=(*self.truth.pasts, past))
 
     def _past_of(self, snapshot: Snapshot, parent: Past | None, is_copied: bool) -> Past:
@@ -496,6 +521,7 @@ class World:
                 is_copied=None if is_handed else False,
                 is_doubled=is_doubled or has_doubled,
                 hands=self.truth.hands,
+                lost=base.lost if base is not None else frozenset(),
             )
         assert parent is not None
         if not is_copied:
@@ -511,7 +537,7 @@ class World:
             together = tuple(Offsets(mark.next).raised(ends).items())
             mark = Mark(snapshot.snapshot_id, mark.topic_id, together)
         has_doubled = is_doubled or not self.is_adopted
-        return Past(snapshot.parent_id, mark, (), True, has_doubled, self.truth.hands)
+        return Past(snapshot.parent_id, mark, (), True, has_doubled, self.truth.hands, parent.lost)
 
     def _has_doubles(self, snapshot_id: int) -> bool:
         places = [row[:2] for row in self.table.records(snapshot_id) if row[0] is not None]
@@ -527,6 +553,41 @@ class World:
     def past(self, snapshot_id: int | None) -> Past | None:
         """What is remembered of a snapshot."""
         return None if snapshot_id is None else self.truth.pasts[snapshot_id - 1]
+
+
+class Accepting:
+    """A table whose commits without rows say that what is lost by then is accepted.
+
+    Args:
+        world: The world of the table.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.has_lost_nothing = False
+        inner = world.table
+        self.load, self.keep = inner.load, inner.keep
+        self.has_rows, self.commit_rows = inner.has_rows, inner.commit_rows
+        self.evolve, self.take_back = inner.evolve, inner.take_back
+        self.require_single_writer = inner.require_single_writer
+
+    def commit_boundary(self, batch: Batch) -> None:
+        """See `TierTable.commit_boundary`."""
+        self._commit(lambda: self._world.table.commit_boundary(batch))
+
+    def commit_without_rows(self, summary: Mapping[str, str]) -> None:
+        """A commit of whoever does not ask for the head."""
+        self._commit(lambda: self._world.table.commit_without_rows(summary))
+
+    def _commit(self, commit: Callable[[], None]) -> None:
+        world = self._world
+        world.note_commits()
+        lost = world.lost_now()
+        commit()
+        world.note_commits(lost=lost)
+        before = world.past(world.head.parent_id)
+        if before is not None and world.head.lost <= before.lost:
+            self.has_lost_nothing = True
 
 
 def _first(bounds: LogBounds, start: Offsets) -> Boundary:
