@@ -223,10 +223,25 @@ class Gatherer:
         """Adds where the statement names the topic that does not exist, and a similar one."""
         for target in targets:
             name = target.name
-            if name.cluster and error.message.split()[1].rstrip(":") == name.table:
+            if not name.cluster:
+                self._hint_at_tiered(error, name)
+            elif error.message.split()[1].rstrip(":") == name.table:
                 sources = as_owner(self._connections, target.owner)
                 error.location = target.location
                 error.hint = names.nearest_topic(name.cluster, name.table, sources) or error.hint
+
+    def _hint_at_tiered(self, error: SeamlineError, name: TableName) -> None:
+        """Adds what is still readable of a table whose topic does not exist any more."""
+        if name.is_system:
+            return
+        state = self._loaded.now([name])[name].state
+        binding = TopicBinding.from_properties(state.properties)
+        if binding is not None and error.message.split()[1].rstrip(":") == binding.topic:
+            error.hint = (
+                f'What was tiered can still be read: "{name.table}$cold", and snapshots of '
+                f"{name.display} with FOR VERSION AS OF. A topic that is created again is another "
+                "log, which needs a new table."
+            )
 
     def _place_of(self, error: SeamlineError, targets: Sequence[Target]) -> Location | None:
         """Returns where a statement names the table or schema that does not exist."""

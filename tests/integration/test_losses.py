@@ -16,12 +16,14 @@ from confluent_kafka import TopicPartition
 from support.checker import finished
 from support.gateway import Gateway
 from support.stack import Stack
+from support.waiting import wait_until
 
 from seamline.errors import (
     INVALID_ARGUMENT,
     LOG_TRIMMED,
     STATEMENT_NOT_ALLOWED,
     TOKEN_EXPIRED,
+    TOPIC_NOT_FOUND,
     ErrorCode,
     SeamlineError,
 )
@@ -162,3 +164,22 @@ def test_a_table_goes_on_once_its_loss_is_accepted(
     ]
     stack.spark.sql(f"CALL lake.system.rollback_to_snapshot('default.{name}', {before})").collect()
     refused(gateway, whole, LOG_TRIMMED)
+
+
+def test_the_error_of_a_deleted_topic_says_what_can_still_be_read(
+    stack: Stack, gateway: Gateway, name: str
+) -> None:
+    stack.create_topic(name, 1)
+    stack.create_table(name, COLUMNS)
+    stack.produce(name, rows_of(range(4)))
+    stack.tier(name)
+    snapshot = stack.load(name).state.current_snapshot_id
+    for future in stack.admin.delete_topics([name]).values():
+        future.result(30)
+    whole = f"SELECT id FROM {name}"
+    wait_until(lambda: gateway.statement(whole).error is not None)
+    error = refused(gateway, whole, TOPIC_NOT_FOUND)
+    assert f'"{name}$cold"' in error.hint
+    assert "FOR VERSION AS OF" in error.hint
+    for still in (f'SELECT id FROM "{name}$cold"', f"{whole} FOR VERSION AS OF {snapshot}"):
+        assert ids(gateway, still) == [*range(4)]
