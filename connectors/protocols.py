@@ -318,11 +318,11 @@ class ColdTable(Protocol):
         """
 
     def offsets_at(
-        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int
+        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange]
     ) -> Offsets:
-        """Returns, per partition, the first offset in a range with a time between two moments.
+        """Returns, per partition, the first offset in a range with a time at or past a moment.
 
-        The time is the record's; both moments are inclusive. Partitions without one are absent.
+        The time is the record's. Partitions without one are absent.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE, STORAGE_UNAVAILABLE, COLD_FILE_MISSING.

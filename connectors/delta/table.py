@@ -134,7 +134,7 @@ class DeltaTable:
         return None
 
     def offsets_at(
-        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int
+        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange]
     ) -> Offsets:
         """See `ColdTable.offsets_at`."""
         if snapshot_id is None or not ranges:
@@ -150,7 +150,7 @@ class DeltaTable:
         with open_scan(cold_scan(self, snapshot_id, fields)) as (connection, relation):
             found = connection.sql(
                 f"SELECT {partition}, min({offset}) FROM ({relation}) WHERE ({lies})"
-                f" AND epoch_us({timestamp}) BETWEEN {first_ms * 1000} AND {last_ms * 1000}"
+                f" AND epoch_us({timestamp}) >= {first_ms * 1000}"
                 f" GROUP BY {partition}"
             ).fetchall()
         return Offsets({int(p): int(first) for p, first in found})

@@ -62,14 +62,11 @@ class MomentColumns:
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 
-def wanted_of(
-    columns: MomentColumns, first_ms: int, last_ms: int, ranges: Sequence[OffsetRange]
-) -> Predicate:
-    """Returns the predicate for rows of the ranges with a record time between two moments."""
-    first, last = (_EPOCH + datetime.timedelta(milliseconds=ms) for ms in (first_ms, last_ms))
+def wanted_of(columns: MomentColumns, first_ms: int, ranges: Sequence[OffsetRange]) -> Predicate:
+    """Returns the predicate for rows of the ranges with a record time at or past a moment."""
+    first = _EPOCH + datetime.timedelta(milliseconds=first_ms)
     return conjunction(
         Comparison(columns.timestamp, ">=", first),
-        Comparison(columns.timestamp, "<=", last),
         Or(tuple(_lies_in(columns, r) for r in ranges)),
     )
 

@@ -9,7 +9,6 @@ a catalog before its rows are read.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -134,7 +133,6 @@ class Gatherer:
         token: Sequence[Seam] = (),
         after: After = NOTHING,
         freshness: Freshness = LATEST,
-        now: datetime.datetime | None = None,
         read_token: ReadToken = no_tokens,
         may_lack_records: bool = False,
     ) -> list[PinnedTable]:
@@ -147,7 +145,6 @@ class Gatherer:
             token: Seams to repeat; tables they do not name are pinned as they are now.
             after: The reads and writes that tables pinned as they are now must not fall behind.
             freshness: How fresh tables pinned as they are now must be.
-            now: The moment the statement was submitted; by default, the present.
             read_token: Returns the seams of the tokens between which changes are requested.
             may_lack_records: Whether the log may have lost records of a seam; see
                 `TableFacts.log_start`, which the caller must then respect.
@@ -166,11 +163,10 @@ class Gatherer:
             may_lack_records=may_lack_records,
         )
         try:
-            with_now = wanted if now is None else dataclasses.replace(wanted, now=now)
             with told_as_seen(lambda: self._sight(targets)):
                 return [
                     self._restricted(target, pinned)
-                    for target, pinned in zip(targets, self._pin_all(with_now), strict=True)
+                    for target, pinned in zip(targets, self._pin_all(wanted), strict=True)
                 ]
         except SeamlineError as error:
             if error.code in _NAMES_NOTHING and error.location is None:

@@ -2,8 +2,8 @@
 
 In each partition, the moment lies at the end of the longest run of records after the snapshot of
 that time in which no record is later than the moment. Record times need not ascend: an early record
-that follows a later one is not part of the run. A record with a time in the future only shows that
-its producer's clock is wrong.
+that follows a later one is not part of the run. A time in the future is a later one, too. So the
+position depends on nothing but the records: once it lies before one of them, it stays there.
 
 The log is asked wherever it still reaches back to that snapshot. For records that it has lost, the
 newest snapshot is asked, which holds the same records. So the position is the same whatever
@@ -35,13 +35,11 @@ class Later:
 
     Attributes:
         first_ms: Their earliest possible time.
-        last_ms: Their latest possible time: now.
         decoder: Decides which records are rows at all; those that the policy `skip` leaves out are
             not.
     """
 
     first_ms: int
-    last_ms: int
     decoder: DecoderSpec
 
     def among(self, batch: RawBatch, schemas: Schemas) -> Iterator[tuple[int, int]]:
@@ -51,7 +49,7 @@ class Later:
             _, bad = Decoder(self.decoder, schemas).decode_all(batch)
         places = zip(batch.partitions, batch.offsets, batch.timestamps_ms, strict=True)
         for index, (partition, offset, time_ms) in enumerate(places):
-            if self.first_ms <= time_ms <= self.last_ms and index not in bad:
+            if time_ms >= self.first_ms and index not in bad:
                 yield int(partition), int(offset)
 
 
@@ -83,7 +81,7 @@ def ends_at(
     lost = [OffsetRange(p, s, bounds.start[p]) for p, s in starts.items() if s < bounds.start[p]]
     found: dict[int, int] = {}
     if lost:
-        found |= table.offsets_at(head.snapshot_id, later.first_ms, lost, later.last_ms)
+        found |= table.offsets_at(head.snapshot_id, later.first_ms, lost)
     lowest = log.offsets_at(bounds.topic, bounds.topic_id, bounds.end, later.first_ms, deadline)
     asked = [
         OffsetRange(partition, max(starts[partition], bounds.start[partition]), end)

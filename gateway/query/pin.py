@@ -133,10 +133,6 @@ class Target:
         return self.version.value if self.version is not None else None
 
 
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
     """What one call pins, and how; see `Gatherer.pin`."""
@@ -147,7 +143,6 @@ class Wanted:
     token: Sequence[Seam] = ()
     after: After = NOTHING
     freshness: Freshness = LATEST
-    now: datetime.datetime = dataclasses.field(default_factory=_now)
     may_lack_records: bool = False
 
 
@@ -373,7 +368,6 @@ class TablePinner:
             head = own
         later = Later(
             past.milliseconds(moment) + 1,
-            past.milliseconds(wanted.now),
             DecoderSpec.of(binding, state.schema.columns),
         )
         ends = ends_at(table, log, own, head, bounds, later, wanted.deadline)

@@ -220,7 +220,6 @@ class Queries:
             token=request.token,
             after=request.after,
             freshness=request.freshness,
-            now=request.now,
             read_token=request.read_token,
             may_lack_records=True,
         )

@@ -719,7 +719,7 @@ class MemoryTable:
         return frozenset()
 
     def offsets_at(
-        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int
+        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange]
     ) -> Offsets:
         """See `ColdTable.offsets_at`; a record's time is asked of the log that it came from."""
         times = self._log.times(self._state.properties[f"{PROPERTY_PREFIX}topic"])
@@ -730,7 +730,7 @@ class MemoryTable:
                     partition == wanted.partition
                     and offset is not None
                     and wanted.start <= offset < wanted.end_exclusive
-                    and first_ms <= times.get((partition, offset), -1) <= last_ms
+                    and times.get((partition, offset), -1) >= first_ms
                 ):
                     found[partition] = min(offset, found.get(partition, offset))
         return Offsets(found)
@@ -1040,10 +1040,10 @@ class MemoryView:
         return self.table.misleading_columns(snapshot_id)
 
     def offsets_at(
-        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int
+        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange]
     ) -> Offsets:
         """See `ColdTable.offsets_at`."""
-        return self.table.offsets_at(snapshot_id, first_ms, ranges, last_ms)
+        return self.table.offsets_at(snapshot_id, first_ms, ranges)
 
 
 def seam_rows(table: MemoryTable, log: MemoryLog, seam: Any) -> list[Row]:

@@ -231,21 +231,21 @@ def test_a_past_moment_is_cut_where_it_lies(stack: Stack, gateway: Gateway, name
 
 
 @pytest.mark.prove
-def test_fault_06_a_fast_clock_makes_no_moment_short(
+def test_a_fast_clock_ends_a_moment_at_the_same_record_for_ever(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
     table_of(stack, name)
     stack.produce(name, rows_of(range(10)))
     ahead = OddRecord(b'{"id":10}', timestamp_ms=round(time.time() * 1000) + 1_800_000)
     produce(stack.bootstrap_servers, name, [ahead])
-    stack.produce(name, rows_of(range(11, 20)))
+    stack.produce(name, rows_of(range(11, 20)), partition=0)
     moment = datetime.datetime.now(datetime.UTC)
     wait_until(lambda: time.time() > moment.timestamp() + 0.01)
     stack.produce(name, rows_of(range(20, 30)))
     then = f"SELECT id FROM {name} FOR TIMESTAMP AS OF TIMESTAMP '{moment.isoformat(' ')}'"
 
     def check() -> None:
-        assert sorted(row[0] for row in gateway.rows(then)) == list(range(20))
+        assert sorted(row[0] for row in gateway.rows(then)) == list(range(10))
 
     check()
     stack.tier(name)

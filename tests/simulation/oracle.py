@@ -259,7 +259,7 @@ def check_past(world: World, answer: Answer, moment_ms: int, begun: Started) -> 
     for partition, offset, _, _ in answer.rows:
         if partition is None or offset is None or offset < held.get(partition, 0):
             continue
-        if moment_ms < history[partition][offset].timestamp_ms <= begun.now_ms:
+        if moment_ms < history[partition][offset].timestamp_ms:
             raise Violation(f"7 {partition}/{offset} is later than {moment_ms}")
     for partition, end in seam.end.items():
         if end < held.get(partition, 0):
@@ -267,8 +267,7 @@ def check_past(world: World, answer: Answer, moment_ms: int, begun: Started) -> 
         if begun.topic_id != seam.topic_id or begun.upheavals != truth.upheavals:
             continue
         stable = begun.stable[partition] if partition < len(begun.stable) else 0
-        is_later = end < stable and moment_ms < history[partition][end].timestamp_ms
-        if end < stable and not (is_later and history[partition][end].timestamp_ms <= begun.now_ms):
+        if end < stable and history[partition][end].timestamp_ms <= moment_ms:
             raise Violation(f"7 {partition}/{end} was there at {moment_ms} and is left out")
 
 

@@ -236,7 +236,10 @@ def test_a_late_record_is_neither_hidden_nor_doubled() -> None:
 
 @pytest.mark.parametrize("tiered", [False, True])
 @pytest.mark.parametrize("forgotten", [False, True])
-def test_fault_06_one_fast_clock_makes_no_moment_short(tiered: bool, forgotten: bool) -> None:
+def test_a_fast_clock_ends_a_moment_at_the_same_record_for_ever(
+    tiered: bool, forgotten: bool
+) -> None:
+    """Records past it belong to the moment only if the snapshot of that time has them."""
     world = World(1)
     world.clock.advance(1000)
     tier(world)
@@ -247,7 +250,7 @@ def test_fault_06_one_fast_clock_makes_no_moment_short(tiered: bool, forgotten: 
         tier(world)
         world.append(0)
     moment_ms = world.clock.now_ms
-    then = places(ask(world))
+    then = places(ask(world)) if tiered else [(0, 0)]
     world.clock.advance(1000)
     world.append(0)
     world.append(0, age_ms=900)
@@ -256,10 +259,12 @@ def test_fault_06_one_fast_clock_makes_no_moment_short(tiered: bool, forgotten: 
         world.trim(0, 2)
     sentence = at_moment(moment_ms)
     sources = Sources(world.catalog, world.log)
-    begun = oracle.started(world)
-    answer = read(sources, world.table.open, sentence, now_ms=world.clock.now_ms)
-    oracle.check_past(world, answer, moment_ms, begun)
-    assert places(answer) == then
+    for _ in range(2):
+        begun = oracle.started(world)
+        answer = read(sources, world.table.open, sentence, now_ms=world.clock.now_ms)
+        oracle.check_past(world, answer, moment_ms, begun)
+        assert places(answer) == then
+        world.clock.advance(2 * 86_400_000)
 
 
 # pitfall: consumer-group offsets, which run ahead of the table, taken as the boundary
