@@ -386,7 +386,7 @@ message M {
 }
 message I { optional google.protobuf.Timestamp t = 1; }
 """
-PLACES = {
+PLACES: dict[str, tuple[str, Any, str]] = {
     "at": ("at timestamp(6)", lambda m: m.at, "at: "),
     "many": ("many array(timestamp(6))", lambda m: m.many.add(), "many[]: "),
     "by": ('"by" map(varchar, timestamp(6))', lambda m: m.by["k"], "by[]: "),

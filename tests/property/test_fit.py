@@ -189,7 +189,12 @@ def test_a_sample_is_parsed_once_for_all_columns(monkeypatch: pytest.MonkeyPatch
     declared = parse_fields(", ".join(f"c{n} varchar" for n in range(200)))
     parsed: list[bytes] = []
     parse = json_values.parse
-    monkeypatch.setattr(json_values, "parse", lambda value: parsed.append(value) or parse(value))
+
+    def noted(value: bytes) -> Any:
+        parsed.append(value)
+        return parse(value)
+
+    monkeypatch.setattr(json_values, "parse", noted)
     assert len(misfits(declared, values, "fail")) == 200
     assert len(parsed) == 2
 
