@@ -113,17 +113,18 @@ def stored(values: Any) -> Any:
 
 def leaf(rows: pa.Table, schema: Schema, field_id: int) -> Any:
     """Returns the column of a field, at any depth of structs; null where an outer struct is."""
-    first, *inside = _path(schema.fields, field_id)
+    first, *inside = path_to(schema.fields, field_id)
     column = rows.column(first)
     return pc.struct_field(column, inside) if inside else column
 
 
-def _path(fields: Sequence[NestedField], field_id: int) -> list[str]:
+def path_to(fields: Sequence[NestedField], field_id: int) -> list[str]:
+    """Returns the names that lead to a field, at any depth of structs; an empty list if none do."""
     for field in fields:
         if field.field_id == field_id:
             return [field.name]
         if isinstance(field.field_type, StructType):
-            inside = _path(field.field_type.fields, field_id)
+            inside = path_to(field.field_type.fields, field_id)
             if inside:
                 return [field.name, *inside]
     return []

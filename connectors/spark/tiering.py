@@ -19,23 +19,29 @@ import contextlib
 import dataclasses
 import itertools
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.transforms import TruncateTransform
+from pyiceberg.types import IntegerType, LongType
 
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.iceberg.landing import Landing
+from seamline.connectors.iceberg.transforms import path_to
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols import Deadline, HotLog, RawBatch
 from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.merging import merge
 from seamline.connectors.spark.sessions import functions_for, session_apart
-from seamline.connectors.spark.settings import quoted_name
+from seamline.connectors.spark.settings import quoted_name, quoted_text
 from seamline.connectors.spark.tail import decoded_tail, has_odd_time
 from seamline.errors import (
     COMMIT_CONFLICT,
+    INVALID_TABLE_DEFINITION,
     NOT_SUPPORTED,
     SCHEMA_NOT_EVOLVED,
     SNAPSHOT_GONE,
@@ -174,6 +180,7 @@ class SparkTierTable:
             self._merge_aside(spec, batch, boundary, any_time)
             return
         rows = self._decoded(self._spark, batch, spec, any_time, batch.batch_id)
+        rows = _with_partitions(rows, table)
         if _may_hold_batch(table, batch) or not self._overwrite(rows, batch, boundary):
             self._write_aside(rows, batch, boundary)
 
@@ -210,6 +217,7 @@ class SparkTierTable:
         assert newest is not None
         with self._branch(batch) as branch, session_apart(self._spark) as session:
             rows = self._decoded(session, batch, spec, any_time, batch.batch_id)
+            rows = _with_partitions(rows, self._table())
             table = (self._catalog.name, *self._identifier, f"branch_{branch}")
             merge(session, rows, table, newest, spec, {SUMMARY_KEY: encode(boundary)})
             landed = decode(self._head_of(branch))
@@ -380,3 +388,37 @@ def _may_hold_batch(table: IcebergTable, batch: Batch) -> bool:
         raise SeamlineError(
             COMMIT_CONFLICT, f"the batch's own snapshot has expired: {error.message}"
         ) from error
+
+
+def _with_partitions(rows: Any, table: IcebergTable) -> Any:
+    """Returns rows that fail if Iceberg's Java library would give one a wrong partition value."""
+    for condition in partition_conditions(table.state.display_name, table.iceberg.metadata):
+        rows = rows.filter(condition)
+    return rows
+
+
+def partition_conditions(name: str, metadata: TableMetadata) -> Iterator[str]:
+    """Yields conditions that raise INVALID_TABLE_DEFINITION for a row without a partition value.
+
+    What `truncate` makes of a number may be less than the least one of its type. The library wraps
+    it around, and its readers then no longer find the row.
+    """
+    schema = metadata.schema()
+    for field in metadata.spec().fields:
+        bits = _BITS.get(type(schema.find_type(field.source_id)))
+        if bits is None or not isinstance(field.transform, TruncateTransform):
+            continue
+        width, least = field.transform.width, -(1 << (bits - 1))
+        if least % width:
+            first = least - least % width + width
+            column = quoted_name(path_to(schema.fields, field.source_id))
+            problem = (
+                f"{INVALID_TABLE_DEFINITION.name}: a row of {name} has a {column} below {first}, "
+                f"for which truncate({width}) has no value; partition the table by another width, "
+                "such as a power of two"
+            )
+            raised = f"CAST(raise_error({quoted_text(problem)}) AS BOOLEAN)"
+            yield f"CASE WHEN {column} < {first}L THEN {raised} ELSE TRUE END"
+
+
+_BITS: Mapping[type, int] = {IntegerType: 32, LongType: 64}

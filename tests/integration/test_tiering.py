@@ -290,6 +290,24 @@ def test_partitioned_and_sorted(stack: Stack, gateway: Gateway, name: str) -> No
     assert receipt["files_read"] < receipt["files_total"]
 
 
+@pytest.mark.prove
+def test_a_row_whose_partition_value_spark_would_get_wrong_is_named(
+    stack: Stack, gateway: Gateway, name: str
+) -> None:
+    stack.create_topic(name, 1)
+    stack.create_table(name, "id bigint, n integer", partitioning=("truncate(10, n)",))
+    first = -(2**31) + 8
+    stack.produce(name, [{"id": 1, "n": first}, {"id": 2, "n": -1}])
+    tier_and_compare(stack, gateway, name)
+    stack.produce(name, [{"id": 3, "n": first - 1}])
+    with pytest.raises(SeamlineError) as caught:
+        stack.tier(name)
+    assert caught.value.code is INVALID_TABLE_DEFINITION
+    assert "partition the table by another width" in caught.value.message
+    assert gateway.rows(f"SELECT id FROM {name} WHERE n < {first}") == [(3,)]
+    assert boundary(stack, name) == {0: 2}
+
+
 EVOLVING = """
     id integer, f real, n decimal(9, 2), gone varchar, old varchar, again varchar,
     r row(a integer, b varchar, dropped bigint), l array(integer)
