@@ -377,8 +377,17 @@ STATEMENT_NOT_FOUND = _declare(
     "STATEMENT_NOT_FOUND",
     63,
     _USER,
-    "Its result has been released, or the gateway has been restarted since; submit it again.",
+    "Its result has been released, or its id is wrong; submit it again.",
     status=404,
+)
+STATEMENT_LOST = _declare(
+    "STATEMENT_LOST",
+    121,
+    _EXTERNAL,
+    "The gateway has been restarted, or another one was asked; submit the statement again. One "
+    "that writes may have written: look first.",
+    retriable=True,
+    status=410,
 )
 CANCELED = _declare("CANCELED", 64, _USER, "The statement was canceled on request.", status=409)
 DEADLINE_EXCEEDED = _declare(

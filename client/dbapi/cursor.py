@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from seamline.dbapi.errors import Error, InterfaceError, as_client_error
 from seamline.dbapi.parameters import to_json
@@ -17,13 +17,20 @@ from seamline.dbapi.statement import Progress, RemoteStatement
 from seamline.dbapi.tokens import SeenTokens
 from seamline.dbapi.transport import Transport
 from seamline.dbapi.values import arrow_converter, json_converter
-from seamline.errors import CANCELED, INVALID_ARGUMENT, MISSING_EXTRA, SeamlineError
+from seamline.errors import (
+    CANCELED,
+    INVALID_ARGUMENT,
+    MISSING_EXTRA,
+    STATEMENT_LOST,
+    SeamlineError,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from seamline.dbapi.connection import Connection
 
+T = TypeVar("T")
 _ENDS_A_SESSION = frozenset({"HISTORY_CHANGED", "INVALID_TOKEN"})
 
 
@@ -49,6 +56,7 @@ class Cursor:
         self._rows_failure: Exception | None = None
         self._rows_fetched = 0
         self._batches: Batches | None = None
+        self._body: Mapping[str, Any] = {}
         self._closed = False
 
     @property
@@ -141,9 +149,8 @@ class Cursor:
         }
         if self._connection.time_zone is not None:
             body["time_zone"] = self._connection.time_zone
-        self._statement = self._new_statement()
         try:
-            self._statement.run(body, progress)
+            self._run(body, progress)
         except Error as error:
             if error.code.name in _ENDS_A_SESSION:
                 self._seen.replace(seen)  # reported once; the next statement starts over
@@ -154,6 +161,45 @@ class Cursor:
         self._connection.change(self._statement.manifest.get("changes") or {})
         self._take_result(self._statement.manifest)
         return self
+
+    def _run(self, body: Mapping[str, Any], progress: Progress | None) -> None:
+        """Runs a statement; a read whose gateway is gone is submitted once more.
+
+        Raises:
+            Error: the gateway's named error as a DB-API exception.
+        """
+        self._body, self._statement = body, self._new_statement()
+        try:
+            self._statement.run(body, progress)
+        except Error as error:
+            if not self._is_lost_read(error):
+                raise
+            self._statement = self._new_statement()
+            self._statement.run(body, progress)
+
+    def _is_lost_read(self, error: Error) -> bool:
+        return error.code is STATEMENT_LOST and bool(self._statement.manifest.get("is_read"))
+
+    def _chunks(self, chunks_of: Callable[[RemoteStatement], Iterator[T]]) -> Iterator[T]:
+        """Yields the chunks of the result.
+
+        If the gateway is gone before the first one has come, the same rows are read once more.
+        """
+        chunks = chunks_of(self._statement)
+        try:
+            first = next(chunks)
+        except Error as error:
+            if not self._is_lost_read(error):
+                raise
+            before = self._statement.manifest
+            self._run({**self._body, "token": before.get("token")}, None)  # reads the same rows
+            if self._statement.manifest["columns"] != before["columns"]:
+                raise
+            self.rowcount = self._statement.manifest["row_count"]
+            chunks = chunks_of(self._statement)
+            first = next(chunks)
+        yield first
+        yield from chunks
 
     def _take_result(self, manifest: Mapping[str, Any]) -> None:
         if manifest.get("update_type") is not None:
@@ -226,7 +272,7 @@ class Cursor:
         """
         self._check_result()
         arrow = _arrow()
-        chunks = self._statement.arrow_chunks()
+        chunks = self._chunks(RemoteStatement.arrow_chunks)
         first = next(chunks)
         reader = arrow.ipc.open_stream(first)
 
@@ -321,13 +367,13 @@ class Cursor:
         types = [column["type"] for column in self._statement.manifest["columns"]]
         if not _has_arrow():
             converters = [json_converter(type_) for type_ in types]
-            for rows in self._statement.json_chunks():
+            for rows in self._chunks(RemoteStatement.json_chunks):
                 for row in rows:
                     yield tuple(f(v) for f, v in zip(converters, row, strict=True))
             return
         arrow = _arrow()
         converters = [arrow_converter(type_) for type_ in types]
-        for chunk in self._statement.arrow_chunks():
+        for chunk in self._chunks(RemoteStatement.arrow_chunks):
             for batch in arrow.ipc.open_stream(chunk):
                 columns = [
                     convert(column)

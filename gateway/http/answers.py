@@ -81,6 +81,8 @@ class Manifest(Shape):
     """Seconds since it was submitted, or, once it has ended, that it took."""
     progress: dict[str, Any]
     """The engine, the rows and bytes of files that it is expected to read, and the rows so far."""
+    is_read: bool = False
+    """Whether it is known to be a query, which a client may submit again if it is lost."""
     error: Problem | None = None
     columns: list[Column] = Field(default_factory=list)
     chunks: Chunks | None = None

@@ -24,7 +24,7 @@ import flask
 from pydantic import BeforeValidator, Field
 
 from seamline.connectors.chunks import compressed, read_chunk
-from seamline.errors import STATEMENT_NOT_FOUND, TOO_MANY_STATEMENTS, SeamlineError
+from seamline.errors import STATEMENT_LOST, STATEMENT_NOT_FOUND, TOO_MANY_STATEMENTS, SeamlineError
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.access.rules import Action
 from seamline.gateway.http import answers
@@ -181,6 +181,7 @@ class ChunkQuery(Query):
     """Seconds to wait for the chunk, at most 60."""
 
 
+_LOST = frozenset({STATEMENT_NOT_FOUND, STATEMENT_LOST})
 _MANIFEST = json(answers.Manifest, "The manifest")
 _LISTING = json(answers.Listing, "Statements, newest first")
 _CHUNKS = {
@@ -219,14 +220,14 @@ def blueprint(service: Service, turns: Turns, streams: Streams) -> flask.Bluepri
         return flask.jsonify({"statements": [each.to_json() for each in wanted[: query.limit]]})
 
     @routes.get("/<statement_id>")
-    @operation("The state of a statement", {200: _MANIFEST}, {STATEMENT_NOT_FOUND})
+    @operation("The state of a statement", {200: _MANIFEST}, _LOST)
     def status(statement_id: str, query: Waiting) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal, Action.VIEW)
         _await(statement, turns, query.wait, query.wait_for)
         return flask.jsonify(_seen_by(flask.g.principal, statement))
 
     @routes.post("/<statement_id>/cancel")
-    @operation("Asks a statement to end", {200: _MANIFEST}, {STATEMENT_NOT_FOUND})
+    @operation("Asks a statement to end", {200: _MANIFEST}, _LOST)
     def cancel(statement_id: str) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal, Action.KILL)
         _cancel(statement, turns)
@@ -252,7 +253,7 @@ def _add_results(routes: flask.Blueprint, service: Service, turns: Turns) -> Non
         return answer
 
     @routes.delete("/<statement_id>")
-    @operation("Releases a statement's result", {204: Answer("Released")}, {STATEMENT_NOT_FOUND})
+    @operation("Releases a statement's result", {204: Answer("Released")}, _LOST)
     def close(statement_id: str) -> flask.Response:
         service.statement(statement_id, flask.g.principal).close()
         return empty(204)
@@ -263,7 +264,7 @@ def _add_events(routes: flask.Blueprint, service: Service, streams: Streams) -> 
     @operation(
         "A statement's progress, as it happens",
         {200: Answer("Events", {EVENT_STREAM: None})},
-        {STATEMENT_NOT_FOUND, TOO_MANY_STATEMENTS},
+        {*_LOST, TOO_MANY_STATEMENTS},
     )
     def events(statement_id: str) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal, Action.VIEW)
@@ -312,6 +313,7 @@ def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:
         "state": statement.state.value,
         "elapsed_s": round(statement.elapsed_s, 6),
         "progress": dict(statement.progress),
+        "is_read": statement.is_read,
     }
     if statement.error is not None:
         body["error"] = statement.error.to_json()

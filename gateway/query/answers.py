@@ -132,6 +132,7 @@ class Answers:
         )
         parsed, values, meaning = self._read(statement)
         statement.parsed = parsed
+        statement.is_read = isinstance(parsed, Query)
         sessions.check_transaction(parsed, request)
         match parsed:
             case Query():

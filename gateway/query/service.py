@@ -38,11 +38,20 @@ from seamline.gateway.query import audited, session_properties
 from seamline.gateway.query.history import History, Summary, summary_of
 from seamline.gateway.query.metrics import Metrics
 from seamline.gateway.query.rates import MinuteRate, ProcessLoad
-from seamline.gateway.query.statements import FINAL, State, Statement, StatementRequest
+from seamline.gateway.query.statements import (
+    FINAL,
+    State,
+    Statement,
+    StatementIds,
+    StatementRequest,
+)
 from seamline.planners.route import ENGINES
 
 _LOG = logging.getLogger("seamline.service")
 ABANDONED_S = 300.0
+CROWDED_ABANDONED_S = 60.0
+_HELD_MAX = 64
+"""Statements of one principal whose clients have yet to ask for their first page."""
 QUIET_S = 5.0
 _DRAIN_LOOK_S = 0.1
 _LONG = 2_000
@@ -57,6 +66,9 @@ _RETURN_LOOK_S = 1.0
 
 class Service:
     """One gateway's statements. Safe to share between threads.
+
+    Attributes:
+        ids: Issues their ids.
 
     Args:
         limits: How many statements may run, and for how long.
@@ -90,6 +102,7 @@ class Service:
         self._looking = 0
         self._blocked = 0
         self._returning = 0
+        self.ids = StatementIds()
         self._statements: dict[str, Statement] = {}
         self._waiting: list[Statement] = []
         self._history = History(limits.principal_history_max)
@@ -118,7 +131,7 @@ class Service:
             origin: Where the request comes from.
             continues: Whether it continues an earlier statement, and so does not count against the
                 limits per minute.
-            held: Whether it only waits until it is started.
+            held: Whether it only waits until it is started, and does not count as waiting before.
 
         Raises:
             SeamlineError: INVALID_REQUEST, INVALID_SESSION_PROPERTY, TOO_MANY_STATEMENTS,
@@ -168,24 +181,50 @@ class Service:
         with self._lock:
             if self._refusing.is_set():
                 raise SeamlineError(SHUTTING_DOWN, "the gateway is stopping")
-            self._check_waiting(caller)
+            if not held:
+                self._check_waiting(caller)
             if not continues:
                 self._count(caller)
             at_end = self._write_down if continues else self._ended
-            statement = Statement(request, caller, timeout_s, origin, at_end)
+            statement = Statement(request, caller, timeout_s, origin, at_end, self.ids.new())
             statement.held = held
             self._statements[statement.statement_id] = statement
-            self._waiting.append(statement)
             if not held:
+                self._waiting.append(statement)
                 self._wake_runner()
+        if held:
+            self._drop_held(caller)
         return statement
 
     def start(self, statement: Statement) -> None:
-        """Lets a statement run that was held until now; does nothing for any other."""
+        """Lets a statement run that was held until now; does nothing for any other.
+
+        It fails with TOO_MANY_STATEMENTS if too many are waiting.
+        """
         with self._lock:
-            if statement.held and not self._stopping.is_set():
-                statement.held = False
+            if not statement.held or self._stopping.is_set():
+                return
+            statement.held = False
+            try:
+                self._check_waiting(statement.caller)
+            except SeamlineError as error:
+                refusal = error
+            else:
+                self._waiting.append(statement)
                 self._wake_runner()
+                return
+        statement.fail(refusal)
+
+    def _drop_held(self, caller: Principal) -> None:
+        """Ends the oldest of a principal's held statements while there are too many.
+
+        Nobody has asked for their first page, and they wait for nothing else.
+        """
+        with self._lock:
+            own = [s for s in self._statements.values() if s.held and s.principal == caller.name]
+            held = [s for s in own if s.state is State.PENDING]
+        for statement in held[: max(0, len(held) - _HELD_MAX)]:
+            statement.cancel("many statements were submitted, and nobody asked for its first page")
 
     def _count(self, caller: Principal) -> None:
         """Counts another statement, unless too many have come within a minute.
@@ -242,10 +281,12 @@ class Service:
                 too.
 
         Raises:
-            SeamlineError: STATEMENT_NOT_FOUND.
+            SeamlineError: STATEMENT_NOT_FOUND; STATEMENT_LOST for one of another gateway.
         """
         with self._lock:
             found = self._statements.get(statement_id)
+        if found is None:
+            self.ids.require(statement_id)
         if found is None or found.state is State.CLOSED or not self._may(caller, found, action):
             raise SeamlineError(STATEMENT_NOT_FOUND, f"there is no statement {statement_id}")
         if found.principal == caller.name:
@@ -306,16 +347,19 @@ class Service:
     def sweep(self) -> None:
         """Releases results that nobody asks for, and cancels statements that nobody asks about.
 
-        Also releases the oldest results while there are too many.
+        They are canceled sooner while others wait for a runner. Also releases the oldest results
+        while there are too many.
         """
         now = time.monotonic()
         with self._lock:
+            is_crowded = any(s.state is State.PENDING for s in self._waiting)
+            quiet_s_max = CROWDED_ABANDONED_S if is_crowded else ABANDONED_S
             for statement_id, statement in list(self._statements.items()):
                 idle = now - statement.touched_at
                 if statement.state in FINAL and idle > self._limits.result_seconds:
                     del self._statements[statement_id]
                     supervision.attempt("sweeper", statement.close)
-                elif statement.state not in FINAL and idle > ABANDONED_S:
+                elif statement.state not in FINAL and idle > quiet_s_max:
                     supervision.attempt("sweeper", statement.cancel)
             for statement in self._crowded_out():
                 self._statements.pop(statement.statement_id, None)
@@ -452,8 +496,7 @@ class Service:
         """Returns the waiting statements of principals who may have another one running."""
         if self._running.total() + self._returning >= self._limits.statements_running_max:
             return []
-        ready = [s for s in self._waiting if not s.held]
-        waiting = collections.Counter(s.principal for s in ready)
+        waiting = collections.Counter(s.principal for s in self._waiting)
         now = time.monotonic()
         self._ran_at = {
             name: at
@@ -471,7 +514,7 @@ class Service:
                 return True
             return waiting[name] <= 1 and len(statement.request.statement) <= _LONG
 
-        return [s for s in ready if may(s)]
+        return [s for s in self._waiting if may(s)]
 
     def _run(self, statement: Statement) -> None:
         try:

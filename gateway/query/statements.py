@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import re
 import secrets
 import threading
 import time
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors import supervision
-from seamline.errors import CANCELED, READ_CONFLICT, SeamlineError
+from seamline.errors import CANCELED, READ_CONFLICT, STATEMENT_LOST, SeamlineError
 from seamline.gateway.access.audit import NOWHERE, Origin
 from seamline.gateway.access.rights import Principal, Sight
 from seamline.gateway.query.deadline import StatementDeadline
@@ -21,6 +22,31 @@ from seamline.sql import statements as sql
 from seamline.sql.binder.scope import Output
 
 NO_TRANSACTION = "NONE"
+_ISSUER_BYTES, _OWN_BYTES = 6, 12
+_ID = re.compile("[A-Za-z0-9_-]{24}")
+
+
+class StatementIds:
+    """Issues ids of statements, and recognises those of other gateways and of earlier processes."""
+
+    def __init__(self) -> None:
+        self._issuer = secrets.token_urlsafe(_ISSUER_BYTES)
+
+    def new(self) -> str:
+        """Returns a new id, which begins with the issuer and cannot be guessed."""
+        return self._issuer + secrets.token_urlsafe(_OWN_BYTES)
+
+    def require(self, statement_id: str) -> None:
+        """Requires that an id, if it is one, was issued here.
+
+        Raises:
+            SeamlineError: STATEMENT_LOST.
+        """
+        if _ID.fullmatch(statement_id) and not statement_id.startswith(self._issuer):
+            raise SeamlineError(
+                STATEMENT_LOST,
+                f"the gateway that ran statement {statement_id} is gone, and its result with it",
+            )
 
 
 class State(enum.Enum):
@@ -103,6 +129,7 @@ class Statement:
         receipt: What its result reflects, as far as its principal may know.
         whole_receipt: What its result reflects, for the gateway itself.
         writes: The table it writes; None if it writes none.
+        is_read: Whether it is known to be a query, which can be run again without harm.
         described: The columns, with types, of the query that it describes, if it describes one.
         held: Whether it does not run before its client has shown that it knows the id.
         is_blocked: Whether its thread waits for something outside, and cannot notice that it has
@@ -114,6 +141,7 @@ class Statement:
         timeout_s: Seconds it may take.
         origin: Where the request comes from.
         on_end: Called once, when the statement has ended.
+        statement_id: Its id; a new one by default.
     """
 
     def __init__(
@@ -123,14 +151,16 @@ class Statement:
         timeout_s: float,
         origin: Origin = NOWHERE,
         on_end: Callable[[Statement], None] = lambda _: None,
+        statement_id: str | None = None,
     ) -> None:
-        self.statement_id = secrets.token_urlsafe(18)
+        self.statement_id = StatementIds().new() if statement_id is None else statement_id
         self.request = request
         self.caller = caller
         self.origin = origin
         self.parsed: sql.Statement | None = None
         self.tables: Sequence[Mapping[str, Any]] = ()
         self.sight = Sight()
+        self.is_read = False
         self.writes: str | None = None
         self.described: tuple[Output, ...] = ()
         self._on_end = on_end
@@ -234,8 +264,8 @@ class Statement:
             self.output = output
             self._spool = spool
             self._changed.notify_all()
-            has_ended = self._state in FINAL
-        if has_ended:  # it was given up, and its work has not noticed yet
+            has_failed = self._state in FINAL - {State.SUCCEEDED}
+        if has_failed:  # it was given up, and its work has not noticed yet
             spool.close()
 
     def succeed(self) -> None:

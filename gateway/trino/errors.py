@@ -117,6 +117,7 @@ TRINO_ERRORS: Mapping[ErrorCode, TrinoError | None] = {
     ours.TOO_MANY_LOGINS: None,
     ours.PERMISSION_DENIED: _user("PERMISSION_DENIED", 4),
     ours.STATEMENT_NOT_FOUND: _NOT_FOUND,
+    ours.STATEMENT_LOST: None,
     ours.CANCELED: _user("USER_CANCELED", 3),
     ours.DEADLINE_EXCEEDED: _resources("EXCEEDED_TIME_LIMIT", 3),
     ours.NOT_FOUND: _NOT_FOUND,

@@ -162,6 +162,7 @@ class _Answers:
         return flask.jsonify("ACTIVE" if self._service.accepts_statements else "SHUTTING_DOWN")
 
     def _own(self, statement_id: str, slug: str) -> Statement:
+        self._service.ids.require(statement_id)
         self._addresses.check(statement_id, slug)
         return self._service.statement(statement_id, flask.g.principal)
 
@@ -210,14 +211,18 @@ def _chunk(statement: Statement, index: int, seconds: float) -> bytes | None:
     has_chunk = spool.has_chunk(index, seconds)
     if spool.complete:
         statement.wait(seconds)  # it will end in a moment, and then its outcome is known
-    if not has_chunk or statement.error is not None:
+    if not has_chunk or _has_failed(statement):
         return None
     try:
         return spool.chunk(index, 0)
     except SeamlineError:
-        if statement.error is not None:  # it has failed since
+        if _has_failed(statement):  # since
             return None
         raise
+
+
+def _has_failed(statement: Statement) -> bool:
+    return statement.error is not None
 
 
 def _is_end(statement: Statement, place: Place) -> bool:

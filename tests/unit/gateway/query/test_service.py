@@ -29,7 +29,12 @@ from seamline.gateway.config.model import LimitsConfig
 from seamline.gateway.query import service as module
 from seamline.gateway.query.metrics import Metrics
 from seamline.gateway.query.rates import ProcessLoad
-from seamline.gateway.query.service import ABANDONED_S, Service
+from seamline.gateway.query.service import (
+    _HELD_MAX,
+    ABANDONED_S,
+    CROWDED_ABANDONED_S,
+    Service,
+)
 from seamline.gateway.query.statements import State, Statement, StatementRequest
 
 ADA, BOB = Principal("ada"), Principal("bob")
@@ -346,3 +351,46 @@ def test_what_nobody_asks_for_any_more_is_released_or_canceled(
     assert ended.state is State.CLOSED
     assert abandoned.wait(60) is State.CANCELED
     assert set(service.statements(ADA)) == {lately, abandoned}
+
+
+def test_statements_that_nobody_follows_hold_no_place_against_others(
+    service: Service, answers: Answers
+) -> None:
+    unfollowed = [service.submit(ONE, ADA, held=True) for _ in range(400)]
+    for caller in (ADA, BOB):
+        assert service.submit(ONE, caller).wait(60) is State.SUCCEEDED
+    kept = [each for each in unfollowed if each.state is State.PENDING]
+    assert kept == unfollowed[-_HELD_MAX:], "the oldest ones end"
+    assert answers.begun == 2
+    service.start(kept[-1])
+    assert kept[-1].wait(60) is State.SUCCEEDED
+
+
+def test_a_held_statement_that_starts_when_too_many_wait_ends_by_name(
+    service: Service, answers: Answers
+) -> None:
+    answers.hold()
+    running = service.submit(ONE, ADA)
+    wait_until(lambda: running.state is State.RUNNING, what="the first statement")
+    held = [service.submit(ONE, ADA, held=True) for _ in range(3)]
+    for each in held:
+        service.start(each)
+    assert [each.state for each in held] == [State.PENDING, State.PENDING, State.FAILED]
+    assert held[-1].error is not None
+    assert held[-1].error.code is TOO_MANY_STATEMENTS
+
+
+def test_while_others_wait_a_client_that_is_gone_keeps_its_runner_for_less_time(
+    service: Service, answers: Answers
+) -> None:
+    answers.hold()
+    gone = service.submit(ONE, ADA)
+    wait_until(lambda: gone.state is State.RUNNING, what="the first statement")
+    gone.touched_at -= CROWDED_ABANDONED_S + 1
+    service.sweep()
+    assert gone.state is State.RUNNING, "nobody else needs the runner"
+    other = service.submit(ONE, BOB)
+    service.sweep()
+    assert gone.wait(60) is State.CANCELED
+    answers.hold(False)
+    assert other.wait(60) is State.SUCCEEDED
