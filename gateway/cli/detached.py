@@ -1,7 +1,8 @@
 """Starts a gateway that outlives the command, and finds and stops it later.
 
 The command returns when the gateway answers, or fails with the error that kept it from starting.
-The gateway's state directory records which process it is.
+The gateway itself records in its state directory which process it is, before it listens. So it is
+found whatever has become of the command.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from seamline.gateway import process
 from seamline.gateway.http.server import named_state_errors
 from seamline.gateway.process import ProcessIdentity
 
-Work = Callable[[Callable[[str], None]], None]
+Work = Callable[[Callable[[str], None], Callable[[], None]], None]
+"""(called with the address, called once the state directory is the work's own)"""
 _FILE = "gateway.json"
 _LOG = "gateway.log"
 
@@ -45,7 +47,8 @@ def start(work: Work, directory: pathlib.Path) -> Detached | None:
     """Runs the work in a child process with its own process session.
 
     Args:
-        work: What the child does; it calls its argument with the address once the gateway answers.
+        work: What the child does. It calls its second argument when the state directory is its own,
+            and then the first, with the address, once the gateway answers.
         directory: The gateway's state directory.
 
     Returns:
@@ -63,13 +66,14 @@ def start(work: Work, directory: pathlib.Path) -> Detached | None:
     if pid:
         for descriptor in (sink, source, tell):
             os.close(descriptor)
-        return _wait(pid, told, directory)
+        with process.interrupted_by_signals():
+            return _wait(pid, told, directory)
     os.close(told)
     os.setsid()
     for opened, standard in ((source, 0), (sink, 1), (sink, 2)):
         os.dup2(opened, standard)
     try:
-        work(lambda address: _tell(tell, {"address": address}))
+        work(lambda address: _tell(tell, {"address": address}), lambda: _record(directory))
     except Exception as error:
         _tell(tell, {"error": supervision.named(error).to_json()})
         raise
@@ -100,8 +104,6 @@ def _wait(pid: int, told: int, directory: pathlib.Path) -> Detached:
         with open(told, encoding="utf-8") as answers:
             answer = json.loads(answers.readline() or "{}")
         if "address" in answer:
-            text = json.dumps(dataclasses.asdict(child))
-            (directory / _FILE).write_text(text, encoding="utf-8")
             return Detached(answer["address"], child, directory / _LOG)
     except BaseException:
         process.stop(child, 0)
@@ -109,6 +111,16 @@ def _wait(pid: int, told: int, directory: pathlib.Path) -> Detached:
     if "error" in answer:
         raise SeamlineError.from_json(answer["error"])
     raise SeamlineError(INTERNAL_ERROR, f"the gateway exited; {directory / _LOG} may say why")
+
+
+def _record(directory: pathlib.Path) -> None:
+    """Records this process as the gateway of a state directory, in one step."""
+    own = process.identify(os.getpid())
+    assert own is not None
+    with named_state_errors(directory):
+        new = directory / f"{_FILE}.new"
+        new.write_text(json.dumps(dataclasses.asdict(own)), encoding="utf-8")
+        new.replace(directory / _FILE)
 
 
 def _tell(tell: int, answer: dict[str, Any]) -> None:

@@ -314,12 +314,15 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
             self._gateway.close()
 
 
-def serve(config: Config, ready: Callable[[str], None]) -> None:
+def serve(
+    config: Config, ready: Callable[[str], None], owned: Callable[[], None] = lambda: None
+) -> None:
     """Serves until a signal ends it.
 
     Args:
         config: The configuration.
         ready: Called with the address once it answers.
+        owned: Called when the state directory is this gateway's own, before it listens.
 
     Raises:
         SeamlineError: INVALID_CONFIG, PORT_TAKEN, STATE_DIRECTORY_TAKEN, DISK_FULL.
@@ -330,6 +333,7 @@ def serve(config: Config, ready: Callable[[str], None]) -> None:
     check_port(config.http.host, config.http.port)
     _allow_files()
     with _own_state(pathlib.Path(config.state_directory)):
+        owned()
         GatewayServer(config, ready).run()
 
 

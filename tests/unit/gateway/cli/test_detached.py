@@ -97,6 +97,27 @@ def test_fault_23_a_detached_gateway_that_was_killed_is_nothing_to_stop(
     assert serve(file, "--stop").stderr == "nothing is running\n"
 
 
+@pytest.mark.prove
+@pytest.mark.parametrize("ended_by", ["KILL", "TERM", "HUP", "INT"])
+def test_a_gateway_whose_starter_was_ended_is_stopped_or_found(
+    file: pathlib.Path, ended_by: str
+) -> None:
+    known = file.parent / "state" / "gateway.json"
+    command = programs.seamline("serve", "--config", str(file), "--detach", "--port", "0")
+    with programs.running(command, os.environ, file.parent / "log") as starter:
+        wait_until(lambda: known.exists() or starter.poll() is not None, 120, "the gateway's id")
+        assert starter.poll() is None, (file.parent / "log").read_text()
+        gateway = psutil.Process(json.loads(known.read_text())["pid"])
+        starter.send_signal(getattr(signal, f"SIG{ended_by}"))
+        starter.wait(60)
+        stopped = serve(file, "--stop")
+    assert stopped.returncode == 0
+    if ended_by == "KILL":
+        assert stopped.stderr == "stopped\n"
+    wait_until(lambda: not programs.lives(gateway), 60, "the gateway to be gone")
+    assert serve(file, "--stop").stderr == "nothing is running\n"
+
+
 @pytest.mark.parametrize("obstacle", ["port", "state"])
 def test_fault_23_what_keeps_it_from_starting_is_said_to_who_started_it(
     file: pathlib.Path, obstacle: str
