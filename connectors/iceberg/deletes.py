@@ -8,6 +8,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEn
 from pyiceberg.table import Table
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.transforms import VoidTransform
+from pyiceberg.typedef import Record
 
 from seamline.connectors.iceberg.equality_deletes import (
     EqualityDeletes,
@@ -46,7 +47,7 @@ class DeleteIndex:
             else:
                 if file.file_format != FileFormat.PARQUET:
                     self.unreadable = f"position deletes in {file.file_format.value}"
-                self._positions.add_delete_file(entry, partition_key=file.partition)
+                self._positions.add_delete_file(entry, partition_key=_partition_of(file))
 
     def equality_deletes(self, entries: Sequence[ManifestEntry]) -> EqualityDeletes:
         """Returns the equality deletes that may apply to any of some data files."""
@@ -95,7 +96,7 @@ class DeleteIndex:
         if vector is not None:  # a deletion vector replaces every position delete of its file
             return [vector]
         found = self._positions.for_data_file(
-            entry.sequence_number or 0, file, partition_key=file.partition
+            entry.sequence_number or 0, file, partition_key=_partition_of(file)
         )
         return sorted(found, key=lambda delete: str(delete.file_path))
 
@@ -112,6 +113,11 @@ class DeleteIndex:
     def _is_global(self, delete: DataFile) -> bool:
         fields = self._specs[delete.spec_id].fields
         return all(isinstance(field.transform, VoidTransform) for field in fields)
+
+
+def _partition_of(file: DataFile) -> Record:
+    _, *values = scope_of(file)
+    return Record(*values)
 
 
 def _delete_file(delete: DataFile) -> DeleteFile:

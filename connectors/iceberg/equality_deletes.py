@@ -53,9 +53,17 @@ def columns_of(metadata: TableMetadata) -> dict[int, NestedField]:
 
 
 def scope_of(file: DataFile) -> tuple[Any, ...]:
-    """Returns the partition spec and partition of a file."""
-    partition = file.partition
-    return (file.spec_id, *(partition[place] for place in range(len(partition))))
+    """Returns the partition spec and partition of a file; equal partitions of NaN are equal."""
+    return (file.spec_id, *(_NAN if value != value else value for value in _values_of(file)))
+
+
+def _values_of(file: DataFile) -> Iterator[Any]:
+    """Yields the partition values of a file."""
+    return (file.partition[place] for place in range(len(file.partition)))
+
+
+_NAN = float("nan")
+"""The one NaN in scopes: tuples compare their items by identity first."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
