@@ -12,7 +12,16 @@ import datetime
 from collections.abc import Sequence
 
 from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
-from seamline.sql import clocks, comparisons, intervals, session_zone, time_zones, types, uuids
+from seamline.sql import (
+    clocks,
+    comparisons,
+    intervals,
+    session_zone,
+    texts,
+    time_zones,
+    types,
+    uuids,
+)
 from seamline.sql.functions import Overload
 from seamline.sql.kernels import floating, json_casts
 from seamline.sql.kernels.calls import duckdb_template, spark_template
@@ -33,7 +42,13 @@ from seamline.sql.types import (
 
 _INTEGER = "[+-]?[0-9]+"
 _NUMBER = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
-_FLOATING = rf"{_NUMBER}|NaN|[+-]?Infinity"
+_HEXADECIMAL = (
+    "[+-]?0[xX]0*([0-9a-fA-F]{{1,13}}[.]?|[0-9a-fA-F]{{0,6}}[.][0-9a-fA-F]{{1,7}})"
+    "[pP][+-]?[0-9]{{1,9}}"
+)
+"""A number whose digits, at most 52 bits, a double holds exactly, times a power of two."""
+_FLOATING = rf"({_NUMBER}|{_HEXADECIMAL})[fFdD]?|[+-]?(NaN|Infinity)"
+"""What Java reads, and so Trino."""
 _YEAR = "([1-9][0-9]{{3}}|0[1-9][0-9]{{2}}|00[1-9][0-9]|000[1-9])"
 _DATE = f"{_YEAR}-[0-9]{{{{1,2}}}}-[0-9]{{{{1,2}}}}"
 _MINUTE = "([01]?[0-9]|2[0-3]):[0-5]?[0-9]"
@@ -185,6 +200,10 @@ def _templates(source: Type, target: Type, *, safe: bool, zone: str) -> tuple[Te
         return _number(source, target, safe=safe)
     if _is_time(source) and _is_time(target):
         return _time(source, target, safe=safe, zone=zone)
+    if source == types.BOOLEAN and isinstance(target, Decimal):
+        # DuckDB takes TRUE for the least decimal above zero where the type has no digit for one
+        cast = "TRY_CAST" if safe else "CAST"
+        return f"{cast}(CAST({{0}} AS INTEGER) AS {{type}})", _plain(safe=safe)[1]
     if source == types.BOOLEAN and types.is_numeric(target):
         return _plain(safe=safe)
     if types.is_numeric(source) and target == types.BOOLEAN:
@@ -207,7 +226,9 @@ def _time_of_day(source: Type, target: Type, *, safe: bool, zone: str) -> tuple[
             read = clocks.of_zoned_text(safe=safe) if target.zoned else clocks.of_text(safe=safe)
             convert = read if wanted == 6 else clocks.rounded(*read, wanted)
             pattern = _CLOCK if target.zoned else _TIME
-            return _matching(pattern, target, safe=safe, convert=convert, trims=True)
+            return _matching(
+                pattern, target, safe=safe, convert=convert, trim=texts.TRIM_BLANKS_AT_END
+            )
         case Timestamp(digits), Time(wanted):
             clock = clocks.of_moment(source, target)
             return clock if wanted >= digits else clocks.rounded(*clock, wanted)
@@ -488,10 +509,13 @@ def _to_text(source: Type) -> tuple[Template, Template]:
     if isinstance(source, Interval):
         return intervals.templates(source)
     if isinstance(source, Timestamp):
-        digits = source.precision + 1 if source.precision else 0  # including the point
         moment = "CAST({0} AS TIMESTAMP)" if source.zoned else "{0}"
-        duckdb = f"substr(strftime({moment}, '%Y-%m-%d %H:%M:%S.%f'), 1, {19 + digits})"
-        spark = f"substr(date_format({{0}}, 'yyyy-MM-dd HH:mm:ss.SSSSSS'), 1, {19 + digits})"
+        duckdb = f"strftime({moment}, '%Y-%m-%d %H:%M:%S.%f')"
+        if source.precision < 6:
+            duckdb = f"left({duckdb}, {source.precision - 6 - (source.precision == 0)})"
+        duckdb = f"(CASE WHEN year({moment}) > 9999 THEN '+' ELSE '' END || {duckdb})"
+        fraction = f".{'S' * source.precision}" if source.precision else ""
+        spark = f"date_format({{0}}, 'yyyy-MM-dd HH:mm:ss{fraction}')"
         if source.zoned:
             return f"({duckdb} || ' UTC')", f"concat({spark}, ' UTC')"
         return duckdb, spark
@@ -504,9 +528,10 @@ def _to_text(source: Type) -> tuple[Template, Template]:
 
 def _from_text(target: Type, *, safe: bool, zone: str) -> tuple[Template, Template]:
     if target in types.INTEGERS:
-        return _matching(_INTEGER, target, safe=safe, trims=True)
+        return _matching(_INTEGER, target, safe=safe, trim=texts.TRIM_CONTROLS)
     if target in types.FLOATS:
-        return _matching(_FLOATING, target, safe=safe, trims=True)
+        convert = (_floating_of_text(safe=safe), _plain(safe=safe)[1])
+        return _matching(_FLOATING, target, safe=safe, convert=convert, trim=texts.TRIM_CONTROLS)
     if isinstance(target, Decimal):
         duckdb, spark = _plain(safe=safe)
         duckdb = duckdb.replace("{0}", _PLAIN_DIGITS.replace("TEXT", "{0}"))
@@ -514,7 +539,7 @@ def _from_text(target: Type, *, safe: bool, zone: str) -> tuple[Template, Templa
             spark = _or_invalid(_plain(safe=True)[1], target)
         return _matching(_NUMBER, target, safe=safe, convert=(duckdb, spark))
     if target == types.DATE:
-        return _matching(_DATE, target, safe=safe, trims=True)
+        return _matching(_DATE, target, safe=safe, trim=texts.TRIM_BLANKS)
     if isinstance(target, Timestamp):
         cast = _plain(safe=safe)
         if not target.zoned:
@@ -524,12 +549,36 @@ def _from_text(target: Type, *, safe: bool, zone: str) -> tuple[Template, Templa
         if target.precision < 6:
             cast = _fewer_digits(*cast, target.precision)
         pattern = _INSTANT if target.zoned else _LOCAL
-        return _matching(pattern, target, safe=safe, convert=cast, trims=True)
+        return _matching(pattern, target, safe=safe, convert=cast, trim=texts.TRIM_BLANKS)
     if target == types.UUID:
         return _matching(_UUID, target, safe=safe, convert=("lower({0})", "lower({0})"))
     if target == types.BOOLEAN:
         return _boolean(safe=safe)
     raise SeamlineError(TYPE_MISMATCH, f"varchar cannot be cast to {target}", hint="")
+
+
+def _floating_of_text(*, safe: bool) -> str:
+    """Returns DuckDB's conversion of what matches `_FLOATING`; it has no suffixes and no base 16.
+
+    A power of two is multiplied in halves, of which none is too small or too great for a double.
+    """
+    digits = "regexp_extract(TEXT, '0[xX]([^pP]*)', 1)"
+    half = "pow(2, CAST(EXPONENT {sign} AS DOUBLE))"
+    exponent = (
+        "(greatest(least(CAST(regexp_extract(TEXT, '[pP]([+-]?[0-9]+)', 1) AS INTEGER), 2200),"
+        f" -2200) - 4 * CASE WHEN contains({digits}, '.')"
+        f" THEN length(split_part({digits}, '.', 2)) ELSE 0 END)"
+    )
+    lower = half.format(sign="// 2").replace("EXPONENT", exponent)
+    upper = half.format(sign=f"- {exponent} // 2").replace("EXPONENT", exponent)
+    whole = f"CAST(CAST('0x' || replace({digits}, '.', '') AS BIGINT) AS DOUBLE)"
+    sign = "CASE WHEN starts_with(TEXT, '-') THEN -1 ELSE 1 END"
+    cast = "TRY_CAST" if safe else "CAST"
+    return (
+        f"CASE WHEN contains(lower({{0}}), '0x') THEN CAST({sign} * {whole} * {lower} * {upper}"
+        " AS {type})"
+        f" ELSE {cast}(rtrim({{0}}, 'fFdD') AS {{type}}) END"
+    ).replace("TEXT", "{0}")
 
 
 def _without_zone(duckdb: str, spark: str) -> tuple[str, str]:
@@ -562,7 +611,7 @@ def _matching(
     *,
     safe: bool,
     convert: tuple[str, str] | None = None,
-    trims: bool = False,
+    trim: tuple[str, str] = ("{0}", "{0}"),
 ) -> tuple[Template, Template]:
     """Returns casts of text that matches the pattern exactly; other text is null or an error.
 
@@ -571,11 +620,11 @@ def _matching(
         target: The type.
         safe: Whether other text is null.
         convert: How each engine converts text that matches; a plain cast by default.
-        trims: Whether spaces around the text are ignored.
+        trim: What each engine takes of the text.
     """
     duckdb, spark = convert or _plain(safe=safe)
-    text = "trim({0})" if trims else "{0}"
-    duckdb, spark = duckdb.replace("{0}", text), spark.replace("{0}", text)
+    text, spark_text = trim
+    duckdb, spark = duckdb.replace("{0}", text), spark.replace("{0}", spark_text)
     failure = f"is not a value of type {target}"
     duckdb_else = f"error('INVALID_CAST: ''' || {{0}} || ''' {failure}')"
     spark_else = f"raise_error(concat('INVALID_CAST: \"', {{0}}, '\" {failure}'))"
@@ -584,7 +633,7 @@ def _matching(
     return (
         f"(CASE WHEN {{0}} IS NULL THEN NULL WHEN regexp_full_match({text}, '{pattern}')"
         f" THEN {duckdb} ELSE {duckdb_else} END)",
-        f"(CASE WHEN {{0}} IS NULL THEN NULL WHEN {text} RLIKE '^({pattern})\\\\z'"
+        f"(CASE WHEN {{0}} IS NULL THEN NULL WHEN {spark_text} RLIKE '^({pattern})\\\\z'"
         f" THEN {spark} ELSE {spark_else} END)",
     )
 

@@ -1,4 +1,4 @@
-"""Upper and lower case, letter by letter and the same on both engines.
+"""Upper and lower case, letter by letter, and blanks: the same on both engines.
 
 Each letter has at most one counterpart, whatever its context (Unicode's simple mapping, which Trino
 uses, too): `ß` has none, and `Σ` becomes `σ` also at the end of a word. Spark maps by context and
@@ -54,3 +54,29 @@ DUCKDB_UPPER = (
 DUCKDB_LOWER = "lower({0})"
 SPARK_UPPER = _by_pieces("upper", _TO_SEVERAL + _NEWER, _UPPER)
 SPARK_LOWER = _by_pieces("lower", "".join(_LOWER) + _NEWER, _LOWER)
+
+_BLANKS = "".join(
+    map(
+        chr,
+        (
+            *(*range(0x09, 0x0E), *range(0x1C, 0x21), 0x1680, *range(0x2000, 0x2007)),
+            *(*range(0x2008, 0x200B), 0x2028, 0x2029, 0x205F, 0x3000),
+        ),
+    )
+)
+"""The characters that `trim` removes, and casts to dates and times: all but non-breaking blanks."""
+_CONTROLS = "".join(map(chr, range(0x01, 0x21)))
+"""The characters that casts to numbers ignore around them."""
+
+
+def constant(text: str) -> tuple[str, str]:
+    """Returns a constant text in the SQL of each engine."""
+    digits = text.encode().hex().upper()
+    return f"decode(unhex('{digits}'))", f"decode(unhex('{digits}'), 'UTF-8')"
+
+
+DUCKDB_BLANKS, SPARK_BLANKS = constant(_BLANKS)
+TRIM_BLANKS = f"trim({{0}}, {DUCKDB_BLANKS})", f"trim(BOTH {SPARK_BLANKS} FROM {{0}})"
+TRIM_BLANKS_AT_END = f"rtrim({{0}}, {DUCKDB_BLANKS})", f"trim(TRAILING {SPARK_BLANKS} FROM {{0}})"
+_DUCKDB_CONTROLS, _SPARK_CONTROLS = constant(_CONTROLS)
+TRIM_CONTROLS = f"trim({{0}}, {_DUCKDB_CONTROLS})", f"trim(BOTH {_SPARK_CONTROLS} FROM {{0}})"

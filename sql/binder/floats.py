@@ -57,11 +57,16 @@ def is_one_of(value: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr | None:
 
 
 def is_between(value: exp.Expr, low: exp.Expr, high: exp.Expr) -> exp.Expr | None:
-    """Returns `value BETWEEN low AND high`, or None where the engines' own means the same."""
+    """Returns `value BETWEEN low AND high`, or None where the engines' own means the same.
+
+    It is null only where the comparisons with both bounds are null, or one is null and the other
+    true.
+    """
     if _is_number(high):
         return None
     return _call(
-        "(CASE WHEN isnan({2}) THEN CASE WHEN {0} IS NOT NULL THEN FALSE END"
+        "(CASE WHEN isnan({0}) OR isnan({1}) OR isnan({2})"
+        " THEN CASE WHEN {0} IS NOT NULL AND ({1} IS NOT NULL OR {2} IS NOT NULL) THEN FALSE END"
         " ELSE {0} BETWEEN {1} AND {2} END)",
         value,
         low,

@@ -70,12 +70,14 @@ def bind_frame(typer: Typer, frame: exp.Expr, order: exp.Order | None, scope: Sc
             raise SeamlineError(
                 INVALID_ARGUMENT, "a frame of RANGE needs one key in ORDER BY", hint=""
             )
-        if len({_is_of_months(bound) for bound in distances.values()}) > 1:
-            raise SeamlineError(
-                NOT_SUPPORTED, "one bound of RANGE is in months, but the other is not", hint=""
-            )
+        is_mixed = len({_is_of_months(bound) for bound in distances.values()}) > 1
+        if is_mixed and keys[0].meta["type"] == types.DATE:
+            keys[0].set("this", implicit_cast(keys[0].this, types.DATE, types.TIMESTAMP))
+            keys[0].meta["type"] = types.TIMESTAMP
         for key, bound in distances.items():
-            frame.set(key, _distance(typer, bound, keys[0], scope))
+            frame.set(key, _distance(typer, bound, keys[0], scope, is_mixed=is_mixed))
+        if is_mixed and len(sides) == 1:
+            _refuse_turned(frame, is_preceding=sides == {"PRECEDING"})
         return
     for key, bound in distances.items():
         frame.set(key, _rows(typer, bound, scope))
@@ -121,8 +123,39 @@ def _checked(value: exp.Expr, type_: Type, wanted: Type) -> exp.Expr:
     return call(CallSpec(overload, (wanted,), wanted), [implicit_cast(value, type_, wanted)])
 
 
-def _distance(typer: Typer, bound: exp.Expr, key: exp.Ordered, scope: Scope) -> exp.Expr:
-    """Converts a RANGE bound to the type of the key, which is widened if the bound is wider."""
+def _refuse_turned(frame: exp.Expr, *, is_preceding: bool) -> None:
+    """Refuses a frame between days and months on one side that may end before it starts."""
+    start, end = (frame.args[key] for key in ("start", "end"))
+    nearer, farther = (end, start) if is_preceding else (start, end)
+    if _days(nearer, _LONGEST_MONTH) > _days(farther, _SHORTEST_MONTH):
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "the window frame may end before it starts, as months differ in length",
+            hint="Write both bounds in days.",
+        )
+
+
+def _days(bound: Call, month: int) -> float:
+    """Returns a bound's length in days, of months of this length."""
+    value: int = bound.spec.constant
+    return value * month if bound.spec.returns == types.INTERVAL_YEAR else value / _DAY
+
+
+_SHORTEST_MONTH, _LONGEST_MONTH = 28, 31
+
+
+def _distance(
+    typer: Typer, bound: exp.Expr, key: exp.Ordered, scope: Scope, *, is_mixed: bool
+) -> exp.Expr:
+    """Converts a RANGE bound to the type of the key, which is widened if the bound is wider.
+
+    Args:
+        typer: Binds the bound.
+        bound: The parsed bound.
+        key: The window's only key.
+        scope: The scope of the window.
+        is_mixed: Whether one bound is in months, and the other is not.
+    """
     type_: Type = key.meta["type"]
     if is_computed(bound):
         value, found = _bound(typer, bound, scope)
@@ -130,7 +163,7 @@ def _distance(typer: Typer, bound: exp.Expr, key: exp.Ordered, scope: Scope) -> 
         value, found = typer.expression(bound, scope)
     if isinstance(found, Interval) and (type_ == types.DATE or isinstance(type_, Timestamp)):
         assert isinstance(value, Call)
-        return _length(value.spec.constant, found, type_)
+        return _length(value.spec.constant, found, type_, is_mixed=is_mixed)
     common = coercion.common_type(type_, found)
     if not types.is_numeric(found) or common is None or not types.is_numeric(common):
         raise SeamlineError(
@@ -149,8 +182,11 @@ def _is_of_months(bound: exp.Expr) -> bool:
     return unit is not None and unit.name.upper().rstrip("S") in {"MONTH", "QUARTER", "YEAR"}
 
 
-def _length(value: int, interval: Interval, type_: Type) -> exp.Expr:
-    """Returns an interval in the form that the engines' frames accept."""
+def _length(value: int, interval: Interval, type_: Type, *, is_mixed: bool) -> exp.Expr:
+    """Returns an interval in the form that the engines' frames accept.
+
+    Spark wants both bounds in one type, which for months and milliseconds is its calendar interval.
+    """
     if interval == types.INTERVAL_YEAR:
         count, unit = value, "MONTH"
     elif type_ == types.DATE:
@@ -166,7 +202,10 @@ def _length(value: int, interval: Interval, type_: Type) -> exp.Expr:
     duckdb = spark = f"INTERVAL '{count}' {unit}"
     if unit == "MILLISECOND":
         spark = f"INTERVAL '{count // 1000}.{count % 1000:03}' SECOND"
-    return call(CallSpec(constructor("$length", duckdb, spark), (), interval), [])
+    if is_mixed:
+        months, millis = (count, 0) if unit == "MONTH" else (0, count)
+        spark = f"make_interval(0, {months}, 0, 0, 0, 0, {millis // 1000}.{millis % 1000:03})"
+    return call(CallSpec(constructor("$length", duckdb, spark), (), interval, value), [])
 
 
 def _place_of(bound: Any, side: Any) -> float:

@@ -9,15 +9,17 @@ from sqlglot import exp
 
 from seamline.errors import (
     COLUMN_NOT_FOUND,
+    INVALID_ARGUMENT,
     NOT_SUPPORTED,
     STATEMENT_TOO_LARGE,
     TYPE_MISMATCH,
     SeamlineError,
 )
-from seamline.sql import coercion, functions, types
+from seamline.sql import coercion, functions, texts, types
 from seamline.sql.binder.conversions import (
     cast_outputs,
     common_type,
+    constructor,
     explicit_cast,
     field_of,
     implicit_cast,
@@ -41,6 +43,7 @@ from seamline.sql.binder.scope import (
 )
 from seamline.sql.binder.shapes import as_operand, bracketed, is_text, names_of, unwrapped
 from seamline.sql.binder.typer import Handlers, Typer
+from seamline.sql.calls import CallSpec, call
 from seamline.sql.casts import in_zones
 from seamline.sql.near import did_you_mean
 from seamline.sql.types import Array, Map, Row, Time, Timestamp, Type
@@ -293,11 +296,45 @@ def _bind_like_several(typer: Typer, node: exp.Like, scope: Scope) -> Typed:
 
 def _bind_escape(typer: Typer, node: exp.Escape, scope: Scope) -> Typed:
     like = node.this
-    if not isinstance(like, exp.Like) or not is_text(node.expression, length=1):
-        raise SeamlineError(NOT_SUPPORTED, "ESCAPE needs a literal of one character", hint="")
+    is_character = is_text(node.expression, length=1) and node.expression.name.isascii()
+    if not isinstance(like, exp.Like) or not is_character:
+        raise SeamlineError(NOT_SUPPORTED, "ESCAPE needs a literal of one ASCII character", hint="")
     inner, _ = typer.expression(exp.Like(this=like.this, expression=like.expression), scope)
+    pattern, mark = inner.expression, node.expression.name
+    if not is_text(pattern):
+        inner.set("expression", _escaping(pattern, mark))
+    elif mark in _without_escapes(pattern.name, mark):
+        raise SeamlineError(
+            INVALID_ARGUMENT,
+            _STRAY_ESCAPE,
+            location=location_of(like.expression),
+            hint=f"Write {mark}{mark} for the character {mark} itself.",
+        )
     escaped = exp.Escape(this=inner, expression=node.expression)
     return _unless_negated(like, escaped), types.BOOLEAN
+
+
+_STRAY_ESCAPE = "the escape character of LIKE precedes none of %, _ and itself"
+
+
+def _without_escapes(pattern: str, mark: str) -> str:
+    """Returns a pattern of LIKE without its escaped characters."""
+    for escaped in (mark, "%", "_"):
+        pattern = pattern.replace(f"{mark}{escaped}", "")
+    return pattern
+
+
+def _escaping(pattern: exp.Expr, mark: str) -> exp.Expr:
+    """Returns a pattern of LIKE that fails where the escape character escapes nothing."""
+    templates = []
+    for character, fails in zip(texts.constant(mark), ("error", "raise_error"), strict=True):
+        left = "{0}"
+        for escaped in (character, "'%'", "'_'"):
+            left = f"replace({left}, concat({character}, {escaped}), '')"
+        failure = f"{fails}('INVALID_ARGUMENT: {_STRAY_ESCAPE}')"
+        templates.append(f"(CASE WHEN contains({left}, {character}) THEN {failure} ELSE {{0}} END)")
+    overload = constructor(f"$like_pattern {ord(mark)}", *templates)
+    return call(CallSpec(overload, (types.VARCHAR,), types.VARCHAR), [pattern])
 
 
 def _unless_negated(node: exp.Expr, bound: exp.Expr) -> exp.Expr:

@@ -165,7 +165,8 @@ def bind_by_unit(typer: Typer, name: str, node: exp.Anonymous, scope: Scope, bin
         units = DATE_UNITS if is_of_day else (*CLOCK_UNITS, *DATE_UNITS)
 
         def of_unit(text: str) -> Typed:
-            return bind(f"${name}_{text}", arguments)
+            bound = bind(f"${name}_{text}", arguments)
+            return _rounded(bound) if (name, text) == ("date_add", "millisecond") else bound
 
         return _by_any_unit(typer, name, node, scope, units, of_unit)
     full_name = f"${name}_{unit.name.lower()}"
@@ -177,9 +178,21 @@ def bind_by_unit(typer: Typer, name: str, node: exp.Anonymous, scope: Scope, bin
             f"{unit.name!r} is not a unit of dates",
             hint="CAST(x AS timestamp) makes a date a moment.",
         )
-    return bind(full_name, arguments)
+    bound = bind(full_name, arguments)
+    return _rounded(bound) if full_name == "$date_add_millisecond" else bound
 
 
+def _rounded(value: Typed) -> Typed:
+    """Returns a time to which milliseconds were added, rounded to the digits of its type."""
+    node, type_ = value
+    if not isinstance(type_, Timestamp | Time) or type_.precision >= _MILLISECOND:
+        return value
+    exact = dataclasses.replace(type_, precision=_MILLISECOND)
+    return explicit_cast(node, exact, type_, safe=False), type_
+
+
+_MILLISECOND = 3
+"""Digits of a second that milliseconds have."""
 _UNITS = "Units are millisecond, second, minute, hour, day, week, month, quarter and year."
 
 

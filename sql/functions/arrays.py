@@ -156,12 +156,12 @@ scalar(
     f"list_filter({{0}}, lambda x, i: {_FIRST})",
     "array_distinct({0})",
 )
-scalar(
+scalar(  # Trino keeps equal elements where there is nothing to leave out
     "array_except",
     "array(E), array(E) -> array(E)",
-    "(CASE WHEN {1} IS NOT NULL THEN list_filter({0}, lambda x, i:"
+    "(CASE WHEN len({1}) = 0 THEN {0} WHEN {1} IS NOT NULL THEN list_filter({0}, lambda x, i:"
     f" {_FIRST} AND list_position({{1}}, x) IS NULL) END)",
-    "array_except({0}, {1})",
+    "(CASE WHEN size({1}) = 0 THEN {0} ELSE array_except({0}, {1}) END)",
 )
 scalar(  # in the order of the longer array
     "array_intersect",

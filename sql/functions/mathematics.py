@@ -216,14 +216,16 @@ for _name, _of_maps, _of_arrays in (
     kernel(
         _name,
         "array(double), array(double) -> double",
-        by_row(vectors.of_equal_length(_of_arrays)),
+        by_row(vectors.of_equal_length(_of_arrays, is_null_zero=False)),
     )
 for _name, _measure in (
     ("dot_product", vectors.dot_product),
     ("euclidean_distance", vectors.euclidean_distance),
 ):
     kernel(
-        _name, "array(double), array(double) -> double", by_row(vectors.of_equal_length(_measure))
+        _name,
+        "array(double), array(double) -> double",
+        by_row(vectors.of_equal_length(_measure, is_null_zero=True)),
     )
 
 # --- Random numbers ------------------------------------------------------------------------------

@@ -8,17 +8,6 @@ from seamline.sql.kernels import formats
 from seamline.sql.kernels import texts as kernels
 from seamline.sql.kernels.kernel import by_row
 
-_BLANKS = (
-    *(*range(0x09, 0x0E), *range(0x1C, 0x21), 0x1680, *range(0x2000, 0x2007)),
-    *(*range(0x2008, 0x200B), 0x2028, 0x2029, 0x205F, 0x3000),
-)
-"""The characters that `trim` removes: blanks, except non-breaking ones."""
-_BLANKS_DUCKDB = f"({' || '.join(f'chr({code})' for code in _BLANKS)})"
-_BLANKS_SPARK = "decode(unhex('{}'), 'UTF-8')".format(
-    "".join(map(chr, _BLANKS)).encode().hex().upper()
-)
-
-
 _MARK = "chr(1114109)"
 """A private-use character between others, where DuckDB joins texts by a constant only."""
 
@@ -50,17 +39,18 @@ for _name, _side in (("trim", "BOTH"), ("ltrim", "LEADING"), ("rtrim", "TRAILING
     scalar(
         _name,
         "varchar -> varchar",
-        f"{_name}({{0}}, {_BLANKS_DUCKDB})",
-        f"trim({_side} {_BLANKS_SPARK} FROM {{0}})",
+        f"{_name}({{0}}, {texts.DUCKDB_BLANKS})",
+        f"trim({_side} {texts.SPARK_BLANKS} FROM {{0}})",
     )
+_OUTSIDE = "{1} = 0 OR {1} > length({0}) OR {1} < -length({0})"
 for _name in ("substr", "substring"):
     scalar(
         _name,
         "varchar, bigint -> varchar",
         *_of_all(
             2,
-            "WHEN {1} = 0 OR -{1} > length({0}) THEN '' ELSE substr({0}, {1})",
-            "WHEN {1} = 0 OR -{1} > length({0}) THEN '' ELSE substr({0}, CAST({1} AS INT))",
+            f"WHEN {_OUTSIDE} THEN '' ELSE substr({{0}}, {{1}})",
+            f"WHEN {_OUTSIDE} THEN '' ELSE substr({{0}}, CAST({{1}} AS INT))",
         ),
     )
     scalar(
@@ -68,9 +58,10 @@ for _name in ("substr", "substring"):
         "varchar, bigint, bigint -> varchar",
         *_of_all(
             3,
-            "WHEN {1} = 0 OR {2} <= 0 OR -{1} > length({0}) THEN '' ELSE substr({0}, {1}, {2})",
-            "WHEN {1} = 0 OR {2} <= 0 OR -{1} > length({0}) THEN ''"
-            " ELSE substr({0}, CAST({1} AS INT), CAST({2} AS INT))",
+            f"WHEN {_OUTSIDE} OR {{2}} <= 0 THEN ''"
+            " ELSE substr({0}, {1}, least({2}, length({0})))",
+            f"WHEN {_OUTSIDE} OR {{2}} <= 0 THEN ''"
+            " ELSE substr({0}, CAST({1} AS INT), CAST(least({2}, length({0})) AS INT))",
         ),
     )
 for _name, _order in (
@@ -111,11 +102,12 @@ scalar(
     *_of_all(
         3,
         "WHEN {2} < 1 THEN error('INVALID_ARGUMENT: split_part takes positions from 1')"
-        " WHEN {1} = '' THEN nullif(substr({0}, {2}, 1), '')"
+        " WHEN {1} = '' THEN nullif(substr({0}, least({2}, length({0}) + 1), 1), '')"
         " WHEN {2} > (length({0}) - length(replace({0}, {1}, ''))) // length({1}) + 1 THEN NULL"
         " ELSE split_part({0}, {1}, {2})",
         "WHEN {2} < 1 THEN raise_error('INVALID_ARGUMENT: split_part takes positions from 1')"
-        " WHEN {1} = '' THEN nullif(substr({0}, CAST({2} AS INT), 1), '')"
+        " WHEN {1} = ''"
+        " THEN nullif(substr({0}, CAST(least({2}, length({0}) + 1) AS INT), 1), '')"
         " WHEN {2} > (length({0}) - length(replace({0}, {1}, ''))) div length({1}) + 1 THEN NULL"
         " ELSE split_part({0}, {1}, CAST({2} AS INT))",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
 
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
 
@@ -54,14 +55,25 @@ def _square(vector: Iterable[float]) -> float:
     return sum(value * value for value in vector)
 
 
-def of_equal_length(function: Callable[[Vector, Vector], float]) -> Callable[..., float | None]:
-    """Limits a function to arrays of equal length, and makes it null where one holds a null."""
+def of_equal_length(
+    function: Callable[[Vector, Vector], float], *, is_null_zero: bool
+) -> Callable[..., float | None]:
+    """Limits a function to arrays of equal length.
 
-    def checked(one: Vector, other: Vector) -> float | None:
+    Args:
+        function: The function of two arrays without nulls.
+        is_null_zero: Whether a null counts as zero; otherwise the result is null.
+    """
+
+    def checked(one: Sequence[float | None], other: Sequence[float | None]) -> float | None:
         if len(one) != len(other):
             raise SeamlineError(
                 INVALID_ARGUMENT, "both vectors must have the same number of elements", hint=""
             )
-        return None if None in one or None in other else function(one, other)
+        left = [0.0 if is_null_zero and x is None else x for x in one]
+        right = [0.0 if is_null_zero and x is None else x for x in other]
+        if None in left or None in right:
+            return None
+        return function(cast("Vector", left), cast("Vector", right))
 
     return checked

@@ -70,6 +70,7 @@ class Trino:
     """
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self._port = int(url.rsplit(":", 1)[1])
 
     def rows(self, sql: str, catalog: str = "live", **session: str) -> list[tuple[Any, ...]]:
