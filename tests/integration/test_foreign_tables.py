@@ -16,6 +16,7 @@ from support.gateway import Gateway
 from support.handmade_shapes import Story
 from support.java_library import java_library
 from support.live import canonical
+from support.partition_writers import WRITTEN, write
 from support.stack import Stack
 
 from seamline.connectors.jvm.jars import spark_jars
@@ -62,6 +63,19 @@ def test_equality_deletes_of_javas_own_writer(stack: Stack, gateway: Gateway, na
         sql = f"SELECT * FROM {name} WHERE {condition}"
         found = {engine: canonical(gateway.rows(sql, engine)) for engine in ("duckdb", "spark")}
         assert found["duckdb"] == found["spark"], condition
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("written", WRITTEN)
+def test_wrong_partition_values_do_not_prune_on_spark(
+    gateway: Gateway, name: str, written: str
+) -> None:
+    write(gateway, name, written)
+    *_, conditions = WRITTEN[written]
+    for condition in conditions:
+        sql = f"SELECT n FROM {name} WHERE {condition}"
+        found = {engine: sorted(gateway.rows(sql, engine)) for engine in ("duckdb", "spark")}
+        assert found["duckdb"] == found["spark"] != [], condition
 
 
 class JavaTable:
