@@ -108,7 +108,7 @@ def test_fault_24_output_that_has_no_room_is_named(
     with pathlib.Path("/dev/full").open("wb") as sink:
         done = run(arguments, tmp_path, sink)
     assert done.returncode == ending.FAILED
-    assert done.stderr.startswith(f"error: DISK_FULL: [Errno {errno.ENOSPC}]")
+    assert done.stderr.startswith(f"error: DISK_FULL: {os.strerror(errno.ENOSPC)}")
     assert "Traceback" not in done.stderr
 
 
