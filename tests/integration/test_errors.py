@@ -27,10 +27,11 @@ import urllib3
 from support import programs
 from support.gateway import Gateway
 from support.stack import Stack
+from support.waiting import wait_until
 
 import seamline
 from seamline.dbapi.errors import class_of
-from seamline.errors import ERRORS, INTERNAL_ERROR
+from seamline.errors import ERRORS, INTERNAL_ERROR, SeamlineError
 from seamline.gateway.config.model import AccessToken, AuthConfig
 
 pytestmark = pytest.mark.integration
@@ -311,7 +312,17 @@ def test_the_catalog_does_not_answer(stack: Stack, table: str, scratch: pathlib.
         assert gateway.rows(f"SELECT count(*) FROM {table}") == [(ROWS,)]
         with held(path):
             fails(gateway, f"SELECT count(*) FROM {table}", "CATALOG_UNAVAILABLE", "locked")
-        assert gateway.rows(f"SELECT count(*) FROM {table}") == [(ROWS,)]
+        counted = wait_until(lambda: unless_unavailable(gateway, table), what="the catalog's count")
+        assert counted == [(ROWS,)]
+
+
+def unless_unavailable(gateway: Gateway, table: str) -> list[tuple[Any, ...]]:
+    """The number of rows of a table; nothing while its catalog is left alone."""
+    try:
+        return gateway.rows(f"SELECT count(*) FROM {table}")
+    except SeamlineError as error:
+        assert error.code.name == "CATALOG_UNAVAILABLE"
+        return []
 
 
 def test_a_statement_ends_by_its_deadline_though_the_catalog_hangs(
