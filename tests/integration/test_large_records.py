@@ -188,8 +188,9 @@ def gateway_process(stack: Stack, folder: pathlib.Path) -> Iterator[tuple[str, p
 
 
 def peak_bytes(process: psutil.Process) -> int:
-    """The most memory that a process has had."""
-    text = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    """The most memory that a gateway has had: the process that serves is a child of the first."""
+    (serving,) = process.children()
+    text = pathlib.Path(f"/proc/{serving.pid}/status").read_text()
     found = re.search(r"VmHWM:\s+(\d+) kB", text)
     assert found
     return int(found[1]) << 10
