@@ -204,7 +204,8 @@ def _length(value: int, interval: Interval, type_: Type, *, is_mixed: bool) -> e
         spark = f"INTERVAL '{count // 1000}.{count % 1000:03}' SECOND"
     if is_mixed:
         months, millis = (count, 0) if unit == "MONTH" else (0, count)
-        spark = f"make_interval(0, {months}, 0, 0, 0, 0, {millis // 1000}.{millis % 1000:03})"
+        text = f"{months} months {millis // 1000}.{millis % 1000:03} seconds"
+        spark = f"CAST('{text}' AS INTERVAL)"
     return call(CallSpec(constructor("$length", duckdb, spark), (), interval, value), [])
 
 

@@ -30,7 +30,8 @@ EVERY = 5
 """One in this many questions is asked in the first pass."""
 WHERE_EVERY = 3
 """One in this many conditions is also asked in WHERE."""
-SPARK_QUERIES_EVERY = 10
+ALONE = {"duckdb": 1, "spark": 16}
+"""One in this many questions that have a statement of their own, queries and errors, is asked."""
 PASSES = pytest.mark.parametrize(
     "every", [EVERY, pytest.param(1, marks=pytest.mark.prove)], ids=("some", "all")
 )
@@ -68,10 +69,13 @@ def test_corners_on_duckdb(world: MemoryWorld, section: str, every: int) -> None
 
 
 @pytest.mark.spark
-@pytest.mark.prove
+@pytest.mark.parametrize(
+    "every",
+    [pytest.param(4, marks=pytest.mark.prove), pytest.param(1, marks=pytest.mark.soak)],
+    ids=("some", "all"),
+)
 @pytest.mark.parametrize("section", corner_answers.SECTIONS)
-def test_corners_on_spark(world: MemoryWorld, section: str) -> None:
-    every = SPARK_QUERIES_EVERY if section == "queries" else 1
+def test_corners_on_spark(world: MemoryWorld, section: str, every: int) -> None:
     _assert_alike(section, world, "spark", every)
 
 
@@ -86,7 +90,7 @@ def test_where_keeps_the_rows_of_which_a_condition_is_true(world: MemoryWorld, e
 
 def _assert_alike(section: str, world: MemoryWorld, engine: str, every: int) -> None:
     ask = functools.partial(world.gateway.statement, engine=engine)
-    answers = dict(list(ANSWERS[section].items())[::every])
+    answers = _asked(section, every, ALONE[engine])
     found = _FOUND[section](list(answers), ask, answers)
     refused = {question for question, answer in found.items() if answer == _REFUSED}
     assert len(refused) < len(answers) * _REFUSED_MAX[engine], refused
@@ -100,6 +104,16 @@ def _assert_alike(section: str, world: MemoryWorld, engine: str, every: int) -> 
     assert not wrong, f"{len(wrong)} of {len(answers)}\n" + "\n".join(wrong[:60])
 
 
+def _asked(section: str, every: int, alone: int) -> dict[str, str]:
+    """One in some questions, and fewer of those that have a statement of their own."""
+    items = ANSWERS[section].items()
+    errors = [item for item in items if corner_answers.is_error(item[1])]
+    if section == "queries":
+        return dict(list(items)[:: max(every, alone)])
+    others = [item for item in items if not corner_answers.is_error(item[1])]
+    return dict([*others[::every], *errors[:: every * alone]])
+
+
 _REFUSED = corner_answers.error("NOT_SUPPORTED")
 _REFUSED_MAX = {"duckdb": 0.01, "spark": 0.1}
 """How many questions an engine may refuse by name, as it reads columns of queries further out."""
@@ -107,7 +121,10 @@ _REFUSED_MAX = {"duckdb": 0.01, "spark": 0.1}
 
 def _both_fail(one: str, other: str) -> bool:
     """Whether both are errors, and ours is one of the user's."""
-    return corner_answers.is_error(one) and corner_answers.is_error(other)
+    return all(map(corner_answers.is_error, (one, other))) and not one.endswith(_NOT_USERS)
+
+
+_NOT_USERS = "NOT_THE_USERS"
 
 
 def _conditions(questions: Sequence[str], ask: Ask, _: dict[str, str]) -> dict[str, str]:
@@ -118,8 +135,8 @@ def _conditions(questions: Sequence[str], ask: Ask, _: dict[str, str]) -> dict[s
             if len(part) == 1:
                 found[part[0]] = corner_answers.error(statement.error.code.name)
             else:
-                for one in part:
-                    found |= _conditions([one], ask, {})
+                for half in _halves(part):
+                    found |= _conditions(half, ask, {})
             continue
         rows = statement_rows(statement)
         for place, question in enumerate(part, 1):
@@ -140,12 +157,12 @@ def _calls(questions: Sequence[str], ask: Ask, answers: dict[str, str]) -> dict[
             texts = map(corner_answers.value_text, row, (str(c.type) for c in statement.output))
             found |= zip(part, texts, strict=True)
         elif len(part) > 1:
-            for one in part:
-                found |= _calls([one], ask, {one: corner_answers.error("")})
+            for half in _halves(part):
+                found |= _calls(half, ask, dict.fromkeys(half, ""))
         else:
-            error = statement.error
-            name = error.code.name if error.code.kind is ErrorKind.USER else f"NOT_USERS {error}"
-            found[part[0]] = corner_answers.error(name)
+            code = statement.error.code
+            is_users = code.kind is ErrorKind.USER
+            found[part[0]] = corner_answers.error(code.name if is_users else _NOT_USERS)
     return found
 
 
@@ -171,3 +188,8 @@ _FOUND: dict[str, Callable[[Sequence[str], Ask, dict[str, str]], dict[str, Any]]
 def _parts(questions: Sequence[str]) -> Iterator[Sequence[str]]:
     for start in range(0, len(questions), TOGETHER):
         yield questions[start : start + TOGETHER]
+
+
+def _halves(questions: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    half = len(questions) // 2
+    return questions[:half], questions[half:]
