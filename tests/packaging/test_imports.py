@@ -61,6 +61,7 @@ COMMANDS: dict[str, tuple[str, set[str]]] = {
     "table hand-over": ("plain --yes", CATALOG | {"duckdb"}),
     "table list": ("", CATALOG),
     "table maintain": ("nowhere", CATALOG),
+    "table resume": ("nowhere --accept-loss", CATALOG),
     "table take-over": ("plain --yes", CATALOG | {"duckdb"}),
     "table unadopt": ("plain", CATALOG | {"duckdb"}),
     "tail": ("t --url http://127.0.0.1:1", CLIENT),

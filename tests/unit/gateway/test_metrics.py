@@ -55,7 +55,7 @@ def told(registry: CollectorRegistry, prefix: str) -> Told:
 def statement(seconds: float, receipt: dict[str, Any], error: SeamlineError | None) -> Statement:
     """A statement that took so long."""
     found = Statement(StatementRequest("SELECT 1"), Principal("me"), 60.0)
-    found.receipt, found.error = receipt, error
+    found.whole_receipt, found.error = receipt, error
     found.submitted_at, found.finished_at = 1000.0, 1000.0 + seconds
     return found
 
