@@ -17,6 +17,7 @@ from fuzz.queries import Query
 from fuzz.schema import Table
 from seamline.connectors.chunks import read_chunk
 from seamline.connectors.duckdb.workers import DuckDBWorkers
+from seamline.connectors.protocols import Engine
 from seamline.errors import SeamlineError
 from seamline.gateway.commands import tables as commands
 from seamline.gateway.query import names
@@ -50,7 +51,7 @@ class Offline:
         self,
         tables: Sequence[Table],
         folder: pathlib.Path,
-        engine: DuckDBWorkers,
+        engine: Engine,
         restrictions: Mapping[str, Restriction] | None = None,
     ) -> None:
         storage = Storage(folder)
