@@ -69,11 +69,8 @@ def test_corners_on_duckdb(world: MemoryWorld, section: str, every: int) -> None
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "every",
-    [pytest.param(4, marks=pytest.mark.prove), pytest.param(1, marks=pytest.mark.soak)],
-    ids=("some", "all"),
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("every", [4, 1], ids=("some", "all"))
 @pytest.mark.parametrize("section", corner_answers.SECTIONS)
 def test_corners_on_spark(world: MemoryWorld, section: str, every: int) -> None:
     _assert_alike(section, world, "spark", every)

@@ -306,10 +306,8 @@ def test_no_function_meets_a_column_called_as_a_name_in_its_sql(
 
 @pytest.mark.spark
 @pytest.mark.integration
-@pytest.mark.prove
-@pytest.mark.parametrize(
-    "part", [pytest.param(part, marks=pytest.mark.one_in(prove=6)) for part in range(6)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(6))
 def test_no_function_meets_a_column_called_as_a_name_in_its_sql_on_spark(
     part: int, engine: DuckDBEngine, stack: Stack, tmp_path: pathlib.Path
 ) -> None:
