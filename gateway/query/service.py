@@ -567,8 +567,9 @@ class _Runner:
             if self._waits:
                 return
             self._statement.is_blocked = False
-            if self._is_released:
-                self._service.regain_runner(self._statement)
+            is_released, self._is_released = self._is_released, False
+        if is_released:  # without the lock, so that `block` returns at once
+            self._service.regain_runner(self._statement)
 
 
 def _too_many(said: str, limit: str, allowed: int, wait_s: float = 1.0) -> SeamlineError:
