@@ -261,7 +261,7 @@ class IcebergTable:
         """See `ColdTable.misleading_columns`."""
         if snapshot_id is None:
             return frozenset()
-        with storage_errors(f"table {self._state.display_name}"):
+        with self._reading():
             return self._planner.misleading_columns(self.iceberg, self._places, snapshot_id)
 
     def require_own_writer(self) -> None:
