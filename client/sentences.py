@@ -25,11 +25,11 @@ def sentence(text: str) -> str:
     """Returns what a message says, without what only the authors of a library can use."""
     if _FOREIGN.search(text) is None:
         return text
-    found = text
+    shortened = text
     for step in _STEPS:
-        found = step(found).strip() or found
-    found = re.sub(r"\s*\n\s*", "; ", found).strip()
-    return found or text
+        shortened = step(shortened).strip() or shortened
+    shortened = re.sub(r"\s*\n\s*", "; ", shortened).strip()
+    return shortened or text
 
 
 # --- Java, through py4j and Spark ----------------------------------------------------------------
@@ -69,12 +69,12 @@ def _java(text: str) -> str:
         return _CUTS.sub("", _FRAME.sub("", text))
     context = text[:start] if start is not None and text[:start].endswith(": ") else ""
     context = context.removesuffix(_ABORTED)
-    found = _python_of_worker(text[len(context) :])
-    found = _CUTS.sub("", _FRAME.sub("", found))
-    found = _LOST_TASK.sub("", _CALLING.sub("", found))
-    said = [line for cause in _CAUSED.split(found) if (line := _without_classes(cause))]
-    if said:
-        return context + said[-1]
+    causes = _python_of_worker(text[len(context) :])
+    causes = _CUTS.sub("", _FRAME.sub("", causes))
+    causes = _LOST_TASK.sub("", _CALLING.sub("", causes))
+    messages = [line for cause in _CAUSED.split(causes) if (line := _without_classes(cause))]
+    if messages:
+        return context + messages[-1]
     classes = re.findall(_JAVA_CLASS, text)
     return context + _as_words(classes[-1]) if classes else text
 
@@ -136,10 +136,10 @@ def _http(text: str) -> str:
     return text
 
 
-def _arguments(found: re.Match[str]) -> str:
+def _arguments(call: re.Match[str]) -> str:
     """Returns the text among the arguments of an exception's repr."""
-    texts = re.findall(r"(?<![\w])(['\"])(.*?)(?<!\\)\1(?=[,)\s]|$)", found[1])
-    return ": ".join(text.rstrip(".") for _, text in texts) or found[1].strip("'\", ")
+    texts = re.findall(r"(?<![\w])(['\"])(.*?)(?<!\\)\1(?=[,)\s]|$)", call[1])
+    return ": ".join(text.rstrip(".") for _, text in texts) or call[1].strip("'\", ")
 
 
 # --- Others --------------------------------------------------------------------------------------
@@ -153,8 +153,8 @@ def _kafka(text: str) -> str:
 
 
 def _grpc(text: str) -> str:
-    found = re.search(r'details = "(.*?)"\s*(?:debug_error_string|>|$)', text, re.DOTALL)
-    return found[1] if found and "StatusCode." in text else text
+    details = re.search(r'details = "(.*?)"\s*(?:debug_error_string|>|$)', text, re.DOTALL)
+    return details[1] if details and "StatusCode." in text else text
 
 
 def _sqlalchemy(text: str) -> str:
