@@ -13,7 +13,6 @@ import json
 import pathlib
 import random
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -259,7 +258,6 @@ def _ask(url: str, sql: str) -> Recorded:
         if "nextUri" not in body:
             return Recorded(sql, rows, "")
         request = urllib.request.Request(body["nextUri"], headers=headers)
-        time.sleep(0.01)
 
 
 if __name__ == "__main__":
