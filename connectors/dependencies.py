@@ -16,6 +16,7 @@ else goes on. At most `SLOW_CALLS_MAX` calls to one dependency may be that slow;
 
 from __future__ import annotations
 
+import abc
 import concurrent.futures
 import contextlib
 import contextvars
@@ -25,7 +26,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from seamline.connectors import supervision
 from seamline.connectors.supervision import Backoff
@@ -291,13 +292,44 @@ def _is_open(opening: concurrent.futures.Future[T]) -> bool:
 # --- Waits ---------------------------------------------------------------------------------------
 
 
-class Caller(Protocol):
-    """Who makes calls, and has a place to run that others need while it only waits."""
+class Caller(abc.ABC):
+    """Who makes calls, and has a place to run that others need while it only waits.
+
+    It may make several calls at once, from several threads, and gives up its one place while any of
+    them is slow.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waits = 0
+        self._has_place = True
+        self._is_returning = False
 
     def block(self) -> None:
-        """Gives up its place. Returns at once, and is called from any thread."""
+        """Notes that a call is slow. Returns at once, and is called from any thread."""
+        with self._lock:
+            self._waits += 1
+            if self._has_place:
+                self._has_place = False
+                self.release()
 
     def unblock(self) -> None:
+        """Notes that a slow call has ended; after the last one, waits for a place again."""
+        with self._lock:
+            self._waits -= 1
+            if self._waits or self._has_place or self._is_returning:
+                return
+            self._is_returning = True
+        self.regain()  # without the lock, so that `block` returns at once
+        with self._lock:
+            self._has_place, self._is_returning = True, False
+
+    @abc.abstractmethod
+    def release(self) -> None:
+        """Gives up the place. Returns at once."""
+
+    @abc.abstractmethod
+    def regain(self) -> None:
         """Takes a place again; may wait for it."""
 
 

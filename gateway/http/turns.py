@@ -164,8 +164,8 @@ class Turns:
             self._waiting.give_back(name)
 
 
-class _Turn:
-    """The turn of one request: the `Caller` of the calls that are made for it.
+class _Turn(dependencies.Caller):
+    """The turn of one request, for the calls that are made for it.
 
     Args:
         turns: Whose turn it is.
@@ -173,24 +173,17 @@ class _Turn:
     """
 
     def __init__(self, turns: Turns, name: str | None) -> None:
+        super().__init__()
         self.name = name
         self._turns = turns
-        self._lock = threading.Lock()
-        self._waits = 0
 
-    def block(self) -> None:
-        """See `Caller.block`."""
-        with self._lock:
-            self._waits += 1
-            if self._waits == 1:
-                self._turns.give_back(self.name)
+    def release(self) -> None:
+        """See `Caller.release`."""
+        self._turns.give_back(self.name)
 
-    def unblock(self) -> None:
-        """See `Caller.unblock`."""
-        with self._lock:
-            self._waits -= 1
-            if not self._waits:
-                self._turns.take(self.name)
+    def regain(self) -> None:
+        """See `Caller.regain`."""
+        self._turns.take(self.name)
 
 
 class _Shares:

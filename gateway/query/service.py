@@ -537,8 +537,8 @@ class Service:
         )
 
 
-class _Runner:
-    """The runner of one statement: the `Caller` of the calls that the statement makes.
+class _Runner(dependencies.Caller):
+    """The runner of one statement, for the calls that the statement makes.
 
     Args:
         service: Whose runner it is.
@@ -546,29 +546,20 @@ class _Runner:
     """
 
     def __init__(self, service: Service, statement: Statement) -> None:
+        super().__init__()
         self._service = service
         self._statement = statement
-        self._lock = threading.Lock()
-        self._waits = 0
         self._is_released = False
 
-    def block(self) -> None:
-        """See `Caller.block`."""
-        with self._lock:
-            self._waits += 1
-            if self._waits == 1:
-                self._statement.is_blocked = True
-                self._is_released = self._service.release_runner(self._statement)
+    def release(self) -> None:
+        """See `Caller.release`."""
+        self._statement.is_blocked = True
+        self._is_released = self._service.release_runner(self._statement)
 
-    def unblock(self) -> None:
-        """See `Caller.unblock`."""
-        with self._lock:
-            self._waits -= 1
-            if self._waits:
-                return
-            self._statement.is_blocked = False
-            is_released, self._is_released = self._is_released, False
-        if is_released:  # without the lock, so that `block` returns at once
+    def regain(self) -> None:
+        """See `Caller.regain`."""
+        self._statement.is_blocked = False
+        if self._is_released:
             self._service.regain_runner(self._statement)
 
 

@@ -15,7 +15,7 @@ from support.waiting import wait_until
 
 from seamline.connectors import dependencies
 from seamline.connectors.config import SchemaRegistryConfig
-from seamline.connectors.dependencies import Dependency, Opener
+from seamline.connectors.dependencies import Caller, Dependency, Opener
 from seamline.connectors.kafka.formats import schemas
 from seamline.connectors.kafka.formats.schemas import SchemaRegistry
 from seamline.connectors.supervision import Backoff
@@ -155,3 +155,41 @@ def test_a_registry_that_is_away_is_used_again_once_it_is_back(
 
         wait_until(is_back, what="the same schema")
         assert registry.dependency.outage is None
+
+
+class OnePlace(Caller):
+    """A caller that counts its places, and whose return can be held up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = 1
+        self.may_return = threading.Event()
+        self.returns = threading.Event()
+
+    def release(self) -> None:
+        self.places -= 1
+
+    def regain(self) -> None:
+        self.returns.set()
+        assert self.may_return.wait(60)
+        self.places += 1
+
+
+def test_slow_calls_of_several_threads_give_up_one_place_and_take_it_again() -> None:
+    caller = OnePlace()
+    caller.block()
+    caller.block()
+    assert caller.places == 0
+    caller.unblock()
+    assert not caller.returns.is_set()
+    returning = threading.Thread(target=caller.unblock)
+    returning.start()
+    assert caller.returns.wait(60)
+    caller.block()  # at once, although the place is waited for
+    caller.unblock()
+    assert caller.places == 0
+    caller.may_return.set()
+    returning.join(60)
+    assert caller.places == 1
+    caller.block()
+    assert caller.places == 0
