@@ -115,12 +115,12 @@ class PartitionTrust:
         self.case_sensitive = case_sensitive
         self.is_binding = is_binding
         ids = schema.field_ids
-        found = [
+        sources = [
             (position, field, schema.find_field(field.source_id))
             for position, field in enumerate(spec.fields)
             if field.source_id in ids
         ]
-        self._columns = [one for one in found if isinstance(one[2].field_type, PrimitiveType)]
+        self._columns = [one for one in sources if isinstance(one[2].field_type, PrimitiveType)]
 
     def may_mislead(self, manifest: ManifestFile) -> bool:
         """Whether `misleading` or `replaced` may return something for a file of a manifest."""

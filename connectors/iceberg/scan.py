@@ -213,19 +213,19 @@ class ScanPlanner:
         """See `ColdTable.misleading_columns`."""
         schema = table.metadata.schema()
         trusts = {n: PartitionTrust(spec, schema) for n, spec in table.metadata.specs().items()}
-        found: set[int] = set()
+        field_ids: set[int] = set()
         for manifest in self.manifests(table, places, snapshot_id):
             trust = trusts[manifest.partition_spec_id]
             if manifest.content == ManifestContent.DATA and trust.may_mislead(manifest):
                 key = (manifest.manifest_path, schema.schema_id)
                 of_manifest = functools.partial(self._misleading_in, table, places, manifest, trust)
-                found |= self._misleading.get_or_make(key, of_manifest)
-        return frozenset(found)
+                field_ids |= self._misleading.get_or_make(key, of_manifest)
+        return frozenset(field_ids)
 
     def _misleading_in(
         self, table: PyTable, places: TablePlaces, manifest: ManifestFile, trust: PartitionTrust
     ) -> frozenset[int]:
-        found: set[int] = set()
+        field_ids: set[int] = set()
         for entry in self._read(table, places, manifest):
             column = trust.replaced(entry.data_file)
             if column is not None:
@@ -235,8 +235,8 @@ class ScanPlanner:
                     "values, but as the value of its partition the manifest says null",
                     hint="Read it on DuckDB, or rewrite the file's rows with SQL.",
                 )
-            found.update(trust.misleading(entry.data_file))
-        return frozenset(found)
+            field_ids.update(trust.misleading(entry.data_file))
+        return frozenset(field_ids)
 
     def require_single_writer(
         self, table: PyTable, places: TablePlaces, state: TableState, snapshot_id: int
