@@ -50,7 +50,7 @@ class Arrivals:
         """Returns the first piece of these messages; `take` returns the others."""
         sizes = list(map(len, messages))
         size = sum(sizes) + sum(map(len, filter(None, map(Message.key, messages))))
-        self._count_max = max(1, min(MESSAGES_MAX, PIECE_BYTES // max(sizes, default=1)))
+        self._count_max = max(1, min(MESSAGES_MAX, PIECE_BYTES // max([1, *sizes])))
         self.are_large = self.are_large or size > PIECE_BYTES
         if size <= PIECE_BYTES:
             return list(messages)
