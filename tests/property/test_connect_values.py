@@ -335,6 +335,14 @@ def test_values_are_what_was_meant(data: st.DataObject) -> None:
     assert [row["c"] for row in decoded(kind.column, written, **said)] == wanted, name
 
 
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_records_with_and_without_schemas_are_of_one_batch(name: str) -> None:
+    kind = ALL[name]
+    row = {"id": 1, "c": None}
+    records = [wrapped(change(row), kind.connect), json.dumps(change(row)).encode()]
+    assert [found["c"] for found in decoded(kind.column, [*records])] == [None, None]
+
+
 @pytest.mark.prove
 @given(st.data())
 @settings(max_examples=50, deadline=None)

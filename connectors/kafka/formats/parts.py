@@ -85,7 +85,10 @@ class Format:
 
 
 PRESENCE = Row(())
-"""The type of a leaf that says only whether there is a record at its path: none of its fields."""
+"""The type of a leaf that says only whether there is a record at its path: none of its fields.
+
+It is decoded as a boolean, true or null, however the fields of the record were written.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -144,6 +147,8 @@ class PartReader:
             _add(bad, found)
             for leaf in members:
                 array = _inside(roots[names.index(leaf.path[0])], leaf.path[1:])
+                if leaf.field.type == PRESENCE:
+                    array = _presence(array)
                 arrays[leaf.column] = array
                 if len(leaf.path) > 1:
                     _add(bad, _missing(leaf, array))
@@ -193,6 +198,10 @@ def _missing(leaf: Leaf, array: pa.Array) -> Bad:
         return {}
     reason = f"{leaf.name}: null, but the column is required"
     return dict.fromkeys(pc.indices_nonzero(array.is_null()).to_pylist(), reason)
+
+
+def _presence(array: pa.Array) -> pa.Array:
+    return pc.if_else(array.is_valid(), True, pa.scalar(None, pa.bool_()))
 
 
 def _inside(array: pa.Array, path: Path) -> pa.Array:
