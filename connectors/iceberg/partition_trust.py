@@ -164,13 +164,17 @@ class PartitionTrust:
                 yield field.source_id
 
     def replaced(self, file: DataFile) -> NestedField | None:
-        """Returns a column with values for which the partition of a file says null."""
-        unproven = self.unproven(file)
+        """Returns a column whose partition value is null though the file's statistics count values.
+
+        Without statistics null is right, as it is where the column is not stored in the file.
+        """
         return next(
             (
                 column
                 for position, field, column in self._columns
-                if position in unproven and isinstance(field.transform, IdentityTransform)
+                if isinstance(field.transform, IdentityTransform)
+                and file.partition[position] is None
+                and only_nulls(column.field_id, file) is False
             ),
             None,
         )

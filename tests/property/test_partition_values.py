@@ -256,6 +256,16 @@ def test_values_that_mislead_other_readers_are_named(case: Case) -> None:
 # --- Whole tables --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("statistics", [False, True])
+@pytest.mark.parametrize("case", [Case(TEXT, "identity", nothing), Case(INT, "identity", nothing)])
+def test_a_null_is_wrong_only_if_statistics_count_values(case: Case, statistics: bool) -> None:
+    table = Table(case, statistics)
+    trust = PartitionTrust(table.spec, table.schema)
+    *of_values, of_null = [trust.replaced(file) for file in table.files]
+    assert of_null is None
+    assert {column and column.name for column in of_values} == {"c" if statistics else None}
+
+
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with offline.running(tmp_path_factory.mktemp("written")) as running:
