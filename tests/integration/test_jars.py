@@ -189,7 +189,8 @@ def test_missing_pyspark_is_an_install_hint(tmp_path: pathlib.Path) -> None:
     (package / "__init__.py").touch()
     for name in ("connectors", "sql"):
         (package / name).symlink_to(ROOT / name)
-    (package / "errors.py").symlink_to(ROOT / "client" / "errors.py")
+    for name in ("errors.py", "sentences.py"):
+        (package / name).symlink_to(ROOT / "client" / name)
     answer = subprocess.run(  # -S: no site-packages, so no pyspark
         [
             sys.executable,

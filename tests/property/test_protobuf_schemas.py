@@ -160,7 +160,7 @@ class Messages:
 
     def _moment(self, message: Any) -> None:
         message.seconds = self._dice.choice([0, -62135596800, 253402300799, -1])
-        message.nanos = self._dice.choice([0, 999999999, 1000])
+        message.nanos = self._dice.choice([0, 999999000, 1000])
 
 
 def decoder(schema: Schema, columns: tuple[Any, ...], *, fast: bool) -> ProtobufValues:
