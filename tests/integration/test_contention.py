@@ -150,7 +150,7 @@ def upserts(stack: Stack, gateway: Gateway, name: str, request: pytest.FixtureRe
     return table
 
 
-@pytest.mark.one_in(prove=3)
+@pytest.mark.one_in(prove=9)
 @pytest.mark.parametrize("case", PASS)
 def test_a_batch_lands_on_what_does_not_concern_it(upserts: Contended, case: str) -> None:
     statement, changes = PASS[case]
@@ -170,7 +170,7 @@ def test_a_batch_lands_on_what_does_not_concern_it(upserts: Contended, case: str
     upserts.expect()
 
 
-@pytest.mark.one_in(prove=3)
+@pytest.mark.one_in(prove=9)
 @pytest.mark.parametrize("case", AGAIN)
 def test_a_batch_starts_again_after_what_concerns_it(upserts: Contended, case: str) -> None:
     def meddle() -> None:
@@ -191,6 +191,7 @@ def test_a_batch_starts_again_after_what_concerns_it(upserts: Contended, case: s
     upserts.expect()
 
 
+@pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("version", [2, 3])
 def test_deletes_by_position_delay_no_appended_batch(
     stack: Stack, gateway: Gateway, name: str, version: int
@@ -295,6 +296,7 @@ class ForeignWriter:
         assert self.failure is None, self.failure
 
 
+@pytest.mark.one_in(prove=2)
 @pytest.mark.filterwarnings(
     "ignore:Merge on read is not yet supported", "ignore:Delete operation did"
 )

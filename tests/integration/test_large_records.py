@@ -197,7 +197,7 @@ def peak_bytes(process: psutil.Process) -> int:
 
 
 @pytest.mark.skipif(not pathlib.Path("/proc/self/status").exists(), reason="needs Linux's /proc")
-@pytest.mark.one_in(test=2)
+@pytest.mark.one_in(test=2, prove=2)
 @pytest.mark.parametrize("codec", ["zstd", "gzip"])
 def test_compressed_bombs_take_no_more_memory_than_is_stated(
     stack: Stack, name: str, codec: str, tmp_path: pathlib.Path
@@ -227,7 +227,7 @@ def test_compressed_bombs_take_no_more_memory_than_is_stated(
 
 
 @pytest.mark.spark
-@pytest.mark.one_in(test=2)
+@pytest.mark.one_in(test=2, prove=8)
 @pytest.mark.parametrize("on_error", ["null", "skip"])
 def test_a_record_too_large_is_bad_alike_before_and_after_it_is_tiered(
     stack: Stack, gateway: Gateway, name: str, on_error: str

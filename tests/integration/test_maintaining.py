@@ -92,6 +92,7 @@ def test_conditions_on_columns_of_every_type(gateway: Gateway, name: str) -> Non
         assert execute(gateway, name, f"optimize WHERE {condition}")["added_data_files_count"] == 0
 
 
+@pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_a_table_over_a_topic_keeps_its_rows_and_its_boundary(
     stack: Stack, gateway: Gateway, brief: Gateway, name: str, mode: str

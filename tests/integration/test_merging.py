@@ -79,8 +79,8 @@ class Upserts:
             assert count == [(len(self.model),)], engine
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=2)
-@pytest.mark.prove
 @pytest.mark.parametrize("version", [2, 3])
 def test_batches_are_merged(stack: Stack, gateway: Gateway, name: str, version: int) -> None:
     dice = random.Random(version)

@@ -67,6 +67,7 @@ def check(gateway: Gateway, table: str, conditions: Sequence[str], first: int) -
             assert len(found) == len(wanted)
 
 
+@pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
 def test_fault_03_conditions_of_every_type_in_both_tiers_on_both_engines(

@@ -116,6 +116,7 @@ def without_reason(found: Figures) -> set[str]:
     }
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("schemas")
 def test_the_dialect_passes_some_of_every_kind(gateway: Gateway, tmp_path: pathlib.Path) -> None:
     found = run(gateway, tmp_path, " or ".join(PART))

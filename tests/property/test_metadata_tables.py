@@ -254,7 +254,7 @@ def test_random_histories(gateway: Gateway, seed: int) -> None:
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("seed", range(100, 300))
+@pytest.mark.parametrize("seed", range(100, 140))
 def test_more_random_histories(gateway: Gateway, seed: int) -> None:
     check_history(gateway, seed)
 
@@ -265,7 +265,7 @@ def test_tables_of_other_writers(gateway: Gateway, folder: pathlib.Path, seed: i
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("seed", range(100, 300))
+@pytest.mark.parametrize("seed", range(100, 140))
 def test_more_tables_of_other_writers(gateway: Gateway, folder: pathlib.Path, seed: int) -> None:
     check_foreign(gateway, folder, seed)
 

@@ -170,7 +170,7 @@ def test_statements(gateway: Gateway) -> None:
 
 @pytest.mark.prove
 def test_many_statements(gateway: Gateway) -> None:
-    for seed in range(100, 125):
+    for seed in range(100, 108):
         check_statements(gateway, seed, 20)
 
 
@@ -240,7 +240,7 @@ def test_histories(gateway: Gateway, folder: pathlib.Path) -> None:
 
 @pytest.mark.prove
 def test_many_histories(gateway: Gateway, folder: pathlib.Path) -> None:
-    for seed in range(1000, 1040):
+    for seed in range(1000, 1012):
         check_history(gateway, folder, seed)
 
 

@@ -74,7 +74,7 @@ def evaluated_by_a_kernel(_: Instance, rows: pa.Table) -> pa.Table:
     return pa.table({"v": pa.chunked_array(parts)})
 
 
-@pytest.mark.one_in(test=3)
+@pytest.mark.one_in(test=3, prove=3)
 @pytest.mark.parametrize("depth", [1, 2, 3, pytest.param(4, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("read", [registered, copied, evaluated_by_a_kernel])
 def test_what_is_cut_out_of_a_table_reads_as_itself(

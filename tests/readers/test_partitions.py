@@ -137,6 +137,7 @@ def test_pyiceberg_finds_every_row_by_its_value(
             assert scan.to_arrow().num_rows == 1, value
 
 
+@pytest.mark.one_in(prove=6)
 @pytest.mark.parametrize(("name", "transform"), CASES)
 def test_duckdb_finds_every_row_by_its_value_but_those_declared(
     by_duckdb: Mapping[tuple[str, str], list[int | None]], name: str, transform: str

@@ -195,6 +195,7 @@ def test_the_documentation_says_what_was_run() -> None:
 # --- Whole and at once ---------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("others", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_fault_29_every_reader_counts_what_was_acknowledged_just_before(
     world: World, name: str, others: bool
@@ -341,7 +342,7 @@ def make_upserts(world: World, name: str, shape: Shape) -> Known:
     return Known(name, found, canonical(rows))
 
 
-@pytest.mark.one_in(prove=32)
+@pytest.mark.one_in(prove=64)
 @pytest.mark.parametrize("reader", READERS, ids=str)
 @pytest.mark.parametrize("shape", [*READ_SHAPES, *UPSERTS], ids=str)
 def test_fault_29_every_reader_gives_the_same_rows(

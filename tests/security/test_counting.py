@@ -219,6 +219,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
+@pytest.mark.one_in(prove=6)
 @pytest.mark.parametrize(
     "kind",
     [

@@ -82,6 +82,7 @@ def table(stack: Stack) -> str:
     return name
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=3)
 @pytest.mark.parametrize("proof", SPARK)
 def test_readers_get_in_with_each_proof(own: Gateway, stack: Stack, table: str, proof: str) -> None:

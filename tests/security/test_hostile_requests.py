@@ -62,7 +62,7 @@ def repeated(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]
 
 COUNTS = [
     pytest.param(FEW, id="few"),
-    pytest.param(SOME, id="some", marks=pytest.mark.prove),
+    pytest.param(SOME, id="some", marks=pytest.mark.soak),
     pytest.param(MANY, id="many", marks=pytest.mark.soak),
 ]
 
@@ -143,7 +143,7 @@ STATEMENTS = st.one_of(SOUP, changed_statement(), st.text(max_size=200))
     "count",
     [
         pytest.param(FEW, id="few"),
-        pytest.param(MANY, id="many", marks=pytest.mark.prove),
+        pytest.param(MANY, id="many", marks=pytest.mark.soak),
     ],
 )
 def test_statements(gateway: Gateway, count: int) -> None:

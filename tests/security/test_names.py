@@ -184,7 +184,7 @@ def plain() -> Plain:
     return Plain()
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_fault_28_no_name_meets_one_that_was_made_up(plain: Plain) -> None:
     found = plain.made_up()
     assert {"q0", "c0"} <= found, "what is looked for can be found"

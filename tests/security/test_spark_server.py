@@ -288,6 +288,7 @@ def test_sparks_environment_has_none_of_our_settings() -> None:
 # --- The pipeline, whose Spark runs in its own process -------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
 def test_fault_28_a_pipeline_puts_no_secret_on_a_command_line(

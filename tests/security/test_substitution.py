@@ -77,7 +77,7 @@ def eager(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ga
             yield gateway
 
 
-@pytest.mark.one_in(prove=3)
+@pytest.mark.one_in(prove=4)
 @pytest.mark.integration
 @pytest.mark.spark
 @pytest.mark.parametrize("place", PLACES)
@@ -121,6 +121,7 @@ def test_fault_28_spark_replaces_nothing_in_what_a_table_says(
         assert eager.rows(f'SELECT * FROM lake."{text}".{name}', engine) == [(text,)]
 
 
+@pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
 def test_the_data_source_gives_names_as_they_are(stack: Stack, eager: Gateway, name: str) -> None:

@@ -1,4 +1,4 @@
-"""How often a property is tried: in the long proofs as often as it says, before them in part."""
+"""How often a property is tried: as often as it says in long proofs and soaks, else in part."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import settings
 
 PART = 1 if os.environ.get("EVERY_EXAMPLE") else 4
-"""`make prove` sets the variable, and runs the tests of properties once more."""
+"""`make prove` and `make soak` set the variable; a soak runs every property once more."""
 
 
 def examples(count: int, **more: Any) -> settings:
-    """Settings of a property that `make prove` tries with that many examples."""
+    """Settings of a property that `make soak` tries with that many examples."""
     return settings(max_examples=-(-count // PART), deadline=None, **more)

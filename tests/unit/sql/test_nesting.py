@@ -50,7 +50,7 @@ def size_of(engine: str, make: Callable[[int], exp.Expr]) -> Callable[[int], int
     return lambda depth: text_of(engine, make(depth))
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 @pytest.mark.parametrize("engine", ENGINES)
 def test_fault_20_nested_calls_grow_with_their_depth(engine: str) -> None:
     wrong = {
@@ -61,7 +61,7 @@ def test_fault_20_nested_calls_grow_with_their_depth(engine: str) -> None:
     assert not wrong
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 @pytest.mark.parametrize("engine", RENDER)
 def test_fault_20_nested_casts_grow_with_their_depth(engine: str) -> None:
     def there_and_back(
@@ -132,7 +132,7 @@ def test_fault_20_a_statement_of_nested_calls_is_little_work() -> None:
         assert not uneven(work), call_
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_fault_20_nested_calls_answer_as_one_after_another(offline_gateway: Gateway) -> None:
     wrong = []
     for resolved, place in SCALARS:

@@ -58,6 +58,7 @@ OF_JAVA = ("WARNING: Using incubator modules", "NOTE: Picked up JDK_JAVA_OPTIONS
 """What Java itself prints about the options it was started with."""
 
 
+@pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
 def test_a_quiet_spark_prints_nothing(tmp_path: pathlib.Path) -> None:

@@ -97,6 +97,7 @@ def test_fault_23_a_detached_gateway_that_was_killed_is_nothing_to_stop(
     assert serve(file, "--stop").stderr == "nothing is running\n"
 
 
+@pytest.mark.one_in(prove=4)
 @pytest.mark.prove
 @pytest.mark.parametrize("ended_by", ["KILL", "TERM", "HUP", "INT"])
 def test_a_gateway_whose_starter_was_ended_is_stopped_or_found(

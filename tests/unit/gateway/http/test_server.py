@@ -135,7 +135,7 @@ def test_sigterm_lets_a_statement_end_and_be_fetched(scratch: pathlib.Path) -> N
         served.assert_ended_well(20)
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_a_result_nobody_comes_for_does_not_hold_it(scratch: pathlib.Path) -> None:
     with _serving(scratch) as served:
         statement = served.submit(digits=1)
@@ -144,7 +144,7 @@ def test_a_result_nobody_comes_for_does_not_hold_it(scratch: pathlib.Path) -> No
         served.assert_ended_well(30)  # long before the sixty seconds it may drain, and its grace
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_draining_ends_when_its_time_is_over(scratch: pathlib.Path) -> None:
     with _serving(scratch, "http.drain_seconds_max=1") as served:
         statement = served.submit(digits=18)
@@ -162,7 +162,7 @@ def test_sigint_ends_it_at_once(scratch: pathlib.Path) -> None:
         served.assert_ended_well(20)
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_comes_while_connections_are_taken(
     scratch: pathlib.Path, number: signal.Signals
@@ -190,7 +190,7 @@ def test_a_signal_comes_while_connections_are_taken(
                     closed.enter_context(connection)
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_an_idle_gateway_ends(scratch: pathlib.Path) -> None:
     with _serving(scratch) as served:
         assert served.request("POST", _API, {"statement": "SELECT 1"})[1]["inline"]["data"] == [[1]]
@@ -313,7 +313,7 @@ def _stuck(served: Served, kind: str) -> Clients:
     return Clients(served, 8, bodies[kind])
 
 
-@pytest.mark.one_in(test=2)
+@pytest.mark.one_in(test=2, prove=3)
 @pytest.mark.parametrize(
     "kind",
     [
