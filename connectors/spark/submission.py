@@ -57,10 +57,14 @@ def options(conf: Mapping[str, str], folder: pathlib.Path) -> list[str]:
 def start_in_process(settings: SparkSettings, *, is_quiet: bool = False) -> Any:
     """Starts a classic Spark session, whose Java is a child of this process.
 
+    Signals of a terminal or a shell's job do not reach that Java: it is in a session of its own.
+
     Args:
         settings: How it is started.
         is_quiet: Whether it logs nothing; its failures are raised either way.
     """
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     private_folder(settings.scratch)
@@ -71,6 +75,9 @@ def start_in_process(settings: SparkSettings, *, is_quiet: bool = False) -> Any:
         ours = shlex.join(options(conf, folder))
         theirs = os.environ.get(_SUBMIT_VARIABLE, "pyspark-shell")
         with _environment({**environment(settings.withheld), _SUBMIT_VARIABLE: f"{ours} {theirs}"}):
+            if SparkContext._gateway is None:  # noqa: SLF001
+                gateway = launch_gateway(popen_kwargs={"start_new_session": True})
+                SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
             return SparkSession.builder.appName("seamline").getOrCreate()
 
 

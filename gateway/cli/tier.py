@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from seamline.seam.tiering import Step
 
 
+_QUIET_S = 5.0
+
+
 @click.command()
 @click.argument("tables", nargs=-1, required=True, metavar="TABLE…")
 @click.option("--once", is_flag=True, help="Tier what is in the log now, then exit.")
@@ -91,7 +94,12 @@ def tier(
 
         server = serve_metrics(application, metrics_host, metrics_port, unhealthy_after)
     try:
-        failures = application.run(wanted, interval_s=None if once else interval, report=show_step)
+        failures = application.run(
+            wanted,
+            interval_s=None if once else interval,
+            report=show_step,
+            watch=show_stage if sys.stderr.isatty() else None,
+        )
     finally:
         if server is not None:
             server.shutdown()
@@ -104,13 +112,29 @@ def tier(
 
 
 def stop_on_signals(application: TieringApplication) -> None:
-    """Lets the first Ctrl-C or SIGTERM finish current batches; a second one ends at once."""
+    """Lets the first Ctrl-C or SIGTERM finish current batches; a second one ends at once.
+
+    A closed terminal, whose signal reaches all its programs, counts as well.
+    """
 
     def stop(_: int) -> None:
         click.echo("stopping after the current batch …", err=True)
         application.stop()
 
-    process.tell_of_signals((signal.SIGINT, signal.SIGTERM), stop)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # under nohup, a closed terminal must not stop anything
+    process.tell_of_signals([n for n in numbers if signal.getsignal(n) != signal.SIG_IGN], stop)
+
+
+def show_stage(progress: Progress) -> None:
+    """Prints what a step is doing and how far it is, unless it has only begun."""
+    stage = progress.stage
+    if stage is not None and progress.step_s >= _QUIET_S:
+        offsets = f" {stage.offsets:,} offsets" if stage.offsets else ""
+        tasks = f", {stage.done:,} of {stage.tasks:,} tasks" if stage.tasks else ""
+        click.echo(
+            f"{progress.table}: {stage.name}{offsets}{tasks}, {progress.step_s:.0f} s", err=True
+        )
 
 
 def show_step(progress: Progress, step: Step | SeamlineError, seconds: float) -> None:

@@ -15,6 +15,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+import psutil
+
 _STOP_S = 6.0
 _LOOK_S = 0.1
 _AGAIN_S = 1.0
@@ -155,7 +157,7 @@ class Process:
     def _signal(self, number: int) -> None:
         with self._lock:
             if self._process is not None and self._process.poll() is None:
-                os.killpg(self._process.pid, number)
+                _signal_all(self._process.pid, number)
 
     def _stop(self) -> None:
         if self._process is None:
@@ -175,6 +177,15 @@ class Process:
         self._process.wait()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _signal_all(pid: int, number: int) -> None:
+    """Signals a process and all that it has started, in whatever sessions they are."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for one in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.send_signal(number)
 
 
 class Watcher:

@@ -10,6 +10,7 @@ changes, rollbacks and a recreated topic in the middle of a batch. The oracle is
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import shutil
 import signal
@@ -163,19 +164,22 @@ def test_killed_while_spark_goes_on_and_another_has_started(
     assert_tiered_exactly_once(stack, gateway, table)
 
 
-def test_stopped_by_a_signal_the_batch_in_hand_lands(
-    stack: Stack, gateway: Gateway, table: str, scratch: pathlib.Path
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_stopped_with_its_shells_job_the_batch_in_hand_lands(
+    stack: Stack, gateway: Gateway, table: str, scratch: pathlib.Path, number: signal.Signals
 ) -> None:
+    """A shell's `kill %1` and a closed terminal signal every process of the group."""
     metadata = stack.metadata_files(table)
     log = scratch / "log"
     command = programs.seamline("tier", table, "--interval", "1h")
     with programs.running(command, stack.environment, log) as process:
         with stack.unwritable_catalog():
             wait_until(lambda: stack.metadata_files(table) - metadata, 180, "the commit to wait")
-            process.send_signal(signal.SIGTERM)
+            os.killpg(process.pid, number)
             wait_until(lambda: "stopping after the current batch" in log.read_text(), 120)
             assert process.poll() is None
         assert process.wait(60) == 0, log.read_text()
+    assert "Exception" not in log.read_text()
     assert_tiered_exactly_once(stack, gateway, table)
 
 

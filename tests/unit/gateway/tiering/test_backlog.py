@@ -7,9 +7,12 @@ a batch hangs while records arrive, and its metrics and health are asked for.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
+import time
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
@@ -17,6 +20,7 @@ from support.story import NO_DEADLINE, TOPIC, Story
 from support.waiting import wait_until
 
 from seamline.connectors.protocols import HotLog, TierTable
+from seamline.gateway.cli.tier import show_stage
 from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.query.names import TableName
 from seamline.gateway.tiering.application import TieringApplication
@@ -130,7 +134,7 @@ def metric(application: TieringApplication, name: str) -> float:
     return float(line.removeprefix(start))
 
 
-def test_lag_is_told_as_it_is_while_a_batch_hangs() -> None:
+def test_lag_is_told_as_it_is_while_a_batch_hangs(capsys: pytest.CaptureFixture[str]) -> None:
     story = Story(1)
     story.produce(0)
     tables = Hanging(story)
@@ -158,7 +162,13 @@ def test_lag_is_told_as_it_is_while_a_batch_hangs() -> None:
         assert still[1]["tables"][NAME.display]["stage"] == "reading, decoding and writing"
         before = application.progress[NAME.display].still_s
         tables.done = 5  # it goes on, however long it takes
-        application.measure([NAME])
+        running: list[Progress] = []
+        application.measure([NAME], running.append)
+        show_stage(*running)
+        assert not capsys.readouterr().err, "it has only begun"
+        show_stage(dataclasses.replace(*running, step_since=time.monotonic() - 60))
+        stage = f"{NAME.display}: reading, decoding and writing 1 offsets, 5 of 10 tasks, 60 s\n"
+        assert capsys.readouterr().err == stage
         assert application.progress[NAME.display].still_s < before
     finally:
         tables.go_on.set()
