@@ -74,7 +74,7 @@ scalar(
     f"(CASE WHEN {{1}} = 0 AND {{0}} IS NOT NULL THEN error({_FROM_ONE})"
     " ELSE list_extract({0}, {1}) END)",
     f"(CASE WHEN {{1}} = 0 AND {{0}} IS NOT NULL THEN raise_error({_FROM_ONE})"
-    " ELSE try_element_at({0}, CAST({1} AS INT)) END)",
+    " ELSE try_element_at({0}, CAST(greatest(least({1}, 2147483647), -2147483647) AS INT)) END)",
 )
 scalar(
     "$subscript",
