@@ -66,7 +66,7 @@ def test_query_that_went_wrong_once_on_spark(
     ("batches", "size"),
     [
         (5, 20),
-        pytest.param(6, 30, marks=pytest.mark.prove),
+        pytest.param(6, 30, marks=pytest.mark.soak),
         pytest.param(20, 40, marks=pytest.mark.soak),
     ],
     ids=("some", "many", "more"),

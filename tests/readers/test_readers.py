@@ -223,6 +223,7 @@ def test_fault_29_every_reader_counts_what_was_acknowledged_just_before(
     assert not {when: found for when, found in wrong.items() if found}
 
 
+@pytest.mark.soak
 def test_fault_29_no_reader_falls_behind_while_batches_land(world: World, name: str) -> None:
     """A statement sees all that was acknowledged before it, whatever is committed meanwhile."""
     world.stack.create_topic(name, 2)
