@@ -66,7 +66,7 @@ jars: $(READY) ## Fetch the jars of the broker and of Spark, once per user
 test: jars ## The tests: unit, property, a short simulation, one pass over real parts
 	$(BIN)/python -m pytest $(TESTS) -m "not prove and not soak" -n $(WORKERS) --dist loadgroup
 
-prove: jars ## The long proofs: 100,000 histories, larger explored scopes, every reader, faults of real parts
+prove: jars ## The long proofs: 100,000 histories, larger explored scopes, faults of real parts
 	EVERY_EXAMPLE=1 $(BIN)/python -m pytest $(TESTS) -n $(WORKERS) --histories $(HISTORIES) \
 	  -m "prove and not soak" --dist loadfile --no-loadscope-reorder --durations=25
 

@@ -113,12 +113,14 @@ def interrupted_by_signals() -> Iterator[None]:
 
     ends = (signal.SIGTERM, signal.SIGHUP)
     # under nohup, a closed terminal must not stop anything
-    with _handled([n for n in ends if signal.getsignal(n) is not signal.SIG_IGN], interrupt):
+    with _handled([n for n in ends if not _is_ignored(n)], interrupt):
         yield
 
 
 def tell_of_signals(numbers: Iterable[signal.Signals], told: Callable[[int], None]) -> None:
     """Has a function called at the first of each signal; further ones have their usual effect.
+
+    A closed terminal that is to be ignored, as under nohup, stays ignored.
 
     The function gets the signal's number in a thread of its own: a handler interrupts the main
     thread anywhere, even where it holds a lock that the function needs.
@@ -137,7 +139,12 @@ def tell_of_signals(numbers: Iterable[signal.Signals], told: Callable[[int], Non
 
     supervision.start("signals", tell)
     for number in numbers:
-        signal.signal(number, handle)
+        if number != signal.SIGHUP or not _is_ignored(number):
+            signal.signal(number, handle)
+
+
+def _is_ignored(number: signal.Signals) -> bool:
+    return signal.getsignal(number) is signal.SIG_IGN
 
 
 @contextlib.contextmanager

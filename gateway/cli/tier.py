@@ -121,9 +121,7 @@ def stop_on_signals(application: TieringApplication) -> None:
         click.echo("stopping after the current batch …", err=True)
         application.stop()
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    # under nohup, a closed terminal must not stop anything
-    process.tell_of_signals([n for n in numbers if signal.getsignal(n) != signal.SIG_IGN], stop)
+    process.tell_of_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), stop)
 
 
 def show_stage(progress: Progress) -> None:
