@@ -697,6 +697,17 @@ def _write_version_3() -> None:
     fresh.struct = struct
 
 
+def _copy_no_schemas() -> None:
+    """Patches PyIceberg to share schemas and partition specs between copies of metadata.
+
+    They never change, but keep what was looked up in them, so that copying one failed whenever
+    another thread looked something up meanwhile.
+    """
+    for frozen in (Schema, PartitionSpec):
+        own: Any = frozen
+        own.__deepcopy__ = lambda self, memo=None: self  # noqa: ARG005
+
+
 class _AnyTableResponse(TableResponse):
     @model_validator(mode="before")
     @classmethod
@@ -709,6 +720,7 @@ class _AnyTableResponse(TableResponse):
 _understand_others()
 _write_version_3()
 _unpack_no_bombs()
+_copy_no_schemas()
 
 
 # --- Scans ---------------------------------------------------------------------------------------
