@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import signal
 import time
 
 import pexpect
 
 from support import programs
+from support.waiting import wait_until
 
 UP, CTRL_C, CTRL_D, TAB = "\x1b[A", "\x03", "\x04", "\t"
 ENDLESS = (
@@ -75,9 +77,17 @@ class Terminal:
     def ends(self) -> int:
         """Its exit code."""
         self.process.expect(pexpect.EOF)
+        self.process.wait()  # closing ends what has not yet ended
         self.process.close()
         assert self.process.exitstatus is not None
         return int(self.process.exitstatus)
+
+    def close(self) -> None:
+        """Kills it if it still runs, and waits until it is gone, however long that takes."""
+        if self.process.isalive():
+            self.process.kill(signal.SIGKILL)
+            wait_until(lambda: not self.process.isalive(), what="its end")
+        self.process.close()
 
 
 def plain(text: str) -> str:

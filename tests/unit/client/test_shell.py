@@ -52,7 +52,7 @@ def terminal(gateway: Gateway, tmp_path: pathlib.Path) -> Iterator[Terminal]:
         made.shows("seamline>")
         yield made
     finally:
-        made.process.close(force=True)
+        made.close()
 
 
 def test_statements_over_several_lines_are_run_and_remembered(
