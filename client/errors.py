@@ -467,8 +467,8 @@ TOPIC_RECREATED = _declare(
     1,
     _EXTERNAL,
     "The topic was deleted and created again, so the table's boundary belongs to another log. "
-    "`t$cold` and FOR VERSION AS OF still read what was tiered. Create a new table for the new "
-    "topic.",
+    "`t$cold` and FOR VERSION AS OF still read what was tiered; `seamline table resume "
+    "--accept-loss` goes on with the new topic, without what the old one had not tiered.",
 )
 LOG_TRIMMED = _declare(
     "LOG_TRIMMED",

@@ -15,6 +15,7 @@ from seamline.seam.files import ColdPlan, ScanRequest
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import Places
+from seamline.seam.seam import ColdSpan
 from seamline.seam.table import TableState
 from seamline.seam.tiering import Batch
 from seamline.seam.upserts import Newest
@@ -318,11 +319,16 @@ class ColdTable(Protocol):
         """
 
     def offsets_at(
-        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange]
+        self,
+        snapshot_id: int | None,
+        first_ms: int,
+        ranges: Sequence[OffsetRange],
+        first_batch: int = 0,
     ) -> Offsets:
         """Returns, per partition, the first offset in a range with a time at or past a moment.
 
-        The time is the record's. Partitions without one are absent.
+        The time is the record's. Partitions without one are absent. Rows of batches before
+        `first_batch` are of earlier logs, and left out.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE, STORAGE_UNAVAILABLE, COLD_FILE_MISSING.
@@ -475,10 +481,7 @@ class EngineScan:
         snapshot_id: The cold snapshot.
         stored: Columns of the schema that the snapshot was written with.
         cold: The snapshot's files; None without a cold side.
-        cold_end: When set, leaves out cold rows at or past these offsets, and those of partitions
-            that are not listed.
-        cold_start: When set, reads only cold rows that are at or past these offsets, and only of
-            partitions that are listed.
+        cold_span: Which of the snapshot's rows are read; None for all.
         deletes: `ColdTable.deleted_rows` of the plan.
         file_access: Opens files that the engine cannot open: PyIceberg's `FileIO`, opaque here.
         tail: Key into the query's tails; None without a hot side.
@@ -496,8 +499,7 @@ class EngineScan:
     snapshot_id: int | None = None
     stored: tuple[Field, ...] = ()
     cold: ColdPlan | None = None
-    cold_end: Offsets | None = None
-    cold_start: Offsets | None = None
+    cold_span: ColdSpan | None = None
     deletes: pa.Table | None = None
     file_access: Any = dataclasses.field(default=None, repr=False, compare=False)
     tail: str | None = None

@@ -162,6 +162,7 @@ def _scan_json(scan: Scan) -> dict[str, Any]:
         "pruned_by": list(scan.pruned_by),
         **({"boundary_trust": seam.trust} if (seam := scan.seam).trust else {}),
         **({"gaps": [gap.to_json() for gap in scan.seam.gaps]} if scan.seam.gaps else {}),
+        **({"earlier_logs": scan.seam.earlier_logs} if scan.seam.earlier_logs else {}),
         **({"since": scan.seam.since.to_json()} if scan.seam.since is not None else {}),
     }
 
@@ -258,6 +259,9 @@ def _seam(seam: Seam, scan: Scan) -> Iterator[str]:
         )
     if len(seam.gaps) > PARTITIONS_SHOWN_MAX:
         yield f"     … and {len(seam.gaps) - PARTITIONS_SHOWN_MAX} more gaps"
+    if seam.earlier_logs:
+        logs = "a log" if seam.earlier_logs == 1 else f"{seam.earlier_logs} logs"
+        yield f"     the snapshot begins with rows of {logs} from before the topic was recreated"
     if seam.pending:
         yield f"     {seam.pending:,} offsets past the end belong to open transactions"
 

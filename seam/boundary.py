@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import itertools
 import json
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from seamline.errors import (
@@ -32,6 +33,8 @@ TAG = "seamline-boundary"
 """Tag on the newest snapshot with its own boundary, so that snapshot expiry never drops it."""
 
 _VERSION = 1
+_VERSION_OF_SEVERAL_LOGS = 2
+"""What a boundary says whose table holds rows of several logs, which older readers would mix."""
 REWRITE = "replace"
 """Operation of a commit that rewrites rows into other files without changing them."""
 
@@ -44,12 +47,53 @@ correct if their writer commits without gaps. `hint`: no more than an indication
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class EarlierLog:
+    """A log that a table continued until its topic was recreated.
+
+    Attributes:
+        topic_id: Kafka's id of the topic then.
+        next: First offsets of it that are not in the table; whatever was there is lost.
+        accepted_ms: When the loss was accepted, in milliseconds since the epoch.
+        accepted_by: Who accepted it.
+    """
+
+    topic_id: str
+    next: Offsets
+    accepted_ms: int = 0
+    accepted_by: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns all fields."""
+        return {
+            "topic_id": self.topic_id,
+            "next": self.next.to_json(),
+            "accepted_ms": self.accepted_ms,
+            "accepted_by": self.accepted_by,
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> EarlierLog:
+        """The inverse of `to_json`.
+
+        Raises:
+            KeyError, TypeError, ValueError: when it is not one.
+        """
+        return cls(
+            str(body["topic_id"]),
+            Offsets.from_json(body["next"]),
+            int(body.get("accepted_ms", 0)),
+            str(body.get("accepted_by", "")),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Boundary:
     """How much of the log a snapshot holds: `next` is `B`, and every range is half-open.
 
     Guarantee: for each partition p in `next`, the snapshot holds exactly the records that
     `isolation` shows below `next[p]` of the log `topic_id` (from where the table began, and without
-    those in `gaps`), and none at or above it.
+    those in `gaps`), and none at or above it. Rows of earlier logs come on top; `first_batch` tells
+    them apart.
 
     Attributes:
         snapshot_id: The snapshot that carries it; a descendant inherits it.
@@ -75,6 +119,9 @@ class Boundary:
             if it never did.
         handed_to: The provider of the writer that continues from here; empty if Seamline does.
         gaps: Records below `next` that were lost, and are in no tier.
+        earlier_logs: The logs that the table continued before this one, oldest first.
+        first_batch: The least `_kafka_batch` that a row of this log can have. Rows with a lesser
+            one, or none, are not of this log: their offsets mean nothing in it.
         provider: The provider that reported this boundary; empty for Seamline itself.
         trust: `exact`, `derived` or `hint`.
     """
@@ -98,8 +145,18 @@ class Boundary:
     taken_id: int | None = None
     handed_to: str = ""
     gaps: tuple[Gap, ...] = ()
+    earlier_logs: tuple[EarlierLog, ...] = ()
+    first_batch: int = 0
     provider: str = ""
     trust: str = EXACT
+
+    def batch_id(self, start: Offsets) -> int:
+        """Returns the `_kafka_batch` of the rows of a batch that begins at the given offsets.
+
+        It grows with every batch that holds a row, so every row of an earlier batch has a smaller
+        value. A second batch from the same boundary has the same value.
+        """
+        return self.first_batch + sum(start.values())
 
 
 class BoundaryProvider(Protocol):
@@ -131,7 +188,7 @@ class BoundaryProvider(Protocol):
 def encode(boundary: Boundary) -> str:
     """Returns the summary value of a boundary, without the snapshot id, which is not known yet."""
     body: dict[str, Any] = {
-        "v": _VERSION,
+        "v": _VERSION_OF_SEVERAL_LOGS if boundary.earlier_logs else _VERSION,
         "cluster_id": boundary.cluster_id,
         "topic": boundary.topic,
         "topic_id": boundary.topic_id,
@@ -160,6 +217,9 @@ def encode(boundary: Boundary) -> str:
         body["handed_to"] = boundary.handed_to
     if boundary.gaps:
         body["gaps"] = [gap.to_json() for gap in boundary.gaps]
+    if boundary.earlier_logs:
+        body["earlier_logs"] = [log.to_json() for log in boundary.earlier_logs]
+        body["first_batch"] = boundary.first_batch
     return json.dumps(body, separators=(",", ":"))
 
 
@@ -178,7 +238,8 @@ def _decoded(snapshot_id: int, text: str) -> Boundary:
     """Decodes a boundary; cached, as snapshots never change and a statement asks several times."""
     try:
         body = json.loads(text)
-        if body["v"] != _VERSION:
+        is_of_several = body["v"] == _VERSION_OF_SEVERAL_LOGS
+        if body["v"] != _VERSION and not is_of_several:
             raise SeamlineError(
                 BOUNDARY_INVALID,
                 f"snapshot {snapshot_id} carries a boundary of version {body['v']!r}",
@@ -204,6 +265,8 @@ def _decoded(snapshot_id: int, text: str) -> Boundary:
             taken_id=body.get("taken"),
             handed_to=str(body.get("handed_to", "")),
             gaps=tuple(Gap.from_json(gap) for gap in body.get("gaps", ())),
+            earlier_logs=tuple(map(EarlierLog.from_json, body.get("earlier_logs", ()))),
+            first_batch=int(body["first_batch"]) if is_of_several else 0,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SeamlineError(

@@ -15,7 +15,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from seamline.errors import HISTORY_CHANGED, INVALID_ARGUMENT, INVALID_TOKEN, SeamlineError
+from seamline.errors import (
+    HISTORY_CHANGED,
+    INVALID_ARGUMENT,
+    INVALID_TOKEN,
+    TOPIC_RECREATED,
+    SeamlineError,
+)
 from seamline.seam.boundary import kept_side
 from seamline.seam.checks import require, trimmed
 from seamline.seam.gaps import past
@@ -57,7 +63,7 @@ def between(later: Seam, earlier: Seam | None, *, offsets_max: int | None = None
                 hint="Pass the token of the earlier read as from_token.",
             )
     since = Offsets({p: past(later.gaps, p, starts.get(p, 0)) for p in later.end})
-    found = dataclasses.replace(later, since=since)
+    found = dataclasses.replace(later, since=since, begins_first=earlier is None)
     return found if offsets_max is None else _first(found, since, offsets_max)
 
 
@@ -71,9 +77,16 @@ def logged(changes: Seam, bounds: LogBounds) -> Seam:
         bounds: What the log holds.
 
     Raises:
-        SeamlineError: LOG_TRIMMED.
+        SeamlineError: LOG_TRIMMED, TOPIC_RECREATED.
     """
     assert changes.since is not None
+    if changes.begins_first and changes.first_batch:
+        raise SeamlineError(
+            TOPIC_RECREATED,
+            f"{changes.display_name} cannot be read from the beginning: the topic "
+            f"{changes.topic} was recreated since, and the earlier log is gone",
+            hint="Read the table, and its changes from the token of that read on.",
+        )
     end = changes.end
     require(trimmed(bounds, {p: start for p, start in changes.since.items() if start < end[p]}))
     return dataclasses.replace(changes, is_logged=True)
@@ -138,9 +151,12 @@ def _first(changes: Seam, since: Offsets, offsets_max: int) -> Seam:
 def cold_predicate(seam: Seam, places: Places | None) -> Predicate | None:
     """Returns a predicate that every snapshot row among the changes meets; None for whole seams.
 
-    Also None if the partition or the offset is a field nested inside another column.
+    Also None if the changes begin with the first row, or the partition or the offset is a field
+    nested inside another column.
     """
     if seam.since is None or places is None or places.names is None:
+        return None
+    if seam.begins_first:  # every row may be one, of an earlier log perhaps
         return None
     partition_name, offset_name = places.names
     needed = {p: start for p, start in seam.since.items() if start < seam.boundary[p]}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.seam.boundary import EXACT, Boundary, boundary_of, foreign_change
 from seamline.seam.checks import recreated, require, trimmed, truncated
 from seamline.seam.log import LogBounds
@@ -56,11 +57,19 @@ def handed_over(state: TableState, bounds: LogBounds, provider: str) -> Boundary
         provider: The boundary provider that is responsible for the table from then on.
 
     Raises:
-        SeamlineError: TOPIC_RECREATED; BOUNDARY_MISSING, ….
+        SeamlineError: NOT_SUPPORTED if the table holds rows of earlier logs; TOPIC_RECREATED;
+            BOUNDARY_MISSING, ….
     """
     head = state.current_snapshot_id
     boundary = boundary_of(state, head)
     require(recreated(bounds.topic, bounds.topic_id, boundary.topic_id))
+    if boundary.earlier_logs:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"table {state.display_name} holds rows from before topic {bounds.topic} was "
+            "recreated: no other writer tells their offsets from those of this log",
+            hint="Let the other writer fill a new table.",
+        )
     return dataclasses.replace(
         boundary,
         start=boundary.next,

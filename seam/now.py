@@ -77,6 +77,8 @@ def pin(
         provider=boundary.provider,
         trust=boundary.trust,
         gaps=below(boundary.gaps, bounds.topic_id, ends),
+        earlier_logs=len(boundary.earlier_logs),
+        first_batch=boundary.first_batch,
     )
 
 

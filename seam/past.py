@@ -123,7 +123,8 @@ def travel(
     end = Offsets(ends)
     for side in sides:
         same = side is own or (
-            side.foreign_change_id == own.foreign_change_id
+            side.boundary.topic_id == own.boundary.topic_id
+            and side.foreign_change_id == own.foreign_change_id
             and same_below(side.boundary.gaps, own.boundary.gaps, bounds.topic_id, end)
         )
         if same and missing_between(side, end, bounds) is None:

@@ -188,17 +188,22 @@ class Places:
     Attributes:
         partition: The path of fields to the partition: a column, then any fields inside it.
         offset: The path of fields to the offset.
+        batch: The column with the batch that wrote the row, if there is one.
     """
 
     partition: tuple[Field, ...]
     offset: tuple[Field, ...]
+    batch: Field | None = None
 
     @classmethod
     def of(cls, encoding: Encoding, columns: Sequence[Field]) -> Places | None:
         """Returns the places of a table; None if it has no such columns."""
         partition = fields_to("partition", encoding, columns)
         offset = fields_to("offset", encoding, columns)
-        return None if partition is None or offset is None else cls(partition, offset)
+        if partition is None or offset is None:
+            return None
+        batch = next((column for column in columns if column.name == names.BATCH), None)
+        return cls(partition, offset, batch)
 
     @property
     def names(self) -> tuple[str, str] | None:

@@ -109,6 +109,9 @@ def repeat(
     reason = f"snapshot {earlier.snapshot_id} of {state.display_name} {problem}"
     for side in sides:
         later = side.snapshot_id != earlier.snapshot_id
+        if side.boundary.topic_id != earlier.topic_id:
+            reason += ", and the table has continued another log since"
+            continue
         if later and side.foreign_change_id != earlier.foreign_change_id:
             reason += ", and rows have been changed since"
             continue
@@ -183,6 +186,8 @@ def seam_up_to(
         provider=side.boundary.provider,
         trust=side.boundary.trust,
         gaps=below(side.boundary.gaps, bounds.topic_id, end),
+        earlier_logs=len(side.boundary.earlier_logs),
+        first_batch=side.boundary.first_batch,
     )
 
 

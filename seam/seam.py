@@ -25,6 +25,26 @@ SeamKey: TypeAlias = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ColdSpan:
+    """Which of a snapshot's rows a read takes, where that is not all of them.
+
+    Rows of earlier logs have offsets of those logs, so `start` and `end` do not concern them.
+
+    Attributes:
+        start: If set, only rows of records at or past these offsets, of partitions listed here.
+        end: If set, no rows of records at or past these offsets, or of partitions not listed here.
+        first_batch: Rows with a lesser `_kafka_batch`, or none, are of earlier logs; 0 if there are
+            no earlier logs.
+        takes_earlier: Whether the rows of earlier logs are all taken, or none of them.
+    """
+
+    start: Offsets | None = None
+    end: Offsets | None = None
+    first_batch: int = 0
+    takes_earlier: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Seam:
     """Exactly what one statement reads of one table.
 
@@ -55,6 +75,10 @@ class Seam:
         since: If set, only records at or past these offsets are read: the changes since an earlier
             seam. It has every partition of `end`.
         gaps: Records below `end` that were lost before they were tiered, whose loss was accepted.
+        earlier_logs: How many logs the table continued before this one, whose rows the snapshot
+            holds.
+        first_batch: See `Boundary.first_batch`; the value at the snapshot.
+        begins_first: Whether changes begin with the first row there is, of whichever log.
         is_logged: Whether everything is read from the log, including what is in the snapshot. This
             is so for changes of an upsert table, whose snapshot no longer has replaced rows.
     """
@@ -84,6 +108,9 @@ class Seam:
     since: Offsets | None = None
     is_logged: bool = False
     gaps: tuple[Gap, ...] = ()
+    earlier_logs: int = 0
+    first_batch: int = 0
+    begins_first: bool = False
 
     @property
     def identity(self) -> str:
@@ -94,14 +121,25 @@ class Seam:
     def key(self) -> SeamKey:
         """Unique among a statement's seams: a table has one for each part that is requested."""
         whole = (self.identity, *(part.lower() for part in self.table), self.as_of)
-        return whole if self.since is None else (*whole, f"{self.since} to {self.end}")
+        if self.since is None:
+            return whole
+        begin = "the first" if self.begins_first else str(self.since)
+        return (*whole, f"{begin} to {self.end}")
 
     @property
     def whole(self) -> Seam:
         """The seam of everything below the end, whichever part of that this one reads."""
         if self.since is None:
             return self
-        return dataclasses.replace(self, since=None, is_logged=False)
+        return dataclasses.replace(self, since=None, is_logged=False, begins_first=False)
+
+    @property
+    def cold_span(self) -> ColdSpan | None:
+        """Which of the snapshot's rows are read; None for all."""
+        if self.cold_end is None and self.since is None:
+            return None
+        takes_earlier = self.since is None or self.begins_first
+        return ColdSpan(self.since, self.cold_end, self.first_batch, takes_earlier)
 
     @property
     def begins(self) -> Offsets:
@@ -113,7 +151,8 @@ class Seam:
     @property
     def is_hot(self) -> bool:
         """Whether it is a seam of changes that are all read from the log."""
-        return self.since is not None and self.begins == self.since
+        is_of_this_log = not (self.begins_first and self.first_batch)
+        return self.since is not None and self.begins == self.since and is_of_this_log
 
     @property
     def hot_ranges(self) -> tuple[OffsetRange, ...]:

@@ -37,12 +37,8 @@ class Batch:
 
     @property
     def batch_id(self) -> int:
-        """The `_kafka_batch` value of its rows: the sum of the start offsets.
-
-        It grows with every batch that holds a row, so every row of an earlier batch has a smaller
-        value. A second batch from the same boundary has the same value.
-        """
-        return sum(self.boundary.start.values())
+        """The `_kafka_batch` value of its rows."""
+        return self.boundary.batch_id(self.boundary.start)
 
     @property
     def offsets(self) -> int:
@@ -222,7 +218,7 @@ def misplaced(after: TableState, batch: Batch, bounds: LogBounds) -> SeamlineErr
             COMMIT_CONFLICT,
             f"table {after.display_name} changed hands while a batch was written",
         )
-    if previous.gaps != landed.gaps:
+    if (previous.gaps, previous.earlier_logs) != (landed.gaps, landed.earlier_logs):
         return SeamlineError(
             COMMIT_CONFLICT,
             f"a loss of table {after.display_name} was accepted while a batch was written",

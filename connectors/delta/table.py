@@ -134,9 +134,14 @@ class DeltaTable:
         return None
 
     def offsets_at(
-        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange]
+        self,
+        snapshot_id: int | None,
+        first_ms: int,
+        ranges: Sequence[OffsetRange],
+        first_batch: int = 0,
     ) -> Offsets:
         """See `ColdTable.offsets_at`."""
+        assert not first_batch, "no Delta table has continued another log"
         if snapshot_id is None or not ranges:
             return Offsets()
         columns = MomentColumns.of(self._state)

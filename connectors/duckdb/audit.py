@@ -59,7 +59,10 @@ class Doubles:
 
 
 class SnapshotRecords:
-    """The positions of the rows of one snapshot; use it within `snapshot_records`."""
+    """The positions of the rows of one snapshot; use it within `snapshot_records`.
+
+    Rows of earlier logs count only for `earlier` and `keys_again`.
+    """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
@@ -68,6 +71,10 @@ class SnapshotRecords:
         """Returns how many rows have no partition or no offset."""
         sql = "SELECT count(*) FROM positions WHERE p IS NULL OR o IS NULL"
         return int(self._one(sql)[0])
+
+    def earlier(self) -> int:
+        """Returns how many rows are of earlier logs."""
+        return int(self._one("SELECT count(*) FROM rows WHERE is_earlier AND p IS NOT NULL")[0])
 
     def partitions(self) -> list[PartitionRows]:
         """Returns the rows of each partition."""
@@ -115,7 +122,7 @@ class SnapshotRecords:
         """
         sql = (
             "SELECT p, count(*) FROM (SELECT p, row_number() OVER (PARTITION BY key ORDER BY o)"
-            " AS n FROM positions WHERE key IS NOT NULL AND p IS NOT NULL) WHERE n > 1"
+            " AS n FROM rows WHERE key IS NOT NULL AND p IS NOT NULL) WHERE n > 1"
             " GROUP BY p ORDER BY p"
         )
         return [(int(p), int(rows)) for p, rows in self._connection.sql(sql).fetchall()]
@@ -133,6 +140,7 @@ def snapshot_records(
     encoding: Encoding,
     primary_key: Sequence[str] = (),
     *,
+    first_batch: int = 0,
     memory_bytes: int,
 ) -> Iterator[SnapshotRecords]:
     """Yields the records of a snapshot, for queries about them.
@@ -142,6 +150,7 @@ def snapshot_records(
         snapshot_id: The snapshot.
         encoding: Says which columns hold partition and offset.
         primary_key: The key columns of an upsert table.
+        first_batch: Rows of batches before it, or of none, are of earlier logs.
         memory_bytes: How much memory DuckDB may use before it spills.
 
     Raises:
@@ -150,15 +159,19 @@ def snapshot_records(
     places = places_of(table.state, encoding)
     keys = [field for field in table.state.schema.columns if field.name in primary_key]
     wanted = merged(narrowed(places.partition), narrowed(places.offset))
-    scan = cold_scan(table, snapshot_id, (*wanted, *(key for key in keys if key not in wanted)))
+    batch = [places.batch] if first_batch and places.batch is not None else []
+    scan = cold_scan(table, snapshot_id, tuple(dict.fromkeys((*wanted, *keys, *batch))))
     p, o = expression(places.partition), expression(places.offset)
     with open_scan(scan) as (connection, relation):
         connection.execute(f"SET memory_limit = '{memory_bytes // (1 << 20)}MiB'")
         key = ", ".join(quoted(field.name.lower()) for field in keys)
+        number = expression(batch) if batch else "NULL"
         connection.execute(
-            f"CREATE TEMP VIEW positions AS SELECT {p} AS p, {o} AS o, "
-            f"{f'row({key})' if key else 'NULL'} AS key FROM ({relation})"
+            f"CREATE TEMP VIEW rows AS SELECT {p} AS p, {o} AS o, "
+            f"{f'row({key})' if key else 'NULL'} AS key, "
+            f"coalesce({number}, 0) < {first_batch} AS is_earlier FROM ({relation})"
         )
+        connection.execute("CREATE TEMP VIEW positions AS SELECT * FROM rows WHERE NOT is_earlier")
         yield SnapshotRecords(connection)
 
 

@@ -166,7 +166,7 @@ class HiddenRowsCache:
 
     def _is_fit(self, scan: EngineScan, files: Sequence[DataFile]) -> bool:
         """Whether the rows of the files can be identified by position, and are few enough."""
-        if not files or scan.tail_predicate is not None or scan.cold_end is not None:
+        if not files or scan.tail_predicate is not None or scan.cold_span is not None:
             return False
         rows = [file.record_count for file in files]
         is_small = sum(rows) <= self._rows_max and max(rows) <= self._file_rows_max

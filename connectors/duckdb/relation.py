@@ -22,6 +22,7 @@ from seamline.connectors.duckdb.storage import local_path
 from seamline.connectors.protocols import EngineScan, TailFile
 from seamline.seam.files import FILE, POSITION, DataFile, field_id
 from seamline.seam.offsets import Offsets
+from seamline.seam.seam import ColdSpan
 from seamline.seam.upserts import Newest
 from seamline.sql import columns as names
 from seamline.sql import types
@@ -330,10 +331,8 @@ def _files_sql(
         )
     elif any(column.field_id == _POSITION_ID for column in scan.columns):
         options += f", {POSITION} = true"
-    if scan.cold_end is not None:
-        conditions.append(_below(scan, scan.cold_end, stored))
-    if scan.cold_start is not None:
-        conditions.append(_from(scan, scan.cold_start, stored))
+    if scan.cold_span is not None:
+        conditions.append(_within(scan, scan.cold_span, stored))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     paths = ", ".join(text(local_path(file.path)) for file in files)
     return f"SELECT {', '.join(columns)} FROM read_parquet([{paths}]{options}){where}"
@@ -362,18 +361,35 @@ def _unused(name: str, file: DataFile) -> str:
     return name
 
 
-def _below(scan: EngineScan, end: Offsets, stored: Mapping[int | None, pa.Field]) -> str:
-    """Leaves out rows at or past `cold_end`, as a later snapshot stands in for the seam's own."""
+def _within(scan: EngineScan, span: ColdSpan, stored: Mapping[int | None, pa.Field]) -> str:
+    """Returns the condition for the rows of a span."""
     position = _position(scan, stored)
+    conditions = []
+    if span.end is not None:
+        conditions.append(_below(position, span.end))
+    if span.start is not None:
+        conditions.append(_from(position, span.start))
+    within = " AND ".join(conditions) or "TRUE"
+    if not span.first_batch:
+        return within
+    places = scan.places
+    batch = None if places is None or places.batch is None else _leaf([places.batch], stored)
+    is_earlier = f"coalesce({batch or 'NULL'}, 0) < {span.first_batch}"
+    if span.takes_earlier:
+        return f"({is_earlier} OR ({within}))"
+    return f"(NOT {is_earlier} AND {within})"
+
+
+def _below(position: tuple[str, str] | None, end: Offsets) -> str:
+    """Leaves out rows at or past the end, as a later snapshot stands in for the seam's own."""
     if position is None:
         return "TRUE"  # no row of these files comes from the log
     partition, offset = position
     return f"({partition} IS NULL OR coalesce({offset} < {_case(partition, end)}, FALSE))"
 
 
-def _from(scan: EngineScan, start: Offsets, stored: Mapping[int | None, pa.Field]) -> str:
-    """Leaves out rows before `cold_start` and those without a record, which are not changes."""
-    position = _position(scan, stored)
+def _from(position: tuple[str, str] | None, start: Offsets) -> str:
+    """Leaves out rows before the start and those without a record, which are not changes."""
     if position is None:
         return "FALSE"
     partition, offset = position

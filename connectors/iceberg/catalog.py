@@ -285,13 +285,17 @@ class IcebergTable:
             return self._files.deleted_rows(self.iceberg.io, plan, self.iceberg.metadata)
 
     def offsets_at(
-        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange]
+        self,
+        snapshot_id: int | None,
+        first_ms: int,
+        ranges: Sequence[OffsetRange],
+        first_batch: int = 0,
     ) -> Offsets:
         """See `ColdTable.offsets_at`."""
         if snapshot_id is None or not ranges:
             return Offsets()
         columns = MomentColumns.of(self._state)
-        wanted = moments.wanted_of(columns, first_ms, ranges)
+        wanted = moments.wanted_of(columns, first_ms, ranges, first_batch)
         request = ScanRequest(self._state.current_schema_id, columns.names, wanted)
         plan = self.inspect(self.plan(snapshot_id, request))
         problem = plan.unsupported or ("equality deletes" if plan.equality_deletes else None)

@@ -18,6 +18,7 @@ from seamline.seam.encoding import Encoding
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import fields_to
 from seamline.seam.table import TableState
+from seamline.sql.columns import BATCH
 from seamline.sql.predicates import And, Comparison, Or, Predicate, conjunction
 from seamline.sql.types import TIMESTAMP_TZ
 
@@ -62,13 +63,16 @@ class MomentColumns:
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 
-def wanted_of(columns: MomentColumns, first_ms: int, ranges: Sequence[OffsetRange]) -> Predicate:
+def wanted_of(
+    columns: MomentColumns, first_ms: int, ranges: Sequence[OffsetRange], first_batch: int
+) -> Predicate:
     """Returns the predicate for rows of the ranges with a record time at or past a moment."""
     first = _EPOCH + datetime.timedelta(milliseconds=first_ms)
-    return conjunction(
+    found = conjunction(
         Comparison(columns.timestamp, ">=", first),
         Or(tuple(_lies_in(columns, r) for r in ranges)),
     )
+    return conjunction(found, Comparison(BATCH, ">=", first_batch)) if first_batch else found
 
 
 def first_offsets(

@@ -28,6 +28,7 @@ from seamline.errors import (
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import TAG, renewed
 from seamline.seam.files import ScanRequest
+from seamline.seam.resuming import unverified
 from seamline.seam.table import TableState
 
 _DELETE_FILES = 2
@@ -274,8 +275,11 @@ def protect_boundary(
 ) -> datetime.datetime | None:
     """Makes the head of a unified table carry its boundary, and tags it; ignores a plain table.
 
+    A batch that nobody has checked yet is not tagged, as it may be taken back.
+
     Returns:
-        When the snapshot that carries the boundary was committed; None for a plain table.
+        When the oldest snapshot that may still be needed was committed: the one that carries the
+        boundary, or the one before an unchecked batch; None for a plain table.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT when another commit was faster, SECOND_WRITER.
@@ -292,12 +296,14 @@ def protect_boundary(
     if boundary is not None:
         carrier = commits.commit_boundary(table, boundary)
         table = catalog.load(identifier)
-    known = table.state.refs.get(TAG)
+    known, doubted = table.state.refs.get(TAG), unverified(table.state)
     assert carrier is not None, "it has a boundary"
-    if known is None or known.snapshot_id != carrier:
+    oldest = table.state.snapshots[carrier]
+    if doubted is not None and doubted.parent_id is not None:
+        oldest = table.state.snapshots.get(doubted.parent_id, oldest)
+    elif known is None or known.snapshot_id != carrier:
         commits.tag_boundary(table, carrier)
-    committed_ms = table.state.snapshots[carrier].timestamp_ms
-    return datetime.datetime.fromtimestamp(committed_ms / 1000, datetime.UTC)
+    return datetime.datetime.fromtimestamp(oldest.timestamp_ms / 1000, datetime.UTC)
 
 
 def _require_deletes_seen(table: IcebergTable) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from seamline.connectors.protocols import EngineScan
 from seamline.connectors.spark.settings import quoted_name, quoted_text
 from seamline.seam.offsets import Offsets
+from seamline.seam.seam import ColdSpan
 from seamline.seam.upserts import Newest
 from seamline.sql import columns as names
 from seamline.sql import types
@@ -111,12 +112,7 @@ def _cold_sql(scan: EngineScan) -> str:
     stored = {field.field_id: field for field in scan.stored}
     chosen = (_column_sql(column, stored, scan.misleading) for column in scan.columns)
     wanted = ", ".join(chosen) or _nothing(scan)
-    conditions = []
-    if scan.cold_end is not None:
-        conditions.append(_below(_position(scan), scan.cold_end))
-    if scan.cold_start is not None:
-        conditions.append(_from(_position(scan), scan.cold_start))
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    where = "" if scan.cold_span is None else f" WHERE {_within(scan, scan.cold_span)}"
     return f"SELECT {wanted} FROM {quoted_name(scan.table)} VERSION AS OF {scan.snapshot_id}{where}"
 
 
@@ -124,14 +120,34 @@ def _position(scan: EngineScan) -> tuple[str, str]:
     """Returns the columns that say which record a row is, by their names in the snapshot."""
     if scan.places is None:
         return "NULL", "NULL"
-    paths = (scan.places.partition, scan.places.offset)
-    partition, offset = (
-        _hidden(_leaf(path, scan.stored), path[-1].type)
-        if any(field.field_id in scan.misleading for field in path)
-        else _leaf(path, scan.stored)
-        for path in paths
-    )
-    return partition, offset
+    return _stored(scan, scan.places.partition), _stored(scan, scan.places.offset)
+
+
+def _stored(scan: EngineScan, path: Sequence[Field]) -> str:
+    """Returns a field inside a stored column, by which files are pruned only if that is exact."""
+    found = _leaf(path, scan.stored)
+    if any(field.field_id in scan.misleading for field in path):
+        return _hidden(found, path[-1].type)
+    return found
+
+
+def _within(scan: EngineScan, span: ColdSpan) -> str:
+    """Returns the condition for the rows of a span."""
+    position = _position(scan)
+    conditions = []
+    if span.end is not None:
+        conditions.append(_below(position, span.end))
+    if span.start is not None:
+        conditions.append(_from(position, span.start))
+    within = " AND ".join(conditions) or "TRUE"
+    if not span.first_batch:
+        return within
+    places = scan.places
+    batch = "NULL" if places is None or places.batch is None else _stored(scan, [places.batch])
+    is_earlier = f"coalesce({batch}, 0L) < {span.first_batch}L"
+    if span.takes_earlier:
+        return f"({is_earlier} OR ({within}))"
+    return f"(NOT {is_earlier} AND {within})"
 
 
 def _leaf(path: Sequence[Field], stored: Sequence[Field]) -> str:

@@ -30,10 +30,8 @@ from seamline.errors import (
     NOT_SUPPORTED,
     SeamlineError,
 )
-from seamline.seam.offsets import (
-    OffsetRange,
-    Offsets,
-)
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.seam import ColdSpan
 
 
 class SeamlineDataSource(DataSource):
@@ -67,7 +65,7 @@ class _BatchReader(DataSourceReader):
         table, seam = self._table, self._table.seam
         # for an empty list, Spark would read a partition of None
         if table.gives_changes:
-            table.require_every_change()
+            table.require_every_change(begins_first=True)
             ranges = [OffsetRange(p, 0, end) for p, end in seam.end.items() if end]
             return [*table.hot_splits(ranges, {}, seam.end, seam.end_epochs)] or [_Nothing()]
         table, found = table.find_keys()
@@ -108,20 +106,25 @@ class _StreamReader(DataSourceStreamReader):
         first_epochs = Offsets.from_json(start.get("epochs", {}))
         boundaries = table.seam.boundary
         if table.gives_changes:
-            table.require_every_change()
+            table.require_every_change(begins_first=not first)
             boundaries = Offsets()  # a snapshot no longer has what was replaced
-        window, ranges, epochs = {}, [], {}
+        cold_start, cold_end, ranges, epochs = {}, {}, [], {}
         for partition, stop in last.items():
             begin, boundary = first.get(partition, 0), boundaries.get(partition, 0)
             if begin < min(stop, boundary):
-                window[partition] = (begin, min(stop, boundary))
+                cold_start[partition], cold_end[partition] = begin, min(stop, boundary)
             if max(begin, boundary) < stop:
                 ranges.append(OffsetRange(partition, max(begin, boundary), stop))
                 epochs_there = first_epochs if begin >= boundary else table.seam.epochs
                 if partition in epochs_there:
                     epochs[partition] = epochs_there[partition]
         hot = table.hot_splits(ranges, epochs, last, Offsets.from_json(end.get("epochs", {})))
-        return [*table.cold_splits(window), *hot] or [_Nothing()]
+        # the first batch of a stream from the beginning brings the rows of earlier logs
+        takes_earlier = not first and not table.gives_changes
+        span = ColdSpan(
+            Offsets(cold_start), Offsets(cold_end), table.seam.first_batch, takes_earlier
+        )
+        return [*table.cold_splits(span), *hot] or [_Nothing()]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         return partition.read()  # type: ignore[no-any-return]

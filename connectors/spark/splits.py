@@ -41,6 +41,7 @@ from seamline.errors import (
     LOG_TRIMMED,
     NOT_A_UNIFIED_TABLE,
     OFFSETS_NOT_STORED,
+    TOPIC_RECREATED,
     SeamlineError,
 )
 from seamline.seam import compaction, encoding
@@ -49,7 +50,7 @@ from seamline.seam.checks import LogRead
 from seamline.seam.files import DataFile, ScanRequest, together
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec, Places
-from seamline.seam.seam import Seam
+from seamline.seam.seam import ColdSpan, Seam
 from seamline.seam.table import TableState
 from seamline.seam.upserts import Newest
 from seamline.sql.columns import DELETED, DELETED_FIELD, OFFSET
@@ -337,13 +338,23 @@ class Table:
         with contextlib.closing(Cluster(cluster)) as own:
             return overtaken(KafkaLog(own), read, gone, NoDeadline())
 
-    def require_every_change(self) -> None:
+    def require_every_change(self, *, begins_first: bool) -> None:
         """Raises if the log may have lost changes.
 
+        Args:
+            begins_first: Whether the changes begin with the first one there was.
+
         Raises:
-            SeamlineError: LOG_TRIMMED.
+            SeamlineError: LOG_TRIMMED, TOPIC_RECREATED.
         """
         topic = self.seam.topic
+        if begins_first and self.seam.first_batch:
+            raise SeamlineError(
+                TOPIC_RECREATED,
+                f"the changes of {self.options.table} cannot be read from the beginning: topic "
+                f"{topic} was recreated since, and the earlier log is gone",
+                hint="Read the table itself.",
+            )
         with contextlib.closing(Cluster(self._cluster())) as cluster:
             if KafkaLog(cluster).is_compacted(topic, NoDeadline()):
                 raise SeamlineError(
@@ -364,14 +375,11 @@ class Table:
     def _schema_registry(self) -> SchemaRegistryConfig:
         return SchemaRegistryConfig(**{"url": self.schema_registry_url, **self.options.registry})
 
-    def cold_splits(
-        self, window: Mapping[int, tuple[int, int]] | None, found: KeysFound | None = None
-    ) -> list[ColdSplit]:
+    def cold_splits(self, span: ColdSpan | None, found: KeysFound | None = None) -> list[ColdSplit]:
         """Splits the files of the snapshot into parts of a bounded size.
 
         Args:
-            window: The offsets to read, per partition; it excludes rows without a partition. None
-                for all rows.
+            span: Which of its rows to read; None for all.
             found: For an upsert table, the keys whose rows in the files do not count.
 
         Raises:
@@ -379,17 +387,17 @@ class Table:
         """
         seam = self.seam
         is_truncated = found is not None and found.is_truncated
-        if seam.snapshot_id is None or is_truncated or (window is not None and not window):
+        if seam.snapshot_id is None or is_truncated or (span is not None and _is_empty(span)):
             return []
         table = self._cold()
         columns, places = self.columns, self.places
-        if window is not None and places is None:
+        if span is not None and places is None:
             raise SeamlineError(
                 OFFSETS_NOT_STORED, f"no column of {self.options.table} holds its records' offsets"
             )
         predicate = None
-        if window is not None and places is not None and places.names is not None:
-            predicate = _lies_in(window, *places.names)
+        if span is not None and places is not None and places.names is not None:
+            predicate = _lies_in(span, *places.names)
         request = ScanRequest(seam.schema_id, tuple(c.name for c in columns), predicate)
         plan = table.inspect(table.plan(seam.snapshot_id, request))
         if plan.unsupported is not None:
@@ -405,7 +413,7 @@ class Table:
             columns,
             seam.snapshot_id,
             table.state.schema_of(seam.snapshot_id).columns,
-            cold_end=seam.cold_end,
+            cold_span=seam.cold_span if span is None else span,
             file_access=table.file_access,
             newest=self.newest,
             places=places,
@@ -419,7 +427,6 @@ class Table:
                     cold=dataclasses.replace(plan, files=files),
                     deletes=_of_files(deletes, files),
                 ),
-                dict(window) if window is not None else None,
                 keys,
             )
             for files in together(plan.files, lambda file: file.size_bytes, size)
@@ -433,19 +440,26 @@ def _gateway_error(error: urllib.error.HTTPError) -> SeamlineError:
         return SeamlineError(GATEWAY_UNAVAILABLE, f"{error.url}: HTTP {error.code}")
 
 
-def _lies_in(
-    window: Mapping[int, tuple[int, int]], partition_name: str, offset_name: str
-) -> Predicate:
+def _is_empty(span: ColdSpan) -> bool:
+    """Whether a span has no offsets, and no rows of earlier logs."""
+    return not span.start and not (span.first_batch and span.takes_earlier)
+
+
+def _lies_in(span: ColdSpan, partition_name: str, offset_name: str) -> Predicate | None:
+    """Returns a predicate that every row of a span meets; None if rows of earlier logs may not."""
+    start, end = span.start, span.end
+    if start is None or end is None or (span.first_batch and span.takes_earlier):
+        return None
     return Or(
         tuple(
             And(
                 (
                     Comparison(partition_name, "=", partition),
-                    Comparison(offset_name, ">=", start),
-                    Comparison(offset_name, "<", end),
+                    Comparison(offset_name, ">=", offset),
+                    Comparison(offset_name, "<", end[partition]),
                 )
             )
-            for partition, (start, end) in window.items()
+            for partition, offset in start.items()
         )
     )
 
@@ -481,20 +495,17 @@ class ColdSplit(InputPartition):
 
     Attributes:
         scan: How they are read.
-        window: The offsets to read, per partition; None for all.
         replaced: Keys whose rows in the files do not count, if there are any.
     """
 
     scan: EngineScan
-    window: Mapping[int, tuple[int, int]] | None
     replaced: pa.Table | None = None
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yields the rows."""
         for batch in read_scan(self.scan, self.replaced):
-            kept = batch if self.window is None else _within(batch, self.window, self.scan.places)
-            if kept.num_rows:
-                yield plain(kept)
+            if batch.num_rows:
+                yield plain(batch)
 
 
 @dataclasses.dataclass
@@ -563,26 +574,3 @@ def _rows_at(rows: pa.RecordBatch, offsets: pa.Array) -> pa.RecordBatch:
     """Returns the rows of some records; a record that changes a key is also a delete, left out."""
     is_row = pa.compute.invert(rows.column(DELETED))
     return rows.filter(pa.compute.and_(is_row, pa.compute.is_in(rows.column(OFFSET), offsets)))
-
-
-def _within(
-    batch: pa.RecordBatch, window: Mapping[int, tuple[int, int]], places: Places | None
-) -> pa.RecordBatch:
-    assert places is not None
-    partition, offset = (_inside(batch, path) for path in (places.partition, places.offset))
-    mask = pa.repeat(pa.scalar(False), batch.num_rows)
-    for number, (start, end) in window.items():
-        here = pa.compute.and_(
-            pa.compute.equal(partition, number),
-            pa.compute.and_(pa.compute.greater_equal(offset, start), pa.compute.less(offset, end)),
-        )
-        mask = pa.compute.or_(mask, pa.compute.fill_null(here, fill_value=False))
-    return batch.filter(mask)
-
-
-def _inside(batch: pa.RecordBatch, path: Sequence[Field]) -> pa.Array:
-    """Returns a column, or a field inside it."""
-    found = batch.column(path[0].name)
-    for field in path[1:]:
-        found = pa.compute.struct_field(found, field.name)
-    return found

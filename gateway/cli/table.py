@@ -285,6 +285,12 @@ def resume(
     assert resolved is not None
     by = f"{getpass.getuser()}, on the command line"
     boundary = resuming.resume(connections, resolved, no_deadline(), by=by, accept_loss=accept_loss)
+    for log in boundary.earlier_logs:
+        past = ", ".join(f"{offset} of partition {p}" for p, offset in log.next.items())
+        click.echo(
+            f"{resolved.display}: lacks what the topic with the id {log.topic_id} had from the "
+            f"offsets {past} on, before it was recreated"
+        )
     for gap in boundary.gaps:
         click.echo(
             f"{resolved.display}: partition {gap.partition} lacks {gap.offsets:,} offsets of "

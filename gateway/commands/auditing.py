@@ -90,6 +90,8 @@ class Audit:
         boundary: The boundary of that snapshot.
         partitions: The rows of each partition.
         others: The number of rows that are not records of the log.
+        earlier: The number of rows of earlier logs, from before the topic was recreated. Nothing is
+            left to compare them with.
         found: The findings; those of kinds `GAP` and `UNKNOWN` do not mean that something is wrong.
     """
 
@@ -98,6 +100,7 @@ class Audit:
     boundary: Boundary
     partitions: tuple[PartitionRows, ...]
     others: int
+    earlier: int
     found: tuple[Found, ...]
 
     @property
@@ -119,6 +122,7 @@ class Audit:
             "rows": sum(partition.rows for partition in self.partitions),
             "records": sum(partition.records for partition in self.partitions),
             "other_rows": self.others,
+            "rows_of_earlier_logs": self.earlier,
             "partitions": [dataclasses.asdict(partition) for partition in self.partitions],
             "found": [
                 {
@@ -131,6 +135,7 @@ class Audit:
                 for finding in self.found
             ],
             "gaps": [gap.to_json() for gap in self.boundary.gaps],
+            "earlier_logs": [log.to_json() for log in self.boundary.earlier_logs],
             "clean": self.is_clean,
         }
 
@@ -198,13 +203,14 @@ class _Auditor:
             snapshot_id,
             self._binding.encoding,
             self._binding.primary_key,
+            first_batch=self._boundary.first_batch,
             memory_bytes=MEMORY_BYTES,
         ) as records:
             partitions = records.partitions()
-            others = records.others()
+            others, earlier = records.others(), records.earlier()
             for partition, rows in records.keys_again():
-                span = next(p for p in partitions if p.partition == partition)
-                among = OffsetRange(partition, span.first, span.last + 1)
+                here = next((p for p in partitions if p.partition == partition), None)
+                among = OffsetRange(partition, *((here.first, here.last + 1) if here else (0, 0)))
                 found.append(Found(Kind.KEY, among, rows))
             for partition in {*(p.partition for p in partitions), *self._boundary.next}:
                 here = next((p for p in partitions if p.partition == partition), None)
@@ -216,6 +222,7 @@ class _Auditor:
             self._boundary,
             tuple(partitions),
             others,
+            earlier,
             tuple(found),
         )
 
@@ -261,6 +268,8 @@ class _Auditor:
             return self._start.get(partition, 0)
         *_, oldest = state.ancestors(state.current_snapshot_id)
         first = decode(oldest) if oldest.parent_id is None else None
+        if self._boundary.earlier_logs:
+            return 0  # what the log had lost by then is a gap
         if first is not None:
             return first.start.get(partition, 0)
         return here.first if here is not None else self._boundary.next.get(partition, 0)

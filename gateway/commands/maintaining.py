@@ -123,7 +123,12 @@ def run(
         is_accepted = bool(accepts.get("accept_loss"))
         boundary = resuming.resume(connections, name, deadline, by=by, accept_loss=is_accepted)
         lost = sum(gap.offsets for gap in boundary.gaps)
-        return Rows(METRICS, [("gaps_count", len(boundary.gaps)), ("lost_offsets_count", lost)])
+        counts = {
+            "gaps_count": len(boundary.gaps),
+            "lost_offsets_count": lost,
+            "earlier_logs_count": len(boundary.earlier_logs),
+        }
+        return Rows(METRICS, list(counts.items()))
     tasks = _tasks(statement, where, connections.config.tokens.age_seconds_max)
     if spark is None:
         raise SeamlineError(

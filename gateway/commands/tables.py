@@ -525,6 +525,7 @@ def describe(state: TableState, bounds: LogBounds | None) -> dict[str, Any]:
         body["boundary_provider"] = boundary.provider or "seamline"
         body["boundary_trust"] = boundary.trust
         body["gaps"] = [gap.to_json() for gap in boundary.gaps]
+        body["earlier_logs"] = [log.to_json() for log in boundary.earlier_logs]
         if bounds is not None:
             body["end"] = bounds.end.to_json()
             body["lag"] = sum(

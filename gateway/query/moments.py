@@ -81,7 +81,8 @@ def ends_at(
     lost = [OffsetRange(p, s, bounds.start[p]) for p, s in starts.items() if s < bounds.start[p]]
     found: dict[int, int] = {}
     if lost:
-        found |= table.offsets_at(head.snapshot_id, later.first_ms, lost)
+        first_batch = head.boundary.first_batch
+        found |= table.offsets_at(head.snapshot_id, later.first_ms, lost, first_batch)
     lowest = log.offsets_at(bounds.topic, bounds.topic_id, bounds.end, later.first_ms, deadline)
     asked = [
         OffsetRange(partition, max(starts[partition], bounds.start[partition]), end)

@@ -138,6 +138,7 @@ def _table(
         "end": seam.end.to_json(),
         "since": seam.since.to_json() if seam.since is not None else None,
         "gaps": [gap.to_json() for gap in seam.gaps],
+        "earlier_logs": seam.earlier_logs,
         "files_read": sum(len(files.files) for files in cold),
         "files_total": max((files.total_files for files in cold), default=0),
         "rows_cold": sum(files.rows for files in cold),

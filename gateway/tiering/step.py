@@ -27,7 +27,7 @@ from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of, renewed
 from seamline.seam.checks import recreated, require, tiered_elsewhere
 from seamline.seam.log import LogBounds
-from seamline.seam.resuming import losses, not_accepted, resumed
+from seamline.seam.resuming import not_accepted, resumed, unverified
 from seamline.seam.table import Snapshot, TableState
 from seamline.seam.tiering import Batch, Outcome, Step, lag, misplaced, next_batch
 from seamline.seam.upserts import check_partitions
@@ -109,7 +109,7 @@ def _renew_boundary(table: TierTable, state: TableState, binding: TopicBinding) 
 def resume(
     table: TierTable, log: HotLog, deadline: Deadline, *, now_ms: int, by: str, accept_loss: bool
 ) -> Boundary:
-    """Lets a table go on after its log has lost records that were not tiered; see `resumed`.
+    """Lets a table go on after records were lost that were not tiered; see `resumed`.
 
     Args:
         table: The table.
@@ -133,10 +133,17 @@ def resume(
     table.require_single_writer(state.current_snapshot_id)
     before = boundary_of(state, state.current_snapshot_id)
     bounds = log.bounds([binding.topic], before.isolation, deadline)[binding.topic]
+    check_partitions(binding, len(bounds.end))
     boundary = resumed(state, bounds, now_ms=now_ms, by=by)
     if not accept_loss:
-        raise not_accepted(state, losses(before, bounds))
-    check_not_truncated(log, bounds, before.next, before.epochs, deadline)
+        raise not_accepted(state, before, bounds)
+    if boundary.topic_id == before.topic_id:
+        check_not_truncated(log, bounds, before.next, before.epochs, deadline)
+    elif (doubted := unverified(state)) is not None:
+        state = _without(table, doubted)
+        if boundary_of(state, state.current_snapshot_id).topic_id == bounds.topic_id:
+            return boundary_of(state, state.current_snapshot_id)
+        boundary = resumed(state, bounds, now_ms=now_ms, by=by)
     assert state.current_snapshot_id is not None
     table.commit_boundary(
         Batch(binding, state.current_snapshot_id, state.current_schema_id, (), boundary)
@@ -144,6 +151,27 @@ def resume(
     after = table.load()
     table.keep(boundary_of(after, after.current_snapshot_id).snapshot_id)
     return boundary
+
+
+def _without(table: TierTable, doubted: Snapshot) -> TableState:
+    """Undoes a batch that may hold records of another log than it says.
+
+    Raises:
+        SeamlineError: COMMIT_CONFLICT when others have committed since.
+    """
+    if doubted.parent_id is not None:
+        try:
+            table.take_back(doubted.snapshot_id, doubted.parent_id)
+        except SeamlineError as error:
+            if error.code is not COMMIT_CONFLICT:
+                raise
+            raise SeamlineError(
+                COMMIT_CONFLICT,
+                f"snapshot {doubted.snapshot_id} may hold records of the recreated topic, as it "
+                "was never checked, and others have committed since",
+                hint=f"Roll the table back to snapshot {doubted.parent_id}, and try again.",
+            ) from error
+    return table.load()
 
 
 def _has_landed(table: TierTable, batch: Batch) -> bool:

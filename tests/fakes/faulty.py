@@ -266,14 +266,18 @@ class FaultyTable:
         return self._inner.misleading_columns(snapshot_id)
 
     def offsets_at(
-        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange]
+        self,
+        snapshot_id: int | None,
+        first_ms: int,
+        ranges: Sequence[OffsetRange],
+        first_batch: int = 0,
     ) -> Offsets:
         """See `ColdTable.offsets_at`."""
         found, _ = _look(
             self._plan,
             "cold offsets at",
             STORAGE_UNAVAILABLE,
-            lambda: self._inner.offsets_at(snapshot_id, first_ms, ranges),
+            lambda: self._inner.offsets_at(snapshot_id, first_ms, ranges, first_batch),
         )
         return found
 

@@ -41,6 +41,7 @@ from seamline.seam.evolution import AddColumn, Change
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.seam import ColdSpan
 from seamline.seam.table import Snapshot, SnapshotRef, TableSchema, TableState
 from seamline.seam.tiering import Batch
 from seamline.sql import columns
@@ -719,12 +720,18 @@ class MemoryTable:
         return frozenset()
 
     def offsets_at(
-        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange]
+        self,
+        snapshot_id: int | None,
+        first_ms: int,
+        ranges: Sequence[OffsetRange],
+        first_batch: int = 0,
     ) -> Offsets:
         """See `ColdTable.offsets_at`; a record's time is asked of the log that it came from."""
         times = self._log.times(self._state.properties[f"{PROPERTY_PREFIX}topic"])
         found: dict[int, int] = {}
-        for partition, offset, _, _ in self.records(snapshot_id):
+        for partition, offset, _, batch in self.records(snapshot_id):
+            if (batch or 0) < first_batch:
+                continue
             for wanted in ranges:
                 if (
                     partition == wanted.partition
@@ -1040,19 +1047,32 @@ class MemoryView:
         return self.table.misleading_columns(snapshot_id)
 
     def offsets_at(
-        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange]
+        self,
+        snapshot_id: int | None,
+        first_ms: int,
+        ranges: Sequence[OffsetRange],
+        first_batch: int = 0,
     ) -> Offsets:
         """See `ColdTable.offsets_at`."""
-        return self.table.offsets_at(snapshot_id, first_ms, ranges)
+        return self.table.offsets_at(snapshot_id, first_ms, ranges, first_batch)
+
+
+def is_within(row: Row, span: ColdSpan) -> bool:
+    """Whether a row of a snapshot is among those of a span."""
+    partition, offset, _, batch = row
+    if (batch or 0) < span.first_batch:
+        return span.takes_earlier
+    if partition is None:
+        return span.start is None
+    is_past = span.start is None or (offset or 0) >= span.start.get(partition, 2**63)
+    return is_past and (span.end is None or (offset or 0) < span.end.get(partition, 0))
 
 
 def seam_rows(table: MemoryTable, log: MemoryLog, seam: Any) -> list[Row]:
     """The rows a seam stands for: those of its snapshot, and those of its tail."""
     rows = list(table.records(seam.snapshot_id))
-    if seam.cold_end is not None:
-        rows = [r for r in rows if r[0] is None or (r[1] or 0) < seam.cold_end.get(r[0], 0)]
-    if seam.since is not None:
-        rows = [r for r in rows if r[0] is not None and (r[1] or 0) >= seam.since[r[0]]]
+    if seam.cold_span is not None:
+        rows = [row for row in rows if is_within(row, seam.cold_span)]
     for raw in log.read(seam.topic, seam.hot_ranges, seam.isolation, NoDeadline()):
         rows += [
             (partition, offset, value, None)

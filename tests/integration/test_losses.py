@@ -19,17 +19,20 @@ from support.stack import Stack
 from support.waiting import wait_until
 
 from seamline.errors import (
+    HISTORY_CHANGED,
     INVALID_ARGUMENT,
     LOG_TRIMMED,
     STATEMENT_NOT_ALLOWED,
     TOKEN_EXPIRED,
     TOPIC_NOT_FOUND,
+    TOPIC_RECREATED,
+    UPSERT_ORDER_UNKNOWN,
     ErrorCode,
     SeamlineError,
 )
 from seamline.gateway.commands import auditing
 from seamline.gateway.query.deadline import no_deadline
-from seamline.seam.boundary import boundary_of
+from seamline.seam.boundary import Boundary, boundary_of
 from seamline.seam.offsets import OffsetRange
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -135,6 +138,7 @@ def test_a_table_goes_on_once_its_loss_is_accepted(
     assert gateway.rows(f"{resume}(accept_loss => true)") == [
         ("gaps_count", 1),
         ("lost_offsets_count", 2),
+        ("earlier_logs_count", 0),
     ]
     expected = [*range(4), *range(6, 10), *range(100, 110)]
     for engine in ENGINES:
@@ -164,6 +168,131 @@ def test_a_table_goes_on_once_its_loss_is_accepted(
     ]
     stack.spark.sql(f"CALL lake.system.rollback_to_snapshot('default.{name}', {before})").collect()
     refused(gateway, whole, LOG_TRIMMED)
+
+
+def of_another_log(stack: Stack, gateway: Gateway, name: str) -> str:
+    """A table that goes on after its topic was recreated; returns the id of the earlier log.
+
+    The earlier log had 4 records in each of 2 partitions in the table, and lost 2. The present one
+    has 6 records in each of 3 partitions, at the same offsets.
+    """
+    stack.create_topic(name, 2)
+    stack.create_table(name, COLUMNS)
+    stack.produce(name, rows_of(range(4)), partition=0)
+    stack.produce(name, rows_of(range(100, 104)), partition=1)
+    stack.tier(name)
+    stack.produce(name, rows_of(range(4, 6)), partition=0)
+    topic_id = str(boundary_of_head(stack, name).topic_id)
+    stack.recreate_topic(name, 3)
+    for partition in range(3):
+        first = 1000 * (partition + 1)
+        stack.produce(name, rows_of(range(first, first + 6)), partition=partition)
+    refused(gateway, f"SELECT id FROM {name}", TOPIC_RECREATED)
+    error = refused(gateway, f"ALTER TABLE {name} EXECUTE resume", INVALID_ARGUMENT)
+    assert f"(id {topic_id}) had from the offsets 4 of partition 0, 4 of partition 1" in (
+        error.message
+    )
+    assert gateway.rows(f"ALTER TABLE {name} EXECUTE resume(accept_loss => true)") == [
+        ("gaps_count", 0),
+        ("lost_offsets_count", 0),
+        ("earlier_logs_count", 1),
+    ]
+    return topic_id
+
+
+def boundary_of_head(stack: Stack, name: str) -> Boundary:
+    state = stack.load(name).state
+    return boundary_of(state, state.current_snapshot_id)
+
+
+EARLIER = [*range(4), *range(100, 104)]
+PRESENT = [1000 * p + i for p in (1, 2, 3) for i in range(6)]
+
+
+def test_a_table_goes_on_with_another_log(stack: Stack, gateway: Gateway, name: str) -> None:
+    topic_id = of_another_log(stack, gateway, name)
+    whole = f"SELECT id FROM {name}"
+
+    def check(expected: list[int], token: str) -> None:
+        for engine in ENGINES:
+            assert ids(gateway, whole, engine=engine) == expected
+            assert ids(gateway, whole, engine=engine, token=token) == [*EARLIER, *PRESENT]
+            some = f"{whole} WHERE _kafka_partition = 0 AND _kafka_offset < 2"
+            assert ids(gateway, some, engine=engine) == [0, 1, 1000, 1001]
+
+    statement = finished(gateway.statement(whole))
+    (read,) = statement.receipt["tables"]
+    assert (read["earlier_logs"], read["rows_cold"]) == (1, 8)
+    token = statement.receipt["token"]
+    check([*EARLIER, *PRESENT], token)
+    (before,) = gateway.rows("SELECT now()")[0]
+    wait_until(lambda: gateway.rows("SELECT now()")[0][0] > before)
+    stack.produce(name, rows_of(range(1006, 1009)), partition=0)
+    stack.tier(name)
+    check(sorted([*EARLIER, *PRESENT, 1006, 1007, 1008]), token)
+    again = finished(gateway.statement(whole)).receipt["token"]
+    stack.produce(name, rows_of(range(2006, 2008)), partition=1)
+    stack.tier(name)
+    stack.produce(name, rows_of(range(3006, 3008)), partition=2)
+    for engine in ENGINES:
+        for first, later in ((token, [1006, 1007, 1008]), (again, [])):
+            changes = f"SELECT id FROM TABLE(changes('{name}', '{first}'))"
+            expected = sorted([*later, 2006, 2007, 3006, 3007])
+            assert ids(gateway, changes, engine=engine) == expected
+        everything = f"SELECT id FROM TABLE(changes('{name}', 'beginning'))"
+        assert ids(gateway, everything, engine=engine) == ids(gateway, whole, engine=engine)
+        travel = f"{whole} FOR TIMESTAMP AS OF TIMESTAMP '{before:%Y-%m-%d %H:%M:%S.%f} UTC'"
+        assert ids(gateway, travel, engine=engine) == [*EARLIER, *PRESENT]
+    trim(stack, name, {0: 9, 1: 8, 2: 6})  # only the table knows when its records were written
+    assert ids(gateway, travel) == [*EARLIER, *PRESENT]
+    found = auditing.audit(
+        stack.connections, stack.resolve(name), no_deadline(), lambda _text: None
+    )
+    assert (found.is_clean, found.earlier, found.found) == (True, 8, ())
+    boundary = boundary_of_head(stack, name)
+    (log,) = boundary.earlier_logs
+    assert (log.topic_id, dict(log.next)) == (topic_id, {0: 4, 1: 4})
+    assert log.accepted_by
+    assert any("rows of a log from before" in row[0] for row in gateway.rows(f"EXPLAIN {whole}"))
+
+    stack.recreate_topic(name, 1)
+    stack.produce(name, rows_of(range(7, 9)))
+    refused(gateway, whole, TOPIC_RECREATED)
+    refused(gateway, whole, HISTORY_CHANGED, token=token)
+    gateway.rows(f"ALTER TABLE {name} EXECUTE resume(accept_loss => true)")
+    stack.tier(name)
+    kept = sorted([*EARLIER, *PRESENT, *range(1006, 1009), 2006, 2007, 7, 8])
+    for engine in ENGINES:
+        assert ids(gateway, whole, engine=engine) == kept
+    assert len(boundary_of_head(stack, name).earlier_logs) == 2
+
+
+def test_an_upsert_table_goes_on_with_another_log(
+    stack: Stack, gateway: Gateway, name: str
+) -> None:
+    stack.create_topic(name, 2)
+    stack.create_table(name, COLUMNS, mode="upsert", primary_key=("id",), key="id")
+
+    def produce(numbers: range, text: str) -> None:
+        rows = [{"id": i, "text": text} for i in numbers]
+        stack.produce(name, rows, keys=[str(i) for i in numbers])
+
+    produce(range(20), "first")
+    produce(range(20), "second")
+    stack.tier(name)
+    stack.recreate_topic(name, 2)
+    produce(range(10, 30), "third")
+    rows = f"SELECT id, text FROM {name} ORDER BY id"
+    refused(gateway, rows, TOPIC_RECREATED)
+    gateway.rows(f"ALTER TABLE {name} EXECUTE resume(accept_loss => true)")
+    expected = [(i, "second" if i < 10 else "third") for i in range(30)]
+    for _ in range(2):
+        for engine in ENGINES:
+            assert gateway.rows(rows, engine=engine) == expected
+        refused(gateway, f"SELECT * FROM TABLE(changes('{name}', 'beginning'))", TOPIC_RECREATED)
+        stack.tier(name)
+    stack.recreate_topic(name, 3)
+    refused(gateway, f"ALTER TABLE {name} EXECUTE resume", UPSERT_ORDER_UNKNOWN)
 
 
 def test_the_error_of_a_deleted_topic_says_what_can_still_be_read(

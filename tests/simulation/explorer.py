@@ -308,15 +308,16 @@ class Explorer:
 
     def _resume(self) -> None:
         """Somebody accepts that records are lost."""
-        world, lost = self._world, self._world.lost_now()
-        causes = oracle.problems(world) | ({"STATEMENT_NOT_ALLOWED"} if not lost else set())
+        world = self._world
+        may_refuse = {"STATEMENT_NOT_ALLOWED"} if not world.must_resume() else set()
+        causes = oracle.problems(world) | may_refuse
         accepting = Accepting(world)
         try:
             self._product.resume(
                 accepting, world.log, NoDeadline(), now_ms=0, by="me", accept_loss=True
             )
         except SeamlineError as error:
-            oracle.check_failure(error.code.name, causes - {"LOG_TRIMMED"})
+            oracle.check_failure(error.code.name, causes - {"LOG_TRIMMED", "TOPIC_RECREATED"})
         world.note_commits()
         if accepting.has_lost_nothing:
             raise Violation("22 a loss was accepted, and nothing was lost")

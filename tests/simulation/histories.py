@@ -112,7 +112,7 @@ def draw(seed: int) -> History:
         for kind in chance.sample(sorted(DESTRUCTIVE), 2):
             kinds.append(kind)
             weights.append(DESTRUCTIVE[kind])
-        if "trim" in kinds:
+        if "trim" in kinds or "recreate" in kinds:
             kinds.append("resume")
             weights.append(2)
     if chance.random() < ELECTIONS:

@@ -17,12 +17,12 @@ from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.tail.follower import Follower
 from seamline.gateway.tail.source import FollowedTable
 from seamline.gateway.tiering.step import resume, tier_once
-from seamline.seam.boundary import SUMMARY_KEY, Boundary, boundary_of, encode, own_of
+from seamline.seam.boundary import SUMMARY_KEY, TAG, Boundary, boundary_of, decode, encode, own_of
 from seamline.seam.hands import handed_over, taken_over
 from seamline.seam.log import READ_UNCOMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.seam import Seam
-from seamline.seam.table import Snapshot, TableState
+from seamline.seam.table import Snapshot, SnapshotRef, TableState
 from seamline.seam.tiering import Batch, Step
 from simulation.following import OneThread
 from simulation.product import Product
@@ -277,6 +277,38 @@ def _without_gaps(table: Any, batch: Batch) -> None:
     table.commit_boundary(dataclasses.replace(batch, boundary=boundary))
 
 
+def _from_batch_0(table: Any, batch: Batch) -> None:
+    """Another log whose batches count from 0 again, like those of the earlier one."""
+    boundary = dataclasses.replace(batch.boundary, first_batch=0)
+    table.commit_boundary(dataclasses.replace(batch, boundary=boundary))
+
+
+def _trusting_the_newest(table: TierTable, log: HotLog, deadline: Deadline, **how: Any) -> Boundary:
+    """Goes on with another log after a batch that nobody may have checked."""
+    bent = BentTierTable(table)
+
+    def load() -> TableState:
+        state = table.load()
+        head = SnapshotRef(state.current_snapshot_id or 0, "tag")
+        return dataclasses.replace(state, refs={**state.refs, TAG: head})
+
+    bent.load = load
+    return resume(bent, log, deadline, **how)
+
+
+def _of_one_log(state: TableState, _: Any) -> TableState:
+    """The state as if all of its rows were of one log."""
+
+    def bent(snapshot: Snapshot) -> Snapshot:
+        boundary = decode(snapshot)
+        if boundary is None or not boundary.first_batch:
+            return snapshot
+        text = encode(dataclasses.replace(boundary, first_batch=0))
+        return dataclasses.replace(snapshot, summary={**snapshot.summary, SUMMARY_KEY: text})
+
+    return dataclasses.replace(state, snapshots={i: bent(s) for i, s in state.snapshots.items()})
+
+
 def _one_past_the_start(bounds: LogBounds) -> LogBounds:
     start = {p: min(o + 1, bounds.end[p]) for p, o in bounds.start.items()}
     return dataclasses.replace(bounds, start=Offsets(start))
@@ -521,6 +553,11 @@ RARE_MUTANTS: Mapping[str, Product] = {
     "the boundary is raised past the start of the log": _resumes(
         bend=lambda inner: BentLog(inner, bounds=_one_past_the_start)
     ),
+    "batches of another log count from 0 again": _resumes(boundary=_from_batch_0),
+    "offsets of an earlier log are taken for this one's": _reads(
+        catalog=lambda inner: BentCatalog(inner, _of_one_log)
+    ),
+    "another log begins after a batch that nobody checked": Product(resume=_trusting_the_newest),
     "a loss is accepted without a compare-and-swap": _resumes(
         boundary=lambda table, batch: table.commit_without_rows(
             {SUMMARY_KEY: encode(batch.boundary)}

@@ -136,6 +136,7 @@ def _holds_what_was_lost(world: World) -> bool:
             and offset < len(history[partition])
             and history[partition][offset].value == value
         )
+        and (partition, offset, value) not in world.head.earlier
         for partition, offset, value, _ in world.table.records(
             world.table.state.current_snapshot_id
         )
@@ -150,7 +151,7 @@ def _is_below(world: World, cut: Truncation, commits: int) -> bool:
     past = world.past(snapshot_id)
     return (
         past is not None
-        and past.mark.topic_id == cut.topic_id
+        and past.mark.topic_id == cut.topic_id == world.head.mark.topic_id
         and dict(past.mark.next).get(cut.partition, 0) > cut.end
     )
 
@@ -197,7 +198,14 @@ def check_exact(world: World, answer: Answer, statement: str) -> None:
     version, past = seam.schema_id, world.past(seam.snapshot_id)
     lost = past.lost if past is not None else frozenset()
     check_rows(
-        world.truth, answer.rows, seam.topic_id, seam.end, statement, version=version, lost=lost
+        world.truth,
+        answer.rows,
+        seam.topic_id,
+        seam.end,
+        statement,
+        version=version,
+        lost=lost,
+        earlier=past.earlier if past is not None else frozenset(),
     )
     if not world.truth.hands:
         _check_gaps(seam, lost)
@@ -212,7 +220,8 @@ def _check_gaps(seam: Seam, lost: Lost) -> None:
         for gap in seam.gaps
         for offset in range(gap.start, gap.end_exclusive)
     }
-    below = {place for place in lost if place[2] < seam.end.get(place[1], 0)}
+    of_log = {place for place in lost if place[0] == seam.topic_id}
+    below = {place for place in of_log if place[2] < seam.end.get(place[1], 0)}
     if named != below:
         raise Violation(f"22 lost are {sorted(below)}, and the seam says {sorted(named)}")
 
@@ -251,13 +260,16 @@ def check_past(world: World, answer: Answer, moment_ms: int, begun: Started) -> 
         seam.end,
         version=seam.schema_id,
         lost=past.lost if past is not None else frozenset(),
+        earlier=past.earlier if past is not None else frozenset(),
     )
     then = _past_at(world, moment_ms)
     _check_foreign(answer, then)
     held = dict(then.mark.next)
     history = dict(truth.histories)[seam.topic_id]
-    for partition, offset, _, _ in answer.rows:
+    for partition, offset, value, _ in answer.rows:
         if partition is None or offset is None or offset < held.get(partition, 0):
+            continue
+        if past is not None and _is_shown(past.earlier, (partition, offset, value or b"")):
             continue
         if moment_ms < history[partition][offset].timestamp_ms:
             raise Violation(f"7 {partition}/{offset} is later than {moment_ms}")
@@ -296,6 +308,7 @@ def check_rows(
     *,
     version: int = VERSIONS_MAX,
     lost: Lost = frozenset(),
+    earlier: frozenset[Place] = frozenset(),
 ) -> None:
     """The rows of the log in an answer are those below its end, once each.
 
@@ -307,6 +320,7 @@ def check_rows(
         statement: What was asked for.
         version: The schema whose columns are shown; without it, all that were sent.
         lost: What the table lacks, as it was lost and that was accepted.
+        earlier: The rows of topics that had the name before.
     """
     is_asked = asked(statement)
     found = Counter(
@@ -321,6 +335,10 @@ def check_rows(
         place
         for place in expected(truth, topic_id, end, version)
         if is_asked(*place[:2]) and (topic_id, *place[:2]) not in lost
+    ) | frozenset(
+        (partition, offset, shown(value, version) or b"")
+        for partition, offset, value in earlier
+        if is_asked(partition, offset)
     )
     if found.keys() == wanted:
         return
@@ -330,6 +348,12 @@ def check_rows(
     missing = {p for p in wanted - found.keys() if (topic_id, *p[:2]) not in truth.compacted}
     if missing:
         raise Violation(f"2, 5 missing below the end {dict(end)}: {sorted(map(str, missing))}")
+
+
+def _is_shown(places: Iterable[Place], place: Place) -> bool:
+    """Whether a row is one of some, in the columns of whichever schema."""
+    first = (*place[:2], shown(place[2], 0))
+    return any(first == (*other[:2], shown(other[2], 0)) for other in places)
 
 
 def expected(
@@ -413,7 +437,14 @@ def check_table(world: World) -> None:
     if mark.topic_id == world.truth.topic_id and is_whole:
         # rows of a log that has been replaced are refused by every read, whatever they are
         rows = world.table.records(snapshot_id)
-        check_rows(world.truth, rows, mark.topic_id, Offsets(mark.next), lost=head.lost)
+        check_rows(
+            world.truth,
+            rows,
+            mark.topic_id,
+            Offsets(mark.next),
+            lost=head.lost,
+            earlier=head.earlier,
+        )
 
 
 def check_progress(world: World) -> None:

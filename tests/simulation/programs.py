@@ -217,10 +217,16 @@ class AskingView:
         return frozenset()
 
     def offsets_at(
-        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange]
+        self,
+        snapshot_id: int | None,
+        first_ms: int,
+        ranges: Sequence[OffsetRange],
+        first_batch: int = 0,
     ) -> Offsets:
         """See `ColdTable.offsets_at`."""
-        found: Offsets = self._io.ask("cold offsets at", snapshot_id, first_ms, tuple(ranges))
+        found: Offsets = self._io.ask(
+            "cold offsets at", snapshot_id, first_ms, tuple(ranges), first_batch
+        )
         return found
 
 
@@ -293,8 +299,8 @@ def _perform(world: World, effect: Effect) -> Any:
             return tuple(log.read(topic, [wanted], isolation, deadline, epochs=epochs))
         case Effect("offsets at", (str(topic), str(topic_id), Offsets() as ends, int(moment))):
             return log.offsets_at(topic, topic_id, ends, moment, deadline)
-        case Effect("cold offsets at", (snapshot_id, int(first), tuple(ranges))):
-            return table.offsets_at(snapshot_id, first, ranges)
+        case Effect("cold offsets at", (snapshot_id, int(first), tuple(ranges), int(batch))):
+            return table.offsets_at(snapshot_id, first, ranges, batch)
         case Effect("plan", (snapshot_id, ScanRequest() as request)):
             return table.plan(snapshot_id, request)
         case Effect("open", (str(path),)):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
-from fakes.memory import EXTRA, Row, shown
+from fakes.memory import EXTRA, Row, is_within, shown
 from sqlglot import exp
 
 from seamline.connectors.config import CatalogConfig, ClusterConfig
@@ -168,13 +168,8 @@ class RowsEngine:
         rows: list[Row] = []
         for file in scan.cold.files if scan.cold is not None else ():
             rows += self.open(file.path)
-        if scan.cold_end is not None:
-            end = scan.cold_end
-            rows = [r for r in rows if r[0] is None or (r[1] or 0) < end.get(r[0], 0)]
-        if scan.cold_start is not None:
-            start = scan.cold_start
-            rows = [r for r in rows if r[0] in start and (r[1] or 0) >= start[r[0] or 0]]
-        return rows
+        span = scan.cold_span
+        return rows if span is None else [row for row in rows if is_within(row, span)]
 
 
 def read(

@@ -49,6 +49,14 @@ def with_a_loss(world: World) -> None:
     world.trim(0, 2)
 
 
+def recreated(world: World) -> None:
+    """The same, and the topic was deleted and has begun anew; it has two records."""
+    tiered_once(world)
+    world.recreate_topic(2)
+    world.append(0)
+    world.append(0)
+
+
 def in_a_transaction(world: World) -> None:
     """The same, and a transaction is open in both partitions."""
     tiered_once(world)
@@ -85,6 +93,13 @@ SCOPES = (
         prepare=with_a_loss,
         whole_tiering=True,
         changes_max=2,
+    ),
+    Scope(
+        "a statement of a table that goes on with another log",
+        {**dict.fromkeys(("append", "tier", "rollback", "recreate", "resume"), MANY), "read": 1},
+        prepare=recreated,
+        whole_tiering=True,
+        changes_max=3,
     ),
     Scope(
         "a statement beside an open transaction",

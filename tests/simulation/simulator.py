@@ -31,6 +31,7 @@ from seamline.gateway.query.queries import ATTEMPTS_MAX
 from seamline.gateway.query.tokens import NOTHING, After, Write
 from seamline.seam.boundary import foreign_change, renewed
 from seamline.seam.offsets import Offsets
+from seamline.seam.resuming import unverified
 from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
 from seamline.seam.tiering import Batch
@@ -370,8 +371,10 @@ class Simulation:
             way = plan.end()
             self.world.note_commits()
             if error.code.name == "STATEMENT_NOT_ALLOWED":
-                if not way.changes and not way.faults and self.world.lost_now():
+                if not way.changes and not way.faults and self.world.must_resume():
                     raise Violation("22 what is lost is not found") from error
+            elif error.code.name == "COMMIT_CONFLICT" and self._is_built_on_a_doubt():
+                pass
             elif error.code.name != "NOT_SUPPORTED" or not self.world.truth.hands:
                 self._judge_tiering(way, error.code.name)
         else:
@@ -381,6 +384,12 @@ class Simulation:
             self.world.note_commits()
         if accepting.has_lost_nothing:
             raise Violation("22 a loss was accepted, and nothing was lost")
+
+    def _is_built_on_a_doubt(self) -> bool:
+        """Whether others have committed after a batch that nobody had checked."""
+        state = self.world.table.state
+        doubted = unverified(state)
+        return doubted is not None and doubted.snapshot_id != state.current_snapshot_id
 
     def _judge_tiering(self, way: Statement, code: str) -> None:
         if code in UNAVAILABLE and way.faults:

@@ -35,6 +35,7 @@ from seamline.seam.boundary import REWRITE, SUMMARY_KEY, Boundary, encode, renew
 from seamline.seam.hands import handed_over, taken_over
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.resuming import unverified
 from seamline.seam.table import Snapshot, TableSchema, TableState
 from seamline.seam.tiering import Batch
 from seamline.sql import columns
@@ -81,6 +82,7 @@ class Past(NamedTuple):
         is_doubled: Whether both have written since one took the place of the other.
         hands: How often the table had changed hands.
         lost: (topic id, partition, offset) of what it lacks, as the log had lost it.
+        earlier: The rows in it that are records of topics that had the name before.
     """
 
     parent_id: int | None
@@ -90,6 +92,7 @@ class Past(NamedTuple):
     is_doubled: bool = False
     hands: int = 0
     lost: frozenset[tuple[str, int, int]] = frozenset()
+    earlier: frozenset[tuple[int, int, bytes]] = frozenset()
 
 
 class Copier(NamedTuple):
@@ -344,6 +347,8 @@ class World:
             self.table.require_single_writer(self.table.state.current_snapshot_id)
         except SeamlineError:
             return  # ours does nothing then: nobody could know any more
+        if unverified(self.table.state) is not None:
+            return  # the batch may have to be taken back
         with contextlib.suppress(SeamlineError):
             boundary = renewed(self.table.state)
             if boundary is not None:
@@ -468,11 +473,15 @@ class World:
     def _bounds(self) -> LogBounds:
         return self.log.bounds([TOPIC], READ_COMMITTED, NoDeadline())[TOPIC]
 
+    def must_resume(self) -> bool:
+        """Whether the table cannot go on before somebody accepts a loss."""
+        return self.head.mark.topic_id != self.truth.topic_id or bool(self.lost_now())
+
     def lost_now(self) -> frozenset[tuple[str, int, int]]:
         """What is in no tier any more, and neither in the table nor known to be lost."""
         held, topic_id = dict(self.head.mark.next), self.truth.topic_id
         if self.head.mark.topic_id != topic_id:
-            return frozenset()
+            held = {}
         ((_, topic),) = self.log.save().topics
         return frozenset(
             (topic_id, number, offset)
@@ -515,13 +524,15 @@ class World:
             base = self.past(body.get("base"))
             is_late = not is_hands and base is not None and base.hands < self.truth.hands
             has_doubled = is_late and (self.is_adopted or self._has_doubles(snapshot.snapshot_id))
+            mark = _mark(snapshot.snapshot_id, text)
             return Past(
                 snapshot.parent_id,
-                _mark(snapshot.snapshot_id, text),
+                mark,
                 is_copied=None if is_handed else False,
                 is_doubled=is_doubled or has_doubled,
                 hands=self.truth.hands,
                 lost=base.lost if base is not None else frozenset(),
+                earlier=self._earlier_of(snapshot.snapshot_id, base, mark),
             )
         assert parent is not None
         if not is_copied:
@@ -537,7 +548,25 @@ class World:
             together = tuple(Offsets(mark.next).raised(ends).items())
             mark = Mark(snapshot.snapshot_id, mark.topic_id, together)
         has_doubled = is_doubled or not self.is_adopted
-        return Past(snapshot.parent_id, mark, (), True, has_doubled, self.truth.hands, parent.lost)
+        return parent._replace(
+            parent_id=snapshot.parent_id,
+            mark=mark,
+            foreign=(),
+            is_copied=True,
+            is_doubled=has_doubled,
+            hands=self.truth.hands,
+        )
+
+    def _earlier_of(
+        self, snapshot_id: int, base: Past | None, mark: Mark
+    ) -> frozenset[tuple[int, int, bytes]]:
+        if base is None or base.mark.topic_id == mark.topic_id:
+            return base.earlier if base is not None else frozenset()
+        return frozenset(
+            (partition, offset, value)
+            for partition, offset, value, _ in self.table.records(snapshot_id)
+            if partition is not None and offset is not None and value is not None
+        )
 
     def _has_doubles(self, snapshot_id: int) -> bool:
         places = [row[:2] for row in self.table.records(snapshot_id) if row[0] is not None]
@@ -568,8 +597,14 @@ class Accepting:
         inner = world.table
         self.load, self.keep = inner.load, inner.keep
         self.has_rows, self.commit_rows = inner.has_rows, inner.commit_rows
-        self.evolve, self.take_back = inner.evolve, inner.take_back
+        self.evolve = inner.evolve
         self.require_single_writer = inner.require_single_writer
+
+    def take_back(self, snapshot_id: int, to: int) -> None:
+        """See `TierTable.take_back`: a batch that may not stand, and was read perhaps."""
+        world = self._world
+        world.table.take_back(snapshot_id, to)
+        world.truth = world.truth._replace(upheavals=world.truth.upheavals + 1)
 
     def commit_boundary(self, batch: Batch) -> None:
         """See `TierTable.commit_boundary`."""
@@ -586,7 +621,8 @@ class Accepting:
         commit()
         world.note_commits(lost=lost)
         before = world.past(world.head.parent_id)
-        if before is not None and world.head.lost <= before.lost:
+        is_same_log = before is not None and world.head.mark.topic_id == before.mark.topic_id
+        if before is not None and is_same_log and world.head.lost <= before.lost:
             self.has_lost_nothing = True
 
 

@@ -103,7 +103,8 @@ BODY = json.loads(MARK[SUMMARY_KEY])
         "[]",
         "null",
         "{}",
-        json.dumps({**BODY, "v": 2}),
+        json.dumps({**BODY, "v": 2}),  # and no first batch
+        json.dumps({**BODY, "v": 3}),
         json.dumps({**BODY, "next": {"x": 1}}),
         json.dumps({**BODY, "next": {"0": "y"}}),
         json.dumps({**BODY, "next": {"0": 7.5}}),

@@ -15,13 +15,15 @@ from seamline.errors import (
     HISTORY_CHANGED,
     INVALID_ARGUMENT,
     INVALID_TOKEN,
+    TOPIC_RECREATED,
     ErrorCode,
     SeamlineError,
 )
-from seamline.seam.changes import between, cold_predicate
+from seamline.seam.changes import between, cold_predicate, logged
+from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import Places
-from seamline.seam.seam import Seam
+from seamline.seam.seam import ColdSpan, Seam
 from seamline.sql import columns
 from seamline.sql.predicates import describe
 
@@ -36,9 +38,8 @@ LATER = Seam(
     end=Offsets({0: 15, 1: 20}),
 )
 
-OWN = Places(
-    *((f,) for f in columns.METADATA_FIELDS if f.name in (columns.PARTITION, columns.OFFSET))
-)
+_FIELDS = {field.name: field for field in columns.METADATA_FIELDS}
+OWN = Places((_FIELDS[columns.PARTITION],), (_FIELDS[columns.OFFSET],), _FIELDS[columns.BATCH])
 
 
 def earlier(end: dict[int, int], **changes: Any) -> Seam:
@@ -71,6 +72,22 @@ def test_everything_comes_after_the_beginning() -> None:
     found = between(LATER, None)
     assert found.since == Offsets({0: 0, 1: 0})
     assert found.hot_ranges == LATER.hot_ranges
+
+
+def test_the_beginning_is_that_of_the_first_log() -> None:
+    second = dataclasses.replace(LATER, boundary=Offsets({0: 0, 1: 0}), first_batch=30)
+    found = between(second, None)
+    assert found.cold_span == ColdSpan(Offsets({0: 0, 1: 0}), None, 30, takes_earlier=True)
+    assert not found.is_hot, "rows of the first log are in the snapshot"
+    assert cold_predicate(found, OWN) is None
+    with pytest.raises(SeamlineError) as caught:
+        logged(found, LogBounds("bids", "topic-1", "c", Offsets(), LATER.end, LATER.end))
+    assert caught.value.code is TOPIC_RECREATED
+    since = between(second, dataclasses.replace(earlier({0: 0}), first_batch=30))
+    assert since.since == found.since
+    assert since.cold_span == ColdSpan(found.since, None, 30, takes_earlier=False)
+    assert since.key != found.key, "they are not the same rows"
+    assert since.is_hot
 
 
 def test_the_snapshot_is_not_read_for_what_is_in_the_log_alone() -> None:

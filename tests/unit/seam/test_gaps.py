@@ -7,14 +7,15 @@ again; a table that goes on, by hand.
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from seamline.errors import LOG_TRUNCATED, STATEMENT_NOT_ALLOWED, TOPIC_RECREATED, SeamlineError
-from seamline.seam.boundary import SUMMARY_KEY, Boundary, decode, encode
+from seamline.errors import LOG_TRUNCATED, STATEMENT_NOT_ALLOWED, SeamlineError
+from seamline.seam.boundary import SUMMARY_KEY, Boundary, EarlierLog, decode, encode
 from seamline.seam.gaps import GAPS_MAX, Gap, below, merged, past, same_below
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
@@ -127,12 +128,31 @@ def test_a_table_goes_on_from_where_the_log_begins() -> None:
     assert again.gaps[0] == Gap("topic-1", 0, 4, 8, 4, 78, "you")
 
 
+def test_a_table_begins_anew_in_another_log() -> None:
+    found = resumed(state(BEFORE), log({0: 0, 1: 2, 2: 0}, "topic-2"), now_ms=77, by="me")
+    assert (found.topic_id, dict(found.next)) == ("topic-2", {0: 0, 1: 2, 2: 0})
+    assert found.start == found.next
+    assert found.earlier_logs == (EarlierLog("topic-1", BEFORE.next, 77, "me"),)
+    assert found.gaps == (Gap("topic-2", 1, 0, 2, 2, 77, "me"),)
+    assert found.first_batch == 9, "no row of the earlier log is of a later batch"
+    written = Snapshot(2, 1, 0, "append", {SUMMARY_KEY: encode(found)}, 0)
+    assert json.loads(written.summary[SUMMARY_KEY])["v"] == 2, "older readers would mix the logs"
+    assert decode(written) == dataclasses.replace(found, snapshot_id=2)
+    more = dataclasses.replace(found, next=Offsets({0: 7, 1: 7, 2: 7}))
+    third = resumed(state(more), log({0: 0}, "topic-3"), now_ms=78, by="me")
+    assert [log.topic_id for log in third.earlier_logs] == ["topic-1", "topic-2"]
+    assert third.first_batch == 9 + 21
+    assert third.gaps == found.gaps
+    for number in range(4, 40):
+        third = resumed(state(third), log({0: 0}, f"topic-{number}"), now_ms=0, by="me")
+    assert [log.topic_id for log in third.earlier_logs] == [f"topic-{n}" for n in range(23, 39)]
+
+
 @pytest.mark.parametrize(
     ("bounds", "code"),
     [
         (log({0: 4, 1: 5}), STATEMENT_NOT_ALLOWED),
         (log({0: 0, 1: 0}), STATEMENT_NOT_ALLOWED),
-        (log({0: 6, 1: 5}, "topic-2"), TOPIC_RECREATED),
         (log({0: 2, 1: 2}, end=3), LOG_TRUNCATED),
     ],
 )
