@@ -289,6 +289,7 @@ def batches(cases: Sequence[Case], size: int) -> Iterator[Sequence[Case]]:
             yield alike[first : first + size]
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     "every", [False, pytest.param(True, marks=pytest.mark.soak)], ids=("one-of-each", "all")
 )

@@ -293,6 +293,7 @@ class Stream:
         return found
 
 
+@pytest.mark.prove
 def test_events_go_on_where_they_were(stack: Stack, gateway: Gateway, followed: str) -> None:
     with contextlib.closing(Stream(gateway.url, f"{followed}?from=beginning")) as stream:
         assert stream.answer.headers["Content-Type"].startswith("text/event-stream")

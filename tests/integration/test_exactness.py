@@ -36,7 +36,7 @@ def below(end: dict[str, int]) -> dict[int, list[int]]:
 
 @pytest.mark.integration
 @pytest.mark.spark
-@pytest.mark.parametrize("reads_min", [12, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("reads_min", [4, pytest.param(200, marks=pytest.mark.soak)])
 def test_reads_while_everything_moves(
     stack: Stack, gateway: Gateway, name: str, reads_min: int
 ) -> None:

@@ -301,6 +301,7 @@ def test_another_writer_deletes_by_key(
 # --- Change streams ------------------------------------------------------------------------------
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("envelope", "partitions", "seams"),
     [

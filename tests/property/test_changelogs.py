@@ -637,7 +637,7 @@ def batch_of(records: Sequence[tuple[bytes | None, bytes | None]]) -> RawBatch:
     return RawBatch([0] * count, list(range(count)), [0] * count, keys, values, [None] * count)
 
 
-@pytest.mark.one_in(test=3)
+@pytest.mark.one_in(test=6)
 @pytest.mark.parametrize("of_key", [False, True], ids=["key in the row", "key beside it"])
 @pytest.mark.parametrize(
     ("envelope", "format_"),

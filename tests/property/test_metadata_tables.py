@@ -248,6 +248,7 @@ def check_foreign(gateway: Gateway, folder: pathlib.Path, seed: int) -> None:
         check(gateway, name, catalog.load_table(("default", name)), has_statistics=False)
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_histories(gateway: Gateway, seed: int) -> None:
     check_history(gateway, seed)

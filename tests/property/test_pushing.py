@@ -268,7 +268,7 @@ def test_fault_03_no_file_is_left_out_that_holds_a_row_of_the_answer(
     assert bool(table.check(column)) == (partitioned or name != "uuid")
 
 
-@pytest.mark.one_in(test=9)
+@pytest.mark.prove
 @pytest.mark.parametrize(
     "partitioned",
     [False, pytest.param(True, marks=pytest.mark.prove)],

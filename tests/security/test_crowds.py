@@ -50,6 +50,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.prove
 @pytest.mark.one_in(prove=5)
 @pytest.mark.parametrize(
     "kind",

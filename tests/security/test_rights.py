@@ -198,6 +198,7 @@ SPELLED = (
 )
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("schema", ["hr", "a.b", "a. b", 'a."b"', "A.B", "HR"])
 def test_no_spelling_of_a_schema_is_another_one_to_the_catalog_than_to_the_rules(
     world: World, schema: str

@@ -217,6 +217,7 @@ def answer_of_spark(port: int) -> str:
         return connection.recv(65536).decode("latin-1")
 
 
+@pytest.mark.prove
 def test_the_token_goes_to_our_own_loopback_only(running: Running) -> None:
     """A name may stand for several addresses, and somebody else may listen on another of them."""
     own = connect(running.url)

@@ -66,6 +66,7 @@ ALONE = (*OTHERS, ("transact", 0, 2))
 HISTORIES = 100
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.one_in(test=4)
 @pytest.mark.parametrize(
     ("events", "length", "ways"),

@@ -40,7 +40,7 @@ SPARK_FIRST = frozenset(
 SPARK_STATEMENTS = "grouping"
 """The file whose statements it runs there, one in `SPARK_EVERY`."""
 
-HTTP_EVERY = 4
+HTTP_EVERY = 8
 """One in this many files runs over HTTP in the first pass, which adds only the protocol to
 DuckDB."""
 

@@ -158,6 +158,7 @@ def test_a_failure_leaves_a_file_as_it_was(run: Runner, tmp_path: pathlib.Path) 
     assert file.read_text() == "kept"
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize("form", ["csv", "ndjson", "parquet", "arrow"])
 def test_a_result_that_breaks_off_is_in_no_file(
     run: Runner, tmp_path: pathlib.Path, offline_gateway: Gateway, form: str

@@ -75,6 +75,7 @@ MANY = "SELECT a * 1000 + b FROM UNNEST(sequence(0, 299)) x(a), UNNEST(sequence(
 """Several chunks."""
 
 
+@pytest.mark.one_in(test=4)
 @pytest.mark.parametrize("is_reset", [False, True])
 @pytest.mark.parametrize("times", [1, 99])
 @pytest.mark.parametrize("after", [*range(0, 400, 40), 1_500, 700_000, 2_000_000])

@@ -84,6 +84,7 @@ PROPERTIES = {
 CASES = [*((how, "") for how in PROPERTIES), ("plain", WIDE), ("merged manifests", WIDE)]
 
 
+@pytest.mark.one_in(test=4)
 @pytest.mark.parametrize(("how", "more"), CASES, ids=[f"{h} {len(m)}" for h, m in CASES])
 @pytest.mark.parametrize("commit", ["append", "overwrite"])
 def test_records_are_found_and_own_rows_are_none(

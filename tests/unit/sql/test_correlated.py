@@ -50,7 +50,7 @@ def asked(gateway: Gateway, sql: str) -> list[tuple[Any, ...]]:
     return sorted(gateway.rows(sql, "duckdb"), key=repr)
 
 
-@pytest.mark.one_in(test=8, prove=8)
+@pytest.mark.one_in(test=16, prove=8)
 @pytest.mark.parametrize("part", range(16))
 def test_the_row_around_is_as_good_as_a_literal(offline_gateway: Gateway, part: int) -> None:
     wrong = []

@@ -48,6 +48,7 @@ def test_others_have_an_answer_or_a_name(offline_gateway: Gateway, name: str) ->
         assert found == [(answer,)]
 
 
+@pytest.mark.prove
 def test_long_filters_of_a_table_are_answered(tmp_path: pathlib.Path) -> None:
     world = MemoryWorld(tmp_path)
     try:

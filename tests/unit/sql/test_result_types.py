@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterator
 
 import duckdb
+import pytest
 from fuzz import schema
 from fuzz.expressions import EMPTY, Expressions, Signature, calls
 from support import nesting
@@ -53,6 +54,7 @@ def difference(instance: Instance, sql: str) -> str:
     return "" if same else f"{sql} is {found}, not {wanted}"
 
 
+@pytest.mark.prove
 def test_a_call_has_the_type_that_it_is_bound_with() -> None:
     chance, wrong = random.Random(1), []
     with duckdb.connect(":memory:") as connection:

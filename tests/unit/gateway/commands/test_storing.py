@@ -42,6 +42,7 @@ def table_of(gateway: Gateway, type_: str) -> str:
 
 
 @pytest.mark.one_in(test=2)
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize("sql", WRITES, ids=["insert", "select", "update", "merge"])
 @pytest.mark.parametrize(
     ("type_", "value", "stored"),

@@ -78,6 +78,7 @@ def test_what_is_long_is_compressed(client: Client, path: str, encoding: str) ->
         assert plain == client.get(path, None).data
 
 
+@pytest.mark.one_in(test=4)
 @pytest.mark.parametrize("form", ["ndjson", "json", "csv"])
 @pytest.mark.parametrize(
     ("sql", "encoding"),
