@@ -27,6 +27,7 @@ from chaos.history import (
     NO_PARTITION,
     Acknowledged,
     Column,
+    EarlierLog,
     Event,
     ForeignRow,
     Lagged,
@@ -488,6 +489,8 @@ def check_error(read: Read, facts: Facts) -> Iterator[Violation]:
             allowed |= OF_SCHEMAS | (OF_REGISTRY if facts.is_disturbed(read) else set())
         if life.opened.changes_hands and (read.moment is not None or read.version is not None):
             allowed.add("BOUNDARY_MISSING")  # only its writer at that time could know
+        if life.opened.earlier and (read.moment is not None or read.version is not None):
+            allowed.add("TOPIC_RECREATED")  # of the log before
         for spoiled in life.spoilings:
             if spoiled.invoked <= read.ended:
                 allowed.add(spoiled.error)
@@ -521,9 +524,8 @@ def check_answer(read: Read, rows: Rows, facts: Facts) -> list[Violation]:
 
 
 def _check_exact(read: Read, rows: Rows, life: Life, facts: Facts) -> Iterator[Violation]:
-    log = facts.logs[read.topic_id]
     if read.form in ("rows", "columns"):
-        for partition in sorted({*rows, *log.partitions}):
+        for partition in sorted({*rows, *partitions_of(read, life, facts.logs)}):
             got = rows.get(partition, (array("q"), array("q")))
             if partition == NO_PARTITION:
                 yield from _check_foreign(read, got, facts)
@@ -532,11 +534,11 @@ def _check_exact(read: Read, rows: Rows, life: Life, facts: Facts) -> Iterator[V
     if read.form == "columns":
         yield from _check_cells(read, facts)
     elif read.form == "groups":
-        yield from _check_groups(read, life, log)
+        yield from _check_groups(read, life, facts.logs)
     elif read.form == "meta":
-        yield from _check_meta(read, life, log)
+        yield from _check_meta(read, life, facts.logs)
     elif read.form == "twice":
-        yield from _check_twice(read, life, log)
+        yield from _check_twice(read, life, facts.logs)
     for partition, offset in read.after.items():
         if read.end.get(partition, 0) <= offset:
             detail = (
@@ -545,8 +547,9 @@ def _check_exact(read: Read, rows: Rows, life: Life, facts: Facts) -> Iterator[V
             yield Violation("read-your-writes", read.table, read.op, detail)
 
 
-def expected(read: Read, partition: int, life: Life, log: Log) -> Column:
+def expected(read: Read, partition: int, life: Life, logs: Mapping[str, Log]) -> Column:
     """The rows a partition must give, those that may be missing included."""
+    log = logs[read.topic_id]
     start = max(life.opened.start.get(partition, 0), read.start.get(partition, 0))
     if life.opened.is_upsert:
         ends = range(start, read.end.get(partition, 0))
@@ -556,14 +559,32 @@ def expected(read: Read, partition: int, life: Life, log: Log) -> Column:
     first = bisect.bisect_left(offsets, start)
     last = bisect.bisect_left(offsets, read.end.get(partition, 0))
     offsets, ids = offsets[first:last], ids[first:last]
-    if read.filter.is_empty:
+    opened = life.opened
+    if read.filter.is_empty and not opened.gaps and not opened.earlier:
         return offsets, ids
-    kept = [
-        (offset, id_)
-        for offset, id_ in zip(offsets, ids, strict=True)
-        if read.filter.passes(partition, offset, id_)
-    ]
+    pairs = _outside(zip(offsets, ids, strict=True), partition, opened.gaps)
+    if not any(read.start.values()):  # a stream brings rows of earlier logs with its first batch
+        pairs += [
+            pair for log in opened.earlier for pair in _of_earlier(log, partition, life, logs)
+        ]
+    kept = [pair for pair in sorted(pairs) if read.filter.passes(partition, *pair)]
     return array("q", (o for o, _ in kept)), array("q", (i for _, i in kept))
+
+
+Pairs = list[tuple[int, int]]
+
+
+def _outside(pairs: Iterable[tuple[int, int]], partition: int, gaps: list[list[int]]) -> Pairs:
+    """Those (offset, id) of a partition that are in none of the gaps."""
+    lost = [range(begin, end) for number, begin, end in gaps if number == partition]
+    return [pair for pair in pairs if not any(pair[0] in gap for gap in lost)]
+
+
+def _of_earlier(earlier: EarlierLog, partition: int, life: Life, logs: Mapping[str, Log]) -> Pairs:
+    """The (offset, id) of a partition that a table holds of an earlier log."""
+    held = range(earlier.start.get(partition, 0), earlier.end.get(partition, 0))
+    found = zip(*logs[earlier.topic_id].column(partition, life.opened.policy), strict=True)
+    return _outside((pair for pair in found if pair[0] in held), partition, earlier.gaps)
 
 
 def may_be_missing(life: Life, log: Log, partition: int, offset: int, id_: int) -> bool:
@@ -578,20 +599,21 @@ def _check_partition(
     read: Read, partition: int, got: Column, life: Life, facts: Facts
 ) -> Iterator[Violation]:
     log = facts.logs[read.topic_id]
-    wanted = expected(read, partition, life, log)
+    wanted = expected(read, partition, life, facts.logs)
     if got == wanted:
         return
     counts = collections.Counter(zip(*got, strict=True))
-    must = dict(zip(*wanted, strict=True))
+    must = set(zip(*wanted, strict=True))
     for (offset, id_), count in sorted(counts.items()):
         where = f"partition {partition} offset {offset} id {id_}"
         if count > 1:
             yield Violation("duplicate", read.table, read.op, f"{where}, {count} times")
-        if must.get(offset) != id_:
+        if (offset, id_) not in must:
             yield _unexpected(read, partition, offset, id_, facts)
     present = {offset for offset, _ in counts}
-    for offset, id_ in must.items():
-        if offset not in present and not may_be_missing(life, log, partition, offset, id_):
+    for offset, id_ in sorted(must - counts.keys()):
+        is_there = offset in present and not life.opened.earlier  # under another id, as said above
+        if not is_there and not may_be_missing(life, log, partition, offset, id_):
             kind = "lost write" if id_ in facts.acknowledged else "hole"
             detail = (
                 f"partition {partition} offset {offset} id {id_}, boundary "
@@ -656,13 +678,20 @@ def _check_foreign(read: Read, got: Column, facts: Facts) -> Iterator[Violation]
             yield Violation("phantom", read.table, read.op, f"foreign row {id_} was never added")
 
 
-def _check_groups(read: Read, life: Life, log: Log) -> Iterator[Violation]:
+def partitions_of(read: Read, life: Life, logs: Mapping[str, Log]) -> set[int]:
+    """The partitions that a table has rows of."""
+    earlier = (log.topic_id for log in life.opened.earlier)
+    return {p for topic_id in (read.topic_id, *earlier) for p in logs[topic_id].partitions}
+
+
+def _check_groups(read: Read, life: Life, logs: Mapping[str, Log]) -> Iterator[Violation]:
     """Conservation: count, sum, count distinct and greatest offset of each partition."""
     got = {values[0]: tuple(values[1:]) for values in read.values if values[0] != NO_PARTITION}
     if len(got) < sum(values[0] != NO_PARTITION for values in read.values):
         yield Violation("duplicate", read.table, read.op, f"a group stands twice: {read.values}")
-    for partition in sorted({*got, *log.partitions}):
-        offsets, ids = expected(read, partition, life, log)
+    log = logs[read.topic_id]
+    for partition in sorted({*got, *partitions_of(read, life, logs)}):
+        offsets, ids = expected(read, partition, life, logs)
         known = [id_ for id_ in ids if id_ != NO_ID]
         wanted = (len(ids), sum(known), len(set(known)), offsets[-1]) if len(ids) else None
         if got.get(partition) == wanted:
@@ -677,14 +706,17 @@ def _check_groups(read: Read, life: Life, log: Log) -> Iterator[Violation]:
         yield Violation("conservation", read.table, read.op, detail)
 
 
-def _check_meta(read: Read, life: Life, log: Log) -> Iterator[Violation]:
+def _check_meta(read: Read, life: Life, logs: Mapping[str, Log]) -> Iterator[Violation]:
     """Prices, headers and times of each partition: count and sum, sum, count, least and greatest.
 
-    Where rows may be missing, it is unknown what is right.
+    Where rows may be missing, or are of several logs, it is unknown what is right.
     """
+    if life.opened.earlier:
+        return
+    log = logs[read.topic_id]
     got = {values[0]: values[1:] for values in read.values if values[0] != NO_PARTITION}
     for partition in sorted({*got, *log.partitions}):
-        offsets, ids = expected(read, partition, life, log)
+        offsets, ids = expected(read, partition, life, logs)
         found = list(zip(offsets, ids, strict=True))
         if any(may_be_missing(life, log, partition, o, i) for o, i in found):
             continue
@@ -698,15 +730,15 @@ def _check_meta(read: Read, life: Life, log: Log) -> Iterator[Violation]:
             yield Violation("other columns", read.table, read.op, detail)
 
 
-def _check_twice(read: Read, life: Life, log: Log) -> Iterator[Violation]:
+def _check_twice(read: Read, life: Life, logs: Mapping[str, Log]) -> Iterator[Violation]:
     """Two references of one statement see one seam, and count what is there."""
     ((first, second),) = read.values
     if first != second:
         detail = f"two references of one statement count {first} and {second}"
         yield Violation("seam per reference", read.table, read.op, detail)
-    most = least = 0
-    for partition in log.partitions:
-        offsets, ids = expected(read, partition, life, log)
+    most, least, log = 0, 0, logs[read.topic_id]
+    for partition in partitions_of(read, life, logs):
+        offsets, ids = expected(read, partition, life, logs)
         most += len(ids)
         least += len(ids) - sum(
             may_be_missing(life, log, partition, o, i) for o, i in zip(offsets, ids, strict=True)

@@ -40,6 +40,23 @@ Rows = dict[int, Column]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class EarlierLog:
+    """A log that a table continued until its topic was recreated, and what it holds of it.
+
+    Attributes:
+        topic_id: The log.
+        start: First offsets in the table.
+        end: First offsets that are not in the table.
+        gaps: (partition, start, end) of offsets between that it lacks.
+    """
+
+    topic_id: str
+    start: dict[int, int]
+    end: dict[int, int]
+    gaps: list[list[int]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class TableOpened:
     """A unified table was created.
 
@@ -58,6 +75,8 @@ class TableOpened:
         is_upsert: Whether it is the newest record of each key.
         changes_hands: Whether who fills it may tell nothing of its past.
         has_schemas: Whether its records name schemas of the registry, which its columns follow.
+        gaps: (partition, start, end) of offsets that the log lost, and whose loss was accepted.
+        earlier: What it holds of each log that it continued before.
     """
 
     table: str
@@ -73,6 +92,8 @@ class TableOpened:
     is_upsert: bool = False
     changes_hands: bool = False
     has_schemas: bool = False
+    gaps: list[list[int]] = dataclasses.field(default_factory=list)
+    earlier: list[EarlierLog] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -471,11 +492,13 @@ class Recorder:
 
     Attributes:
         answered: Reads that were answered so far.
+        opened: How each table began last.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
         self.answered = 0
+        self.opened: dict[str, TableOpened] = {}
         self._file = path.open("w", encoding="utf-8")
         self._lock = threading.Lock()
 
@@ -483,6 +506,7 @@ class Recorder:
         """Appends events."""
         text = "".join(to_line(event) for event in events)
         with self._lock:
+            self.opened |= {e.table: e for e in events if isinstance(e, TableOpened)}
             self.answered += sum(isinstance(event, Read) and not event.error for event in events)
             if not self._file.closed:
                 self._file.write(text)
@@ -504,13 +528,24 @@ def from_line(line: str) -> Event:
     body = json.loads(line)
     kind = _KINDS[body.pop("kind")]
     for name in _OFFSETS & body.keys():
-        body[name] = {int(partition): value for partition, value in body[name].items()}
+        body[name] = _by_partition(body[name])
+    if "earlier" in body:
+        body["earlier"] = [
+            EarlierLog(
+                log["topic_id"], _by_partition(log["start"]), _by_partition(log["end"]), log["gaps"]
+            )
+            for log in body["earlier"]
+        ]
     if "filter" in body:
         body["filter"] = Filter(**body["filter"])
     if "errors" in body:
         body["errors"] = tuple(body["errors"])
     event: Event = kind(**body)
     return event
+
+
+def _by_partition(body: Mapping[str, Any]) -> dict[int, Any]:
+    return {int(partition): value for partition, value in body.items()}
 
 
 def load(path: pathlib.Path) -> Iterator[Event]:

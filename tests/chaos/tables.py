@@ -14,9 +14,10 @@ from __future__ import annotations
 import dataclasses
 import time
 
-from chaos.history import Recorder, TableClosed, TableOpened
+from chaos.history import EarlierLog, Recorder, TableClosed, TableOpened
 from chaos.stack import ChaosStack
-from seamline.gateway.commands import adopting, handing_over, tables
+from seamline.errors import STATEMENT_NOT_ALLOWED, SeamlineError
+from seamline.gateway.commands import adopting, handing_over, resuming, tables
 from seamline.gateway.dev.local.settings import CATALOG, CLUSTER, SCHEMA
 from seamline.gateway.query import names
 from seamline.gateway.query.deadline import StatementDeadline
@@ -172,6 +173,41 @@ def name_of(stack: ChaosStack, table: Table) -> TableName:
     """The whole name of a table."""
     session = names.session(stack.connections.config)
     return names.resolve((table.name,), session, stack.connections)
+
+
+def resume(
+    stack: ChaosStack, table: Table, topic_id: str, recorder: Recorder, gaps: list[list[int]]
+) -> None:
+    """Accepts what a table's log has lost, and records what the table is from then on.
+
+    Args:
+        stack: The stack.
+        table: The table.
+        topic_id: Its topic now.
+        recorder: Takes the events.
+        gaps: (partition, start, end) of what this topic has lost and the table lacks.
+    """
+    invoked = time.monotonic()
+    try:
+        resuming.resume(
+            stack.connections,
+            name_of(stack, table),
+            StatementDeadline(_REQUEST_S),
+            by="chaos",
+            accept_loss=True,
+        )
+    except SeamlineError as error:
+        if error.code is not STATEMENT_NOT_ALLOWED:  # an earlier attempt has landed after all
+            raise
+    before, ended = recorder.opened[table.name], time.monotonic()
+    now = dataclasses.replace(
+        before, topic_id=topic_id, gaps=[*before.gaps, *gaps], invoked=invoked, ended=ended
+    )
+    if topic_id != before.topic_id:
+        end = dict(boundary(stack, table).earlier_logs[-1].next)
+        last = EarlierLog(before.topic_id, before.start, end, before.gaps)
+        now = dataclasses.replace(now, start={}, gaps=gaps, earlier=[*before.earlier, last])
+    recorder.record(TableClosed(table.name, invoked, ended), now)
 
 
 def opened(

@@ -20,6 +20,7 @@ from chaos.history import (
     BAD_ID,
     NO_ID,
     Acknowledged,
+    EarlierLog,
     Event,
     Filter,
     ForeignRow,
@@ -554,6 +555,41 @@ def test_what_was_done_to_a_table_is_not_forgotten_for_what_comes_after() -> Non
     model.record(read, [], error="LOG_TRIMMED")
     model.events.append(TableSpoiled(TABLE, "LOG_TRIMMED", False, model.tick(), model.tick()))
     assert kinds(model.events) == set()
+
+
+@pytest.mark.parametrize("form", ["rows", "groups"])
+def test_a_table_that_goes_on_lacks_its_gaps_and_keeps_its_earlier_logs(form: str) -> None:
+    def logged(topic_id: str, ids: range) -> Logged:
+        records = [(offset, id_, f"k{id_}") for offset, id_ in enumerate(ids)]
+        return Logged(TOPIC, topic_id, 0, records, 1.0)
+
+    earlier = EarlierLog("log-1", {0: 1}, {0: 5}, [[0, 2, 3]])
+    opened = TableOpened(TABLE, "log-2", {}, "fail", 2.0, 3.0, gaps=[[0, 1, 2]], earlier=[earlier])
+    life = [logged("log-1", range(10, 20)), logged("log-2", range(20, 24)), opened]
+    life = [from_line(to_line(event)) for event in life]
+    right = [(0, 1, 11), (0, 3, 13), (0, 4, 14), (0, 0, 20), (0, 2, 22), (0, 3, 23)]
+
+    def found(rows: list[Row]) -> set[str]:
+        groups = [[0, len(rows), sum(row[2] for row in rows), len(rows), 4]]
+        read = Read(
+            *(1, "c", "s", TABLE, form, Filter(), "duckdb", 4.0, 5.0),
+            topic_id="log-2",
+            end={0: 4},
+            rows=pack(sorted_rows(rows)) if form == "rows" else {},
+            values=groups if form == "groups" else [],
+        )
+        return kinds([*life, read])
+
+    assert found(right) == set()
+    for wrong in (
+        right[1:],  # a row of the earlier log is missing
+        right[:-1],
+        [*right, (0, 2, 12)],  # of a gap
+        [*right, (0, 1, 21)],
+        [*right, (0, 5, 15)],  # the earlier log had it, the table did not
+        [*right, right[0]],
+    ):
+        assert found(wrong), wrong
 
 
 def test_only_the_past_of_a_table_that_changes_hands_has_no_boundary() -> None:
