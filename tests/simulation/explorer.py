@@ -21,6 +21,7 @@ from seamline.connectors.protocols import NoDeadline
 from seamline.errors import SeamlineError
 from seamline.gateway.query.queries import ATTEMPTS_MAX
 from seamline.seam.boundary import renewed
+from seamline.seam.resuming import unverified
 from seamline.seam.table import TableState
 from simulation import oracle
 from simulation.oracle import Started, Violation
@@ -310,6 +311,9 @@ class Explorer:
         """Somebody accepts that records are lost."""
         world = self._world
         may_refuse = {"STATEMENT_NOT_ALLOWED"} if not world.must_resume() else set()
+        doubted = unverified(world.table.state)
+        if doubted and doubted.snapshot_id != world.table.state.current_snapshot_id:
+            may_refuse |= {"COMMIT_CONFLICT"}  # others have committed after it
         causes = oracle.problems(world) | may_refuse
         accepting = Accepting(world)
         try:

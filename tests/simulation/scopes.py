@@ -99,7 +99,14 @@ SCOPES = (
         {**dict.fromkeys(("append", "tier", "rollback", "recreate", "resume"), MANY), "read": 1},
         prepare=recreated,
         whole_tiering=True,
-        changes_max=3,
+        changes_max=2,
+    ),
+    Scope(
+        "a tierer while its topic is recreated and the table goes on",
+        {**dict.fromkeys(("append", "recreate", "resume", "compact"), MANY), **FAULTS, "tier": 2},
+        prepare=tiered_once,
+        tierers=2,
+        changes_max=4,
     ),
     Scope(
         "a statement beside an open transaction",
