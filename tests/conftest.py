@@ -54,7 +54,7 @@ LONG = frozenset({"test_newest", "test_readers", "test_explorer", "test_simulato
 """Modules of minutes each, which begin first: the last one to end would end alone."""
 
 
-VARIANTS_MAX = 3
+VARIANTS_MAX = 2
 """How many variants of a test the long proofs run where it says nothing else; a soak runs all."""
 
 

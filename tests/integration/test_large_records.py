@@ -106,7 +106,7 @@ def large_parts(batches: Sequence[RawBatch]) -> list[dict[str, int]]:
     return [dict(sizes) for batch in batches for sizes in batch.large.values()]
 
 
-@pytest.mark.one_in(test=8, prove=4)
+@pytest.mark.one_in(test=8, prove=12)
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_record_of_large_batches_arrives_once_in_both_readers(

@@ -353,7 +353,7 @@ def reorder(update: Any) -> None:
     update.move_first("l").move_after("id", "old")
 
 
-@pytest.mark.one_in(prove=3)
+@pytest.mark.one_in(prove=5)
 @pytest.mark.parametrize(
     "change",
     [rename, *(pytest.param(c, marks=pytest.mark.prove) for c in (add, drop, promote, reorder))],

@@ -86,7 +86,7 @@ def head(stack: Stack, name: str) -> int:
 # --- Killed --------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(prove=3)
+@pytest.mark.one_in(prove=6)
 @pytest.mark.parametrize("at", list(At), ids=lambda at: at.value)
 def test_killed_at_a_step(stack: Stack, gateway: Gateway, table: str, at: At) -> None:
     before = head(stack, table)
@@ -164,6 +164,7 @@ def test_killed_while_spark_goes_on_and_another_has_started(
     assert_tiered_exactly_once(stack, gateway, table)
 
 
+@pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_stopped_with_its_shells_job_the_batch_in_hand_lands(
     stack: Stack, gateway: Gateway, table: str, scratch: pathlib.Path, number: signal.Signals

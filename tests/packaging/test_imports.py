@@ -144,7 +144,7 @@ def test_every_command_is_in_the_table() -> None:
     assert set().union(*(allowed for _, allowed in COMMANDS.values())) <= libraries()
 
 
-@pytest.mark.one_in(test=54, prove=6)
+@pytest.mark.one_in(test=54, prove=18)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_fault_27_a_command_loads_what_it_uses(command: str, folder: pathlib.Path) -> None:
     arguments, allowed = COMMANDS[command]

@@ -99,7 +99,7 @@ def test_the_command_leads_to_its_module(installed: pathlib.Path) -> None:
     assert (command.name, command.value) == ("seamline", "seamline.cli:main")
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_every_module_imports_from_an_empty_folder(
     installed: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

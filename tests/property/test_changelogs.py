@@ -116,7 +116,7 @@ def test_a_change_log_is_its_database(seed: int, tmp_path: pathlib.Path) -> None
     play(seed, tmp_path, 6)
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_a_change_log_is_its_database_at_many_seams() -> None:
     for seed in range(100, 107):
         with tempfile.TemporaryDirectory() as folder:

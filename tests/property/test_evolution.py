@@ -367,7 +367,7 @@ def class_of(schema: Schema) -> Any:
     return message_factory.GetMessageClass(protobuf_schema.message_at(file, [0]))
 
 
-@pytest.mark.one_in(test=9, prove=4)
+@pytest.mark.one_in(test=9, prove=12)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_columns_follow_the_numbers_of_fields(seed: int) -> None:
     history = MessageHistory(seed)

@@ -49,7 +49,7 @@ def test_histories(gateway: Gateway, folder: pathlib.Path) -> None:
         check(gateway, folder, seed)
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_many_histories(gateway: Gateway, folder: pathlib.Path) -> None:
     for seed in range(1000, 1060):
         check(gateway, folder, seed)

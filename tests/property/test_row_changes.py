@@ -168,7 +168,7 @@ def test_statements(gateway: Gateway) -> None:
         check_statements(gateway, seed)
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_many_statements(gateway: Gateway) -> None:
     for seed in range(100, 108):
         check_statements(gateway, seed, 20)

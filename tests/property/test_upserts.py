@@ -135,7 +135,7 @@ def test_every_query_sees_the_newest_of_each_key(seed: int, tmp_path: pathlib.Pa
     play(seed, tmp_path)
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_every_query_sees_the_newest_of_each_key_in_many_histories() -> None:
     for seed in range(100, 112):
         with tempfile.TemporaryDirectory() as folder:

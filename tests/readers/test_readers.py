@@ -343,7 +343,7 @@ def make_upserts(world: World, name: str, shape: Shape) -> Known:
     return Known(name, found, canonical(rows))
 
 
-@pytest.mark.one_in(prove=64)
+@pytest.mark.one_in(prove=192)
 @pytest.mark.parametrize("reader", READERS, ids=str)
 @pytest.mark.parametrize("shape", [*READ_SHAPES, *UPSERTS], ids=str)
 def test_fault_29_every_reader_gives_the_same_rows(

@@ -15,8 +15,13 @@ import pytest
 from simulation.explorer import Explorer, Report
 from simulation.scopes import SCOPES
 
-LARGEST = next(n for n, scope in enumerate(SCOPES) if scope.name == "two tierers that fail")
-"""The scope that has as many states as all others together."""
+_LARGEST = (
+    "two tierers that fail",
+    "a statement beside an open transaction",
+    "a statement, three operations of others that move rows or take them away",
+)
+LARGEST = [number for number, scope in enumerate(SCOPES) if scope.name in _LARGEST]
+"""The scopes that take longer than all others together."""
 
 
 def explore(number: int) -> Report:
@@ -34,8 +39,8 @@ def test_every_interleaving_of_two_operations(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     "numbers",
     [
-        [number for number in range(1, len(SCOPES)) if number != LARGEST],
-        pytest.param([LARGEST], marks=pytest.mark.soak),
+        [number for number in range(1, len(SCOPES)) if number not in LARGEST],
+        pytest.param(LARGEST, marks=pytest.mark.soak),
     ],
     ids=("larger", "largest"),
 )
