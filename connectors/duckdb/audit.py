@@ -69,12 +69,13 @@ class SnapshotRecords:
 
     def others(self) -> int:
         """Returns how many rows have no partition or no offset."""
-        sql = "SELECT count(*) FROM positions WHERE p IS NULL OR o IS NULL"
+        sql = "SELECT count(*) FROM rows WHERE p IS NULL OR o IS NULL"
         return int(self._one(sql)[0])
 
     def earlier(self) -> int:
         """Returns how many rows are of earlier logs."""
-        return int(self._one("SELECT count(*) FROM rows WHERE is_earlier AND p IS NOT NULL")[0])
+        sql = "SELECT count(*) FROM rows WHERE is_earlier AND p IS NOT NULL AND o IS NOT NULL"
+        return int(self._one(sql)[0])
 
     def partitions(self) -> list[PartitionRows]:
         """Returns the rows of each partition."""
