@@ -37,9 +37,12 @@ from pyiceberg.expressions import (
     BoundIn,
     BoundLiteralPredicate,
     BoundPredicate,
+    BoundUnaryPredicate,
     EqualTo,
+    GreaterThan,
     GreaterThanOrEqual,
     In,
+    LessThan,
     LessThanOrEqual,
     Or,
     UnboundPredicate,
@@ -177,6 +180,23 @@ class PartitionTrust:
                 and only_nulls(column.field_id, file) is False
             ),
             None,
+        )
+
+    def droppable(self, condition: BoundPredicate, unproven: frozenset[int]) -> bool:
+        """Whether a reader may drop a condition on a column with a partition value that is wrong.
+
+        Iceberg's Java library drops what selects whole partitions, before it knows of any file. Of
+        times before 1970 it knows that they may be wrong, and it drops no condition on them.
+
+        Args:
+            condition: The condition.
+            unproven: The positions of the values of a file that prove nothing.
+        """
+        source = condition.term.ref().field.field_id
+        return any(
+            _selects_partitions(field, condition)
+            for position, field, _ in self._columns
+            if position in unproven and field.source_id == source
         )
 
     def projection(
@@ -352,6 +372,20 @@ class _Projection(InclusiveProjection):
         if _has_other_hash(field, type_):
             return Or(projected, _other_buckets(field, predicate))
         return projected
+
+
+def _selects_partitions(field: PartitionField, condition: BoundPredicate) -> bool:
+    """Whether a condition on a column is one on the partition value alone."""
+    if isinstance(condition, BoundUnaryPredicate):
+        return True
+    some = field.transform.project(field.name, condition)
+    every = field.transform.strict_project(field.name, condition)
+    match some, every:
+        case GreaterThanOrEqual(), GreaterThan():
+            return bool(some.literal.value == every.literal.value + 1 > 1)
+        case LessThanOrEqual(), LessThan():
+            return bool(0 <= some.literal.value == every.literal.value - 1)
+    return False
 
 
 def _earlier(projected: UnboundPredicate, off: int, last_early: int) -> BooleanExpression:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyiceberg.expressions import (
@@ -49,7 +49,7 @@ from pyiceberg.types import PrimitiveType, UUIDType
 
 from seamline.connectors.iceberg.bounds import NOT_COMPARABLE, consistent
 from seamline.connectors.iceberg.partition_trust import PartitionTrust
-from seamline.connectors.iceberg.pyiceberg_internals import statistics_evaluator
+from seamline.connectors.iceberg.pyiceberg_internals import is_decided, statistics_evaluator
 
 
 class Pruner:
@@ -82,6 +82,8 @@ class Pruner:
 
         of_bounds, of_values = reduced(()), reduced(_UNORDERED)
         bind(schema, of_values, case_sensitive)  # raises if it does not match the schema
+        self._schema = schema
+        self._conditions = tuple(_leaves(bind(schema, rewrite_not(row_filter), case_sensitive)))
         self._keeps_all = isinstance(of_values, AlwaysTrue)
         self._by_statistics = statistics_filter(schema, of_bounds, case_sensitive=case_sensitive)
         self._partitions = functools.cache(
@@ -109,6 +111,35 @@ class Pruner:
             return True
         return self._partitions(file.spec_id).keep_file(file) and self._by_statistics(file)
 
+    def undecided(self, file: DataFile) -> str | None:
+        """Returns the column of a condition that a reader drops, although a file meets it in part.
+
+        It is None unless the partition value of the file is wrong; see `PartitionTrust.droppable`.
+        """
+        trust = self._partitions(file.spec_id).trust
+        unproven = trust.unproven(file) if self._conditions else frozenset[int]()
+        for condition in self._conditions if unproven else ():
+            if _holds(functools.partial(trust.droppable, condition, unproven)) and not _holds(
+                functools.partial(is_decided, self._schema, condition, file)
+            ):
+                return str(condition.term.ref().field.name)
+        return None
+
+
+def _holds(evaluated: Callable[[], bool]) -> bool:
+    try:
+        return evaluated()
+    except NOT_COMPARABLE:
+        return False
+
+
+def _leaves(expression: BooleanExpression) -> Iterator[BoundPredicate]:
+    if isinstance(expression, And | Or):
+        yield from _leaves(expression.left)
+        yield from _leaves(expression.right)
+    elif isinstance(expression, BoundPredicate):
+        yield expression
+
 
 class _Partitions:
     """Decides by the partition values of one spec.
@@ -124,7 +155,7 @@ class _Partitions:
     ) -> None:
         spec, schema = trust.spec, trust.schema
         partition = Schema(*spec.partition_type(schema).fields)
-        self._trust = trust
+        self.trust = trust
 
         @functools.cache
         def of_manifests(unproven: frozenset[int]) -> Callable[[ManifestFile], bool]:
@@ -142,7 +173,7 @@ class _Partitions:
         """Whether the summaries of a manifest let a row through."""
 
         def kept() -> bool:
-            return self._of_manifests(self._trust.unproven_in(manifest))(manifest)
+            return self._of_manifests(self.trust.unproven_in(manifest))(manifest)
 
         return _unless_proven(kept)
 
@@ -160,7 +191,7 @@ class _Partitions:
             return True
 
         def kept() -> bool:
-            unproven = self._trust.unproven(file)
+            unproven = self.trust.unproven(file)
             return bool(unproven) and self._of_files(unproven)(plain)
 
         return _unless_proven(kept)

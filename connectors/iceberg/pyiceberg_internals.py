@@ -47,7 +47,12 @@ from pyiceberg.exceptions import (
     ValidationError,
 )
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
+from pyiceberg.expressions.visitors import (
+    _InclusiveMetricsEvaluationVisitor,
+    _InclusiveMetricsEvaluator,
+    _StrictMetricsEvaluationVisitor,
+    visit,
+)
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io import pyarrow as files_of_arrow
 from pyiceberg.io.pyarrow import _dataframe_to_data_files, _TablePartition
@@ -733,6 +738,13 @@ def statistics_evaluator(
     return _InclusiveMetricsEvaluator(
         schema, row_filter, case_sensitive, include_empty_files=True
     ).eval
+
+
+def is_decided(schema: Schema, condition: BooleanExpression, file: DataFile) -> bool:
+    """Whether a bound condition is true of every row of a file, or of none, by its statistics."""
+    if visit(condition, _StrictMetricsEvaluationVisitor(schema.as_struct(), file)):
+        return True
+    return not visit(condition, _InclusiveMetricsEvaluationVisitor(file))
 
 
 # --- Manifests and deletes -----------------------------------------------------------------------

@@ -29,7 +29,7 @@ from seamline.connectors.iceberg.row_ids import with_first_row_id
 from seamline.connectors.iceberg.scan import FileTask
 from seamline.connectors.newest import newest_rows, without_deletes
 from seamline.connectors.protocols import Deadline
-from seamline.errors import INVALID_REQUEST, SeamlineError
+from seamline.errors import COLD_FILE_INVALID, INVALID_REQUEST, SeamlineError
 from seamline.gateway.iceberg_rest import tail_store
 from seamline.gateway.iceberg_rest.requests import SpecBody
 from seamline.gateway.iceberg_rest.table import ServedTable, ServedTail
@@ -132,11 +132,26 @@ def plan_scan(tables: ServedTables, request: TableScan, deadline: Deadline) -> S
     cold = table.tail.seam.snapshot_id if request.reads_tail and table.tail else request.snapshot_id
     hidden = tables.hidden(table, deadline) if request.reads_tail else ()
     tasks = table.cold.tasks(cold, pruner, hidden) if cold is not None else []
+    for task in tasks:
+        _require_decided(task.file, pruner)
     wanted = None if asked.filter is not None else asked.min_rows_requested
     tasks, left = _enough(tasks, wanted)
     if request.reads_tail and left != 0:
         tasks += _TailPlan(tables, request, expression, pruner, left).tasks(deadline)
     return ScanPlan(request, tuple(tasks))
+
+
+def _require_decided(file: DataFile, pruner: Pruner) -> None:
+    """Requires a file of which a reader that relies on its partition value gets the right rows."""
+    column = pruner.undecided(file)
+    if column is not None:
+        raise SeamlineError(
+            COLD_FILE_INVALID,
+            f"the partition value of {file.file_path} is not that of its {column}, and readers do "
+            "not filter its rows by a condition that selects whole partitions",
+            hint="Read the table with SQL, or rewrite the file with a writer that computes "
+            "partition values as Iceberg specifies.",
+        )
 
 
 def _enough(tasks: list[FileTask], wanted: int | None) -> tuple[list[FileTask], int | None]:

@@ -37,6 +37,7 @@ from support import offline
 from support.gateway import Gateway
 from support.partition_writers import (
     DATE,
+    DAY_S,
     DECIMAL,
     EDGES,
     INT,
@@ -251,6 +252,34 @@ def test_values_that_mislead_other_readers_are_named(case: Case) -> None:
         assert found == (set() if is_right and case.transform != "bucket[7]" else {2}) or (
             case.transform == "bucket[7]" and case.kind is not UUID and is_right and not found
         ), row
+
+
+@pytest.mark.parametrize("is_mixed", [True, False])
+def test_a_plan_has_no_file_of_which_a_reader_would_keep_too_many_rows(is_mixed: bool) -> None:
+    """Java drops a condition on whole days; rows of two days must then not be in one file."""
+    table = Table(Case(TIMES[0], "day", in_a_zone(5)), statistics=True)
+    second, type_ = 1_000_000, TIMES[0].type
+    midnight = 20_000 * DAY_S * second
+    file = table.files[0]
+    rows = (midnight - 3600 * second, midnight + (3600 if is_mixed else -60) * second)
+    file.partition[0] = 20_000
+    file.lower_bounds[2], file.upper_bounds[2] = (to_bytes(type_, row) for row in rows)
+    make: Any = TIMES[0].literal
+    comparisons: tuple[Any, ...] = (iceberg.GreaterThanOrEqual, iceberg.LessThan)
+    for of in comparisons:
+        pruner = Pruner(table.metadata, of("c", make(midnight)), is_binding=True)
+        assert pruner.undecided(file) == ("c" if is_mixed else None)
+    other = EQUAL("c", make(midnight + 5))
+    assert Pruner(table.metadata, other, is_binding=True).undecided(file) is None
+
+
+@pytest.mark.one_in(test=8, prove=2)
+@pytest.mark.parametrize("case", RIGHT, ids=str)
+def test_right_partition_values_are_never_undecided(case: Case) -> None:
+    table = Table(case, statistics=True)
+    for condition, _ in itertools.islice(table.conditions(), 0, None, 7):
+        pruner = Pruner(table.metadata, condition, is_binding=True)
+        assert not any(map(pruner.undecided, table.files))
 
 
 # --- Whole tables --------------------------------------------------------------------------------
