@@ -565,8 +565,8 @@ def test_a_table_that_goes_on_lacks_its_gaps_and_keeps_its_earlier_logs(form: st
 
     earlier = EarlierLog("log-1", {0: 1}, {0: 5}, [[0, 2, 3]])
     opened = TableOpened(TABLE, "log-2", {}, "fail", 2.0, 3.0, gaps=[[0, 1, 2]], earlier=[earlier])
-    life = [logged("log-1", range(10, 20)), logged("log-2", range(20, 24)), opened]
-    life = [from_line(to_line(event)) for event in life]
+    events: list[Event] = [logged("log-1", range(10, 20)), logged("log-2", range(20, 24)), opened]
+    life = [from_line(to_line(event)) for event in events]
     right = [(0, 1, 11), (0, 3, 13), (0, 4, 14), (0, 0, 20), (0, 2, 22), (0, 3, 23)]
 
     def found(rows: list[Row]) -> set[str]:
