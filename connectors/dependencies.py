@@ -8,7 +8,8 @@ A call that ends without an answer after `SLOW_S` opens the breaker: until the d
 again, further calls fail at once, with an error that says since when it has not answered, and when
 it is tried again. Then one call is let through as a probe; its answer closes the breaker. Failures
 that come at once cost nobody anything and leave the breaker closed, so a dependency that is
-restarted is used as soon as it is back.
+restarted is used as soon as it is back. Nor does a call open it that failed although the dependency
+answers others: then a part of it is away, such as the broker that leads one topic.
 
 A call that takes longer than `SLOW_S` lets its caller's runner go, so work that needs something
 else goes on. At most `SLOW_CALLS_MAX` calls to one dependency may be that slow; further ones fail.
@@ -79,6 +80,8 @@ class Dependency:
         code: The error for its failure to answer. An `OSError` counts as one, too.
         quick_failures: Whether failures that come at once are outages, too; those of a store may
             mean a single file.
+        answers: Asks it anything at all, within a short time, after a call that failed slowly;
+            returns whether it answers.
         clock: Returns monotonic seconds.
     """
 
@@ -89,12 +92,14 @@ class Dependency:
         code: ErrorCode,
         *,
         quick_failures: bool = True,
+        answers: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.kind = kind
         self.name = name
         self.code = code
         self._quick_failures = quick_failures
+        self._answers = answers
         self._clock = clock
         self._lock = threading.Lock()
         self._outage: Outage | None = None
@@ -187,10 +192,18 @@ class Dependency:
         code = error.code if isinstance(error, SeamlineError) else None
         if code is self.code or isinstance(error, OSError):
             is_open = is_probe or took_s >= SLOW_S
-            if is_open or self._quick_failures:
+            is_first = is_probe or not self._is_open  # those that waited together learn the same
+            if is_open and is_first and self._is_there():
+                self._answered()
+            elif is_open or self._quick_failures:
                 self._failed(error, is_open=is_open, is_probe=is_probe)
         elif code is not None and code not in _NO_ANSWER and not _is_outage(code):
             self._answered()
+
+    def _is_there(self) -> bool:
+        """Whether it answers anything at all."""
+        with letting_others_run(self._count_slow):
+            return self._answers()
 
     def _failed(self, error: BaseException, *, is_open: bool, is_probe: bool) -> None:
         if isinstance(error, SeamlineError):

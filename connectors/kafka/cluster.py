@@ -68,7 +68,9 @@ class Cluster:
 
     def __init__(self, config: ClusterConfig, batch_bytes_max: int = BATCH_BYTES_MAX) -> None:
         self.config = config
-        self.dependency = Dependency("cluster", config.name, KAFKA_UNAVAILABLE)
+        self.dependency = Dependency(
+            "cluster", config.name, KAFKA_UNAVAILABLE, answers=self._answers
+        )
         self.batch_bytes_max = batch_bytes_max
         self._lock = threading.Lock()
         self._admin: AdminClient | None = None
@@ -83,6 +85,14 @@ class Cluster:
             if self._admin is None:
                 self._admin = AdminClient(self.config.client_properties())
             return self._admin
+
+    def _answers(self) -> bool:
+        """Whether any broker answers; the one that leads a topic may be away all the same."""
+        try:
+            self.admin.list_topics(timeout=_LOOK_S)
+        except KafkaException:
+            return False
+        return True
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[AdminClient]:

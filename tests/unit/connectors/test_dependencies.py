@@ -90,6 +90,37 @@ def test_a_probe_that_fails_doubles_the_pause_and_those_that_waited_together_cou
     assert "in 4 s" in _fails(lake, clock, after_s=0.0).message
 
 
+def test_a_dependency_that_answers_others_is_not_away() -> None:
+    """A topic whose leader is away fails slowly; statements about other topics go on."""
+    clock, asked, answers = Clock(), [0], [True]
+
+    def ask() -> bool:
+        asked[0] += 1
+        return answers[0]
+
+    hot = Dependency("cluster", "hot", KAFKA_UNAVAILABLE, answers=ask, clock=clock)
+
+    def fails(after_s: float) -> SeamlineError:
+        def wait() -> None:
+            with hot.call():
+                clock.now += after_s
+                raise SeamlineError(KAFKA_UNAVAILABLE, "no leader")
+
+        with pytest.raises(SeamlineError) as caught:
+            wait()
+        return caught.value
+
+    assert fails(10.0).message == fails(10.0).message == "no leader"
+    assert (asked, hot.outage) == ([2], None)
+    answers[0] = False
+    fails(10.0)
+    assert "has not answered since" in fails(0.0).message
+    clock.now += 2.0
+    answers[0] = True
+    assert fails(0.0).message == "no leader", "the probe"
+    assert hot.outage is None, "something else was asked, and answered"
+
+
 def test_a_failure_that_comes_at_once_is_reported_and_refuses_nobody() -> None:
     clock = Clock()
     lake = Dependency("catalog", "lake", CATALOG_UNAVAILABLE, clock=clock)
