@@ -8,13 +8,17 @@ from collections.abc import Callable, Iterable
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from seamline.connectors.kafka.cluster import Cluster, named_error
+from seamline.connectors.kafka.formats.large import PART_BYTES_MAX
 from seamline.connectors.protocols import Deadline, NewRecord
-from seamline.errors import SeamlineError
+from seamline.errors import INVALID_ARGUMENT, SeamlineError
 
 PARTITIONERS = {"murmur2": "murmur2_random", "crc32": "consistent_random"}
 """librdkafka's names for the functions that spread keys over partitions."""
 _WAIT_S = 10.0
 _POLL_S = 0.05
+_RECORD_BYTES_MAX = 3 * PART_BYTES_MAX
+"""Of a key, a value and headers: the cluster and the topic decide what they take of it."""
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 
 
 def write(
@@ -38,7 +42,8 @@ def write(
         The last offset of each partition that was written to.
 
     Raises:
-        SeamlineError: what the batches raise, DEADLINE_EXCEEDED, KAFKA_UNAVAILABLE.
+        SeamlineError: what the batches raise, INVALID_ARGUMENT for a row too large for a record,
+            DEADLINE_EXCEEDED, KAFKA_UNAVAILABLE.
     """
     transaction = _Transaction(cluster, topic, PARTITIONERS[partitioner or "murmur2"], deadline)
     try:
@@ -60,6 +65,7 @@ class _Transaction:
         self._is_open = False
         self._producer = Producer(
             {
+                "message.max.bytes": _RECORD_BYTES_MAX,
                 **cluster.config.client_properties(),
                 "transactional.id": f"seamline-{uuid.uuid4()}",
                 "partitioner": partitioner,
@@ -85,9 +91,21 @@ class _Transaction:
                 except BufferError:
                     self._deadline.check()
                     self._producer.poll(_POLL_S)
+                except KafkaException as error:
+                    raise self._named(error.args[0]) from error
             self._producer.poll(0)
         self._deadline.check()
         self._require_delivered()
+
+    def _named(self, error: KafkaError) -> SeamlineError:
+        """Returns our error for the failure to add a record."""
+        if error.code() not in _TOO_LARGE:
+            return named_error(error, f"topic {self._topic}")
+        return SeamlineError(
+            INVALID_ARGUMENT,
+            f"a row is too large for a record of topic {self._topic}: {error.str()}",
+            hint="Raise max.message.bytes of the topic, which is 1 MiB if it was never set.",
+        )
 
     def commit(self) -> dict[int, int]:
         """Commits it; returns the last offset of each partition."""
@@ -137,4 +155,4 @@ class _Transaction:
 
     def _require_delivered(self) -> None:
         if self._failures:
-            raise named_error(self._failures[0], f"topic {self._topic}")
+            raise self._named(self._failures[0])

@@ -30,7 +30,7 @@ from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.formats.large import PART_BYTES_MAX
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.connectors.protocols import NoDeadline, RawBatch
-from seamline.errors import BAD_RECORD, TAIL_TOO_LARGE, SeamlineError
+from seamline.errors import BAD_RECORD, INVALID_ARGUMENT, TAIL_TOO_LARGE, SeamlineError
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.offsets import OffsetRange, Offsets
 
@@ -247,6 +247,26 @@ def test_a_record_too_large_is_bad_alike_before_and_after_it_is_tiered(
     assert receipt.error is None
     assert gateway.rows(query) == hot
     assert gateway.rows(f"SELECT count(*) FROM {name}") == [(len(hot),)]
+
+
+def test_a_row_too_large_is_not_inserted(stack: Stack, gateway: Gateway, name: str) -> None:
+    create(stack, name)
+    stack.create_table(name, COLUMNS)
+    small = f"{name}_small"
+    stack.create_topic(small, 1)
+    stack.create_table(small, COLUMNS)
+    text = "SELECT 1, lpad('', {}, 'x')"
+    for table, size in ((name, 9 << 20), (small, 1 << 19)):
+        assert gateway.rows(f"INSERT INTO {table} (id, text) {text.format(size)}") == [(1,)]
+        assert gateway.rows(f"SELECT id, length(text) FROM {table}") == [(1, size)]
+    for table, size, said in (
+        (name, 33 << 20, "34,603,026 bytes, more than 33,554,432"),
+        (small, 2 << 20, "too large for a record of topic"),
+    ):
+        with pytest.raises(SeamlineError, match=said) as found:
+            gateway.rows(f"INSERT INTO {table} (id, text) {text.format(size)}")
+        assert found.value.code is INVALID_ARGUMENT
+        assert gateway.rows(f"SELECT count(*) FROM {table}") == [(1,)]
 
 
 def test_a_record_too_large_fails_a_read_by_its_position(
