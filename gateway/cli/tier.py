@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
+from seamline.connectors import supervision
 from seamline.errors import SeamlineError
 from seamline.gateway import process
 from seamline.gateway.cli.options import (
@@ -85,7 +90,8 @@ def tier(
     from seamline.gateway.tiering.application import SparkTables, TieringApplication, start_spark
 
     click.echo("starting Spark …", err=True)
-    spark = start_spark(connections, verbose=verbose)
+    with clocked("starting Spark", is_shown=sys.stderr.isatty()):
+        spark = start_spark(connections, verbose=verbose)
     application = TieringApplication(SparkTables(connections, spark), records_max=max_records)
     stop_on_signals(application)
     server = None
@@ -122,6 +128,23 @@ def stop_on_signals(application: TieringApplication) -> None:
         application.stop()
 
     process.tell_of_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), stop)
+
+
+@contextlib.contextmanager
+def clocked(what: str, *, is_shown: bool, every_s: float = _QUIET_S) -> Iterator[None]:
+    """Prints from time to time how long the block has been running, if that is to be shown."""
+    began_at, ended = time.monotonic(), threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(every_s):
+            click.echo(f"{what}, {time.monotonic() - began_at:.0f} s", err=True)
+
+    if is_shown:
+        supervision.start("clock", tell)
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 def show_stage(progress: Progress) -> None:

@@ -20,7 +20,7 @@ from support.story import NO_DEADLINE, TOPIC, Story
 from support.waiting import wait_until
 
 from seamline.connectors.protocols import HotLog, TierTable
-from seamline.gateway.cli.tier import show_stage
+from seamline.gateway.cli.tier import clocked, show_stage
 from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.query.names import TableName
 from seamline.gateway.tiering.application import TieringApplication
@@ -160,7 +160,9 @@ def test_lag_is_told_as_it_is_while_a_batch_hangs(capsys: pytest.CaptureFixture[
         still = application.health(0.0)
         assert still[0] is False
         assert still[1]["tables"][NAME.display]["stage"] == "reading, decoding and writing"
-        before = application.progress[NAME.display].still_s
+        doing = application.progress[NAME.display].stage
+        assert doing is not None
+        before = doing.moved_at
         tables.done = 5  # it goes on, however long it takes
         running: list[Progress] = []
         application.measure([NAME], running.append)
@@ -171,7 +173,7 @@ def test_lag_is_told_as_it_is_while_a_batch_hangs(capsys: pytest.CaptureFixture[
         shown = capsys.readouterr().err
         assert shown.startswith(stage)
         assert int(shown.removeprefix(stage).removesuffix(" s\n")) >= 60
-        assert application.progress[NAME.display].still_s < before
+        assert doing.moved_at > before
     finally:
         tables.go_on.set()
         application.stop()
@@ -179,6 +181,19 @@ def test_lag_is_told_as_it_is_while_a_batch_hangs(capsys: pytest.CaptureFixture[
     assert not thread.is_alive()
     application.measure([NAME])
     assert metric(application, "step_seconds") == 0
+
+
+def test_a_terminal_shows_how_long_something_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+
+    def is_shown() -> bool:
+        shown.append(capsys.readouterr().err)
+        return "starting Spark, 0 s\n" in "".join(shown)
+
+    with clocked("starting Spark", is_shown=True, every_s=0.01):
+        wait_until(is_shown)
+    with clocked("starting Spark", is_shown=False, every_s=0.0):
+        pass
 
 
 def test_the_age_of_a_backlog_that_cannot_be_measured_grows() -> None:
