@@ -259,8 +259,8 @@ def test_a_row_too_large_is_not_inserted(stack: Stack, gateway: Gateway, name: s
     with gateway.connect() as connection:  # a session sees what it has written
         for table, size in ((name, 9 << 20), (small, 1 << 19)):
             connection.execute(f"INSERT INTO {table} (id, text) {text.format(size)}")
-            found = connection.execute(f"SELECT id, length(text) FROM {table}").fetchall()
-            assert found == [(1, size)]
+            rows = connection.execute(f"SELECT id, length(text) FROM {table}").fetchall()
+            assert rows == [(1, size)]
     for table, size, said in (
         (name, 33 << 20, "34,603,026 bytes, more than 33,554,432"),
         (small, 2 << 20, "too large for a record of topic"),
