@@ -63,8 +63,8 @@ def between(later: Seam, earlier: Seam | None, *, offsets_max: int | None = None
                 hint="Pass the token of the earlier read as from_token.",
             )
     since = Offsets({p: past(later.gaps, p, starts.get(p, 0)) for p in later.end})
-    found = dataclasses.replace(later, since=since, begins_first=earlier is None)
-    return found if offsets_max is None else _first(found, since, offsets_max)
+    changes = dataclasses.replace(later, since=since, begins_first=earlier is None)
+    return changes if offsets_max is None else _first(changes, since, offsets_max)
 
 
 def logged(changes: Seam, bounds: LogBounds) -> Seam:
@@ -154,9 +154,7 @@ def cold_predicate(seam: Seam, places: Places | None) -> Predicate | None:
     Also None if the changes begin with the first row, or the partition or the offset is a field
     nested inside another column.
     """
-    if seam.since is None or places is None or places.names is None:
-        return None
-    if seam.begins_first:  # every row may be one, of an earlier log perhaps
+    if seam.since is None or seam.begins_first or places is None or places.names is None:
         return None
     partition_name, offset_name = places.names
     needed = {p: start for p, start in seam.since.items() if start < seam.boundary[p]}

@@ -106,15 +106,17 @@ def unverified(state: TableState) -> Snapshot | None:
     still the same: if a topic is recreated meanwhile, records of one log may for a moment pass for
     those of the other. Whoever checks a batch tags it, or goes on from it.
     """
-    snapshots = [(s, decode(s)) for s in state.lineage(state.current_snapshot_id)]
     since = set()
-    for snapshot, own in snapshots:
+    for snapshot in state.lineage(state.current_snapshot_id):
         since.add(snapshot.snapshot_id)
+        own = decode(snapshot)
         if own is not None and own.start != own.next:
             break
     else:
         return None
-    ref = state.refs.get(TAG)
+    tag = state.refs.get(TAG)
+    if tag is not None and tag.snapshot_id in since:
+        return None
     continued = (decode(other) for other in state.snapshots.values())
     is_continued = any(
         other is not None
@@ -122,8 +124,16 @@ def unverified(state: TableState) -> Snapshot | None:
         and (other.start != other.next or other.topic_id != own.topic_id)
         for other in continued
     )
-    is_tagged = ref is not None and ref.snapshot_id in since
-    return None if is_tagged or is_continued else snapshot
+    return None if is_continued else snapshot
+
+
+def lost_with(log: EarlierLog, topic: str) -> str:
+    """Returns what was lost when a topic was recreated, for messages."""
+    past = ", ".join(f"{offset} of partition {p}" for p, offset in log.next.items())
+    return (
+        f"whatever topic {topic} (id {log.topic_id}) had from the offsets {past} on, before it was "
+        "recreated"
+    )
 
 
 def losses(before: Boundary, bounds: LogBounds, *, now_ms: int = 0, by: str = "") -> list[Gap]:
@@ -141,13 +151,7 @@ def not_accepted(state: TableState, before: Boundary, bounds: LogBounds) -> Seam
     """Returns the error for a table that is to go on, if nobody has accepted what that costs."""
     begun = begun_in(before, bounds)
     lost = losses(begun, bounds)
-    what = []
-    if begun is not before:
-        past = ", ".join(f"{offset} of partition {p}" for p, offset in before.next.items())
-        what.append(
-            f"whatever topic {before.topic} (id {before.topic_id}) had from the offsets {past} "
-            f"on, before it was recreated"
-        )
+    what = [] if begun is before else [lost_with(begun.earlier_logs[-1], before.topic)]
     if lost:
         places = ", ".join(
             f"[{gap.start}, {gap.end_exclusive}) of partition {gap.partition}" for gap in lost

@@ -13,7 +13,7 @@ executors are given: each is a seam, or the part of one that is needed there.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from seamline.seam.gaps import Gap
@@ -42,6 +42,26 @@ class ColdSpan:
     end: Offsets | None = None
     first_batch: int = 0
     takes_earlier: bool = True
+
+    def condition(
+        self, below: Callable[[Offsets], str], past: Callable[[Offsets], str], batch: str
+    ) -> str:
+        """Returns the condition for its rows, in the SQL of both engines.
+
+        Args:
+            below: Returns the condition for rows that are not at or past some offsets.
+            past: Returns the condition for rows of records at or past some offsets.
+            batch: The column with the batch that wrote a row; NULL if there is none.
+        """
+        of_log = [below(self.end)] if self.end is not None else []
+        of_log += [past(self.start)] if self.start is not None else []
+        within = " AND ".join(of_log) or "TRUE"
+        if not self.first_batch:
+            return within
+        is_earlier = f"coalesce({batch}, 0) < {self.first_batch}"
+        if self.takes_earlier:
+            return f"({is_earlier} OR ({within}))"
+        return f"(NOT {is_earlier} AND {within})"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ down into the files. It filters Arrow tables itself, except for rows looked up b
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -363,21 +364,12 @@ def _unused(name: str, file: DataFile) -> str:
 
 def _within(scan: EngineScan, span: ColdSpan, stored: Mapping[int | None, pa.Field]) -> str:
     """Returns the condition for the rows of a span."""
-    position = _position(scan, stored)
-    conditions = []
-    if span.end is not None:
-        conditions.append(_below(position, span.end))
-    if span.start is not None:
-        conditions.append(_from(position, span.start))
-    within = " AND ".join(conditions) or "TRUE"
-    if not span.first_batch:
-        return within
-    places = scan.places
-    batch = None if places is None or places.batch is None else _leaf([places.batch], stored)
-    is_earlier = f"coalesce({batch or 'NULL'}, 0) < {span.first_batch}"
-    if span.takes_earlier:
-        return f"({is_earlier} OR ({within}))"
-    return f"(NOT {is_earlier} AND {within})"
+    position, column = _position(scan, stored), scan.places.batch if scan.places else None
+    return span.condition(
+        functools.partial(_below, position),
+        functools.partial(_from, position),
+        (_leaf([column], stored) if column is not None else None) or "NULL",
+    )
 
 
 def _below(position: tuple[str, str] | None, end: Offsets) -> str:

@@ -295,8 +295,8 @@ class IcebergTable:
         if snapshot_id is None or not ranges:
             return Offsets()
         columns = MomentColumns.of(self._state)
-        wanted = moments.wanted_of(columns, first_ms, ranges, first_batch)
-        request = ScanRequest(self._state.current_schema_id, columns.names, wanted)
+        later = moments.later_rows(columns, first_ms, ranges, first_batch)
+        request = ScanRequest(self._state.current_schema_id, columns.names, later)
         plan = self.inspect(self.plan(snapshot_id, request))
         problem = plan.unsupported or ("equality deletes" if plan.equality_deletes else None)
         if problem is not None:
@@ -306,7 +306,7 @@ class IcebergTable:
                 hint="Compact the table, or read a snapshot with FOR VERSION AS OF.",
             )
         with self._reading():
-            return moments.first_offsets(self.iceberg, self._state, columns, snapshot_id, wanted)
+            return moments.first_offsets(self.iceberg, self._state, columns, snapshot_id, later)
 
 
 def table_of_file(

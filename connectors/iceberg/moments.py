@@ -63,16 +63,16 @@ class MomentColumns:
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 
-def wanted_of(
+def later_rows(
     columns: MomentColumns, first_ms: int, ranges: Sequence[OffsetRange], first_batch: int
 ) -> Predicate:
     """Returns the predicate for rows of the ranges with a record time at or past a moment."""
     first = _EPOCH + datetime.timedelta(milliseconds=first_ms)
-    found = conjunction(
+    later = conjunction(
         Comparison(columns.timestamp, ">=", first),
         Or(tuple(_lies_in(columns, r) for r in ranges)),
     )
-    return conjunction(found, Comparison(BATCH, ">=", first_batch)) if first_batch else found
+    return conjunction(later, Comparison(BATCH, ">=", first_batch)) if first_batch else later
 
 
 def first_offsets(

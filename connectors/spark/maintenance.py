@@ -296,12 +296,12 @@ def protect_boundary(
     if boundary is not None:
         carrier = commits.commit_boundary(table, boundary)
         table = catalog.load(identifier)
-    known, doubted = table.state.refs.get(TAG), unverified(table.state)
+    tagged, doubted = table.state.refs.get(TAG), unverified(table.state)
     assert carrier is not None, "it has a boundary"
     oldest = table.state.snapshots[carrier]
     if doubted is not None and doubted.parent_id is not None:
         oldest = table.state.snapshots.get(doubted.parent_id, oldest)
-    elif known is None or known.snapshot_id != carrier:
+    elif tagged is None or tagged.snapshot_id != carrier:
         commits.tag_boundary(table, carrier)
     return datetime.datetime.fromtimestamp(oldest.timestamp_ms / 1000, datetime.UTC)
 

@@ -7,6 +7,7 @@ statement reads what its own schema means.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -125,29 +126,20 @@ def _position(scan: EngineScan) -> tuple[str, str]:
 
 def _stored(scan: EngineScan, path: Sequence[Field]) -> str:
     """Returns a field inside a stored column, by which files are pruned only if that is exact."""
-    found = _leaf(path, scan.stored)
+    column = _leaf(path, scan.stored)
     if any(field.field_id in scan.misleading for field in path):
-        return _hidden(found, path[-1].type)
-    return found
+        return _hidden(column, path[-1].type)
+    return column
 
 
 def _within(scan: EngineScan, span: ColdSpan) -> str:
     """Returns the condition for the rows of a span."""
-    position = _position(scan)
-    conditions = []
-    if span.end is not None:
-        conditions.append(_below(position, span.end))
-    if span.start is not None:
-        conditions.append(_from(position, span.start))
-    within = " AND ".join(conditions) or "TRUE"
-    if not span.first_batch:
-        return within
-    places = scan.places
-    batch = "NULL" if places is None or places.batch is None else _stored(scan, [places.batch])
-    is_earlier = f"coalesce({batch}, 0L) < {span.first_batch}L"
-    if span.takes_earlier:
-        return f"({is_earlier} OR ({within}))"
-    return f"(NOT {is_earlier} AND {within})"
+    position, column = _position(scan), scan.places.batch if scan.places else None
+    return span.condition(
+        functools.partial(_below, position),
+        functools.partial(_from, position),
+        _stored(scan, [column]) if column is not None else "NULL",
+    )
 
 
 def _leaf(path: Sequence[Field], stored: Sequence[Field]) -> str:

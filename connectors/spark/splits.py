@@ -375,18 +375,18 @@ class Table:
     def _schema_registry(self) -> SchemaRegistryConfig:
         return SchemaRegistryConfig(**{"url": self.schema_registry_url, **self.options.registry})
 
-    def cold_splits(self, span: ColdSpan | None, found: KeysFound | None = None) -> list[ColdSplit]:
+    def cold_splits(self, span: ColdSpan | None, keys: KeysFound | None = None) -> list[ColdSplit]:
         """Splits the files of the snapshot into parts of a bounded size.
 
         Args:
             span: Which of its rows to read; None for all.
-            found: For an upsert table, the keys whose rows in the files do not count.
+            keys: For an upsert table, those whose rows in the files do not count.
 
         Raises:
             SeamlineError: OFFSETS_NOT_STORED, COLD_FILE_INVALID, ….
         """
         seam = self.seam
-        is_truncated = found is not None and found.is_truncated
+        is_truncated = keys is not None and keys.is_truncated
         if seam.snapshot_id is None or is_truncated or (span is not None and _is_empty(span)):
             return []
         table = self._cold()
@@ -418,8 +418,10 @@ class Table:
             newest=self.newest,
             places=places,
         )
-        keys = found.keys if found is not None and found.keys.num_rows else None
-        size = SPLIT_BYTES if keys is None else max(SPLIT_BYTES, _KEYS_SHARE * keys.nbytes)
+        replaced = keys.keys if keys is not None and keys.keys.num_rows else None
+        size = SPLIT_BYTES
+        if replaced is not None:
+            size = max(size, _KEYS_SHARE * replaced.nbytes)
         return [
             ColdSplit(
                 dataclasses.replace(
@@ -427,7 +429,7 @@ class Table:
                     cold=dataclasses.replace(plan, files=files),
                     deletes=_of_files(deletes, files),
                 ),
-                keys,
+                replaced,
             )
             for files in together(plan.files, lambda file: file.size_bytes, size)
         ]

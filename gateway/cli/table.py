@@ -280,17 +280,14 @@ def resume(
     Without --accept-loss, only says what is lost.
     """
     from seamline.gateway.commands import resuming
+    from seamline.seam.resuming import lost_with
 
     connections, resolved = _open(config_file, settings, name)
     assert resolved is not None
     by = f"{getpass.getuser()}, on the command line"
     boundary = resuming.resume(connections, resolved, no_deadline(), by=by, accept_loss=accept_loss)
     for log in boundary.earlier_logs:
-        past = ", ".join(f"{offset} of partition {p}" for p, offset in log.next.items())
-        click.echo(
-            f"{resolved.display}: lacks what the topic with the id {log.topic_id} had from the "
-            f"offsets {past} on, before it was recreated"
-        )
+        click.echo(f"{resolved.display}: lacks {lost_with(log, boundary.topic)}")
     for gap in boundary.gaps:
         click.echo(
             f"{resolved.display}: partition {gap.partition} lacks {gap.offsets:,} offsets of "

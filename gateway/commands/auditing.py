@@ -266,10 +266,10 @@ class _Auditor:
         state = self._table.state
         if state.provider is not None:
             return self._start.get(partition, 0)
-        *_, oldest = state.ancestors(state.current_snapshot_id)
-        first = decode(oldest) if oldest.parent_id is None else None
         if self._boundary.earlier_logs:
             return 0  # what the log had lost by then is a gap
+        *_, oldest = state.ancestors(state.current_snapshot_id)
+        first = decode(oldest) if oldest.parent_id is None else None
         if first is not None:
             return first.start.get(partition, 0)
         return here.first if here is not None else self._boundary.next.get(partition, 0)

@@ -141,8 +141,9 @@ def resume(
         check_not_truncated(log, bounds, before.next, before.epochs, deadline)
     elif (doubted := unverified(state)) is not None:
         state = _without(table, doubted)
-        if boundary_of(state, state.current_snapshot_id).topic_id == bounds.topic_id:
-            return boundary_of(state, state.current_snapshot_id)
+        left = boundary_of(state, state.current_snapshot_id)
+        if left.topic_id == bounds.topic_id:
+            return left
         boundary = resumed(state, bounds, now_ms=now_ms, by=by)
     assert state.current_snapshot_id is not None
     table.commit_boundary(

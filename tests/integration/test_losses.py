@@ -64,13 +64,18 @@ def ids(gateway: Gateway, sql: str, *options: Any, **named: Any) -> list[int]:
     return sorted(row[0] for row in gateway.rows(sql, *options, **named))
 
 
-def with_a_gap(stack: Stack, name: str) -> None:
-    """A table of two partitions: of 0, the log has lost offsets 4 and 5; of 1, nothing."""
+def tiered_once(stack: Stack, name: str) -> None:
+    """A table of two partitions, with four records of each."""
     stack.create_topic(name, 2)
     stack.create_table(name, COLUMNS)
     stack.produce(name, rows_of(range(4)), partition=0)
     stack.produce(name, rows_of(range(100, 104)), partition=1)
     stack.tier(name)
+
+
+def with_a_gap(stack: Stack, name: str) -> None:
+    """A table of two partitions: of 0, the log has lost offsets 4 and 5; of 1, nothing."""
+    tiered_once(stack, name)
     stack.produce(name, rows_of(range(4, 10)), partition=0)
     stack.produce(name, rows_of(range(104, 110)), partition=1)
     trim(stack, name, {0: 6, 1: 3})
@@ -116,11 +121,7 @@ def gaps_of(statement: Any) -> list[tuple[int, int, int]]:
 def test_a_table_goes_on_once_its_loss_is_accepted(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
-    stack.create_topic(name, 2)
-    stack.create_table(name, COLUMNS)
-    stack.produce(name, rows_of(range(4)), partition=0)
-    stack.produce(name, rows_of(range(100, 104)), partition=1)
-    stack.tier(name)
+    tiered_once(stack, name)
     whole = f"SELECT id FROM {name}"
     tiered = finished(gateway.statement(whole)).receipt["token"]
     stack.produce(name, rows_of(range(4, 10)), partition=0)
@@ -176,11 +177,7 @@ def of_another_log(stack: Stack, gateway: Gateway, name: str) -> str:
     The earlier log had 4 records in each of 2 partitions in the table, and lost 2. The present one
     has 6 records in each of 3 partitions, at the same offsets.
     """
-    stack.create_topic(name, 2)
-    stack.create_table(name, COLUMNS)
-    stack.produce(name, rows_of(range(4)), partition=0)
-    stack.produce(name, rows_of(range(100, 104)), partition=1)
-    stack.tier(name)
+    tiered_once(stack, name)
     stack.produce(name, rows_of(range(4, 6)), partition=0)
     topic_id = str(boundary_of_head(stack, name).topic_id)
     stack.recreate_topic(name, 3)
