@@ -297,7 +297,8 @@ def _audit_lines(found: Audit) -> list[str]:
         f"boundary {_offsets_text(boundary.next)} by {boundary.provider or 'seamline'} "
         f"({boundary.trust})",
         f"{rows:,} rows of {records:,} records"
-        + (f", and {found.others:,} rows that are not records" if found.others else ""),
+        + (f", and {found.others:,} rows that are not records" if found.others else "")
+        + (f", and {found.earlier:,} rows of earlier logs" if found.earlier else ""),
     ]
     for kind in Kind:
         of_kind = [finding for finding in found.found if finding.kind is kind]
