@@ -6,6 +6,7 @@ new ones. SIGINT (Ctrl-C) ends it at once.
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import contextlib
 import errno
@@ -14,6 +15,7 @@ import json
 import os
 import pathlib
 import resource
+import selectors
 import socket
 import struct
 import sys
@@ -122,6 +124,43 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
             longest[0].timeout = 0
             self.murder_pending()
             self.murder_keepalived()
+
+    def enqueue_req(self, conn: Any) -> None:
+        """Gives a connection a thread once it has sent something, and none before."""
+        if conn.initialized or conn.data_ready:
+            super().enqueue_req(conn)
+            return
+        conn.sock.setblocking(False)
+        conn.set_timeout()
+        self.pending_conns.append(conn)
+        readable = functools.partial(self.on_pending_socket_readable, conn)
+        self.poller.register(conn.sock, selectors.EVENT_READ, readable)
+
+    def on_pending_socket_readable(self, conn: Any, client: Any) -> None:
+        """Serves a connection's first request."""
+        if not self._closes(conn, client, self.pending_conns):
+            super().on_pending_socket_readable(conn, client)
+
+    def on_client_socket_readable(self, conn: Any, client: Any) -> None:
+        """Serves a connection's next request."""
+        if not self._closes(conn, client, self.keepalived_conns):
+            super().on_client_socket_readable(conn, client)
+
+    def _closes(self, conn: Any, client: Any, waiting: collections.deque[Any]) -> bool:
+        """Closes a connection whose client has closed it; a crowd that leaves needs no threads."""
+        try:
+            # not a TLS socket's own method, which knows no such flag
+            if socket.socket.recv(client, 1, socket.MSG_PEEK):
+                return False
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        self.poller.unregister(client)
+        waiting.remove(conn)
+        self.nr_conns -= 1
+        conn.close()
+        return True
 
     def murder_pending(self) -> None:
         """Closes connections that are silent for too long, or take too long to send a request."""
