@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import flask
 from werkzeug.serving import make_server
 
 import seamline
@@ -36,7 +37,6 @@ class Gateway:
         self.parts = wiring.Gateway(config, clock, connections)
         self.config = config
         self.service = self.parts.service
-        self.app = self.parts.app()
 
     def close(self) -> None:
         """Ends both."""
@@ -111,6 +111,11 @@ class Gateway:
         return run
 
     # --- Over HTTP -----------------------------------------------------------------------------
+
+    @functools.cached_property
+    def app(self) -> flask.Flask:
+        """Its HTTP interface."""
+        return self.parts.app()
 
     @functools.cached_property
     def _server(self) -> Any:

@@ -64,13 +64,19 @@ def tree_of(path: pathlib.Path) -> ast.Module:
 
 
 @functools.cache
+def nodes_of(path: pathlib.Path) -> tuple[ast.AST, ...]:
+    """All that a file's syntax tree consists of."""
+    return tuple(ast.walk(tree_of(path)))
+
+
+@functools.cache
 def imports_of(path: pathlib.Path) -> tuple[str, ...]:
     """Full names of the modules that a file imports, inside functions too."""
     return tuple(_imports_of(path))
 
 
 def _imports_of(path: pathlib.Path) -> Iterator[str]:
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         match node:
             case ast.Import(names):
                 yield from (alias.name for alias in names)
@@ -104,7 +110,7 @@ def test_the_client_loads_other_folders_only_when_asked() -> None:
     named = {
         (str(path), node.value)
         for path in python_files("client")
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and re.fullmatch(r"seamline(\.\w+)+", node.value)
@@ -152,12 +158,12 @@ PYICEBERG_INTERNALS = "connectors/iceberg/pyiceberg_internals.py"
 def _private_uses(path: pathlib.Path) -> Iterator[str]:
     """What a module takes of PyIceberg's that PyIceberg keeps to itself."""
     bases: dict[str, object] = {}
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pyiceberg"):
             found = importlib.import_module(str(node.module))
             bases |= {a.asname or a.name: getattr(found, a.name, None) for a in node.names}
             yield from (a.name for a in node.names if _is_private(a.name))
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         match node:
             case ast.Attribute(ast.Name("self" | "cls")):
                 pass
@@ -204,7 +210,7 @@ def test_fault_04_what_runs_in_the_background_is_supervised() -> None:
     starters = {
         str(path)
         for path in MODULES
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and STARTS.fullmatch(ast.unparse(node.func))
     }
     assert starters == set(IN_THE_BACKGROUND)
@@ -226,7 +232,7 @@ def test_no_except_catches_everything_unnamed() -> None:
     bare = [
         f"{path}:{node.lineno}"
         for path in (*MODULES, *TESTS)
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.ExceptHandler) and node.type is None
     ]
     assert not bare
@@ -236,7 +242,7 @@ def test_only_commands_write_to_the_terminal() -> None:
     writers = {
         str(path)
         for path in MODULES
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"print", "click.echo"}
     }
     loud = {path for path in writers if not path.startswith("gateway/cli/")}
@@ -256,7 +262,7 @@ def test_functions_are_short() -> None:
     lines = {
         f"{path}:{node.name}": _length(node)
         for path in MODULES
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     assert not {name: count for name, count in lines.items() if count > FUNCTION_LINES_MAX}
@@ -318,7 +324,7 @@ def codes_used() -> set[str]:
     for path in MODULES:
         if str(path) in {"client/errors.py", "gateway/trino/errors.py"}:
             continue
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             match node:
                 case ast.Name(name, ast.Load()):
                     used.add(name)
@@ -351,7 +357,7 @@ def test_every_mark_is_declared() -> None:
     used = {
         node.attr
         for path in TESTS
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "pytest.mark"
     }
     assert used - of_pytest - {"timeout"} <= declared

@@ -25,7 +25,8 @@ from seamline.gateway.commands.tables import TableDefinition
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("gateway")
-    running = Gateway(offline.config(folder))
+    config = offline.config(folder)
+    running = Gateway(config, connections=offline.MemoryConnections(config))
     _make_tables(running)
     yield running
     running.close()

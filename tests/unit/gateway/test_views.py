@@ -31,7 +31,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def gateway(folder: pathlib.Path) -> Iterator[Gateway]:
-    running = Gateway(offline.config(folder))
+    config = offline.config(folder)
+    running = Gateway(config, connections=offline.MemoryConnections(config))
     catalog = running.parts.connections.catalog("lake").pyiceberg
     for namespace in ("shop", "default"):
         catalog.create_namespace(namespace)
