@@ -436,7 +436,7 @@ def _converted(expression: str, field: pa.Field, wanted: Type) -> str:
     if _is_stored_as(field, wanted):
         return expression
     if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
-        expression = _exact(expression)
+        expression = _exact(expression, field.type)
     match wanted:
         case Row(fields):
             by_id = {field_id(child): child for child in _children(field)}
@@ -468,13 +468,16 @@ def _converted(expression: str, field: pa.Field, wanted: Type) -> str:
     return f"CAST({expression} AS {types.to_duckdb(wanted)})"
 
 
-def _exact(expression: str) -> str:
-    """Converts a timestamp in nanoseconds to microseconds; it fails if that loses digits."""
+def _exact(expression: str, stored: pa.TimestampType) -> str:
+    """Converts a timestamp in nanoseconds to microseconds; it fails if that loses digits.
+
+    Parquet's INT96 also is nanoseconds to Arrow, but microseconds to DuckDB, and of any year.
+    """
+    whole = f"make_timestamp(epoch_us({expression}))"
+    if stored.tz is not None:
+        return whole  # such a file has been read, as DuckDB drops the digits itself
     problem = text("NOT_SUPPORTED: a timestamp has more than 6 digits of a second")
-    return (
-        f"CASE WHEN epoch_ns({expression}) % 1000 <> 0 THEN error({problem}) "
-        f"ELSE make_timestamp(epoch_us({expression})) END"
-    )
+    return f"CASE WHEN {whole} <> {expression} THEN error({problem}) ELSE {whole} END"
 
 
 def _member(expression: str, by_id: Mapping[int | None, pa.Field], wanted: Field) -> str:

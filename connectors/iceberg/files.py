@@ -217,7 +217,7 @@ def _table(path: str, positions: Sequence[int] | np.ndarray) -> pa.Table:
 
 def _read_columns(io: FileIO, path: str, names: Sequence[str]) -> pa.Table:
     with file_errors(path), io.new_input(path).open() as stream:
-        return pq.read_table(stream, columns=list(names))
+        return pq.read_table(stream, columns=list(names), coerce_int96_timestamp_unit="us")
 
 
 def _read_schema(io: FileIO, path: str) -> pa.Schema:

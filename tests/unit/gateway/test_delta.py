@@ -11,6 +11,7 @@ import json
 import pathlib
 import re
 import shutil
+import struct
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -362,6 +363,39 @@ def test_times_as_spark_writes_them(tmp_path: pathlib.Path) -> None:
     found = gateway.rows(f"SELECT instant, moment FROM {COLD}")
     assert found == [(FULL["instant"], FULL["moment"])]
     gateway.close()
+
+
+@pytest.mark.parametrize("year", [1, 1677, 1969, 2262, 2263, 9999])
+def test_times_that_nanoseconds_do_not_hold(tmp_path: pathlib.Path, year: int) -> None:
+    """Spark writes INT96, a day and nanoseconds of it, for any year; Arrow reads few of them."""
+    shop = DeltaShop(tmp_path, EVERY)
+    shop.writer.write([FULL], {0: 1})
+    (path,) = shop.writer.folder.glob("*.parquet")
+    pq.write_table(
+        pq.read_table(path),
+        path,
+        use_deprecated_int96_timestamps=True,
+        use_dictionary=False,
+        compression="none",
+        write_statistics=False,
+    )
+    moment = FULL["moment"].replace(year=year, month=6)
+    data = path.read_bytes()
+    assert int96(FULL["moment"]) in data
+    path.write_bytes(data.replace(int96(FULL["moment"]), int96(moment)))
+    resized(shop, path)
+    gateway = shop.gateway()
+    assert gateway.rows(f"SELECT moment, year(moment) FROM {COLD}") == [(moment, year)]
+    gateway.close()
+
+
+def int96(moment: datetime.datetime) -> bytes:
+    """How Parquet's INT96 has a moment: nanoseconds of the day, and its Julian number."""
+    day = datetime.datetime.combine(moment.date(), datetime.time())
+    nanoseconds = (moment - day) // datetime.timedelta(microseconds=1) * 1000
+    return struct.pack(
+        "<qi", nanoseconds, (moment.date() - datetime.date(1970, 1, 1)).days + 2440588
+    )
 
 
 def resized(shop: DeltaShop, path: pathlib.Path) -> None:
