@@ -11,7 +11,7 @@ import dataclasses
 
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.seam.boundary import EXACT, Boundary, boundary_of, foreign_change
-from seamline.seam.checks import recreated, require, trimmed, truncated
+from seamline.seam.checks import recreated, require, truncated
 from seamline.seam.log import LogBounds
 from seamline.seam.table import TableState
 
@@ -19,21 +19,20 @@ from seamline.seam.table import TableState
 def taken_over(state: TableState, bounds: LogBounds) -> Boundary:
     """Returns the boundary at which Seamline takes over a table that another writer has filled.
 
+    What left the log before that writer read it can then be accepted as lost; his own commits
+    could not say so.
+
     Args:
         state: The table, with that writer's provider.
         bounds: What the log holds.
 
     Raises:
-        SeamlineError: LOG_TRIMMED, LOG_TRUNCATED, TOPIC_RECREATED; BOUNDARY_MISSING, ….
+        SeamlineError: LOG_TRUNCATED, TOPIC_RECREATED; BOUNDARY_MISSING, ….
     """
     head = state.current_snapshot_id
     found = boundary_of(state, head)
     starts = {p: found.next.get(p, 0) for p in bounds.end}
-    require(
-        recreated(bounds.topic, bounds.topic_id, found.topic_id),
-        trimmed(bounds, starts),
-        truncated(bounds, starts),
-    )
+    require(recreated(bounds.topic, bounds.topic_id, found.topic_id), truncated(bounds, starts))
     return dataclasses.replace(
         found,
         cluster_id=bounds.cluster_id,

@@ -57,7 +57,7 @@ def take_over(
     Raises:
         SeamlineError: NOT_A_UNIFIED_TABLE when no other writer fills the table, ADOPTION_REFUSED
             when it does not hold each record once, COMMIT_CONFLICT when its writer still commits;
-            SECOND_WRITER, LOG_TRIMMED, LOG_TRUNCATED, TOPIC_RECREATED.
+            SECOND_WRITER, LOG_TRUNCATED, TOPIC_RECREATED.
     """
     table = alterations.load(connections, name)
     binding = _bound(table, name)

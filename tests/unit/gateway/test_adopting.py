@@ -766,6 +766,24 @@ def test_a_table_is_taken_over_where_its_writer_ended(shop: Shop, gateway: Gatew
     assert error_of(lambda: gateway.rows(SQL)) == "SECOND_WRITER"
 
 
+def test_a_loss_is_accepted_once_the_table_has_been_taken_over(
+    shop: Shop, gateway: Gateway
+) -> None:
+    shop.create(FLAT)
+    shop.produce(20)
+    shop.copy({0: 6, 1: 7})
+    shop.adopt(columns=POSITIONS)
+    shop.log.delete_records(TOPIC, 0, 8)
+    resume = f"ALTER TABLE {TABLE} EXECUTE resume(accept_loss => true)"
+    assert error_of(lambda: gateway.rows(SQL)) == "LOG_TRIMMED"
+    assert error_of(lambda: gateway.rows(resume)) == "NOT_SUPPORTED"
+    handing_over.take_over(shop.connections, shop.name, NEVER, lambda _: None)
+    assert error_of(lambda: gateway.rows(SQL)) == "LOG_TRIMMED"
+    gateway.rows(resume)
+    lost = {shop.records[0, offset]["id"] for offset in (6, 7)}
+    assert gateway.rows(SQL) == [row for row in shop.rows if row[0] not in lost]
+
+
 def _with_nothing(p: int, o: int, record: dict[str, Any]) -> dict[str, Any]:
     return {"k_partition": p, "k_offset": o, **record}
 
