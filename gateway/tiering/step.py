@@ -89,13 +89,16 @@ def _commit(table: TierTable, batch: Batch, rows: bool, log: HotLog, deadline: D
 def _renew_boundary(table: TierTable, state: TableState, binding: TopicBinding) -> None:
     """Repeats the boundary on top of what others have committed, so that no expiry hides it.
 
-    If another commit gets in first, the next step sees it.
+    If another commit gets in first, the next step sees it. A batch that is not tagged, since others
+    committed too fast, is tagged now: the topic still is the one that its boundary names.
     """
-    boundary = renewed(state)
+    boundary, head = renewed(state), state.current_snapshot_id
     if boundary is None:
+        if head is not None and unverified(state) is not None:
+            table.keep(head)
         return
-    assert state.current_snapshot_id is not None
-    batch = Batch(binding, state.current_snapshot_id, state.current_schema_id, (), boundary)
+    assert head is not None
+    batch = Batch(binding, head, state.current_schema_id, (), boundary)
     try:
         table.commit_boundary(batch)
     except SeamlineError as error:

@@ -1,5 +1,7 @@
 """Goal: a step whose records need other columns changes these, and nothing else; or it fails.
 
+A step with nothing else to do completes what the last one could not.
+
 Method: a table in memory that refuses a batch as Spark does when a record's schema is newer.
 """
 
@@ -14,7 +16,9 @@ from support.tierers import Interrupted
 from seamline.connectors.protocols import Deadline, TierTable
 from seamline.errors import SCHEMA_NOT_EVOLVED, SeamlineError
 from seamline.gateway.tiering.step import tier_once
+from seamline.seam.boundary import TAG
 from seamline.seam.evolution import AddColumn, Change
+from seamline.seam.resuming import unverified
 from seamline.seam.tiering import Batch, Outcome
 from seamline.sql.types import BIGINT
 
@@ -80,3 +84,20 @@ def test_a_batch_that_nothing_helps_is_not_tried_for_ever() -> None:
         tier_once(Behind(story, ()).table(), story.log, NO_DEADLINE, records_max=10)
     assert caught.value.code is SCHEMA_NOT_EVOLVED
     assert story.boundary == before
+
+
+class _Untagging(Interrupted):
+    def keep(self, snapshot_id: int) -> None:
+        """See `TierTable.keep`; others commit so fast that the tag never moves."""
+
+
+def test_a_batch_that_was_not_tagged_is_tagged_when_there_is_nothing_else_to_do() -> None:
+    story = Story()
+    story.produce(0)
+    tier_once(_Untagging(story.table, {}), story.log, NO_DEADLINE, records_max=10)
+    landed = story.table.state.current_snapshot_id
+    assert unverified(story.table.state) is not None
+    step = tier_once(story.table, story.log, NO_DEADLINE, records_max=10)
+    assert step.outcome is Outcome.IDLE
+    assert unverified(story.table.state) is None
+    assert story.table.state.refs[TAG].snapshot_id == landed
