@@ -365,6 +365,24 @@ def test_the_page_of_a_table_shows_its_seam_as_it_moves(
     window.page.get_by_text("3 of 43 offsets are only in the log").wait_for()
 
 
+def test_what_was_lost_is_said_with_the_seam_and_the_receipt(
+    window: Window, stack: Stack, name: str
+) -> None:
+    stack.create_topic(name, 1)
+    stack.create_table(name, "id bigint")
+    stack.produce(name, [{"id": n} for n in range(4)])
+    stack.trim(name, {0: 3})
+    window.open()
+    window.run(f"ALTER TABLE {name} EXECUTE resume(accept_loss => true)")
+    window.run(f"SELECT id FROM {name}")
+    window.status("1 row")
+    window.page.get_by_role("tab", name="Plan").click()
+    window.page.keyboard.press("ArrowRight")
+    expect(window.page.locator(".scan")).to_contain_text("3 offsets lost, as was accepted")
+    window.page.get_by_role("link", name=name).first.click()
+    window.page.get_by_text("3 offsets had left the log before they were tiered").wait_for()
+
+
 @pytest.mark.soak
 @pytest.mark.one_in(prove=2)
 @pytest.mark.prove

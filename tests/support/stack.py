@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from seamline.connectors.config import CatalogConfig
@@ -146,6 +146,12 @@ class Stack:
         for future in self.admin.create_topics([topic]).values():
             future.result(30)
         wait_until(lambda: self._is_known(name, partitions), what=f"{name} to be there")
+
+    def trim(self, topic: str, before: Mapping[int, int]) -> None:
+        """Lets partitions begin at other offsets."""
+        offsets = [TopicPartition(topic, p, offset) for p, offset in before.items()]
+        for future in self.admin.delete_records(offsets).values():
+            future.result(30)
 
     def _is_known(self, name: str, partitions: int) -> bool:
         """Whether the broker reports the topic; it learns of it after it has been created."""

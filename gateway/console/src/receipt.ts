@@ -15,6 +15,8 @@ interface Read {
   files_read?: number | null;
   files_total?: number | null;
   pending_offsets?: number | null;
+  gaps?: { offsets: number }[] | null;
+  earlier_logs?: number | null;
 }
 
 export function receipt(found: Receipt): HTMLElement {
@@ -60,6 +62,8 @@ function table(read: Read): HTMLElement {
     typeof read.files_total === "number" && `${count(read.files_read ?? 0)} of ${plural(read.files_total, "file")}`,
     read.topic && `topic ${read.topic}${read.isolation ? ` (${read.isolation})` : ""}`,
     read.pending_offsets && `${plural(read.pending_offsets, "offset")} held back by open transactions`,
+    read.gaps?.length && `${plural(read.gaps.reduce((sum, gap) => sum + gap.offsets, 0), "offset")} lost, as was accepted`,
+    read.earlier_logs && `rows of ${plural(read.earlier_logs, "earlier log")} of the topic`,
   ].filter(Boolean);
   return h(
     "section",

@@ -247,14 +247,16 @@ export class TablePage {
 
   private async look(table: Table, picture: HTMLElement, number: number): Promise<void> {
     try {
-      const found = await this.api.rows<Partition & { tail: number; topic: string }>(
-        `SELECT partition, boundary, "end", tail FROM ${full(table, "$seam")} ORDER BY partition`,
+      const found = await this.api.rows<Partition & { tail: number; lost: number }>(
+        `SELECT partition, boundary, "end", tail, lost FROM ${full(table, "$seam")} ORDER BY partition`,
       );
       if (number !== this.number) return;
       const tail = found.reduce((sum, partition) => sum + partition.tail, 0);
       const end = found.reduce((sum, partition) => sum + partition.end, 0);
+      const lost = found.reduce((sum, partition) => sum + partition.lost, 0);
       picture.replaceChildren(
         h("p", {}, `${count(tail)} of ${plural(end, "offset")} are only in the log; every statement sees them.`),
+        ...(lost > 0 ? [h("p", { class: "muted" }, `${plural(lost, "offset")} had left the log before they were tiered; their loss was accepted.`)] : []),
         legend(false),
         seam(found, table.name),
       );
