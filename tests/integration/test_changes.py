@@ -20,7 +20,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
 from support import programs
 from support.gateway import Gateway, statement_rows
 from support.ports import reserved_port
@@ -202,11 +201,9 @@ def test_a_topic_has_changes_as_long_as_its_log(stack: Stack, gateway: Gateway, 
     stack.produce(name, rows_of(range(10, 15)))
     count = f"SELECT count(*), min(_kafka_offset) FROM {changes(topic, token)}"
     assert gateway.rows(count) == [(5, 10)]
-    (trimmed,) = stack.admin.delete_records([TopicPartition(name, 0, 10)]).values()
-    trimmed.result(30)
+    stack.trim(name, {0: 10})
     assert gateway.rows(count) == [(5, 10)]
-    (trimmed,) = stack.admin.delete_records([TopicPartition(name, 0, 11)]).values()
-    trimmed.result(30)
+    stack.trim(name, {0: 11})
     assert failure(gateway, count).code.name == "TOKEN_EXPIRED"
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import (
     NewPartitions,
 )
@@ -59,12 +59,6 @@ def tier_step(stack: Stack, name: str, records_max: int) -> Outcome:
     log = stack.connections.log("default")
     step = tier_once(stack.tier_table(name), log, no_deadline(), records_max=records_max)
     return step.outcome
-
-
-def trim(stack: Stack, name: str, before: Mapping[int, int]) -> None:
-    offsets = [TopicPartition(name, p, offset) for p, offset in before.items()]
-    for future in stack.admin.delete_records(offsets).values():
-        future.result(30)
 
 
 def token_of(statement: Any) -> str:
@@ -182,9 +176,9 @@ def test_records_deleted_below_at_and_beyond_the_boundary(
         )
     token = token_of(agree_with_log(gateway, name, replay))
     for below_or_at in (7, 20):
-        trim(stack, name, {0: below_or_at})
+        stack.trim(name, {0: below_or_at})
         assert len(statement_rows(agree_with_log(gateway, name, replay))) == 60
-    trim(stack, name, {0: 23})
+    stack.trim(name, {0: 23})
     for engine in ("duckdb", "spark"):
         error = failure(gateway, f"SELECT count(*) FROM {name}", engine)
         assert error.code.name == "LOG_TRIMMED"
@@ -218,7 +212,7 @@ def test_records_are_deleted_while_they_are_read(stack: Stack, gateway: Gateway,
             while not stop.is_set():
                 stack.produce(name, [{"id": next(numbers), "text": "x" * 500} for _ in range(400)])
                 stack.tier(name)
-                trim(stack, name, boundary(stack, name))
+                stack.trim(name, boundary(stack, name))
                 trimmed += 1
         except BaseException as error:  # noqa: BLE001 - reported by the test
             failures.append(error)

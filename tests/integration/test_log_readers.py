@@ -19,7 +19,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from support.gateway import Gateway
 from support.meddling import Event, MeddledEngine, MeddledLog, MeddledSources
@@ -213,8 +212,7 @@ def created_again(stack: Stack, name: str) -> None:
 
 def trimmed(stack: Stack, name: str) -> None:
     """The first half of what is to be read is deleted."""
-    for future in stack.admin.delete_records([TopicPartition(name, 0, 15)]).values():
-        future.result(30)
+    stack.trim(name, {0: 15})
 
 
 def cut(stack: Stack, name: str) -> None:

@@ -8,11 +8,9 @@ anew; answers on both engines are compared with what was sent and not taken away
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
 from support.checker import finished
 from support.gateway import Gateway
 from support.stack import Stack
@@ -45,13 +43,6 @@ def rows_of(ids: range) -> list[dict[str, Any]]:
     return [{"id": i, "text": "x"} for i in ids]
 
 
-def trim(stack: Stack, topic: str, before: Mapping[int, int]) -> None:
-    """Lets partitions begin at other offsets."""
-    offsets = [TopicPartition(topic, p, offset) for p, offset in before.items()]
-    for future in stack.admin.delete_records(offsets).values():
-        future.result(30)
-
-
 def refused(gateway: Gateway, sql: str, code: ErrorCode, **options: Any) -> SeamlineError:
     """The error of a statement, which has this code."""
     with pytest.raises(SeamlineError) as caught:
@@ -78,7 +69,7 @@ def with_a_gap(stack: Stack, name: str) -> None:
     tiered_once(stack, name)
     stack.produce(name, rows_of(range(4, 10)), partition=0)
     stack.produce(name, rows_of(range(104, 110)), partition=1)
-    trim(stack, name, {0: 6, 1: 3})
+    stack.trim(name, {0: 6, 1: 3})
 
 
 def test_reads_that_ask_for_no_lost_record_go_on(stack: Stack, gateway: Gateway, name: str) -> None:
@@ -130,7 +121,7 @@ def test_a_table_goes_on_once_its_loss_is_accepted(
     resume = f"ALTER TABLE {name} EXECUTE resume"
     before = stack.load(name).state.current_snapshot_id
     refused(gateway, f"{resume}(accept_loss => true)", STATEMENT_NOT_ALLOWED)
-    trim(stack, name, {0: 6, 1: 3})
+    stack.trim(name, {0: 6, 1: 3})
     refused(gateway, whole, LOG_TRIMMED)
     error = refused(gateway, resume, INVALID_ARGUMENT)
     assert "[4, 6) of partition 0" in error.message
@@ -240,7 +231,7 @@ def test_a_table_goes_on_with_another_log(stack: Stack, gateway: Gateway, name: 
         assert ids(gateway, everything, engine=engine) == ids(gateway, whole, engine=engine)
         travel = f"{whole} FOR TIMESTAMP AS OF TIMESTAMP '{before:%Y-%m-%d %H:%M:%S.%f} UTC'"
         assert ids(gateway, travel, engine=engine) == [*EARLIER, *PRESENT]
-    trim(stack, name, {0: 9, 1: 8, 2: 6})  # only the table knows when its records were written
+    stack.trim(name, {0: 9, 1: 8, 2: 6})  # only the table knows when its records were written
     assert ids(gateway, travel) == [*EARLIER, *PRESENT]
     found = auditing.audit(
         stack.connections, stack.resolve(name), no_deadline(), lambda _text: None

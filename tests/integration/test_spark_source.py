@@ -16,7 +16,6 @@ import sys
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
 from support.gateway import Gateway
 from support.stack import Stack
 
@@ -125,9 +124,7 @@ def test_batch_and_stream(
     stack.tier(name)
     stack.produce(name, records(range(200, 210)))
     end = dict(gateway.rows(f'SELECT "partition", boundary FROM "{name}$seam"'))
-    trimmed = [TopicPartition(name, p, offset) for p, offset in end.items()]
-    for future in stack.admin.delete_records(trimmed).values():
-        future.result(30)
+    stack.trim(name, end)
     assert [r["id"] for r in read(gateway, name, "stream", tmp_path)] == list(range(210))
 
 
@@ -161,8 +158,7 @@ def test_upserts_are_read_as_rows_and_followed_as_changes(
 
     assert followed() == [(id_, text, text is None) for id_, text in happened]
     stack.tier(name)
-    for future in stack.admin.delete_records([TopicPartition(name, 0, 5)]).values():
-        future.result(30)
+    stack.trim(name, {0: 5})
     happened.append((3, "anew"))
     happen(happened[-1:])
     assert followed() == [(id_, text, text is None) for id_, text in happened]

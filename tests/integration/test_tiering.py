@@ -18,7 +18,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 from pyiceberg.types import DecimalType, DoubleType, ListType, LongType, StringType
 from support import programs
@@ -123,7 +122,7 @@ def test_start(stack: Stack, gateway: Gateway, name: str) -> None:
             moment = (first + number) * 1000
             producer.produce(name, b'{"id": 1}', partition=partition, timestamp=moment)
     assert producer.flush(30) == 0
-    trim(stack, name, 0, 2)
+    stack.trim(name, {0: 2})
     for number, (start, expected) in enumerate(STARTS.items()):
         table = f"{name}_{number}"
         stack.create_table(table, COLUMNS, topic=name, start=start)
@@ -137,13 +136,6 @@ def test_start(stack: Stack, gateway: Gateway, name: str) -> None:
         with pytest.raises(SeamlineError) as caught:
             stack.create_table(f"{name}_none", COLUMNS, topic=name, start=start)
         assert caught.value.code is INVALID_TABLE_DEFINITION
-
-
-def trim(stack: Stack, topic: str, partition: int, before: int) -> None:
-    """Lets the log of a partition begin at an offset."""
-    wanted = [TopicPartition(topic, partition, before)]
-    for future in stack.admin.delete_records(wanted).values():
-        future.result(30)
 
 
 @pytest.mark.prove
@@ -170,9 +162,9 @@ def test_a_log_trimmed_past_the_boundary_is_no_batch(
     produce(stack, name, 0, 10)
     stack.tier(name)
     produce(stack, name, 10, 10)
-    trim(stack, name, 0, 10)  # up to the boundary nothing is lost
+    stack.trim(name, {0: 10})  # up to the boundary nothing is lost
     assert len(gateway.rows(f"SELECT * FROM {name}")) == 20
-    trim(stack, name, 0, 12)
+    stack.trim(name, {0: 12})
     with pytest.raises(SeamlineError) as caught:
         stack.tier(name)
     assert caught.value.code is LOG_TRIMMED

@@ -15,7 +15,6 @@ import time
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
 from support.gateway import Gateway
 from support.odd_records import OddRecord, produce
 from support.stack import Stack
@@ -37,12 +36,6 @@ def rows_of(ids: range, text: str = "x") -> list[dict[str, Any]]:
 def table_of(stack: Stack, name: str, partitions: int = 2) -> None:
     stack.create_topic(name, partitions)
     stack.create_table(name, COLUMNS)
-
-
-def trim(stack: Stack, name: str, before: dict[int, int]) -> None:
-    offsets = [TopicPartition(name, p, offset) for p, offset in before.items()]
-    for future in stack.admin.delete_records(offsets).values():
-        future.result(30)
 
 
 def spark_sql(stack: Stack, name: str, text: str) -> None:
@@ -72,7 +65,7 @@ def test_a_later_snapshot_serves_a_token(
     stack.tier(name)
     stack.maintain(name, rewrite_manifests=False)
     end = {int(p): e for p, e in first.receipt["tables"][0]["end"].items()}
-    trim(stack, name, {p: e + 1 for p, e in end.items()})
+    stack.trim(name, {p: e + 1 for p, e in end.items()})
     again = gateway.rows(f"{sql} AT TOKEN '{first.receipt['token']}'", engine)
     assert sorted(row[0] for row in again) == list(range(500))
     assert gateway.rows(f"SELECT count(*) FROM {name}", engine) == [(900,)]
@@ -223,7 +216,7 @@ def test_a_past_moment_is_cut_where_it_lies(stack: Stack, gateway: Gateway, name
     stack.tier(name)
     check()  # the log still reaches back to the snapshot of the moment
     end = stack.connections.log("default").bounds([name], "read_committed", no_deadline())[name].end
-    trim(stack, name, dict(end))
+    stack.trim(name, dict(end))
     check()  # cut in a later snapshot
     assert sorted(gateway.rows(then, "spark")) == [(i,) for i in range(80)]
     spark_sql(stack, name, "DELETE FROM {t} WHERE id = 3")
@@ -251,7 +244,7 @@ def test_a_fast_clock_ends_a_moment_at_the_same_record_for_ever(
     stack.tier(name)
     check()
     end = stack.connections.log("default").bounds([name], "read_committed", no_deadline())[name].end
-    trim(stack, name, dict(end))
+    stack.trim(name, dict(end))
     check()
 
 
@@ -275,7 +268,7 @@ def test_fault_10_a_token_outlives_a_change_of_policy(
         assert gateway.rows(sql, engine, token=token) == rows
     stack.tier(name)
     assert gateway.rows(sql, token=token) == rows, "of the snapshot of then, and the log"
-    trim(stack, name, {0: 7})
+    stack.trim(name, {0: 7})
     with pytest.raises(SeamlineError) as caught:
         gateway.rows(sql, token=token)
     assert caught.value.code.name == "TOKEN_EXPIRED"
