@@ -54,10 +54,6 @@ LONG = frozenset({"test_newest", "test_readers", "test_explorer", "test_simulato
 """Modules of minutes each, which begin first: the last one to end would end alone."""
 
 
-VARIANTS_MAX = 2
-"""How many variants of a test the long proofs run where it says nothing else; a soak runs all."""
-
-
 def _has(item: pytest.Item, *marks: str) -> bool:
     return any(item.get_closest_marker(mark) for mark in marks)
 
@@ -74,18 +70,16 @@ def _sample(items: Iterable[pytest.Item], level: str, mark: pytest.MarkDecorator
             met[function] += 1
 
 
-def _spread(items: Iterable[pytest.Item]) -> None:
-    """Leaves so many variants of each test to the long proofs, evenly; the others to a soak."""
-    variants = collections.defaultdict[str, list[pytest.Item]](list)
+def _keep_one(items: Iterable[pytest.Item]) -> None:
+    """Leaves one variant of a test to the long proofs where it says nothing else."""
+    met = set[str]()
     for item in items:
         sample = item.get_closest_marker("one_in")
         if sample is None or "prove" not in sample.kwargs:
-            variants[item.nodeid.partition("[")[0]].append(item)
-    for members in variants.values():
-        every = -(-len(members) // VARIANTS_MAX)
-        for number, item in enumerate(members):
-            if number % every:
+            function = item.nodeid.partition("[")[0]
+            if function in met:
                 item.add_marker(pytest.mark.soak)
+            met.add(function)
 
 
 def pytest_collection_finish() -> None:
@@ -104,7 +98,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _sample([item for item in items if not _has(item, "prove", "soak")], "test", prove)
     proofs = [item for item in items if _has(item, "prove") and not _has(item, "soak")]
     _sample(proofs, "prove", soak)
-    _spread(proofs)
+    _keep_one(proofs)
     items.sort(key=lambda item: item.path.stem not in LONG)
 
 

@@ -125,6 +125,7 @@ def differences(target: Offline, found: Sequence[recorded.Recorded]) -> Iterator
             yield f"{one.sql}\n   {ours.text()}\n   not {one.rows or one.error}"
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.integration
 def test_random_queries_on_spark(stack: Stack, gateway: Gateway, name: str) -> None:

@@ -223,6 +223,7 @@ def holders(stack: Stack, group: str) -> dict[int, str]:
 # --- Spark Structured Streaming ------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_a_streaming_query_of_spark_is_read_exactly(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:

@@ -126,6 +126,7 @@ def test_a_plan_says_where_the_statement_is_wrong(window: Window, table: str) ->
         expect(window.page.locator(".status")).to_be_empty()  # what it said was of another one
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 def test_a_result_is_a_chart_that_keys_walk_through(window: Window, table: str) -> None:
     window.open()
@@ -304,6 +305,7 @@ def test_a_session_that_is_refused_begins_anew(window: Window) -> None:
     window.status("1 row")
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 def test_a_million_rows_are_a_few_elements(window: Window, tmp_path: pathlib.Path) -> None:
     window.open()

@@ -69,6 +69,7 @@ def same(one: Any, other: Any) -> bool:
     return repr(one) == repr(other)
 
 
+@pytest.mark.soak
 @EVERY
 def test_fault_20_nested_calls_agree(gateway: Gateway, every: int) -> None:
     calls = []
@@ -85,6 +86,7 @@ def test_fault_20_nested_calls_agree(gateway: Gateway, every: int) -> None:
     assert count > 100 // every
 
 
+@pytest.mark.soak
 @EVERY
 def test_fault_20_decimals_agree(gateway: Gateway, every: int) -> None:
     chosen = random.Random(20)
@@ -194,6 +196,7 @@ def test_fault_20_failing_casts_have_one_name(gateway: Gateway) -> None:
     assert set(failing.values()) == {"INVALID_CAST", "NUMERIC_OVERFLOW"}
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=4)
 @pytest.mark.prove
 @pytest.mark.parametrize("name", large.ON_SPARK)

@@ -227,6 +227,7 @@ def test_a_poison_record(stack: Stack, gateway: Gateway, name: str) -> None:
     fails(gateway, f"SELECT count(*) FROM {name}", "BAD_RECORD", name, "partition 0, offset 1")
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=pytest.mark.prove)])
 def test_a_cold_file_deleted_by_hand(

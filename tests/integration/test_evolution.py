@@ -162,6 +162,7 @@ def test_columns_follow_the_schemas_of_a_topic(registered: Registered, name: str
             assert then == before[:1]
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=3)
 @pytest.mark.parametrize("columns", ["", " (id bigint)", " (id bigint, remark varchar)"])
 def test_records_of_an_older_schema_come_after_those_of_a_newer_one(
@@ -248,6 +249,7 @@ def test_a_field_of_protobuf_keeps_its_column_by_its_number(
         assert "evolved" not in outcomes(stack, name)
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("format_", list(OTHERS))
 def test_other_formats_follow_their_schemas(
@@ -275,6 +277,7 @@ def test_other_formats_follow_their_schemas(
         stack.tier(name)
 
 
+@pytest.mark.soak
 def test_what_no_column_can_become_stops_its_table_alone(registered: Registered, name: str) -> None:
     stack, gateway, registry = registered.stack, registered.gateway, registered.registry
     stack.create_topic(name, 1)

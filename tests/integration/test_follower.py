@@ -348,6 +348,7 @@ def _read_around_a_restart(
 # --- Limits ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
 def test_a_tail_that_cannot_be_held_goes_to_spark(

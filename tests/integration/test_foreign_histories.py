@@ -137,6 +137,7 @@ def values_of(rows: Any) -> list[str]:
     return sorted(repr(tuple(row)) for row in rows)
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=120)
 @pytest.mark.parametrize("mode", [APPEND, UPSERT, ADOPTED])
 @pytest.mark.parametrize("seed", range(40))

@@ -162,6 +162,7 @@ class JavaTable:
         return made
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 def test_histories(stack: Stack, gateway: Gateway, name: str) -> None:
     warehouse = pathlib.Path(stack.config.catalogs["lake"].warehouse.removeprefix("file://"))

@@ -65,6 +65,7 @@ def read_everywhere(
     return hot
 
 
+@pytest.mark.soak
 def test_columns_come_from_every_part_of_a_record(
     stack: Stack, gateway: Gateway, connection: seamline.Connection, name: str
 ) -> None:
@@ -96,6 +97,7 @@ def test_columns_come_from_every_part_of_a_record(
     assert error.code.name == "INVALID_TABLE_DEFINITION"
 
 
+@pytest.mark.soak
 def test_rows_are_inserted_into_every_part_of_a_record(
     stack: Stack, gateway: Gateway, connection: seamline.Connection, name: str
 ) -> None:
@@ -298,6 +300,7 @@ def test_values_that_are_one_column(
     assert read_everywhere(stack, gateway, name, "v") == [(value,) for value in wanted]
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("write", [avro, protobuf])
 def test_rows_are_inserted_with_the_registered_schema(

@@ -102,6 +102,7 @@ def test_pyiceberg_counts_what_was_acknowledged_a_moment_before(
 # --- One cut -----------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=2)
 @MODES
 def test_a_self_join_sees_one_cut(stack: Stack, readers: LiveReaders, name: str, mode: str) -> None:
@@ -221,6 +222,7 @@ def data_files(folders: list[pathlib.Path]) -> set[pathlib.Path]:
     return {path for folder in folders for path in folder.rglob("*.parquet")}
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=5)
 @MODES
 @pytest.mark.parametrize(

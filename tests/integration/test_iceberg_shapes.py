@@ -151,6 +151,7 @@ def _state(directory: pathlib.Path) -> set[str]:
     return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
 
 
+@pytest.mark.soak
 def test_nothing_of_ours_is_in_the_table(stack: Stack, readers: LiveReaders, name: str) -> None:
     """Neither a commit nor a file: whatever cleans the table up cannot meet us."""
     stack.create_topic(name, 1)

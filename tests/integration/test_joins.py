@@ -51,6 +51,7 @@ def plain_rows(statements: Sequence[str]) -> list[list[tuple[Any, ...]]]:
         return [sorted(connection.sql(sql.format(o="o", c="c")).fetchall()) for sql in statements]
 
 
+@pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
 def test_fault_17_joins_of_live_tables(stack: Stack, gateway: Gateway, name: str) -> None:

@@ -72,6 +72,7 @@ def ids(gateway: Gateway, sql: str, **options: Any) -> list[int]:
 # --- Transactions and their markers --------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_every_boundary_and_every_end_around_markers(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
@@ -139,6 +140,7 @@ def test_open_and_timed_out_transactions(stack: Stack, gateway: Gateway, name: s
     assert ids(gateway, f"SELECT id FROM {name}", token=token_of(waiting)) == [0, 1, 2]
 
 
+@pytest.mark.soak
 def test_a_table_of_uncommitted_records(stack: Stack, gateway: Gateway, name: str) -> None:
     stack.create_topic(name, 1)
     stack.create_table(name, COLUMNS, isolation="read_uncommitted")
@@ -348,6 +350,7 @@ START_MS = 1_700_000_000_000
 MOMENTS = (0, 1, 3, 6, 9)
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("stamped", ["CreateTime", "LogAppendTime"])
 def test_predicates_on_time(stack: Stack, gateway: Gateway, name: str, stamped: str) -> None:
@@ -393,6 +396,7 @@ def test_predicates_on_time(stack: Stack, gateway: Gateway, name: str, stamped: 
 # --- Records -------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_codecs_headers_nulls_and_the_largest_record(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:

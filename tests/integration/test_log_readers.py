@@ -276,6 +276,7 @@ def test_fault_05_every_reader_gives_records_of_any_time(
     assert sorted(found) == list(range(len(times)))
 
 
+@pytest.mark.soak
 def test_fault_15_a_stream_goes_on_in_the_log_that_it_has_read(bench: Bench, name: str) -> None:
     """Between two batches, with nothing but Spark's checkpoint to remember the first by."""
     bench.stack.create_topic(name, 1)
@@ -386,6 +387,7 @@ def test_no_reader_misses_a_key_whose_record_is_compacted_away(
 TRUNCATE = {"op": "t", "before": None, "after": None}
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=6)
 @pytest.mark.prove
 @pytest.mark.parametrize("reader", [here, follower, spark_workers, keys_of_data_source, pipeline])

@@ -255,6 +255,7 @@ def test_a_table_goes_on_with_another_log(stack: Stack, gateway: Gateway, name: 
     assert len(boundary_of_head(stack, name).earlier_logs) == 2
 
 
+@pytest.mark.soak
 def test_an_upsert_table_goes_on_with_another_log(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:

@@ -79,6 +79,7 @@ def test_small_files_are_merged_where_the_condition_says(
     ]
 
 
+@pytest.mark.soak
 def test_conditions_on_columns_of_every_type(gateway: Gateway, name: str) -> None:
     gateway.rows(
         f"CREATE TABLE {name} (id bigint, ok boolean, small integer, price decimal(20, 4), "
@@ -123,6 +124,7 @@ def test_a_table_over_a_topic_keeps_its_rows_and_its_boundary(
     assert (3, 10) in gateway.rows(f'SELECT id, v FROM "{name}$cold"')
 
 
+@pytest.mark.soak
 def test_orphans_are_old_files_in_the_tables_own_folders(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:

@@ -276,6 +276,7 @@ def test_virtual_snapshots_hide_what_was_replaced(
     table.check()
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 def test_another_writer_deletes_by_key(
     stack: Stack, gateway: Gateway, readers: LiveReaders, name: str

@@ -26,6 +26,7 @@ def check_both_engines(gateway: Gateway, name: str) -> None:
         assert found[0] == found[1], variant
 
 
+@pytest.mark.soak
 def test_a_table_with_a_topic(stack: Stack, gateway: Gateway, name: str) -> None:
     stack.create_topic(name, 2)
     stack.create_table(name, "id bigint, text varchar")

@@ -360,6 +360,7 @@ def test_fault_23_the_pipeline_that_readme_starts_tiers(world: World) -> None:
     assert "cold" in output
 
 
+@pytest.mark.soak
 def test_fault_23_lines_are_produced_from_files_and_from_standard_input(world: World) -> None:
     lines = r"""'{"n": "17", "id": "a"}\n\n{"n": "18", "id": "b"}\n'"""
     output = world.shell.paste(

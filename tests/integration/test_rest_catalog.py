@@ -48,6 +48,7 @@ def records(*ids: int) -> list[dict[str, Any]]:
     return [{"id": i, "text": f"t{i % 5}"} for i in ids]
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_table(rest: Stack, readers: LiveReaders, name: str, version: int) -> None:

@@ -120,6 +120,7 @@ KEYED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=4)
 @pytest.mark.parametrize("keyed", KEYED)
 def test_deleting_from_an_upsert_table_deletes_keys(

@@ -79,6 +79,7 @@ def tier_and_compare(stack: Stack, gateway: Gateway, name: str, wanted: str = "*
 # --- Where it begins and how far it goes ---------------------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 def test_partitions_that_appear_are_read_from_their_first_record(
     stack: Stack, gateway: Gateway, name: str
@@ -138,6 +139,7 @@ def test_start(stack: Stack, gateway: Gateway, name: str) -> None:
         assert caught.value.code is INVALID_TABLE_DEFINITION
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 def test_batches_are_no_larger_than_asked(stack: Stack, gateway: Gateway, name: str) -> None:
     """Each partition gives its share, so none falls behind; every batch has an id of its own."""
@@ -179,6 +181,7 @@ def test_a_log_trimmed_past_the_boundary_is_no_batch(
 # --- Transactions --------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 def test_a_range_of_markers_only_is_progress(stack: Stack, gateway: Gateway, name: str) -> None:
     """pitfalls: hang at an end that is never delivered; a tail without rows read again forever."""
@@ -282,6 +285,7 @@ def test_partitioned_and_sorted(stack: Stack, gateway: Gateway, name: str) -> No
     assert receipt["files_read"] < receipt["files_total"]
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 def test_a_row_whose_partition_value_spark_would_get_wrong_is_named(
     stack: Stack, gateway: Gateway, name: str
@@ -367,6 +371,7 @@ def test_evolved_schema(
     assert len(tier_and_compare(stack, gateway, name)) == 15
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 def test_dropped_and_added_again_is_another_column(
     stack: Stack, gateway: Gateway, name: str
@@ -424,6 +429,7 @@ def test_foreign_deletes(stack: Stack, gateway: Gateway, name: str, kind: str) -
     assert (deletes > 0) == (kind != "copy")
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 def test_deletes_from_files_with_columns_of_odd_names(
     stack: Stack, gateway: Gateway, name: str
@@ -607,6 +613,7 @@ def test_a_boundary_that_others_have_buried_and_expired_is_found(
         assert another.rows(f'SELECT count(*) FROM "{name}$cold"') == [(16,)]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.soak), 3])
 @pytest.mark.prove
 def test_fault_13_a_table_keeps_its_owners_retention(
@@ -635,6 +642,7 @@ def test_fault_13_a_table_keeps_its_owners_retention(
         assert kept == wanted
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 def test_compaction_keeps_every_row_and_where_it_came_from(
     stack: Stack, gateway: Gateway, name: str

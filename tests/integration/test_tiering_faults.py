@@ -164,6 +164,7 @@ def test_killed_while_spark_goes_on_and_another_has_started(
     assert_tiered_exactly_once(stack, gateway, table)
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_stopped_with_its_shells_job_the_batch_in_hand_lands(
@@ -337,6 +338,7 @@ def test_expiry_in_the_middle_of_a_batch(stack: Stack, gateway: Gateway, table: 
     assert_tiered_exactly_once(stack, gateway, table)
 
 
+@pytest.mark.soak
 def test_a_snapshot_that_has_expired_is_no_place_to_start_from(
     stack: Stack, gateway: Gateway, table: str
 ) -> None:
@@ -350,6 +352,7 @@ def test_a_snapshot_that_has_expired_is_no_place_to_start_from(
     assert_tiered_exactly_once(stack, gateway, table)
 
 
+@pytest.mark.soak
 def test_rollback_in_the_middle_of_a_batch(stack: Stack, gateway: Gateway, table: str) -> None:
     """The batch would start above the boundary that the rollback has brought back."""
     state = stack.load(table).state
@@ -363,6 +366,7 @@ def test_rollback_in_the_middle_of_a_batch(stack: Stack, gateway: Gateway, table
     assert_tiered_exactly_once(stack, gateway, table)
 
 
+@pytest.mark.soak
 def test_rename_in_the_middle_of_a_batch(stack: Stack, gateway: Gateway, table: str) -> None:
     """The rows were decoded with a schema that is no longer the table's: nothing of them stays."""
 

@@ -73,6 +73,7 @@ def test_a_later_snapshot_serves_a_token(
     assert hot.code.name == "TOKEN_EXPIRED"
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 def test_a_token_whose_rows_were_changed_expires(stack: Stack, gateway: Gateway, name: str) -> None:
     table_of(stack, name)
@@ -248,6 +249,7 @@ def test_a_fast_clock_ends_a_moment_at_the_same_record_for_ever(
     check()
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(test=2)
 @pytest.mark.parametrize("policy", ["null", "skip"])
 @pytest.mark.prove

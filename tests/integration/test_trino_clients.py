@@ -246,6 +246,7 @@ def test_jdbc_is_told_what_is_wrong(jdbc: Any, table: str) -> None:
     assert "line 2:7: Column 'nothing' cannot be resolved" in message
 
 
+@pytest.mark.soak
 def test_jdbc_fetches_many_rows(jdbc: Any, table: str) -> None:
     """Counted on Java's side: a row at a time is slow from here."""
     sql = (
@@ -361,6 +362,7 @@ def test_the_command_line_shows_the_place_of_an_error(gateway: Gateway, table: s
 # --- Over TLS ------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_all_of_them_log_in_with_a_password(
     driver: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

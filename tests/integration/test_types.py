@@ -65,6 +65,7 @@ def test_every_type(stack: Stack, gateway: Gateway, name: str, format_version: i
     assert repr(gateway.rows(sql, "spark")) == repr(hot)
 
 
+@pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
 def test_a_value_is_one_value_in_both_tiers(stack: Stack, gateway: Gateway, name: str) -> None:
@@ -141,6 +142,7 @@ def test_bad_records_become_nulls_with_a_reason(stack: Stack, gateway: Gateway, 
     assert gateway.rows(sql) == hot == gateway.rows(sql, "spark")
 
 
+@pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
 def test_bad_records_are_skipped_and_counted(stack: Stack, gateway: Gateway, name: str) -> None:

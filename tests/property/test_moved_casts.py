@@ -247,6 +247,7 @@ def test_computations_of_numbers_that_may_fail_stay_where_they_are(bench: Bench,
     assert not wrong, "\n".join(wrong[:20])
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 @pytest.mark.parametrize(
     "part", [pytest.param(part, marks=pytest.mark.one_in(prove=8)) for part in range(8)]
@@ -268,6 +269,7 @@ ON_SPARK = (
 )
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.integration
 @pytest.mark.prove

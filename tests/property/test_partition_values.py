@@ -195,7 +195,7 @@ def check(table: Table, *, is_binding: bool) -> None:
                 assert pruner.keeps_manifest(manifest), (condition, some, found)
 
 
-@pytest.mark.one_in(test=20, prove=4)
+@pytest.mark.one_in(test=20, prove=8)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_no_partition_value_leaves_out_a_row(case: Case) -> None:
     check(Table(case, statistics=True), is_binding=False)
@@ -203,7 +203,7 @@ def test_no_partition_value_leaves_out_a_row(case: Case) -> None:
         check(Table(case, statistics=False), is_binding=False)
 
 
-@pytest.mark.one_in(test=20, prove=4)
+@pytest.mark.one_in(test=20, prove=8)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_no_partition_value_leaves_out_a_row_of_a_planned_scan(case: Case) -> None:
     if case.transform == "identity" and case.writer is nothing:

@@ -146,7 +146,7 @@ def said(condition: Condition, column: Column, left_out: Collection[int]) -> str
 # --- What is pushed ------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(test=20, prove=3)
+@pytest.mark.one_in(test=20, prove=6)
 @pytest.mark.parametrize("name", VALUES)
 def test_fault_03_what_is_pushed_keeps_the_rows_of_the_condition(name: str) -> None:
     column = COLUMNS[name]
@@ -160,7 +160,7 @@ def test_fault_03_what_is_pushed_keeps_the_rows_of_the_condition(name: str) -> N
 # --- The hot half --------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(test=12, prove=4)
+@pytest.mark.one_in(test=12, prove=8)
 @pytest.mark.parametrize("name", [name for name in VALUES if "array" not in name])
 def test_fault_03_no_segment_is_left_out_that_holds_a_row_of_the_answer(name: str) -> None:
     column = COLUMNS[name]

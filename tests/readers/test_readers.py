@@ -370,6 +370,7 @@ def test_fault_29_every_reader_gives_the_same_rows(
     assert len(rows) == len(table.rows) > 0
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=6)
 @pytest.mark.parametrize("reader", [r for r in READERS if r.gaps], ids=str)
 def test_a_gap_that_is_declared_is_still_there(

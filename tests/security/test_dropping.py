@@ -81,6 +81,7 @@ def test_a_table_that_is_not_there_is_still_told_apart(tables: Tables) -> None:
     assert caught.value.code.name == "TABLE_NOT_FOUND"
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=3)
 @pytest.mark.parametrize(
     "options",

@@ -77,7 +77,7 @@ def eager(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ga
             yield gateway
 
 
-@pytest.mark.one_in(prove=4)
+@pytest.mark.one_in(prove=12)
 @pytest.mark.integration
 @pytest.mark.spark
 @pytest.mark.parametrize("place", PLACES)

@@ -89,7 +89,7 @@ def placed(stack: Stack) -> Callable[[pathlib.Path], None]:
     return place
 
 
-@pytest.mark.one_in(prove=4)
+@pytest.mark.one_in(prove=8)
 @pytest.mark.spark
 @pytest.mark.integration
 @pytest.mark.parametrize(("path", "route", "cases"), list(runs()))
