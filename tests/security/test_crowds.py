@@ -52,7 +52,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.mark.prove
-@pytest.mark.one_in(prove=5)
+@pytest.mark.one_in(prove=6)
 @pytest.mark.parametrize(
     "kind",
     [

@@ -18,6 +18,7 @@ from simulation.scopes import SCOPES
 _LARGEST = (
     "two tierers that fail",
     "two tierers that fail, and newer schemas",
+    "a statement and a tierer while producers get newer schemas",
     "a statement beside an open transaction",
     "a statement, three operations of others that move rows or take them away",
 )
