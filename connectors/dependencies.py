@@ -6,10 +6,11 @@
 
 A call that ends without an answer after `SLOW_S` opens the breaker: until the dependency is tried
 again, further calls fail at once, with an error that says since when it has not answered, and when
-it is tried again. Then one call is let through as a probe; its answer closes the breaker. Failures
-that come at once cost nobody anything and leave the breaker closed, so a dependency that is
-restarted is used as soon as it is back. Nor does a call open it that failed although the dependency
-answers others: then a part of it is away, such as the broker that leads one topic.
+it is tried again. Then it is asked anything at all, or where there is no such question, one call is
+let through as a probe; an answer closes the breaker. Failures that come at once cost nobody
+anything and leave the breaker closed, so a dependency that is restarted is used as soon as it is
+back. Nor does a call open it that failed although the dependency answers others: then a part of it
+is away, such as the broker that leads one topic.
 
 A call that takes longer than `SLOW_S` lets its caller's runner go, so work that needs something
 else goes on. At most `SLOW_CALLS_MAX` calls to one dependency may be that slow; further ones fail.
@@ -80,8 +81,8 @@ class Dependency:
         code: The error for its failure to answer. An `OSError` counts as one, too.
         quick_failures: Whether failures that come at once are outages, too; those of a store may
             mean a single file.
-        answers: Asks it anything at all, within a short time, after a call that failed slowly;
-            returns whether it answers.
+        answers: Asks it anything at all, within a short time, after a call that failed slowly and
+            before the first one is tried again; returns whether it answers.
         clock: Returns monotonic seconds.
     """
 
@@ -92,7 +93,7 @@ class Dependency:
         code: ErrorCode,
         *,
         quick_failures: bool = True,
-        answers: Callable[[], bool] = lambda: False,
+        answers: Callable[[], bool] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.kind = kind
@@ -125,7 +126,7 @@ class Dependency:
             SeamlineError: with the dependency's code, while its breaker is open, or too many calls
                 are waiting for it.
         """
-        is_probe = self._admit()
+        is_probe = self._admit() and not self._is_back()
         began_at = self._clock()
         try:
             with letting_others_run(self._count_slow):
@@ -183,6 +184,24 @@ class Dependency:
             },
         )
 
+    def _is_back(self) -> bool:
+        """Asks a dependency whose breaker is open; returns False if it can only be tried.
+
+        Raises:
+            SeamlineError: when it still does not answer.
+        """
+        if self._answers is None:
+            return False
+        outage = self._outage
+        try:
+            if outage is None or self._is_there():
+                self._answered()
+                return True
+            self._failed(outage.error, is_open=True, is_probe=True)
+            raise self._refusal(outage, max(0.0, self._retry_at - self._clock()))
+        finally:
+            self._is_probed = False
+
     def _count_slow(self, change: int) -> None:
         with self._lock:
             self._slow += change
@@ -202,6 +221,8 @@ class Dependency:
 
     def _is_there(self) -> bool:
         """Whether it answers anything at all."""
+        if self._answers is None:
+            return False
         with letting_others_run(self._count_slow):
             return self._answers()
 

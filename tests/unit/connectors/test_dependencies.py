@@ -116,9 +116,16 @@ def test_a_dependency_that_answers_others_is_not_away() -> None:
     fails(10.0)
     assert "has not answered since" in fails(0.0).message
     clock.now += 2.0
+    refused = fails(0.0)
+    assert "is tried again in 4 s" in refused.message, "it was asked, and nobody's call was tried"
+    clock.now += 4.0
     answers[0] = True
-    assert fails(0.0).message == "no leader", "the probe"
-    assert hot.outage is None, "something else was asked, and answered"
+    with hot.call():  # of a topic without its leader, which hangs and refuses nobody
+        assert hot.outage is None
+        with hot.call():
+            pass
+    assert fails(0.0).message == "no leader"
+    assert asked == [5]
 
 
 def test_a_failure_that_comes_at_once_is_reported_and_refuses_nobody() -> None:
