@@ -146,6 +146,12 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
         if not self._closes(conn, client, self.keepalived_conns):
             super().on_client_socket_readable(conn, client)
 
+    def _cap_keepalive(self, deadline: float) -> None:
+        """Closes connections without a request by then, as the worker ends."""
+        super()._cap_keepalive(deadline)
+        for conn in self.pending_conns:
+            conn.timeout = min(conn.timeout, deadline)
+
     def _closes(self, conn: Any, client: Any, waiting: collections.deque[Any]) -> bool:
         """Closes a connection whose client has closed it; a crowd that leaves needs no threads."""
         try:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
+import pathlib
 import resource
+import signal
 import socket
 from collections.abc import Iterator
 
@@ -53,13 +56,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.mark.prove
 @pytest.mark.one_in(prove=6)
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=() if kind == "begins a body" else pytest.mark.prove)
-        for kind in KINDS
-    ],
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_crowd_that_does_not_ask_keeps_nobody_out(served: Served, kind: str) -> None:
     url = served.url
     address = "127.0.0.1", int(url.rpartition(":")[2])
@@ -88,6 +85,15 @@ def answer(url: str) -> None:
     assert urllib3.request("GET", f"{url}/healthz", timeout=10, retries=False).status == 200
     with seamline.connect(url, access_token=TOKEN) as connection, connection.cursor() as cursor:
         assert cursor.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_a_gateway_that_ends_does_not_wait_for_who_says_nothing(tmp_path: pathlib.Path) -> None:
+    with serving(tmp_path, MORE) as served:
+        address = "127.0.0.1", int(served.url.rpartition(":")[2])
+        with socket.create_connection(address, 10) as silent:
+            answer(served.url)  # so the other one has been accepted, too
+            os.kill(served.pid, signal.SIGTERM)
+            assert silent.recv(1) == b""
 
 
 class _Connection:
