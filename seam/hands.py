@@ -19,7 +19,7 @@ from seamline.seam.table import TableState
 def taken_over(state: TableState, bounds: LogBounds) -> Boundary:
     """Returns the boundary at which Seamline takes over a table that another writer has filled.
 
-    What left the log before that writer read it can then be accepted as lost; his own commits
+    What left the log before that writer read it can then be accepted as lost; its own commits
     could not say so.
 
     Args:
