@@ -58,28 +58,25 @@ def _has(item: pytest.Item, *marks: str) -> bool:
     return any(item.get_closest_marker(mark) for mark in marks)
 
 
-def _sample(items: Iterable[pytest.Item], level: str, mark: pytest.MarkDecorator) -> None:
-    """Marks all but one of so many variants of a test, as its own mark `one_in` says."""
+def _sample(
+    items: Iterable[pytest.Item], level: str, mark: pytest.MarkDecorator, otherwise: int = 1
+) -> None:
+    """Marks all but one of so many variants of a test, as its own mark `one_in` says.
+
+    Args:
+        items: The tests.
+        level: Which number of the mark counts.
+        mark: What the other variants get.
+        otherwise: Of how many one stays where a test says nothing.
+    """
     met = collections.Counter[str]()
     for item in items:
         sample = item.get_closest_marker("one_in")
-        if sample is not None and level in sample.kwargs:
-            function = item.nodeid.partition("[")[0]
-            if met[function] % sample.kwargs[level]:
-                item.add_marker(mark)
-            met[function] += 1
-
-
-def _keep_one(items: Iterable[pytest.Item]) -> None:
-    """Leaves one variant of a test to the long proofs where it says nothing else."""
-    met = set[str]()
-    for item in items:
-        sample = item.get_closest_marker("one_in")
-        if sample is None or "prove" not in sample.kwargs:
-            function = item.nodeid.partition("[")[0]
-            if function in met:
-                item.add_marker(pytest.mark.soak)
-            met.add(function)
+        every = sample.kwargs.get(level, otherwise) if sample is not None else otherwise
+        function = item.nodeid.partition("[")[0]
+        if met[function] % every:
+            item.add_marker(mark)
+        met[function] += 1
 
 
 def pytest_collection_finish() -> None:
@@ -97,8 +94,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(prove)
     _sample([item for item in items if not _has(item, "prove", "soak")], "test", prove)
     proofs = [item for item in items if _has(item, "prove") and not _has(item, "soak")]
-    _sample(proofs, "prove", soak)
-    _keep_one(proofs)
+    _sample(proofs, "prove", soak, otherwise=len(items))
     items.sort(key=lambda item: item.path.stem not in LONG)
 
 

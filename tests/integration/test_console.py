@@ -386,7 +386,6 @@ def test_what_was_lost_is_said_with_the_seam_and_the_receipt(
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=2)
 @pytest.mark.prove
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_nobody_is_kept_out(window: Window, table: str, theme: str) -> None:

@@ -159,7 +159,6 @@ def upserts(stack: Stack, gateway: Gateway, name: str, request: pytest.FixtureRe
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=9)
 @pytest.mark.parametrize("case", PASS)
 def test_a_batch_lands_on_what_does_not_concern_it(upserts: Contended, case: str) -> None:
     statement, changes = PASS[case]
@@ -201,7 +200,6 @@ def test_a_batch_starts_again_after_what_concerns_it(upserts: Contended, case: s
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("version", [2, 3])
 def test_deletes_by_position_delay_no_appended_batch(
     stack: Stack, gateway: Gateway, name: str, version: int

@@ -197,7 +197,6 @@ def test_fault_20_failing_casts_have_one_name(gateway: Gateway) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=4)
 @pytest.mark.prove
 @pytest.mark.parametrize("name", large.ON_SPARK)
 def test_fault_20_large_statements_have_an_answer_or_a_name(gateway: Gateway, name: str) -> None:

@@ -163,7 +163,6 @@ def test_columns_follow_the_schemas_of_a_topic(registered: Registered, name: str
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=3)
 @pytest.mark.parametrize("columns", ["", " (id bigint)", " (id bigint, remark varchar)"])
 def test_records_of_an_older_schema_come_after_those_of_a_newer_one(
     registered: Registered, name: str, columns: str
@@ -250,7 +249,6 @@ def test_a_field_of_protobuf_keeps_its_column_by_its_number(
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("format_", list(OTHERS))
 def test_other_formats_follow_their_schemas(
     registered: Registered, name: str, format_: str

@@ -138,7 +138,6 @@ def values_of(rows: Any) -> list[str]:
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=120)
 @pytest.mark.parametrize("mode", [APPEND, UPSERT, ADOPTED])
 @pytest.mark.parametrize("seed", range(40))
 def test_a_history(stack: Stack, gateway: Gateway, name: str, mode: str, seed: int) -> None:

@@ -301,7 +301,6 @@ def test_values_that_are_one_column(
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("write", [avro, protobuf])
 def test_rows_are_inserted_with_the_registered_schema(
     registered: Registered, name: str, write: Write

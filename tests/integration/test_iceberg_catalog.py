@@ -103,7 +103,6 @@ def test_pyiceberg_counts_what_was_acknowledged_a_moment_before(
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=2)
 @MODES
 def test_a_self_join_sees_one_cut(stack: Stack, readers: LiveReaders, name: str, mode: str) -> None:
     unified(stack, name, cold=50, hot=50)
@@ -223,7 +222,6 @@ def data_files(folders: list[pathlib.Path]) -> set[pathlib.Path]:
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=5)
 @MODES
 @pytest.mark.parametrize(
     "statement",

@@ -351,7 +351,6 @@ MOMENTS = (0, 1, 3, 6, 9)
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("stamped", ["CreateTime", "LogAppendTime"])
 def test_predicates_on_time(stack: Stack, gateway: Gateway, name: str, stamped: str) -> None:
     # pitfall: time taken for a cut: times are not in the order of offsets; upper bounds cut nothing

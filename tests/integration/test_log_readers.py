@@ -388,7 +388,6 @@ TRUNCATE = {"op": "t", "before": None, "after": None}
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=6)
 @pytest.mark.prove
 @pytest.mark.parametrize("reader", [here, follower, spark_workers, keys_of_data_source, pipeline])
 def test_every_reader_sees_a_truncate(bench: Bench, name: str, reader: Reader) -> None:

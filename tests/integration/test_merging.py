@@ -80,7 +80,6 @@ class Upserts:
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("version", [2, 3])
 def test_batches_are_merged(stack: Stack, gateway: Gateway, name: str, version: int) -> None:
     dice = random.Random(version)
@@ -254,7 +253,6 @@ def readers(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=2)
 @pytest.mark.prove
 @pytest.mark.parametrize(
     "options", [{}, {"format_version": 3, "partitioning": ("truncate(2, text)",)}]

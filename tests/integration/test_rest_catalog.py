@@ -49,7 +49,6 @@ def records(*ids: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_table(rest: Stack, readers: LiveReaders, name: str, version: int) -> None:
     gateway = readers.gateway

@@ -121,7 +121,6 @@ KEYED: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=4)
 @pytest.mark.parametrize("keyed", KEYED)
 def test_deleting_from_an_upsert_table_deletes_keys(
     stack: Stack, gateway: Gateway, name: str, keyed: str

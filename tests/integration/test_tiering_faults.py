@@ -165,7 +165,6 @@ def test_killed_while_spark_goes_on_and_another_has_started(
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_stopped_with_its_shells_job_the_batch_in_hand_lands(
     stack: Stack, gateway: Gateway, table: str, scratch: pathlib.Path, number: signal.Signals

@@ -371,7 +371,6 @@ def test_fault_29_every_reader_gives_the_same_rows(
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=6)
 @pytest.mark.parametrize("reader", [r for r in READERS if r.gaps], ids=str)
 def test_a_gap_that_is_declared_is_still_there(
     world: World, known: dict[str, Known], name: str, reader: Reader

@@ -83,7 +83,6 @@ def table(stack: Stack) -> str:
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=3)
 @pytest.mark.parametrize("proof", SPARK)
 def test_readers_get_in_with_each_proof(own: Gateway, stack: Stack, table: str, proof: str) -> None:
     catalog = RestCatalog("live", uri=f"{own.url}/iceberg", **PYICEBERG[proof])

@@ -82,7 +82,6 @@ def test_a_table_that_is_not_there_is_still_told_apart(tables: Tables) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.one_in(prove=3)
 @pytest.mark.parametrize(
     "options",
     [["--yes", "--purge"], *(pytest.param(o, marks=pytest.mark.prove) for o in (["--yes"], []))],

@@ -25,8 +25,7 @@ from seamline.gateway.commands.tables import TableDefinition
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("gateway")
-    config = offline.config(folder)
-    running = Gateway(config, connections=offline.MemoryConnections(config))
+    running = offline.MemoryWorld(folder).gateway
     _make_tables(running)
     yield running
     running.close()

@@ -31,9 +31,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def gateway(folder: pathlib.Path) -> Iterator[Gateway]:
-    config = offline.config(folder)
-    running = Gateway(config, connections=offline.MemoryConnections(config))
-    catalog = running.parts.connections.catalog("lake").pyiceberg
+    world = offline.MemoryWorld(folder)
+    running, catalog = world.gateway, world.catalog
     for namespace in ("shop", "default"):
         catalog.create_namespace(namespace)
     made = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", "b", None]})
