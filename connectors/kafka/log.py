@@ -62,6 +62,9 @@ _POLICY, _COMPACTION_LAG = "cleanup.policy", "min.compaction.lag.ms"
 _NO_OFFSET = -1
 _POLL_S = 0.02
 _REFRESH_S = 2.0
+_SILENT_S = 10.0
+"""A consumer that returns nothing for this long is replaced, though the log holds what it reads;
+the next one has twice as long, since records of aborted transactions take time, too."""
 _ISOLATION = {
     READ_COMMITTED: IsolationLevel.READ_COMMITTED,
     READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED,
@@ -192,20 +195,28 @@ class KafkaLog:
         wanted = [r for r in ranges if len(r) or r.partition in epochs]
         left = MESSAGES_MAX if max_records is None else max_records
         by_batch: int | None = None  # the most bytes of a batch, once they are read one by one
+        silent_s = _SILENT_S
         while wanted and left > 0:
-            with self._cluster.consumer(isolation, by_batch=by_batch is not None) as consumer:
+            with (
+                contextlib.suppress(_SilentConsumerError),
+                self._cluster.consumer(isolation, by_batch=by_batch is not None) as consumer,
+            ):
                 reader = _RangeReader(consumer, topic, wanted, epochs, by_batch)
                 while left > 0 and not (reader.done or reader.meets_large_batches):
                     deadline.check()
                     batch = reader.poll(left)
                     if reader.stalled:
                         self._check_not_truncated(topic, reader.open_ranges, isolation, deadline)
+                        reader.require_records(silent_s)
                     if len(batch):
                         yield batch
                     if max_records is not None:
                         left -= len(batch)
-                wanted = reader.rest
-            by_batch = self._cluster.batch_bytes_max
+            wanted = reader.rest
+            if reader.meets_large_batches:
+                by_batch = self._cluster.batch_bytes_max
+            else:
+                silent_s *= 2
             starts = {r.partition: r.start for r in ranges}
             epochs = {
                 r.partition: epochs[r.partition]
@@ -330,6 +341,10 @@ class KafkaLog:
         return self._cluster_ids.get_or_make(topic_id, ask)
 
 
+class _SilentConsumerError(Exception):
+    """A consumer returns nothing of what the log holds, and is to be closed instead of pooled."""
+
+
 class _RangeReader:
     """Reads ranges of one topic with an assigned consumer, and knows when each has ended."""
 
@@ -350,6 +365,7 @@ class _RangeReader:
         self._positions = {r.partition: r.start for r in ranges}
         self.open_ranges = dict(self._ends)
         self._last_progress = time.monotonic()
+        self._silent_since: float | None = None  # of the polls that have returned nothing
         assign(consumer, topic, self._positions, epochs)
 
     @property
@@ -377,6 +393,21 @@ class _RangeReader:
         self._last_progress = time.monotonic()
         return True
 
+    def require_records(self, within_s: float) -> None:
+        """Raises an error if no poll has returned a record for too long.
+
+        The client may wait for ever, such as for an answer on a connection that others have closed.
+
+        Args:
+            within_s: How long that is.
+
+        Raises:
+            _SilentConsumerError: another consumer should go on from here.
+        """
+        since = self._silent_since
+        if since is not None and time.monotonic() - since > within_s:
+            raise _SilentConsumerError
+
     def poll(self, messages_max: int) -> RawBatch:
         """Returns the next records in the ranges; empty if none arrived within the poll time."""
         messages = self._arrived.take() if self._arrived else self._consume(messages_max)
@@ -385,6 +416,9 @@ class _RangeReader:
             messages = [m for m in messages if m.error() is None]
         if messages:
             self._last_progress = time.monotonic()
+            self._silent_since = None
+        elif self._silent_since is None:
+            self._silent_since = time.monotonic()
         partitions = [m.partition() for m in messages]
         offsets = [m.offset() for m in messages]
         if self._close_ranges(partitions, offsets):

@@ -7,10 +7,14 @@ Method: a few records in a real topic; deadlines that a read which waits for mor
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Message
 from support.stack import Stack
 
 from seamline.connectors.config import ClusterConfig
@@ -39,6 +43,48 @@ def test_a_read_waits_for_no_more_than_it_asked_for(stack: Stack, name: str) -> 
     cluster = Cluster(stack.config.clusters["default"])
     for _ in range(10):  # every one from the pool, with the same deadline for all
         assert read(cluster, name) == RECORDS
+    cluster.close()
+
+
+class Silent:
+    """A consumer that gives a record, and from then on nothing."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._given = False
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self._consumer, attribute)
+
+    def consume(self, count: int, timeout_s: float) -> list[Message]:
+        messages = [] if self._given else self._consumer.consume(1, timeout_s)
+        self._given = self._given or any(message.error() is None for message in messages)
+        return messages
+
+
+class FirstIsSilent(Cluster):
+    """A cluster whose first consumer falls silent."""
+
+    made = 0
+
+    @contextlib.contextmanager
+    def consumer(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+        with super().consumer(*arguments, **options) as consumer:
+            self.made += 1
+            yield Silent(consumer) if self.made == 1 else consumer
+
+
+def test_a_read_goes_on_with_another_consumer_when_one_falls_silent(
+    stack: Stack, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client may wait on a lost connection until its broker closes it, which takes minutes."""
+    monkeypatch.setattr("seamline.connectors.kafka.log._SILENT_S", 0.1)
+    stack.create_topic(name, 1)
+    stack.produce(name, [{"id": i} for i in range(RECORDS)])
+    cluster = FirstIsSilent(stack.config.clusters["default"])
+    assert read(cluster, name) == RECORDS
+    assert cluster.made == 2
+    assert read(cluster, name) == RECORDS, "the silent one is not in the pool"
     cluster.close()
 
 
