@@ -15,7 +15,7 @@ from confluent_kafka import ElectionType
 from chaos.arena import AT_WORK, READY_S, Arena, NotInjectedError
 from chaos.brokers import CUT, NUMBERS, Network
 from chaos.history import Lagged
-from chaos.processes import Process
+from chaos.processes import Process, behind_others
 from chaos.proxy import Mode, Proxy
 from chaos.readers import SQL
 from chaos.tables import EVOLVING, FOREIGN, PLAIN, QUIET, STATES, TRANSACTIONAL, Table
@@ -137,7 +137,7 @@ def pause_broker(arena: Arena, chance: random.Random) -> str:
     with _one_view(arena), lagging(arena, number):
         process.pause()
         try:
-            arena.last(chance.uniform(0.5, 4.0))
+            arena.last(chance.uniform(0.5, 8.0))
         finally:
             process.resume()
     return process.name
@@ -150,7 +150,7 @@ def cut_off(arena: Arena, chance: random.Random) -> str:
     with _one_view(arena), lagging(arena, number):
         link.behave(CUT)
         try:
-            arena.last(chance.uniform(2.5, 6.0))
+            arena.last(chance.uniform(4.5, 9.0))
         finally:
             link.heal()
     return f"broker {number}"
@@ -257,7 +257,7 @@ def _on_other_spark(arena: Arena, *arguments: str) -> subprocess.Popen[bytes]:
     """A command of the product that works with the Spark that is not attacked."""
     with (arena.stack.directory / "commands.log").open("ab") as log:
         return subprocess.Popen(
-            arena.stack.command(*arguments),
+            behind_others(arena.stack.command(*arguments)),
             env={**arena.stack.environment, "SEAMLINE_SPARK__REMOTE": arena.stack.other_spark_url},
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -17,9 +17,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
+_NICENESS = 10
 _STOP_S = 6.0
 _LOOK_S = 0.1
 _AGAIN_S = 1.0
+
+
+def behind_others(command: Sequence[str]) -> list[str]:
+    """A command that leaves the processor to brokers and gateways when it is scarce.
+
+    Else a gateway starts for a minute beside what was killed with it, and no read is answered.
+    """
+    return ["nice", "-n", str(_NICENESS), *command]
 
 
 class Process:

@@ -61,9 +61,10 @@ class Sender:
                 "log_level": 0,
                 "acks": "all",
                 "enable.idempotence": True,
+                "max.in.flight": 1,  # with more, librdkafka polls without a pause while they wait
                 "linger.ms": 5,
                 "reconnect.backoff.max.ms": 500,
-                "topic.metadata.refresh.interval.ms": 1000,
+                "topic.metadata.refresh.interval.ms": 5000,
                 **settings,
             }
         )

@@ -34,7 +34,7 @@ from chaos.followers import ChangesFollower
 from chaos.history import Injected, Read, Recorder, from_line
 from chaos.oracle import LogFollower
 from chaos.process_faults import Fault
-from chaos.processes import Process
+from chaos.processes import Process, behind_others
 from chaos.readers import Client, Memory, Reader, Session, Worker, Writer
 from chaos.schedule import Decision, schedule
 from chaos.schemas import NotedRegistry, reader_of
@@ -75,7 +75,12 @@ WINDOWS: dict[str, tuple[float, float]] = {
 }
 """What ends Spark and the pipeline comes first in a round; in the rest of it they can work."""
 _ID_BLOCK = 10_000_000
-_CATCH_UP_S = 150.0
+_FIRST_S = 150.0
+_CATCH_UP_S = 300.0
+_ANSWERS = 3
+_BREATH_S = 60.0
+"""A lane waits until so many reads were answered since its last fault, but no longer than this: a
+machine that only restarts what was killed shows nothing."""
 _SHOW_S = 10.0
 _TABLES = tuple(table for table in ALL if table not in SACRIFICED)
 _FILLED = tuple(table for table in _TABLES if table is not QUIET)
@@ -185,10 +190,10 @@ class Run:
         self._prepare_quiet_table()
         arena.wait(
             lambda: catalog.load_table((SCHEMA, ADOPTED.name)).current_snapshot() is not None,
-            _CATCH_UP_S,
+            _FIRST_S,
         )
         tables.adopt(arena.stack, ADOPTED, topic_ids[ADOPTED.topic], arena.recorder)
-        arena.wait(lambda: all(tables.is_tiered(arena.stack, t) for t in _FILLED), _CATCH_UP_S)
+        arena.wait(lambda: all(tables.is_tiered(arena.stack, t) for t in _FILLED), _FIRST_S)
         self._say(f"{len(ALL)} tables; everything under {self.history.parent}")
 
     def _prepare_quiet_table(self) -> None:
@@ -212,7 +217,7 @@ class Run:
         }
         return Process(
             "other writer",
-            lambda: [sys.executable, "-m", "chaos.sink", json.dumps(spec)],
+            lambda: behind_others([sys.executable, "-m", "chaos.sink", json.dumps(spec)]),
             stack.directory / "sink.log",
             stack.environment,
             directory=pathlib.Path(__file__).parent.parent,
@@ -236,7 +241,7 @@ class Run:
                 "seed": f"{self._seed}/{number}/{first_id}",
                 "pause_s": pause_s,
             }
-            return [sys.executable, "-m", "chaos.producer", json.dumps(spec)]
+            return behind_others([sys.executable, "-m", "chaos.producer", json.dumps(spec)])
 
         return Process(
             f"producer {number} ({mode})",
@@ -312,6 +317,15 @@ class Run:
             if self._arena.ended.wait(wait_s):
                 return
             self._inject(decision)
+            self._let_reads_through()
+
+    def _let_reads_through(self) -> None:
+        arena = self._arena
+        enough = arena.recorder.answered + _ANSWERS
+        arena.wait(
+            lambda: arena.recorder.answered >= enough or arena.ended.is_set(),
+            _BREATH_S,
+        )
 
     def _inject(self, decision: Decision) -> None:
         fault = self._lanes[decision.lane][decision.fault]

@@ -14,11 +14,10 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
-USES_IN_TEN_MINUTES = 4
-"""With three times as many, two cores are busy restarting what was killed, and few reads
-succeed."""
+USES_IN_TEN_MINUTES = 2
+"""With twice as many, two cores are busy restarting what was killed, and few reads succeed."""
 WHOLE = (0.0, 1.0)
-ROUND_S = 100.0
+ROUND_S = 200.0
 _SPARE = 1.5
 """How many more are tried: what a fault attacks is not always there."""
 

@@ -29,7 +29,7 @@ from support.waiting import wait_until
 import seamline
 from chaos import archives
 from chaos.brokers import PORTS, Brokers, direct_client
-from chaos.processes import Process, Watcher
+from chaos.processes import Process, Watcher, behind_others
 from chaos.proxy import HOST, Proxy
 from seamline.connectors.jvm import jars
 from seamline.connectors.jvm.java import find_java
@@ -234,7 +234,7 @@ class ChaosStack:
 
     def _spark_command(self, name: str) -> list[str]:
         folder = tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory)
-        return self._spark_servers[name]._command(pathlib.Path(folder))
+        return behind_others(self._spark_servers[name]._command(pathlib.Path(folder)))
 
     def _spark_server(self, name: str) -> ConnectServer:
         flags = {"spark.master": "local[2]", "spark.driver_memory": "1g"}
@@ -254,7 +254,8 @@ class ChaosStack:
         )
 
     def _tier_command(self, tables: Sequence[str]) -> list[str]:
-        return self.command("tier", *tables, "--interval", "2s", "--max-records", "2000")
+        options = ("--interval", "2s", "--max-records", "2000")
+        return behind_others(self.command("tier", *tables, *options))
 
 
 def _address(port: int) -> str:
