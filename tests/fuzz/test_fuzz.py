@@ -65,7 +65,7 @@ def test_query_that_went_wrong_once_on_spark(
 @pytest.mark.parametrize(
     ("batches", "size"),
     [
-        (5, 20),
+        (3, 20),
         pytest.param(6, 30, marks=pytest.mark.soak),
         pytest.param(20, 40, marks=pytest.mark.soak),
     ],

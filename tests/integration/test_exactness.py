@@ -20,6 +20,8 @@ from support.stack import Stack
 from seamline.errors import COMMIT_CONFLICT, SeamlineError
 
 SECONDS_MAX = 240.0
+PAUSE_S = 0.2
+"""Between two reads, and between two writes: the others need the processor, too."""
 COLUMNS = "id bigint, text varchar"
 
 
@@ -62,7 +64,7 @@ def test_reads_while_everything_moves(
 
     def produce() -> None:
         stack.produce(name, [{"id": next(numbers), "text": "x" * 20} for _ in range(40)])
-        stop.wait(0.02)
+        stop.wait(PAUSE_S)
 
     def tier() -> None:
         try:
@@ -72,7 +74,7 @@ def test_reads_while_everything_moves(
 
     def look_after() -> None:
         try:
-            result = stack.maintain(name)
+            result = stack.maintain(name, files_min=2)
         except SeamlineError as error:
             assert error.code is COMMIT_CONFLICT, error
         else:
@@ -98,6 +100,7 @@ def test_reads_while_everything_moves(
             last_end = end
             hot += receipt["rows_hot"]
             cold += receipt["rows_cold"]
+            stop.wait(PAUSE_S)
     finally:
         stop.set()
         for thread in threads:

@@ -14,7 +14,7 @@ import contextlib
 import json
 import pathlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psutil
@@ -69,20 +69,25 @@ def value(id_: int, size: int) -> bytes:
     return json.dumps({"id": id_, "text": "a" * size}).encode()
 
 
-SHAPES: dict[str, list[list[dict[str, Any]]]] = {
-    "one giant record": [[{"value": value(1, GIANT)}], [{"value": value(2, 1)}]],
-    "many small records in a giant batch": [
+SHAPES: dict[str, Callable[[], list[list[dict[str, Any]]]]] = {
+    "one giant record": lambda: [[{"value": value(1, GIANT)}], [{"value": value(2, 1)}]],
+    "many small records in a giant batch": lambda: [
         [{"value": value(i, 1000)} for i in range(60_000)],
         [{"value": value(-1, 1)}],
     ],
-    "a giant key": [[{"value": value(1, 1), "key": b"k" * GIANT}], [{"value": value(2, 1)}]],
-    "giant headers": [
+    "a giant key": lambda: [
+        [{"value": value(1, 1), "key": b"k" * GIANT}],
+        [{"value": value(2, 1)}],
+    ],
+    "giant headers": lambda: [
         [{"value": value(1, 1), "headers": [("h", b"h" * GIANT)]}],
         [{"value": value(2, 1)}],
     ],
-    "a few that are large together": [[{"value": value(i, 12 << 20)} for i in range(3)]],
-    "several partitions": [[{"value": value(p, GIANT), "partition": p}] for p in range(3)]
-    + [[{"value": value(10 + p, 1), "partition": p}] for p in range(3)],
+    "a few that are large together": lambda: [[{"value": value(i, 12 << 20)} for i in range(3)]],
+    "several partitions": lambda: (
+        [[{"value": value(p, GIANT), "partition": p}] for p in range(3)]
+        + [[{"value": value(10 + p, 1), "partition": p}] for p in range(3)]
+    ),
 }
 
 
@@ -112,7 +117,7 @@ def large_parts(batches: Sequence[RawBatch]) -> list[dict[str, int]]:
 def test_every_record_of_large_batches_arrives_once_in_both_readers(
     stack: Stack, name: str, shape: str, codec: str
 ) -> None:
-    batches = SHAPES[shape]
+    batches = SHAPES[shape]()
     partitions = 3 if shape == "several partitions" else 1
     create(stack, name, partitions)
     produce(stack, name, codec, batches)
@@ -235,7 +240,7 @@ def test_a_record_too_large_is_bad_alike_before_and_after_it_is_tiered(
     create(stack, name)
     stack.create_table(name, COLUMNS, on_error=on_error)
     shapes = ("one giant record", "a giant key", "giant headers", "a few that are large together")
-    produce(stack, name, "zstd", [batch for shape in shapes for batch in SHAPES[shape]])
+    produce(stack, name, "zstd", [batch for shape in shapes for batch in SHAPES[shape]()])
     query = (
         f"SELECT _kafka_offset, id, length(text), _kafka_error, length(_kafka_key), "
         f"cardinality(_kafka_headers) FROM {name} ORDER BY 1"
@@ -276,7 +281,7 @@ def test_a_record_too_large_fails_a_read_by_its_position(
 ) -> None:
     create(stack, name)
     stack.create_table(name, COLUMNS)
-    produce(stack, name, "zstd", SHAPES["one giant record"])
+    produce(stack, name, "zstd", SHAPES["one giant record"]())
     with pytest.raises(SeamlineError) as found:
         gateway.rows(f"SELECT count(id) FROM {name}")
     assert found.value.code is BAD_RECORD

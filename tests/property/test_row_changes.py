@@ -164,7 +164,7 @@ def check_statements(gateway: Gateway, seed: int, count: int = 12) -> None:
 
 
 def test_statements(gateway: Gateway) -> None:
-    for seed in range(4):
+    for seed in range(2):
         check_statements(gateway, seed)
 
 
@@ -234,7 +234,7 @@ def check_history(gateway: Gateway, folder: pathlib.Path, seed: int) -> None:
 
 
 def test_histories(gateway: Gateway, folder: pathlib.Path) -> None:
-    for seed in range(8):
+    for seed in range(4):
         check_history(gateway, folder, seed)
 
 
@@ -255,7 +255,7 @@ def test_no_change_is_lost_among_others(gateway: Gateway) -> None:
 
     def work(worker: int) -> int:
         done = 0
-        for number in range(6):
+        for number in range(3):
             for sql in (
                 "UPDATE counters SET hits = hits + 1 WHERE id <= 3",
                 f"INSERT INTO counters VALUES ({100 * worker + number + 10}, 0)",

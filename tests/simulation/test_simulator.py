@@ -16,7 +16,7 @@ from simulation import campaign
 from simulation.histories import draw, from_json, to_json
 from simulation.shrink import Failure, failure, shrink
 
-FIRST = 500
+FIRST = 250
 """Histories of `make test`; the long proofs run the others, up to as many as are asked for."""
 FAILED = pathlib.Path(__file__).with_name("failed.jsonl")
 SHOWN = 3

@@ -63,7 +63,7 @@ OTHERS = (
     ("replace", 0, 2),
 )
 ALONE = (*OTHERS, ("transact", 0, 2))
-HISTORIES = 100
+HISTORIES = 60
 
 
 @pytest.mark.one_in(test=2)

@@ -299,6 +299,7 @@ class Stack:
         name: str,
         *,
         compact: bool = True,
+        files_min: int | None = None,
         rewrite_manifests: bool = True,
         expire: bool = True,
     ) -> Maintained:
@@ -308,7 +309,7 @@ class Stack:
             self.connections.catalog("lake"),
             ("default", name),
             Tasks(
-                Compaction() if compact else None,
+                Compaction(files_min=files_min) if compact else None,
                 rewrite_manifests,
                 expire_after_s=0.0 if expire else None,
                 retain_last=1,
