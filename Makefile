@@ -64,7 +64,8 @@ jars: $(READY) ## Fetch the jars of the broker and of Spark, once per user
 	@$(BIN)/python -c 'from seamline.connectors.jvm import jars; jars.kafka_jars(print); jars.spark_jars(print)'
 
 test: jars ## The tests: unit, property, a short simulation, one pass over real parts
-	$(BIN)/python -m pytest $(TESTS) -m "not prove and not soak" -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest $(TESTS) -m "not prove and not soak" -n $(WORKERS) \
+	  --dist loadgroup --no-loadscope-reorder
 
 prove: jars ## The long proofs: 100,000 histories, larger explored scopes, faults of real parts
 	EVERY_EXAMPLE=1 $(BIN)/python -m pytest $(TESTS) -n $(WORKERS) --histories $(HISTORIES) \

@@ -483,7 +483,8 @@ LOG_TRUNCATED = _declare(
     3,
     _EXTERNAL,
     "The log ends before the table's boundary: it lost records that the table holds. Check for an "
-    "unclean leader election or a restored broker.",
+    "unclean leader election or a restored broker. If they do not come back, create the topic "
+    "again, and let the table go on with it: `seamline table resume`.",
 )
 SNAPSHOT_GONE = _declare(
     "SNAPSHOT_GONE",

@@ -51,7 +51,8 @@ ONE_PASS = frozenset(
 
 
 LONG = frozenset({"test_newest", "test_readers", "test_explorer", "test_simulator"})
-"""Modules of minutes each, which begin first: the last one to end would end alone."""
+"""Modules of minutes each, which begin first with those of the one pass: the last one to end would
+end alone."""
 
 
 def _has(item: pytest.Item, *marks: str) -> bool:
@@ -95,7 +96,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _sample([item for item in items if not _has(item, "prove", "soak")], "test", prove)
     proofs = [item for item in items if _has(item, "prove") and not _has(item, "soak")]
     _sample(proofs, "prove", soak, otherwise=len(items))
-    items.sort(key=lambda item: item.path.stem not in LONG)
+    items.sort(key=lambda item: item.path.stem not in LONG | ONE_PASS)
 
 
 class OneStack(LoadFileScheduling):  # type: ignore[misc]

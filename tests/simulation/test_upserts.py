@@ -66,7 +66,6 @@ ALONE = (*OTHERS, ("transact", 0, 2))
 HISTORIES = 60
 
 
-@pytest.mark.one_in(test=2)
 @pytest.mark.one_in(test=4)
 @pytest.mark.parametrize(
     ("events", "length", "ways"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import settings
 
-PART = 1 if os.environ.get("EVERY_EXAMPLE") else 12
+PART = 1 if os.environ.get("EVERY_EXAMPLE") else 16
 """`make prove` and `make soak` set the variable; a soak runs every property once more."""
 
 

@@ -41,8 +41,7 @@ def table_of(gateway: Gateway, type_: str) -> str:
     return "t"
 
 
-@pytest.mark.one_in(test=2)
-@pytest.mark.one_in(test=2)
+@pytest.mark.one_in(test=4)
 @pytest.mark.parametrize("sql", WRITES, ids=["insert", "select", "update", "merge"])
 @pytest.mark.parametrize(
     ("type_", "value", "stored"),
@@ -73,6 +72,7 @@ def test_values_are_rounded_to_what_a_column_holds(
     assert gateway.rows(f"SELECT x FROM {table} WHERE x IS NOT NULL") == [(stored,)]
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize(
     ("type_", "value", "codes"),
     [
