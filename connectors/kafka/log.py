@@ -62,9 +62,6 @@ _POLICY, _COMPACTION_LAG = "cleanup.policy", "min.compaction.lag.ms"
 _NO_OFFSET = -1
 _POLL_S = 0.02
 _REFRESH_S = 2.0
-_SILENT_S = 10.0
-"""A consumer that returns nothing for this long is replaced, though the log holds what it reads;
-the next one has twice as long, since records of aborted transactions take time, too."""
 _ISOLATION = {
     READ_COMMITTED: IsolationLevel.READ_COMMITTED,
     READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED,
@@ -72,10 +69,17 @@ _ISOLATION = {
 
 
 class KafkaLog:
-    """The topics of one cluster."""
+    """The topics of one cluster.
 
-    def __init__(self, cluster: Cluster) -> None:
+    Args:
+        cluster: The cluster.
+        silent_s: Seconds after which a consumer is replaced that returns nothing of what the log
+            holds; the next one has twice as long, as records of aborted transactions take time.
+    """
+
+    def __init__(self, cluster: Cluster, silent_s: int = 10) -> None:
         self._cluster = cluster
+        self._silent_s = silent_s
         self._partitions: Cache[str, tuple[int, ...]] = Cache(_TOPICS_CACHED_MAX)
         self._cluster_ids: Cache[str, str] = Cache(_TOPICS_CACHED_MAX)
 
@@ -192,35 +196,36 @@ class KafkaLog:
     ) -> Iterator[RawBatch]:
         """See `HotLog.read`."""
         epochs = dict(epochs or {})
-        wanted = [r for r in ranges if len(r) or r.partition in epochs]
+        remaining = [r for r in ranges if len(r) or r.partition in epochs]
         left = MESSAGES_MAX if max_records is None else max_records
         by_batch: int | None = None  # the most bytes of a batch, once they are read one by one
-        silent_s = _SILENT_S
-        while wanted and left > 0:
+        silent_s_max = self._silent_s
+        while remaining and left > 0:
             with (
                 contextlib.suppress(_SilentConsumerError),
                 self._cluster.consumer(isolation, by_batch=by_batch is not None) as consumer,
             ):
-                reader = _RangeReader(consumer, topic, wanted, epochs, by_batch)
+                reader = _RangeReader(consumer, topic, remaining, epochs, by_batch)
                 while left > 0 and not (reader.done or reader.meets_large_batches):
                     deadline.check()
                     batch = reader.poll(left)
                     if reader.stalled:
                         self._check_not_truncated(topic, reader.open_ranges, isolation, deadline)
-                        reader.require_records(silent_s)
+                        if reader.silent_s >= silent_s_max:
+                            raise _SilentConsumerError
                     if len(batch):
                         yield batch
                     if max_records is not None:
                         left -= len(batch)
-            wanted = reader.rest
+            remaining = reader.remaining
             if reader.meets_large_batches:
                 by_batch = self._cluster.batch_bytes_max
             else:
-                silent_s *= 2
+                silent_s_max *= 2
             starts = {r.partition: r.start for r in ranges}
             epochs = {
                 r.partition: epochs[r.partition]
-                for r in wanted
+                for r in remaining
                 if r.partition in epochs and r.start == starts[r.partition]
             }
 
@@ -342,7 +347,10 @@ class KafkaLog:
 
 
 class _SilentConsumerError(Exception):
-    """A consumer returns nothing of what the log holds, and is to be closed instead of pooled."""
+    """A consumer returns nothing of what the log holds, and is to be closed instead of pooled.
+
+    It may wait for an answer on a connection that is lost, until its broker closes it.
+    """
 
 
 class _RangeReader:
@@ -365,7 +373,7 @@ class _RangeReader:
         self._positions = {r.partition: r.start for r in ranges}
         self.open_ranges = dict(self._ends)
         self._last_progress = time.monotonic()
-        self._silent_since: float | None = None  # of the polls that have returned nothing
+        self.silent_s = 0  # in a row, of those in which it was polled
         assign(consumer, topic, self._positions, epochs)
 
     @property
@@ -374,7 +382,7 @@ class _RangeReader:
         return not self.open_ranges
 
     @property
-    def rest(self) -> list[OffsetRange]:
+    def remaining(self) -> list[OffsetRange]:
         """What has not been read yet."""
         return [OffsetRange(p, self._positions[p], end) for p, end in self.open_ranges.items()]
 
@@ -391,22 +399,8 @@ class _RangeReader:
         if time.monotonic() - self._last_progress < 1.0:
             return False
         self._last_progress = time.monotonic()
+        self.silent_s += 1
         return True
-
-    def require_records(self, within_s: float) -> None:
-        """Raises an error if no poll has returned a record for too long.
-
-        The client may wait for ever, such as for an answer on a connection that others have closed.
-
-        Args:
-            within_s: How long that is.
-
-        Raises:
-            _SilentConsumerError: another consumer should go on from here.
-        """
-        since = self._silent_since
-        if since is not None and time.monotonic() - since > within_s:
-            raise _SilentConsumerError
 
     def poll(self, messages_max: int) -> RawBatch:
         """Returns the next records in the ranges; empty if none arrived within the poll time."""
@@ -416,9 +410,7 @@ class _RangeReader:
             messages = [m for m in messages if m.error() is None]
         if messages:
             self._last_progress = time.monotonic()
-            self._silent_since = None
-        elif self._silent_since is None:
-            self._silent_since = time.monotonic()
+            self.silent_s = 0
         partitions = [m.partition() for m in messages]
         offsets = [m.offset() for m in messages]
         if self._close_ranges(partitions, offsets):

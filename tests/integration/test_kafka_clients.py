@@ -27,12 +27,14 @@ from seamline.seam.offsets import OffsetRange
 pytestmark = pytest.mark.integration
 RECORDS = 3
 READ_S = 20.0
+SILENT_S = 3
 
 
 def read(cluster: Cluster, topic: str) -> int:
     """How many records a read of all of them gives, within a deadline."""
     ranges = [OffsetRange(0, 0, RECORDS)]
-    batches = KafkaLog(cluster).read(topic, ranges, READ_COMMITTED, StatementDeadline(READ_S))
+    log = KafkaLog(cluster, silent_s=SILENT_S)
+    batches = log.read(topic, ranges, READ_COMMITTED, StatementDeadline(READ_S))
     return sum(len(batch) for batch in batches)
 
 
@@ -75,10 +77,9 @@ class FirstIsSilent(Cluster):
 
 
 def test_a_read_goes_on_with_another_consumer_when_one_falls_silent(
-    stack: Stack, name: str, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, name: str
 ) -> None:
     """A client may wait on a lost connection until its broker closes it, which takes minutes."""
-    monkeypatch.setattr("seamline.connectors.kafka.log._SILENT_S", 0.1)
     stack.create_topic(name, 1)
     stack.produce(name, [{"id": i} for i in range(RECORDS)])
     cluster = FirstIsSilent(stack.config.clusters["default"])
