@@ -245,8 +245,8 @@ class Subscription(Protocol):
                 TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE. Each of them ends the subscription.
         """
 
-    def close(self) -> None:
-        """Ends the subscription."""
+    def close(self, *, lost: bool = False) -> None:
+        """Ends the subscription; if its connections are lost, nothing uses them again."""
 
 
 class FollowableLog(HotLog, Protocol):

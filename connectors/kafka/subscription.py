@@ -34,6 +34,10 @@ MESSAGES_MAX = 10_000
 _NOTHING = Polled((), {})
 
 
+class _LostError(Exception):
+    """The consumer is to be closed instead of pooled."""
+
+
 class KafkaSubscription:
     """See `Subscription`.
 
@@ -99,9 +103,11 @@ class KafkaSubscription:
         more = self._consumer.consume(count, 0) if count else []
         return self._arrived.add([first, *more])
 
-    def close(self) -> None:
+    def close(self, *, lost: bool = False) -> None:
         """See `Subscription.close`."""
-        self._held.close()
+        with contextlib.suppress(_LostError), self._held:
+            if lost:
+                raise _LostError
 
     def _polled(self, messages: list[Message]) -> Polled:
         if not messages:

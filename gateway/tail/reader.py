@@ -4,12 +4,15 @@ Consuming holds the GIL, decoding does not, so two readers of one follower overl
 subscribes at the follower's positions, and again whenever these are not where it left them (a
 partition was added, the follower skipped to a boundary, or the connection failed), or the log is
 found to have another leader: what an earlier subscription still returns may be of the former one.
+It also subscribes anew when nothing comes of what the log holds of a partition: the client may wait
+on a lost connection until its broker closes that.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from seamline.connectors import supervision
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 
 POLL_S = 0.2
 """Longest wait for records; between waits, a reader checks whether it should stop."""
+SILENT_S = 10.0
+"""Seconds after which a subscription is replaced that returns nothing of what the log holds of a
+partition; the next one has twice as long, as records of aborted transactions take time."""
 
 _BACKOFF = Backoff(first_s=0.5, max_s=5.0)
 _LOOK_S_MAX = 5.0
@@ -50,9 +56,17 @@ class Reader:
         log: The cluster.
         number: Which partitions it reads: those with this remainder.
         of: How many readers the follower has.
+        silent_s: See `SILENT_S`.
     """
 
-    def __init__(self, follower: Follower, log: FollowableLog, number: int, of: int) -> None:
+    def __init__(
+        self,
+        follower: Follower,
+        log: FollowableLog,
+        number: int,
+        of: int,
+        silent_s: float = SILENT_S,
+    ) -> None:
         self._follower = follower
         self._log = log
         self._number = number
@@ -62,6 +76,8 @@ class Reader:
         self._positions: dict[int, int] = {}
         self._leaders: dict[int, int] = {}
         self._patient = False
+        self._silent_s = silent_s
+        self._silences: dict[int, _Silence] = {}
 
     def read_in_background(self) -> Loop:
         """Reads in its own loop, until the follower is over."""
@@ -76,7 +92,9 @@ class Reader:
             if wait_s > 0:
                 self._follower.wait_for_change(wait_s)
             return False
-        polled = self._subscribed(positions).poll(wait_s)
+        subscription, began = self._subscribed(positions), time.monotonic()
+        polled = subscription.poll(wait_s)
+        self._replace_if_silent(polled.positions, time.monotonic() - began)
         self._publish(polled)
         return bool(polled.positions)
 
@@ -93,6 +111,18 @@ class Reader:
             )
             self._positions, self._leaders, self._patient = wanted
         return self._subscription
+
+    def _replace_if_silent(self, advanced: Mapping[int, int], waited_s: float) -> None:
+        """Ends the subscription if a partition has been silent for too long."""
+        ends = self._follower.ends
+        behind = (p for p, position in self._positions.items() if position < ends.get(p, 0))
+        before, self._silences = self._silences, {}
+        for partition in set(behind) - set(advanced):
+            silence = before.get(partition, _Silence(0.0, self._silent_s))
+            self._silences[partition] = silence.longer(waited_s)
+        if any(silence.is_over for silence in self._silences.values()):
+            self._unsubscribe(lost=True)
+            self._silences = {p: silence.again() for p, silence in self._silences.items()}
 
     def _publish(self, polled: Polled) -> None:
         batches = {int(batch.partitions[0]): batch for batch in polled.batches}
@@ -136,10 +166,29 @@ class Reader:
             if error.code not in _PASSING:
                 raise
 
-    def _unsubscribe(self) -> None:
+    def _unsubscribe(self, *, lost: bool = False) -> None:
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
-            subscription.close()
+            subscription.close(lost=lost)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Silence:
+    """How long nothing has come of a partition that holds more, and how long that may take."""
+
+    seconds: float
+    seconds_max: float
+
+    @property
+    def is_over(self) -> bool:
+        return self.seconds >= self.seconds_max
+
+    def longer(self, seconds: float) -> _Silence:
+        return dataclasses.replace(self, seconds=self.seconds + seconds)
+
+    def again(self) -> _Silence:
+        """The silence of the next subscription, which may take twice as long after this one."""
+        return _Silence(0.0, (2 if self.is_over else 1) * self.seconds_max)
 
 
 class _Soon:

@@ -309,6 +309,17 @@ def test_a_moment_leads_nowhere_in_another_topic_of_the_name(
 # --- Following -----------------------------------------------------------------------------------
 
 
+def test_a_subscription_that_was_lost_is_followed_by_another(
+    subject: LogSubject, topic: str
+) -> None:
+    subject.produce(topic, 0, b"a")
+    for _ in range(2):
+        followed = subject.log.follow(topic, Offsets({0: 0}), READ_COMMITTED, {}, patient=False)
+        polled = followed.poll(30)
+        followed.close(lost=True)
+        assert [list(batch.values) for batch in polled.batches] == [[b"a"]]
+
+
 @pytest.mark.parametrize("patient", [False, True])
 def test_a_subscription_gives_what_has_come_since_and_passes_markers(
     subject: LogSubject, topic: str, patient: bool

@@ -529,7 +529,7 @@ class MemorySubscription:
         self._epochs.update(polled.epochs)
         return polled
 
-    def close(self) -> None:
+    def close(self, *, lost: bool = False) -> None:
         """See `Subscription.close`."""
 
 

@@ -72,9 +72,9 @@ class _Broken:
         self.log.at("close")  # is called when something else has failed
         return polled
 
-    def close(self) -> None:
+    def close(self, *, lost: bool = False) -> None:
         self.log.at("close")
-        self.inner.close()
+        self.inner.close(lost=lost)
 
 
 @pytest.mark.one_in(test=4)

@@ -30,6 +30,7 @@ from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.tail import follower as module
 from seamline.gateway.tail.follower import QUIET_S, Follower, State
 from seamline.gateway.tail.partitions import PartitionRead
+from seamline.gateway.tail.reader import Reader
 from seamline.planners.physical import TailRead
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
@@ -47,6 +48,8 @@ class RestlessLog(MemoryLog):
         self.subscriptions: list[dict[int, int]] = []
         self.patient: list[bool] = []
         self.breaks: list[int] = []
+        self.silent: set[int] = set()
+        self.lost: list[bool] = []
 
     def bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
@@ -87,10 +90,14 @@ class _Breaking:
         if self.log.breaks and self.log.breaks[0] in self.starts:
             self.log.breaks.pop(0)
             raise SeamlineError(KAFKA_UNAVAILABLE, "the broker is away")
-        return self.inner.poll(wait_s)
+        polled = self.inner.poll(wait_s)
+        batches = (b for b in polled.batches if b.partitions[0] not in self.log.silent)
+        positions = {p: o for p, o in polled.positions.items() if p not in self.log.silent}
+        return Polled(tuple(batches), positions, polled.epochs)
 
-    def close(self) -> None:
-        self.inner.close()
+    def close(self, *, lost: bool = False) -> None:
+        self.log.lost.append(lost)
+        self.inner.close(lost=lost)
 
 
 @pytest.fixture(autouse=True)
@@ -261,6 +268,29 @@ def test_a_connection_that_breaks_goes_on_where_it_was(busy: MemoryTail, log: Re
 
 
 # --- What is kept ------------------------------------------------------------------------------
+
+
+def test_a_subscription_of_which_a_partition_falls_silent_is_replaced(
+    tail: MemoryTail, log: RestlessLog
+) -> None:
+    """A client may wait on a lost connection until its broker closes it, which takes minutes."""
+    produce(log, 1)
+    produce(log, 1, partition=1, first=1)
+    assert ids(tail) == [0, 1]
+    reader = Reader(follower_of(tail), log, 0, 1, silent_s=0.0)
+    while reader.step(0.0):
+        pass
+    assert not any(log.lost), "nothing is silent at the end of the log"
+    log.silent.add(0)
+    produce(log, 1, first=2)
+    produce(log, 1, partition=1, first=3)
+    follower_of(tail).look(NEVER)
+    assert reader.step(0.0)
+    assert log.lost[-1]
+    log.silent.clear()
+    assert reader.step(0.0)
+    assert ids(tail) == [0, 2, 1, 3]
+    assert log.lost.count(True) == 1
 
 
 def test_it_begins_at_the_boundary(tail: MemoryTail, log: RestlessLog) -> None:
