@@ -8,8 +8,9 @@ DuckDB evaluates a correlated subquery as a join with the rows around it. Where 
 subquery find no rows, the values beside them become null. So the outer join of LEFT JOIN LATERAL
 moves inside it, and a value that is taken from a query in FROM depends on a column of that query.
 
-DuckDB answers windows without partition and order row by row, even where that is not the frame. So
-such a frame gets an order in which all rows are equal.
+DuckDB answers windows without partition and order row by row, even where that is not the frame, and
+its threads get in each other's way where an aggregate is over all rows. So a moving frame gets an
+order and an aggregate a partition in which all rows are equal.
 
 DuckDB computes a random condition before the joins and UNNEST that it reads nothing of, so that one
 number decides on many rows. Such a condition gets to depend on every source.
@@ -67,17 +68,23 @@ def keep_rows_of_aggregates(tree: exp.Expr) -> None:
             _use_a_column(query)
 
 
-def order_frames(tree: exp.Expr) -> None:
-    """Gives windows that have only a moving frame an order in which all rows are equal.
+def fill_bare_windows(tree: exp.Expr) -> None:
+    """Gives a window without partition and order one in which all rows are equal.
+
+    A moving frame gets an order, an aggregate over all rows a partition.
 
     Args:
         tree: A bound tree, changed in place.
     """
     for window in list(tree.find_all(exp.Window)):
+        if window.args.get("partition_by") or window.args.get("order") is not None:
+            continue
         frame = window.args.get("spec")
-        is_bare = not window.args.get("partition_by") and window.args.get("order") is None
-        if is_bare and frame is not None and frame.args.get("start") != "UNBOUNDED":
+        function = window.this.find(Call)
+        if frame is not None and frame.args.get("start") != "UNBOUNDED":
             window.set("order", exp.Order(expressions=[exp.Ordered(this=exp.Boolean(this=True))]))
+        elif function is not None and function.spec.overload.kind == "aggregate":
+            window.set("partition_by", [exp.Null()])
 
 
 def draw_for_each_row(tree: exp.Expr) -> None:

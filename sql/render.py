@@ -21,8 +21,8 @@ from seamline.sql.calls import VOLATILE, BoundLambda, Call
 from seamline.sql.duckdb import (
     bring_columns_near,
     draw_for_each_row,
+    fill_bare_windows,
     keep_rows_of_aggregates,
-    order_frames,
 )
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.spark import for_spark
@@ -259,7 +259,7 @@ def to_duckdb(tree: exp.Expr, relations: Mapping[str, str] | None = None) -> str
     guarded = _guard_limits(tree.copy())
     keep_rows_of_aggregates(guarded)
     bring_columns_near(guarded, _has_lambda)
-    order_frames(guarded)
+    fill_bare_windows(guarded)
     draw_for_each_row(guarded)
     own = guarded.transform(replace, copy=False)
     return own.sql(dialect=_SeamlineDuckDB, identify=True, copy=False)

@@ -24,6 +24,10 @@ from seamline.sql.kernels.kernel import Use
 from seamline.sql.slices import unsliced
 from seamline.sql.types import quoted
 
+_WRONG_OPTIMIZERS = (
+    "deliminator",  # loses and repeats rows where a subquery compares several of the outer columns
+    "window_self_join",  # computes what is below a window twice, so that random values differ
+)
 AHEAD = 2
 KEPT_MAX = 4
 """Each holds a thread and a few hundred kilobytes."""
@@ -205,6 +209,5 @@ class Instances:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET python_enable_replacements = false")
         connection.execute("SET parquet_metadata_cache = true")  # data files never change
-        # loses and repeats rows where a subquery compares several columns of the row around it
-        connection.execute("SET disabled_optimizers = 'deliminator'")
+        connection.execute(f"SET disabled_optimizers = '{','.join(_WRONG_OPTIMIZERS)}'")
         return connection

@@ -17,7 +17,7 @@ import pytest
 from support.engine_tables import PLACES, Storage, Stored, answer, arrow_schema, bound, plain_answer
 
 from seamline.connectors.duckdb.workers import DuckDBWorkers
-from seamline.sql import types
+from seamline.sql import render, types
 from seamline.sql.types import BIGINT, Field
 
 KEYS: Mapping[str, str] = {
@@ -265,3 +265,35 @@ LITERALS: Mapping[str, Callable[[Any], str]] = {
     "varchar": lambda value: f"'{value}'",
     "date": lambda value: f"DATE '{value}'",
 }
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("function", ["sum(a.x)", "count(*)", "count(DISTINCT a.x)", "max(a.x)"])
+def test_an_aggregate_over_all_rows_of_a_join_never_fails(
+    function: str, tmp_path: pathlib.Path
+) -> None:
+    """Threads of DuckDB 1.5.5 get in each other's way, once in a hundred times."""
+    connection = duckdb.connect(config={"threads": "2"})
+    connection.execute(
+        "CREATE TABLE c AS SELECT i AS id, CAST(i * 1.5 AS DECIMAL(18, 6)) AS v,"
+        " nullif(i % 3, 0) AS e FROM range(20) AS _(i)"
+    )
+    files = [str(tmp_path / name) for name in ("0.parquet", "1.parquet")]
+    for number, file in enumerate(files):
+        connection.execute(f"COPY (SELECT * FROM c WHERE id // 10 = {number}) TO '{file}'")
+    sql = (
+        f"SELECT {function} OVER () AS n FROM (VALUES 1, 2, 3) AS a(x)"
+        " CROSS JOIN (VALUES 5, -1, 3) AS b(y)"
+        " LEFT JOIN c ON b.y = c.id AND b.y = c.v WHERE c.e IS NULL"
+    )
+    decimal = types.parse("decimal(18, 6)")
+    fields = (Field("id", BIGINT, 1), Field("v", decimal, 2), Field("e", BIGINT, 3))
+    query, _ = bound(sql, {"c": fields})
+    (scan,) = query.scans
+    rows = f"SELECT * FROM read_parquet({files})"
+    relations = {scan.scan_id: render.scan_rows(scan.columns, rows, "duckdb")}
+    rendered = render.to_duckdb(query.tree, relations)
+    first = connection.sql(rendered).fetchall()
+    assert len(first) == 9
+    for _ in range(1000):
+        assert connection.sql(rendered).fetchall() == first
