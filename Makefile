@@ -15,7 +15,7 @@ TPC ?=
 MINUTES ?= 10
 COUNT ?= 20000
 HISTORIES ?= 100000
-COMPILE = build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
   --generate-hashes --no-annotate --custom-compile-command 'make lock' --no-emit-package seamline
 FAST := not integration and not spark and not prove and not soak
 
@@ -35,7 +35,12 @@ $(READY): pyproject.toml requirements.lock
 	  { echo "error: Python 3.11 or newer is needed, $(PYTHON) is older; run: make PYTHON=python3.11 …" >&2; exit 1; }
 	@echo "Setting up $(VENV) (about a minute the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) --require-hashes --requirement requirements.lock
+	@awk '/^[^ ]/ { is_uv = /^uv==/ } is_uv' requirements.lock | \
+	  $(PIP) --require-hashes --requirement /dev/stdin
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes \
+	  --requirement requirements.lock || { \
+	  echo "uv could not install the packages; pip does, which takes longer" >&2; \
+	  $(PIP) --require-hashes --requirement requirements.lock; }
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -87,8 +92,6 @@ helm: $(READY) ## Lint the chart and render its examples (Helm from PATH, or bui
 	$(BIN)/python helm/check
 
 lock: $(READY) ## Rebuild the locks: Python packages and jars, each with its hash
-	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(COMPILE) --extra dev --extra tpc --output-file requirements.lock pyproject.toml
 	$(COMPILE) --extra gateway --extra delta --extra spark --constraint requirements.lock \
 	  --output-file helm/image/requirements.lock pyproject.toml helm/image/drivers.in
