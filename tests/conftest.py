@@ -55,6 +55,14 @@ LONG = frozenset({"test_newest", "test_readers", "test_explorer", "test_simulato
 end alone."""
 
 
+def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
+    """Has `make test` import no module of which it runs nothing."""
+    is_first = "not prove" in config.option.markexpr
+    is_module = collection_path.suffix == ".py" and collection_path.stem not in ONE_PASS
+    is_proof = is_module and collection_path.parent.name in ("integration", "readers")
+    return (is_first and is_proof) or None
+
+
 def _has(item: pytest.Item, *marks: str) -> bool:
     return any(item.get_closest_marker(mark) for mark in marks)
 

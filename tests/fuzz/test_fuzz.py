@@ -65,11 +65,12 @@ def test_query_that_went_wrong_once_on_spark(
 @pytest.mark.parametrize(
     ("batches", "size"),
     [
-        (3, 20),
+        (1, 20),
+        pytest.param(3, 20, marks=pytest.mark.prove),
         pytest.param(6, 30, marks=pytest.mark.soak),
         pytest.param(20, 40, marks=pytest.mark.soak),
     ],
-    ids=("some", "many", "more"),
+    ids=("few", "some", "many", "more"),
 )
 def test_random_queries(
     batches: int, size: int, engine: DuckDBWorkers, scratch: pathlib.Path

@@ -84,6 +84,7 @@ def test_statements_are_run_by_keys_and_show_rows_plan_and_receipt(
     expect(window.page.locator(".scan")).to_contain_text(f"snapshot {snapshot} ")
 
 
+@pytest.mark.prove
 def test_names_that_are_offered_are_gone_once_the_statement_runs(
     window: Window, table: str
 ) -> None:
@@ -97,6 +98,7 @@ def test_names_that_are_offered_are_gone_once_the_statement_runs(
     window.status("1 row")
 
 
+@pytest.mark.prove
 def test_an_address_that_leads_nowhere_says_so(window: Window) -> None:
     """Whoever wrote it, it is an answer of the page and no fault in it."""
     window.open("#/t/lake/default/no%E0such")
@@ -109,6 +111,7 @@ def test_an_address_that_leads_nowhere_says_so(window: Window) -> None:
     expect(alert).to_contain_text("there is no statement nosuch")
 
 
+@pytest.mark.prove
 def test_a_plan_says_where_the_statement_is_wrong(window: Window, table: str) -> None:
     window.open()
     window.run("SELECT 1 AS one")
@@ -201,6 +204,7 @@ def test_a_cell_that_is_not_there_yet_is_copied_when_it_is(window: Window) -> No
     )
 
 
+@pytest.mark.prove
 def test_rows_that_cannot_be_fetched_are_asked_for_once_until_somebody_tries_again(
     window: Window,
 ) -> None:
@@ -367,6 +371,7 @@ def test_the_page_of_a_table_shows_its_seam_as_it_moves(
     window.page.get_by_text("3 of 43 offsets are only in the log").wait_for()
 
 
+@pytest.mark.prove
 def test_what_was_lost_is_said_with_the_seam_and_the_receipt(
     window: Window, stack: Stack, name: str
 ) -> None:

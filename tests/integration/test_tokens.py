@@ -119,6 +119,7 @@ def test_a_tagged_snapshot_outlives_what_says_its_boundary(
     assert "lost the snapshots before it" in error.message
 
 
+@pytest.mark.prove
 def test_a_session_does_not_go_back(stack: Stack, gateway: Gateway, name: str) -> None:
     table_of(stack, name)
     stack.produce(name, rows_of(range(10)))

@@ -44,6 +44,7 @@ def check(gateway: Gateway, folder: pathlib.Path, seed: int) -> None:
         assert canonical(found) == canonical(kept), (seed, condition)
 
 
+@pytest.mark.prove
 def test_histories(gateway: Gateway, folder: pathlib.Path) -> None:
     for seed in range(20):
         check(gateway, folder, seed)

@@ -114,6 +114,7 @@ def wanted_partition(table: Table, row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+@pytest.mark.prove
 @settings(deadline=None)
 @given(written())
 def test_every_row_lies_once_and_in_its_partition(

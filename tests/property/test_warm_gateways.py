@@ -300,7 +300,7 @@ def served(gateway: Gateway, name: str) -> Any:
     return head, body["format-version"], ids, body.get("next-row-id"), sorted(rows, key=repr)
 
 
-@pytest.mark.one_in(test=2)
+@pytest.mark.prove
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(n, marks=pytest.mark.soak) for n in range(2, 100))]
 )

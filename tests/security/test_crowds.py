@@ -87,6 +87,7 @@ def answer(url: str) -> None:
         assert cursor.execute("SELECT 1").fetchall() == [(1,)]
 
 
+@pytest.mark.prove
 def test_a_gateway_that_ends_does_not_wait_for_who_says_nothing(tmp_path: pathlib.Path) -> None:
     with serving(tmp_path, MORE) as served:
         address = "127.0.0.1", int(served.url.rpartition(":")[2])

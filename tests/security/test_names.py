@@ -245,6 +245,7 @@ def over(folder: pathlib.Path, rows: pa.Table) -> Iterator[Gateway]:
         yield gateway
 
 
+@pytest.mark.prove
 def test_fault_28_a_cte_called_as_a_scan_changes_no_answer(tmp_path: pathlib.Path) -> None:
     with over(tmp_path, ROWS) as gateway:
         one = "WITH scan_0 AS (SELECT 100 AS id) SELECT count(*), max(id) FROM t"

@@ -208,6 +208,7 @@ def test_fault_28_no_function_tells_of_the_server(
     assert os.environ["HOME"] not in str(caught.value)
 
 
+@pytest.mark.prove
 def test_functions_that_are_not_listed_are_refused(offline_gateway: Gateway) -> None:
     """Every function of DuckDB's that we have not verified, called by its name."""
     known = {*functions.FUNCTIONS, *functions.FORMS}

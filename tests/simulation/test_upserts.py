@@ -66,7 +66,7 @@ ALONE = (*OTHERS, ("transact", 0, 2))
 HISTORIES = 60
 
 
-@pytest.mark.one_in(test=4)
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("events", "length", "ways"),
     [

@@ -26,13 +26,11 @@ FILES = sorted(pathlib.Path(__file__).parent.glob("*.slt"))
 ROUTES = ("duckdb", "http", "spark")
 SPARK_FIRST = frozenset(
     {
-        "casts",
         "clock_changes",
         "decimal_division",
         "decimal_literals",
         "decimal_overflow",
         "integer_division",
-        "json_path_examples",
         "nested_lambdas",
     }
 )

@@ -48,7 +48,7 @@ def numbers(cursor: seamline.Cursor) -> list[int]:
     return sorted(cursor.fetch_arrow_table().column("n").to_pylist())
 
 
-@pytest.mark.one_in(test=3)
+@pytest.mark.prove
 @pytest.mark.parametrize("bytes_max", [0, 5 << 20, 1 << 40])
 def test_every_row_comes_once_however_much_of_it_came_early(
     connection: seamline.Connection,

@@ -241,6 +241,7 @@ def test_a_statement_that_never_ends_is_ended(
     assert error.code is CANCELED
 
 
+@pytest.mark.prove
 def test_a_long_statement_gives_way_to_others_and_its_process_takes_none_of_them(
     engine: DuckDBWorkers,
 ) -> None:

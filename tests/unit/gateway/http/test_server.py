@@ -359,6 +359,7 @@ def test_fault_08_clients_that_do_not_read_starve_nobody(scratch: pathlib.Path) 
         clients.close()
 
 
+@pytest.mark.prove
 def test_a_body_that_is_too_long_ends_its_connection(tmp_path: pathlib.Path) -> None:
     """The rest of it would be read as the next request, so the answer says that there is none."""
     length = (1 << 20) + (1 << 17)
