@@ -51,6 +51,16 @@ PATIENT_WAIT_MS = 500
 on that connection; records that arrive end the wait. A read of existing records leaves such a fetch
 behind, because the client fetches ahead; the next user of the pooled consumer would wait for it. A
 follower asks again after each wait, and learns only then that a marker is the last thing there."""
+SILENT_S = 10.0
+"""Seconds after which a consumer is replaced that returns nothing of what the log holds; the next
+one has twice as long, as records of aborted transactions take time."""
+
+
+class LostConsumerError(Exception):
+    """Ends the block of `Cluster.consumer`: the consumer is closed, and nothing else happens.
+
+    It may wait for an answer on a connection that is lost, until its broker closes it.
+    """
 
 
 class Cluster:
@@ -155,6 +165,8 @@ class Cluster:
     ) -> Iterator[Consumer]:
         """Yields a consumer with nothing assigned, then pools it, or closes it after an error.
 
+        `LostConsumerError` is not passed on.
+
         Args:
             isolation: The isolation it reads with.
             wait_ms: How long it waits at the end of the log before it asks again, in milliseconds.
@@ -169,6 +181,9 @@ class Cluster:
         try:
             yield consumer
             consumer.unassign()
+        except LostConsumerError:
+            consumer.close()
+            return
         except BaseException:
             consumer.close()
             raise

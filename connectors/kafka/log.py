@@ -30,7 +30,9 @@ from confluent_kafka.admin import ConfigResource, OffsetSpec
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.kafka.cluster import (
+    SILENT_S,
     Cluster,
+    LostConsumerError,
     batch_too_large,
     is_undecompressed,
     named_error,
@@ -73,11 +75,10 @@ class KafkaLog:
 
     Args:
         cluster: The cluster.
-        silent_s: Seconds after which a consumer is replaced that returns nothing of what the log
-            holds; the next one has twice as long, as records of aborted transactions take time.
+        silent_s: See `SILENT_S`.
     """
 
-    def __init__(self, cluster: Cluster, silent_s: int = 10) -> None:
+    def __init__(self, cluster: Cluster, silent_s: float = SILENT_S) -> None:
         self._cluster = cluster
         self._silent_s = silent_s
         self._partitions: Cache[str, tuple[int, ...]] = Cache(_TOPICS_CACHED_MAX)
@@ -201,10 +202,7 @@ class KafkaLog:
         by_batch: int | None = None  # the most bytes of a batch, once they are read one by one
         silent_s_max = self._silent_s
         while remaining and left > 0:
-            with (
-                contextlib.suppress(_SilentConsumerError),
-                self._cluster.consumer(isolation, by_batch=by_batch is not None) as consumer,
-            ):
+            with self._cluster.consumer(isolation, by_batch=by_batch is not None) as consumer:
                 reader = _RangeReader(consumer, topic, remaining, epochs, by_batch)
                 while left > 0 and not (reader.done or reader.meets_large_batches):
                     deadline.check()
@@ -212,7 +210,7 @@ class KafkaLog:
                     if reader.stalled:
                         self._check_not_truncated(topic, reader.open_ranges, isolation, deadline)
                         if reader.silent_s >= silent_s_max:
-                            raise _SilentConsumerError
+                            raise LostConsumerError
                     if len(batch):
                         yield batch
                     if max_records is not None:
@@ -344,13 +342,6 @@ class KafkaLog:
                 return str(result(future, "the cluster", deadline).cluster_id)
 
         return self._cluster_ids.get_or_make(topic_id, ask)
-
-
-class _SilentConsumerError(Exception):
-    """A consumer returns nothing of what the log holds, and is to be closed instead of pooled.
-
-    It may wait for an answer on a connection that is lost, until its broker closes it.
-    """
 
 
 class _RangeReader:

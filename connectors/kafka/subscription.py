@@ -19,6 +19,7 @@ from seamline.connectors.kafka.cluster import (
     FOLLOW_WAIT_MS,
     PATIENT_WAIT_MS,
     Cluster,
+    LostConsumerError,
     batch_too_large,
     is_undecompressed,
     named_error,
@@ -32,10 +33,6 @@ MESSAGES_MAX = 10_000
 """The most that one poll returns: a large batch decodes faster, a small one is shared sooner."""
 
 _NOTHING = Polled((), {})
-
-
-class _LostError(Exception):
-    """The consumer is to be closed instead of pooled."""
 
 
 class KafkaSubscription:
@@ -105,9 +102,10 @@ class KafkaSubscription:
 
     def close(self, *, lost: bool = False) -> None:
         """See `Subscription.close`."""
-        with contextlib.suppress(_LostError), self._held:
-            if lost:
-                raise _LostError
+        if lost:
+            self._held.__exit__(LostConsumerError, LostConsumerError(), None)
+        else:
+            self._held.close()
 
     def _polled(self, messages: list[Message]) -> Polled:
         if not messages:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from seamline.connectors import supervision
+from seamline.connectors.kafka.cluster import SILENT_S
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import FollowableLog, Polled, Subscription
 from seamline.connectors.supervision import Backoff, Loop
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 
 POLL_S = 0.2
 """Longest wait for records; between waits, a reader checks whether it should stop."""
-SILENT_S = 10.0
-"""Seconds after which a subscription is replaced that returns nothing of what the log holds of a
-partition; the next one has twice as long, as records of aborted transactions take time."""
 
 _BACKOFF = Backoff(first_s=0.5, max_s=5.0)
 _LOOK_S_MAX = 5.0
@@ -56,7 +54,7 @@ class Reader:
         log: The cluster.
         number: Which partitions it reads: those with this remainder.
         of: How many readers the follower has.
-        silent_s: See `SILENT_S`.
+        silent_s: See `SILENT_S`; it is counted for each partition.
     """
 
     def __init__(
