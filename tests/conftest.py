@@ -58,9 +58,12 @@ end alone."""
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
     """Has `make test` import no module of which it runs nothing."""
     is_first = "not prove" in config.option.markexpr
-    is_module = collection_path.suffix == ".py" and collection_path.stem not in ONE_PASS
-    is_proof = is_module and collection_path.parent.name in ("integration", "readers")
-    return (is_first and is_proof) or None
+    return (is_first and collection_path.is_file() and _is_of_proofs(collection_path)) or None
+
+
+def _is_of_proofs(module: pathlib.Path) -> bool:
+    """Whether `make test` runs nothing of a module: it needs real parts, in more than one pass."""
+    return module.parent.name in ("integration", "readers") and module.stem not in ONE_PASS
 
 
 def _has(item: pytest.Item, *marks: str) -> bool:
@@ -99,7 +102,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sorts tests on real parts into those of `make test` and the long proofs; long ones first."""
     prove, soak = pytest.mark.prove, pytest.mark.soak
     for item in items:
-        if _has(item, "integration", "spark") and item.path.stem not in ONE_PASS:
+        is_of_parts = _has(item, "integration", "spark") and item.path.stem not in ONE_PASS
+        if is_of_parts or _is_of_proofs(item.path):
             item.add_marker(prove)
     _sample([item for item in items if not _has(item, "prove", "soak")], "test", prove)
     proofs = [item for item in items if _has(item, "prove") and not _has(item, "soak")]

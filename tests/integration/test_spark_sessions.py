@@ -130,7 +130,6 @@ daemon.main()
 class TestDaemon:
     """The process that workers are forked from."""
 
-    @pytest.mark.prove
     @pytest.mark.parametrize("end", ["a connection", "closed input"])
     def test_without_workers_it_only_keeps_its_port(self, end: str) -> None:
         process = subprocess.Popen(

@@ -8,7 +8,7 @@ those of the same statements over DuckDB's own tables in memory.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import duckdb
@@ -103,16 +103,6 @@ UNORDERED = ("array(integer)", "row(a integer, b varchar)")
 ROW = types.Row((Field("a", types.INTEGER, 4), Field("b", types.VARCHAR, 5)))
 PROBE_ROWS = 6_000
 BUILD_ROWS = 2_000
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBWorkers]:
-    spill = str(tmp_path_factory.mktemp("spill"))
-    running = DuckDBWorkers(
-        memory_bytes=1 << 29, threads=2, spill_directory=spill, spill_bytes=1 << 29
-    )
-    yield running
-    running.close()
 
 
 class Tables:

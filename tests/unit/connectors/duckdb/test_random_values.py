@@ -7,7 +7,7 @@ query can do. Each query counts the rows in which two readers of one number saw 
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pytest
@@ -84,16 +84,6 @@ QUERIES: Mapping[str, str] = {
         " CROSS JOIN LATERAL (SELECT max(p.v) AS u FROM p WHERE p.v = x)"
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBWorkers]:
-    spill = str(tmp_path_factory.mktemp("spill"))
-    running = DuckDBWorkers(
-        memory_bytes=1 << 29, threads=2, spill_directory=spill, spill_bytes=1 << 29
-    )
-    yield running
-    running.close()
 
 
 @pytest.mark.parametrize("place", ["hot", "cold", "both"])

@@ -8,7 +8,7 @@ with those over DuckDB's own tables in memory.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import duckdb
 import pytest
@@ -179,16 +179,6 @@ REPORTS: Mapping[str, str] = {
             SELECT id FROM orders ORDER BY placed, id LIMIT 100) o ON o.id = l.order_id
         WHERE l.part_id IN (SELECT id FROM parts ORDER BY id DESC LIMIT 900)""",
 }
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBWorkers]:
-    spill = str(tmp_path_factory.mktemp("spill"))
-    running = DuckDBWorkers(
-        memory_bytes=1 << 29, threads=2, spill_directory=spill, spill_bytes=1 << 29
-    )
-    yield running
-    running.close()
 
 
 @pytest.mark.prove

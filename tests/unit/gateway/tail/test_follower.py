@@ -267,9 +267,6 @@ def test_a_connection_that_breaks_goes_on_where_it_was(busy: MemoryTail, log: Re
     assert {0: 5} in log.subscriptions
 
 
-# --- What is kept ------------------------------------------------------------------------------
-
-
 def test_a_subscription_of_which_a_partition_falls_silent_is_replaced(
     tail: MemoryTail, log: RestlessLog
 ) -> None:
@@ -291,6 +288,9 @@ def test_a_subscription_of_which_a_partition_falls_silent_is_replaced(
     assert reader.step(0.0)
     assert ids(tail) == [0, 2, 1, 3]
     assert log.lost.count(True) == 1
+
+
+# --- What is kept ------------------------------------------------------------------------------
 
 
 def test_it_begins_at_the_boundary(tail: MemoryTail, log: RestlessLog) -> None:
