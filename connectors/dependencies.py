@@ -72,13 +72,24 @@ class Outage:
     is_open: bool
 
 
+_calling: contextvars.ContextVar[frozenset[Dependency]] = contextvars.ContextVar(
+    "calling", default=frozenset()
+)
+"""What this context is calling already."""
+
+
+def _is_os_error(error: BaseException) -> bool:
+    return isinstance(error, OSError)
+
+
 class Dependency:
     """One dependency, and whether it answers. Safe to share between threads.
 
     Args:
         kind: See `Outage.kind`.
         name: See `Outage.name`.
-        code: The error for its failure to answer. An `OSError` counts as one, too.
+        code: The error for its failure to answer.
+        is_failure: Whether an error that is not one of ours means the same.
         quick_failures: Whether failures that come at once are outages, too; those of a store may
             mean a single file.
         answers: Asks it anything at all, within a short time, after a call that failed slowly and
@@ -92,6 +103,7 @@ class Dependency:
         name: str,
         code: ErrorCode,
         *,
+        is_failure: Callable[[BaseException], bool] = _is_os_error,
         quick_failures: bool = True,
         answers: Callable[[], bool] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -99,6 +111,7 @@ class Dependency:
         self.kind = kind
         self.name = name
         self.code = code
+        self._is_failure = is_failure
         self._quick_failures = quick_failures
         self._answers = answers
         self._clock = clock
@@ -120,14 +133,19 @@ class Dependency:
 
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
-        """Makes one call, whose time the caller must bound.
+        """Makes one call, whose time the caller must bound; a call within a call is part of it.
 
         Raises:
             SeamlineError: with the dependency's code, while its breaker is open, or too many calls
                 are waiting for it.
         """
+        calling = _calling.get()
+        if self in calling:
+            yield
+            return
         is_probe = self._admit() and not self._is_back()
         began_at = self._clock()
+        token = _calling.set(calling | {self})
         try:
             with letting_others_run(self._count_slow):
                 yield
@@ -137,6 +155,7 @@ class Dependency:
         else:
             self._answered()
         finally:
+            _calling.reset(token)
             if is_probe:
                 self._is_probed = False
 
@@ -209,7 +228,7 @@ class Dependency:
     def _note(self, error: BaseException, took_s: float, *, is_probe: bool) -> None:
         """Notes what the failure of a call says about the dependency."""
         code = error.code if isinstance(error, SeamlineError) else None
-        if code is self.code or isinstance(error, OSError):
+        if code is self.code or (code is None and self._is_failure(error)):
             is_open = is_probe or took_s >= SLOW_S
             is_first = is_probe or not self._is_open  # those that waited together learn the same
             if is_open and is_first and self._is_there():

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import pyarrow as pa
+from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
@@ -43,6 +44,7 @@ from seamline.connectors.iceberg.earlier_metadata import EarlierMetadata
 from seamline.connectors.iceberg.errors import (
     can_exist,
     catalog_errors,
+    is_outage,
     metadata_errors,
     namespace_errors,
     storage_errors,
@@ -350,7 +352,9 @@ class IcebergCatalog:
         self.config = config
         self._providers = Providers(logs)
         self.name = config.name
-        self.dependency = Dependency("catalog", config.name, CATALOG_UNAVAILABLE)
+        self.dependency = Dependency(
+            "catalog", config.name, CATALOG_UNAVAILABLE, is_failure=is_outage
+        )
         self.storage = storage_of(config.name)
         self._opener = Opener(self.dependency, self._open)
         self.view_store = ViewStore(self)
@@ -372,19 +376,14 @@ class IcebergCatalog:
         with catalog_errors(self.name):
             return open_catalog(self.config, self.dependency)
 
-    @contextlib.contextmanager
-    def _calls(self) -> Iterator[None]:
-        """Calls to the catalog and its storage; a REST catalog counts its requests itself."""
-        pyiceberg = self.pyiceberg  # opening it is a call of its own
-        if isinstance(pyiceberg, RestCatalog):
-            yield
-            return
-        with self.dependency.call(), self.storage.call():
-            yield
+    def _reading_metadata(self) -> contextlib.AbstractContextManager[None]:
+        """Reads a metadata file, whose contents a REST catalog sends itself."""
+        is_sent = isinstance(self.pyiceberg, RestCatalog)
+        return contextlib.nullcontext() if is_sent else self.storage.call()
 
     def load(self, identifier: tuple[str, ...]) -> IcebergTable:
         """See `Catalog.load`."""
-        with self._calls(), metadata_errors(self.name, identifier):
+        with self._reading_metadata(), metadata_errors(self.name, identifier):
             found = self.pyiceberg.load_table(identifier)
             if found.name() != identifier:  # access rules have seen the requested name
                 raise NoSuchTableError
@@ -412,9 +411,9 @@ class IcebergCatalog:
     ) -> IcebergTable:
         """Creates a table with its first snapshot, which holds a boundary and no rows.
 
-        It takes one commit; two in a SQL catalog, for format version 3 or a nested namespace. The
-        namespace is created if it is missing. The table keeps a name mapping, so that records still
-        reach a column under the name it had when they were written.
+        It takes one commit; where the catalog is not a REST catalog, two for format version 3 or a
+        nested namespace. The namespace is created if it is missing. The table keeps a name mapping,
+        so that records still reach a column under the name it had when they were written.
 
         Args:
             identifier: Its name.
@@ -457,7 +456,8 @@ class IcebergCatalog:
         columns: Sequence[Field],
     ) -> PyTable:
         version = properties.get(TableProperties.FORMAT_VERSION)
-        if isinstance(self.pyiceberg, SqlCatalog) and (version == "3" or len(identifier) > 2):
+        is_nested = isinstance(self.pyiceberg, SqlCatalog) and len(identifier) > 2
+        if is_nested or (version == "3" and isinstance(self.pyiceberg, MetastoreCatalog)):
             # PyIceberg creates a transaction's table as version 1 and cannot upgrade it to 3, and
             # creates it in single-level namespaces only.
             table = self.pyiceberg.create_table(
@@ -513,7 +513,7 @@ class IcebergCatalog:
         Raises:
             SeamlineError: CATALOG_UNAVAILABLE.
         """
-        with self._calls(), catalog_errors(self.name):
+        with catalog_errors(self.name):
             return namespaces.every(self.pyiceberg)
 
     def has_namespace(self, namespace: tuple[str, ...]) -> bool:
@@ -524,7 +524,7 @@ class IcebergCatalog:
         """
         if not can_exist(namespace):
             return False
-        with self._calls(), catalog_errors(self.name, namespace):
+        with catalog_errors(self.name, namespace):
             return self.pyiceberg.namespace_exists(namespace)
 
     def make_namespace(self, namespace: tuple[str, ...]) -> None:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import BOTOCORE_SESSION, load_catalog
+from pyiceberg.exceptions import NotInstalledError
 
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.dependencies import Dependency
+from seamline.connectors.iceberg import pyiceberg_internals
 from seamline.connectors.iceberg.guard import CatalogGuard
 from seamline.connectors.iceberg.places import CatalogPlaces
 from seamline.connectors.iceberg.pyiceberg_internals import (
     CachingSqlCatalog,
+    CountedCatalog,
     GuardedCatalog,
     PatientRestCatalog,
 )
+from seamline.errors import INVALID_CONFIG, SeamlineError
+
+_GLUE_ATTEMPTS = "glue.max-retries"
+_ATTEMPTS = 3
+"""How often Glue is asked before a request fails, unless its configuration says so."""
 
 
 def open_catalog(config: CatalogConfig, dependency: Dependency) -> GuardedCatalog:
@@ -23,10 +32,19 @@ def open_catalog(config: CatalogConfig, dependency: Dependency) -> GuardedCatalo
     Args:
         config: The configuration.
         dependency: What its requests are calls to, once it is open.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG when the driver of its type is not installed.
     """
-    catalog = _opened(config)
-    if isinstance(catalog, PatientRestCatalog):
-        catalog.dependency = dependency
+    try:
+        catalog = _opened(config)
+    except NotInstalledError as error:
+        raise SeamlineError(
+            INVALID_CONFIG,
+            f"catalog {config.name}: the driver for type {config.type} is not installed",
+            hint=f"pip install 'pyiceberg[{config.type}]'",
+        ) from error
+    catalog.dependency = dependency
     places = CatalogPlaces.of(
         config.name, config.warehouse, config.locations, config.data_locations
     )
@@ -36,12 +54,43 @@ def open_catalog(config: CatalogConfig, dependency: Dependency) -> GuardedCatalo
 
 def _opened(config: CatalogConfig) -> GuardedCatalog:
     properties: dict[str, Any] = {**config.address, **config.properties}
-    if config.type == "sql":
-        return CachingSqlCatalog(config.name, **properties)
     if config.type == "rest":
         return PatientRestCatalog(config.name, **properties)
-    catalog: Any = load_catalog(config.name, type=config.type, **properties)
+    catalog: Any
+    if config.type == "sql":
+        catalog = CachingSqlCatalog(config.name, **properties)
+    elif config.type == "hive":
+        hive = _driver("seamline.connectors.iceberg.hive")
+        catalog = hive.PatientHiveCatalog(config.name, **properties)
+    else:
+        is_of_amazon = config.type in {"glue", "dynamodb"}
+        limits = _limits_of_amazon(properties) if is_of_amazon else {}
+        catalog = load_catalog(config.name, type=config.type, **(properties | limits))
+        catalog.properties = properties  # those of its files, too
     kind = type(catalog)
-    catalog.__class__ = type(kind.__name__, (GuardedCatalog, kind), {})
-    guarded: GuardedCatalog = catalog
-    return guarded
+    catalog.__class__ = type(kind.__name__, (CountedCatalog, kind), {})
+    counted: GuardedCatalog = catalog
+    return counted
+
+
+def _limits_of_amazon(properties: dict[str, Any]) -> dict[str, Any]:
+    """Returns the properties of a catalog of Amazon's whose requests take a limited time.
+
+    The configuration's number of attempts is a text, which Amazon's library does not take.
+    """
+    session = _driver("botocore.session").get_session()
+    session.set_default_client_config(
+        _driver("botocore.config").Config(
+            connect_timeout=pyiceberg_internals.CONNECT_S, read_timeout=pyiceberg_internals.READ_S
+        )
+    )
+    attempts = int(properties.get(_GLUE_ATTEMPTS, _ATTEMPTS))
+    return {BOTOCORE_SESSION: session, _GLUE_ATTEMPTS: attempts}
+
+
+def _driver(module: str) -> Any:
+    """Imports a module that needs the driver of a type of catalog."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise NotInstalledError(str(error)) from error

@@ -7,8 +7,11 @@ both may fail, the catalog's errors are checked first.
 from __future__ import annotations
 
 import contextlib
+import sys
 import zlib
 from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
 
 from pydantic import ValidationError
 from pyiceberg.exceptions import (
@@ -27,7 +30,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.exceptions import ValidationError as IcebergValidationError
 from requests import RequestException
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from seamline.errors import (
     CATALOG_ACCESS_DENIED,
@@ -51,6 +54,13 @@ TAKEN = (
 )
 """How catalogs say that another commit has taken the numbers that a snapshot was to have."""
 _FAILURES = (SQLAlchemyError, RESTError, RequestException, ConnectionError, TimeoutError)
+_DRIVERS = {
+    "botocore.exceptions": ("BotoCoreError", "ClientError"),
+    "thrift.Thrift": ("TException",),
+    "google.api_core.exceptions": ("GoogleAPIError",),
+    "google.auth.exceptions": ("GoogleAuthError",),
+}
+"""Errors of the drivers of catalogs, which are loaded when a catalog needs them, by module."""
 _NOT_AS_SPECIFIED = (
     ValueError,
     TypeError,
@@ -68,6 +78,44 @@ _NOT_AS_SPECIFIED = (
 """What readers raise, besides their own errors, when a file is malformed."""
 _NOT_METADATA = frozenset({"json_invalid", "dict_type"})
 _REFUSALS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
+_REFUSALS_OF_AMAZON = frozenset(
+    {
+        "AccessDeniedException",
+        "ExpiredTokenException",
+        "IncompleteSignatureException",
+        "InvalidSignatureException",
+        "MissingAuthenticationTokenException",
+        "UnrecognizedClientException",
+    }
+)
+_NO_CREDENTIALS = frozenset(
+    {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"}
+)
+"""Names of Amazon's errors that mean: there is nothing to log in with."""
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Returns what catalogs and their drivers raise when a request fails."""
+    drivers: list[type[Exception]] = []
+    for module, names in _DRIVERS.items():
+        if (driver := sys.modules.get(module)) is not None:
+            drivers += (getattr(driver, name) for name in names)
+    return (*_FAILURES, *drivers)
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether an error means that a catalog, rather than the files of a table, does not answer."""
+    if not isinstance(error, _failures()) or isinstance(error, IntegrityError):
+        return False
+    status = _response(error).get("HTTPStatusCode")
+    return status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def _response(error: BaseException) -> dict[str, Any]:
+    """Returns what one of Amazon's errors says about the response; empty for others."""
+    response = getattr(error, "response", None)
+    found = response.get("ResponseMetadata") if isinstance(response, dict) else None
+    return found or {}
 
 
 @contextlib.contextmanager
@@ -92,7 +140,7 @@ def catalog_errors(catalog: str, identifier: tuple[str, ...] = ()) -> Iterator[N
         raise SeamlineError(TABLE_EXISTS, f"table {name} already exists") from error
     except CommitFailedException as error:
         raise SeamlineError(COMMIT_CONFLICT, f"table {name}: {error}") from error
-    except _FAILURES as error:
+    except _failures() as error:
         raise _failure(f"catalog {catalog}", "does not answer", error) from error
     except FileNotFoundError as error:
         raise SeamlineError(
@@ -147,7 +195,9 @@ def metadata_errors(catalog: str, identifier: tuple[str, ...]) -> Iterator[None]
     with catalog_errors(catalog, identifier):
         try:
             yield
-        except (SeamlineError, FileNotFoundError, *_FAILURES):
+        except (SeamlineError, FileNotFoundError):
+            raise
+        except _failures():
             raise
         except OSError as error:
             raise SeamlineError(
@@ -197,7 +247,7 @@ def commit_errors(table: str) -> Iterator[None]:
         raise SeamlineError(
             CATALOG_UNAVAILABLE, f"table {table}: whether the commit landed is unknown: {error}"
         ) from error
-    except _FAILURES as error:
+    except _failures() as error:
         raise _failure(f"table {table}: the catalog", "accepts no commit", error) from error
 
 
@@ -225,9 +275,15 @@ def storage_errors(what: str) -> Iterator[None]:
 
 def _failure(who: str, what: str, error: Exception) -> SeamlineError:
     cause = getattr(error, "orig", None) or error
-    if isinstance(error, _REFUSALS):
+    if isinstance(error, _REFUSALS) or _is_refusal_of_amazon(error):
         return SeamlineError(CATALOG_ACCESS_DENIED, f"{who} refuses: {cause}")
     return SeamlineError(CATALOG_UNAVAILABLE, f"{who} {what}: {cause}")
+
+
+def _is_refusal_of_amazon(error: Exception) -> bool:
+    response = getattr(error, "response", None)
+    code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
+    return code in _REFUSALS_OF_AMAZON or type(error).__name__ in _NO_CREDENTIALS
 
 
 def _unreadable(name: str, error: ValidationError | IcebergValidationError) -> SeamlineError:

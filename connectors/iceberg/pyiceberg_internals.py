@@ -138,9 +138,15 @@ class GuardedCatalog(PyCatalog):
 
     Attributes:
         guard: Decides where the files of a table may be.
+        dependency: What requests are calls to, once the catalog is open; opening it is one call.
     """
 
     guard: CatalogGuard
+    dependency: Dependency | None = None
+
+    def call(self) -> contextlib.AbstractContextManager[None]:
+        """One call to the catalog."""
+        return contextlib.nullcontext() if self.dependency is None else self.dependency.call()
 
     def _load_file_io(
         self,
@@ -169,6 +175,37 @@ class GuardedCatalog(PyCatalog):
             current_table, table_identifier, requirements, updates
         )
         return staged
+
+
+class CountedCatalog(GuardedCatalog):
+    """A catalog whose methods are each a call to its dependency; the first base of its class."""
+
+    @staticmethod
+    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        """Writes metadata; also of version 3, which PyIceberg itself only reads and commits."""
+        if not isinstance(metadata, TableMetadataV3):
+            MetastoreCatalog._write_metadata(metadata, io, metadata_path)
+            return
+        compressor = Compressor.get_compressor(metadata_path).bytes_compressor()
+        with io.new_output(metadata_path).create() as target:
+            target.write(compressor(_text(metadata)))
+
+
+def _counted(name: str) -> Callable[..., Any]:
+    def method(catalog: CountedCatalog, *arguments: Any, **named: Any) -> Any:
+        with catalog.call():
+            return getattr(super(CountedCatalog, catalog), name)(*arguments, **named)
+
+    return method
+
+
+for _name in (
+    "commit_table", "create_namespace", "create_table", "drop_namespace", "drop_table",
+    "list_namespaces", "list_tables", "load_namespace_properties", "load_table",
+    "namespace_exists", "purge_table", "register_table", "rename_table", "table_exists",
+    "update_namespace_properties",
+):  # fmt: skip
+    setattr(CountedCatalog, _name, _counted(_name))
 
 
 class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
@@ -213,16 +250,6 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
         if not namespace:
             raise err(f"table {table} has no namespace")
         return PyCatalog.namespace_to_string(tuple(namespace)), table
-
-    @staticmethod
-    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-        """Writes metadata; also of version 3, which PyIceberg itself only reads and commits."""
-        if not isinstance(metadata, TableMetadataV3):
-            SqlCatalog._write_metadata(metadata, io, metadata_path)
-            return
-        compressor = Compressor.get_compressor(metadata_path).bytes_compressor()
-        with io.new_output(metadata_path).create() as target:
-            target.write(compressor(_text(metadata)))
 
     def load_table(self, identifier: str | Identifier) -> PyTable:
         """Loads a table, which every statement does; PyIceberg builds its query every time.
@@ -283,12 +310,7 @@ class PatientRestCatalog(GuardedCatalog, RestCatalog):
     """PyIceberg's REST catalog, with a limit on the time that its answers take.
 
     The catalog may say how a table's files are reached; the table's metadata may not.
-
-    Attributes:
-        dependency: What requests are calls to, once the catalog is open; opening it is one call.
     """
-
-    dependency: Dependency | None = None
 
     def _load_file_io(
         self, properties: Properties = EMPTY_DICT, location: str | None = None
@@ -322,9 +344,8 @@ class PatientRestCatalog(GuardedCatalog, RestCatalog):
         self, request: Callable[..., Response], method: str, url: str, **named: Any
     ) -> Response:
         silence_s = READ_S if method.upper() in {"GET", "HEAD"} else ANSWER_S
-        call = contextlib.nullcontext() if self.dependency is None else self.dependency.call()
         try:
-            with call, http.answered_within(ANSWER_S):
+            with self.call(), http.answered_within(ANSWER_S):
                 return request(method, url, **named, timeout=(CONNECT_S, silence_s))
         except http.NoAnswerError as error:  # of a commit, it means that its outcome is unknown
             raise ReadTimeout(str(error)) from error

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import contextvars
 import threading
 
 import pytest
@@ -67,7 +68,10 @@ def test_a_breaker_opens_after_silence_lets_one_probe_through_and_closes_after_a
     assert refused.details[RETRY_AFTER] == 2
     clock.now += 2.0
     with lake.call():  # the probe
-        assert "at this moment" in _fails(lake, clock, after_s=0.0).message
+        refused = contextvars.Context().run(lambda: _fails(lake, clock, after_s=0.0))
+        assert "at this moment" in refused.message
+        with lake.call():  # a part of the probe
+            pass
         clock.now += 5.0
     assert lake.outage is None
     with lake.call():
@@ -77,13 +81,13 @@ def test_a_breaker_opens_after_silence_lets_one_probe_through_and_closes_after_a
 def test_a_probe_that_fails_doubles_the_pause_and_those_that_waited_together_count_once() -> None:
     clock = Clock()
     lake = Dependency("catalog", "lake", CATALOG_UNAVAILABLE, clock=clock)
-    waiting = [lake.call() for _ in range(5)]
-    for call in waiting:
-        call.__enter__()
+    waiting = [(lake.call(), contextvars.Context()) for _ in range(5)]
+    for call, caller in waiting:
+        caller.run(call.__enter__)
     clock.now += 10.0
-    for call in waiting:
+    for call, caller in waiting:
         error = SeamlineError(CATALOG_UNAVAILABLE, "no answer")
-        assert not call.__exit__(type(error), error, None)
+        assert not caller.run(call.__exit__, type(error), error, None)
     assert "in 2 s" in _fails(lake, clock, after_s=0.0).message
     clock.now += 2.0
     _fails(lake, clock, after_s=0.0)
@@ -122,8 +126,7 @@ def test_a_dependency_that_answers_others_is_not_away() -> None:
     answers[0] = True
     with hot.call():  # of a topic without its leader, which hangs and refuses nobody
         assert hot.outage is None
-        with hot.call():
-            pass
+        assert contextvars.Context().run(fails, 0.0).message == "no leader"
     assert fails(0.0).message == "no leader"
     assert asked == [5]
 

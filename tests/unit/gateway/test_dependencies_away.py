@@ -53,6 +53,19 @@ SETTINGS = """
     properties:
       credential: me:secret
       oauth2-server-uri: {tokens}/token
+  sticky:
+    type: glue
+    warehouse: s3://lake/warehouse
+    properties:
+      glue.endpoint: {glue}
+      glue.access-key-id: key
+      glue.secret-access-key: secret
+      glue.region: us-east-1
+      glue.max-retries: "1"
+  hive:
+    type: hive
+    uri: thrift://127.0.0.1:{metastore}
+    warehouse: file://{folder}/hive
   far:
     type: sql
     uri: sqlite:///{folder}/far.db
@@ -68,16 +81,29 @@ SETTINGS = """
 STATEMENTS = {
     "catalog": "SELECT * FROM behind.shop.gone",
     "tokens": "SELECT * FROM secured.shop.gone",
+    "glue": "SELECT * FROM sticky.shop.gone",
+    "metastore": "SELECT * FROM hive.shop.gone",
     "storage": "SELECT * FROM far.shop.orders",
     "cluster": 'SELECT count(*) FROM "default"."default".events',
 }
 CODES = {
     "catalog": CATALOG_UNAVAILABLE,
     "tokens": CATALOG_UNAVAILABLE,
+    "glue": CATALOG_UNAVAILABLE,
+    "metastore": CATALOG_UNAVAILABLE,
     "storage": STORAGE_UNAVAILABLE,
     "cluster": KAFKA_UNAVAILABLE,
 }
-NAMES = {"catalog": "behind", "tokens": "secured", "storage": "far", "cluster": "default"}
+NAMES = {
+    "catalog": "behind",
+    "tokens": "secured",
+    "glue": "sticky",
+    "metastore": "hive",
+    "storage": "far",
+    "cluster": "default",
+}
+NOT_OF_HTTP = {"metastore", "cluster"}
+"""Whose protocols nobody speaks here, so that they are never usable."""
 
 
 class World:
@@ -96,6 +122,8 @@ class World:
             catalog=doors["catalog"].url,
             steady=doors["steady"].url,
             tokens=doors["tokens"].url,
+            glue=doors["glue"].url,
+            metastore=doors["metastore"].port,
             storage=doors["storage"].url,
             storage_s=storage_s,
         )
@@ -164,6 +192,10 @@ def _catalog(method: str, path: str) -> tuple[int, bytes]:
     return 404, json.dumps({"error": error}).encode()
 
 
+def _glue(_method: str, _path: str) -> tuple[int, bytes]:
+    return 400, b'{"__type": "EntityNotFoundException", "Message": "no"}'
+
+
 def _tokens(_method: str, _path: str) -> tuple[int, bytes]:
     return 200, b'{"access_token": "token", "token_type": "bearer"}'
 
@@ -182,7 +214,8 @@ def _world(folder: pathlib.Path, patch: pytest.MonkeyPatch, answer_s: float) -> 
     worlds: list[World] = []
     storage = lambda _method, _path: (200, worlds[0].metadata)  # noqa: E731
     answers = {"catalog": _catalog, "steady": _catalog, "tokens": _tokens, "storage": storage}
-    answers["cluster"] = lambda _method, _path: (500, b"")
+    answers["glue"] = _glue
+    answers |= dict.fromkeys(NOT_OF_HTTP, lambda _method, _path: (500, b""))
     with contextlib.ExitStack() as stack:
         doors = {kind: stack.enter_context(Door(answer)) for kind, answer in answers.items()}
         worlds.append(World(folder, doors, answer_s))
@@ -202,7 +235,7 @@ def _cases(ways: tuple[Way, ...], usual: set[tuple[str, Way]]) -> list[object]:
     ]
 
 
-NOT_BOUNDED = ("storage", Way.DRIPS)
+NOT_BOUNDED = {("storage", Way.DRIPS), ("glue", Way.DRIPS)}
 """Amazon's library bounds how long an answer pauses, not how long it takes: a statement does."""
 
 
@@ -231,7 +264,7 @@ def test_others_are_answered_while_a_dependency_hangs(
         for each in hanging:
             assert each.wait(30) is State.CANCELED
         assert world.gateway.rows("SELECT 1")
-        if kind != "cluster":  # nobody speaks Kafka here
+        if kind not in NOT_OF_HTTP:
             world.doors[kind].turn(Way.ANSWERS)
             wait_until(lambda: world.is_usable(kind), what="an answer")
 
@@ -250,7 +283,7 @@ def test_others_are_answered_while_a_dependency_hangs(
 def test_a_dependency_that_is_away_is_named_and_used_again_once_it_is_back(
     kind: str, way: Way, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if (kind, way) == NOT_BOUNDED:
+    if (kind, way) in NOT_BOUNDED:
         pytest.skip("see NOT_BOUNDED")
     with _world(tmp_path, monkeypatch, SOON_S) as world:
         world.doors[kind].turn(way)
@@ -258,15 +291,13 @@ def test_a_dependency_that_is_away_is_named_and_used_again_once_it_is_back(
         assert error is not None
         assert error.code is CODES[kind]
         if way in HANGING:
-            noted = (
-                "storage" if kind == "storage" else "cluster" if kind == "cluster" else "catalog"
-            )
+            noted = kind if kind in {"storage", "cluster"} else "catalog"
             assert world.away() == [(noted, NAMES[kind])]
             since = 'seamline_dependency_away_since_seconds{kind="%s",name="%s"}'
             assert since % (noted, NAMES[kind]) in world.gateway.parts.metrics_text()
         for sql in HONEST:
             assert world.gateway.rows(sql)
-        if kind != "cluster":
+        if kind not in NOT_OF_HTTP:
             world.doors[kind].turn(Way.ANSWERS)
             wait_until(lambda: world.is_usable(kind), what="an answer")
             assert world.away() == []

@@ -1,12 +1,16 @@
-"""A REST catalog of somebody else's under a unified table, and its views in ours.
+"""Catalogs of others under a unified table, and the views of a REST catalog in ours.
 
-Goal: what holds over the catalog of the local stack holds over one that is reached by REST: tables
-are made, tiered, written by others and read on both engines, and its views are handed on.
-Method: Iceberg's own REST server, a Spark and a gateway that know of that catalog alone.
+Goal: what holds over the catalog of the local stack holds over one that is reached by REST, in a
+Hive metastore or in AWS Glue: tables are made, tiered, written by others and read on both engines,
+and views are handed on.
+Method: Iceberg's own REST server, the metastore that comes with Spark, Moto's Glue; a Spark and a
+gateway that know of that catalog alone.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import pathlib
 import threading
 from collections.abc import Iterator
@@ -15,10 +19,13 @@ from typing import Any
 import pytest
 from pyiceberg.schema import Schema
 from support.checker import Replay, agree, agree_with_log, failure
+from support.glue import glue, glue_config
+from support.hive_metastore import hive_config, hive_metastore
 from support.live import FILES, LiveReaders, watched
 from support.rest_catalog import config_of, rest_catalog
 from support.stack import Stack
 
+from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.iceberg.commits import create_tag, set_properties
 from seamline.errors import CATALOG_UNAVAILABLE, COMMIT_CONFLICT, SNAPSHOT_GONE, SeamlineError
@@ -26,21 +33,44 @@ from seamline.errors import CATALOG_UNAVAILABLE, COMMIT_CONFLICT, SNAPSHOT_GONE,
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 
-@pytest.fixture(scope="module")
-def rest(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """The stack's cluster over that catalog."""
-    directory = tmp_path_factory.mktemp("rest")
-    with (
-        rest_catalog(directory) as url,
-        stack.over(config_of(url, directory), directory) as other,
-    ):
-        yield other
+@contextlib.contextmanager
+def catalog(kind: str, directory: pathlib.Path) -> Iterator[CatalogConfig]:
+    """A running catalog, its tables under the directory."""
+    if kind == "rest":
+        with rest_catalog(directory) as url:
+            yield config_of(url, directory)
+    elif kind == "hive":
+        with hive_metastore(directory) as url:
+            yield hive_config(url, directory)
+    else:
+        with glue() as url:
+            yield glue_config(url, directory.name)
+
+
+KINDS = [
+    "rest",
+    pytest.param("hive", marks=pytest.mark.prove),
+    pytest.param("glue", marks=pytest.mark.prove),
+]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def other(
+    request: pytest.FixtureRequest, stack: Stack, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    """The stack's cluster over a catalog."""
+    directory = tmp_path_factory.mktemp(request.param)
+    with catalog(request.param, directory) as config, stack.over(config, directory) as there:
+        yield there
+
+
+only_rest = pytest.mark.parametrize("other", ["rest"], indirect=True)
 
 
 @pytest.fixture(scope="module")
-def readers(rest: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveReaders]:
+def readers(other: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveReaders]:
     """A gateway over it, with clients of every kind."""
-    with watched(LiveReaders(rest, tmp_path_factory.mktemp("live-rest"))) as running:
+    with watched(LiveReaders(other, tmp_path_factory.mktemp("live"))) as running:
         yield running
 
 
@@ -50,34 +80,34 @@ def records(*ids: int) -> list[dict[str, Any]]:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_table(rest: Stack, readers: LiveReaders, name: str, version: int) -> None:
+def test_a_table(other: Stack, readers: LiveReaders, name: str, version: int) -> None:
     gateway = readers.gateway
-    rest.create_topic(name, 2)
+    other.create_topic(name, 2)
     gateway.rows(
         f"CREATE TABLE {name} (id bigint, text varchar) WITH (topic = '{name}', "
         f"partitioning = ARRAY['bucket(id, 2)'], format_version = {version})"
     )
-    replay = Replay(rest, name)
+    replay = Replay(other, name)
     for start in (0, 50, 100):
-        rest.produce(name, records(*range(start, start + 50)))
+        other.produce(name, records(*range(start, start + 50)))
         agree_with_log(gateway, name, replay.catch_up())
-        rest.tier(name)
+        other.tier(name)
         agree_with_log(gateway, name, replay.catch_up())
-    rest.produce(name, records(*range(150, 160)))
+    other.produce(name, records(*range(150, 160)))
     assert gateway.rows(f"SELECT count(*), max(id) FROM {name}") == [(160, 159)]
 
 
-def unified(rest: Stack, name: str, cold: int, hot: int) -> None:
-    rest.create_topic(name, 2)
-    rest.create_table(name, "id bigint, text varchar")
-    rest.produce(name, records(*range(cold)))
-    rest.tier(name)
-    rest.produce(name, records(*range(cold, cold + hot)))
+def unified(other: Stack, name: str, cold: int, hot: int) -> None:
+    other.create_topic(name, 2)
+    other.create_table(name, "id bigint, text varchar")
+    other.produce(name, records(*range(cold)))
+    other.tier(name)
+    other.produce(name, records(*range(cold, cold + hot)))
 
 
 @pytest.mark.soak
-def test_other_hands(rest: Stack, readers: LiveReaders, name: str) -> None:
-    unified(rest, name, 40, 10)
+def test_other_hands(other: Stack, readers: LiveReaders, name: str) -> None:
+    unified(other, name, 40, 10)
     table = f"lake.default.{name}"
     gateway = readers.gateway
     for statement in (
@@ -87,12 +117,12 @@ def test_other_hands(rest: Stack, readers: LiveReaders, name: str) -> None:
         f"ALTER TABLE {table} ADD COLUMN more bigint",
         f"ALTER TABLE {table} RENAME COLUMN text TO words",
     ):
-        rest.spark.sql(statement).collect()
+        other.spark.sql(statement).collect()
         agree(gateway, f"SELECT * FROM {name}")
-    rest.maintain(name)
+    other.maintain(name)
     agree(gateway, f"SELECT * FROM {name}")
-    rest.tier(name)
-    rest.produce(name, [{"id": 2000, "text": "old name", "more": 7}])
+    other.tier(name)
+    other.produce(name, [{"id": 2000, "text": "old name", "more": 7}])
     agree(gateway, f"SELECT * FROM {name}")
     assert gateway.rows(f"SELECT count(*), max(more) FROM {name}") == [(42, 7)]
     assert gateway.rows(f"SELECT words FROM {name} WHERE id IN (20, 1000, 2000) ORDER BY id") == [
@@ -101,16 +131,16 @@ def test_other_hands(rest: Stack, readers: LiveReaders, name: str) -> None:
 
 
 @pytest.mark.soak
-def test_tierers_that_meet(rest: Stack, readers: LiveReaders, name: str) -> None:
-    rest.create_topic(name, 2)
-    rest.create_table(name, "id bigint, text varchar")
-    rest.produce(name, records(*range(300)))
+def test_tierers_that_meet(other: Stack, readers: LiveReaders, name: str) -> None:
+    other.create_topic(name, 2)
+    other.create_table(name, "id bigint, text varchar")
+    other.produce(name, records(*range(300)))
     outcomes: list[Any] = []
 
     def work() -> None:
         try:
             while True:
-                (*_, last) = rest.tier(name, records_max=30)
+                (*_, last) = other.tier(name, records_max=30)
                 outcomes.append(last)
                 if last.lag == 0:
                     return
@@ -123,15 +153,15 @@ def test_tierers_that_meet(rest: Stack, readers: LiveReaders, name: str) -> None
     for thread in threads:
         thread.join()
     assert {o.code for o in outcomes if isinstance(o, SeamlineError)} <= {COMMIT_CONFLICT}
-    rest.tier(name)
-    agree_with_log(readers.gateway, name, Replay(rest, name).catch_up())
+    other.tier(name)
+    agree_with_log(readers.gateway, name, Replay(other, name).catch_up())
     assert readers.gateway.rows(f'SELECT count(*), count(DISTINCT id) FROM "{name}$cold"') == [
         (300, 300)
     ]
 
 
-def test_every_way_to_read(rest: Stack, readers: LiveReaders, name: str) -> None:
-    unified(rest, name, 30, 20)
+def test_every_way_to_read(other: Stack, readers: LiveReaders, name: str) -> None:
+    unified(other, name, 30, 20)
     snapshot = readers.load(name).current_snapshot()
     assert snapshot is not None
     ways = readers.every_way(name, snapshot.snapshot_id, ["id", "text"])
@@ -140,9 +170,10 @@ def test_every_way_to_read(rest: Stack, readers: LiveReaders, name: str) -> None
     assert all(rows == first for rows in ways.values()), ways
 
 
-def test_views_are_handed_on(rest: Stack, readers: LiveReaders, name: str) -> None:
-    unified(rest, name, 30, 20)
-    rest.spark.sql(
+@only_rest
+def test_views_are_handed_on(other: Stack, readers: LiveReaders, name: str) -> None:
+    unified(other, name, 30, 20)
+    other.spark.sql(
         f"CREATE VIEW lake.default.{name}_v AS SELECT id FROM lake.default.{name} WHERE id < 25"
     )
     assert ("default", f"{name}_v") in readers.pyiceberg.list_views("default")
@@ -155,8 +186,9 @@ def test_views_are_handed_on(rest: Stack, readers: LiveReaders, name: str) -> No
     assert found.code.name == "TABLE_NOT_FOUND"
 
 
+@only_rest
 def test_a_view_has_the_owner_and_the_comment_of_its_last_version(
-    rest: Stack, readers: LiveReaders, name: str
+    other: Stack, readers: LiveReaders, name: str
 ) -> None:
     readers.gateway.rows(f"CREATE VIEW {name} COMMENT 'one' SECURITY DEFINER AS SELECT 1 AS x")
     (made,) = readers.gateway.rows(f"SHOW CREATE VIEW {name}")
@@ -178,29 +210,42 @@ def test_a_view_has_the_owner_and_the_comment_of_its_last_version(
 
 
 @pytest.mark.soak
-def test_a_snapshot_that_expired_gets_no_tag(rest: Stack, name: str) -> None:
-    unified(rest, name, 10, 0)
-    before = rest.load(name)
-    rest.produce(name, records(10))
-    rest.tier(name)
-    rest.maintain(name)
+def test_a_snapshot_that_expired_gets_no_tag(other: Stack, name: str) -> None:
+    unified(other, name, 10, 0)
+    before = other.load(name)
+    other.produce(name, records(10))
+    other.tier(name)
+    other.maintain(name)
     with pytest.raises(SeamlineError) as caught:
         create_tag(before, "late", before.state.current_snapshot_id, 60_000)
     assert caught.value.code is SNAPSHOT_GONE
 
 
-def test_a_catalog_that_is_gone_is_named(tmp_path: pathlib.Path, name: str) -> None:
-    with rest_catalog(tmp_path) as url:
-        catalog = IcebergCatalog(config_of(url, tmp_path))
-        catalog.pyiceberg.create_namespace("default")
-        catalog.pyiceberg.create_table(("default", name), Schema())
-        table = catalog.load(("default", name))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_catalog_that_is_gone_is_named(tmp_path: pathlib.Path, name: str, kind: str) -> None:
+    with catalog(kind, tmp_path) as config:
+        lake = IcebergCatalog(config)
+        lake.make_namespace(("shop",))
+        lake.pyiceberg.create_table(("shop", name), Schema())
+        table = lake.load(("shop", name))
     with pytest.raises(SeamlineError) as caught:
-        catalog.load(("default", name))
+        lake.load(("shop", name))
     assert caught.value.code is CATALOG_UNAVAILABLE
     with pytest.raises(SeamlineError) as caught:
         set_properties(table, {"a": "b"})
     assert caught.value.code is CATALOG_UNAVAILABLE
     with pytest.raises(SeamlineError) as caught:
-        IcebergCatalog(config_of(url, tmp_path)).tables(("default",))
+        IcebergCatalog(config).tables(("shop",))
     assert caught.value.code is CATALOG_UNAVAILABLE
+
+
+@pytest.mark.prove
+def test_many_threads_use_the_metastore_that_is_up(tmp_path: pathlib.Path) -> None:
+    """PyIceberg shares one connection between threads, and tries the first address alone."""
+    with hive_metastore(tmp_path) as url:
+        lake = IcebergCatalog(hive_config(f"thrift://127.0.0.1:1, {url}", tmp_path))
+        lake.make_namespace(("shop",))
+        lake.pyiceberg.create_table(("shop", "orders"), Schema())
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            tables = list(pool.map(lambda _: lake.load(("shop", "orders")), range(80)))
+    assert {table.state.display_name for table in tables} == {"lake.shop.orders"}
