@@ -38,6 +38,7 @@ def below(end: dict[str, int]) -> dict[int, list[int]]:
 
 @pytest.mark.integration
 @pytest.mark.spark
+@pytest.mark.prove
 @pytest.mark.parametrize("reads_min", [4, pytest.param(200, marks=pytest.mark.soak)])
 def test_reads_while_everything_moves(
     stack: Stack, gateway: Gateway, name: str, reads_min: int

@@ -47,11 +47,7 @@ def catalog(kind: str, directory: pathlib.Path) -> Iterator[CatalogConfig]:
             yield glue_config(url, directory.name)
 
 
-KINDS = [
-    "rest",
-    pytest.param("hive", marks=pytest.mark.prove),
-    pytest.param("glue", marks=pytest.mark.prove),
-]
+KINDS = ("rest", "hive", "glue")
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -160,6 +156,7 @@ def test_tierers_that_meet(other: Stack, readers: LiveReaders, name: str) -> Non
     ]
 
 
+@pytest.mark.one_in(prove=1)
 def test_every_way_to_read(other: Stack, readers: LiveReaders, name: str) -> None:
     unified(other, name, 30, 20)
     snapshot = readers.load(name).current_snapshot()
@@ -221,6 +218,7 @@ def test_a_snapshot_that_expired_gets_no_tag(other: Stack, name: str) -> None:
     assert caught.value.code is SNAPSHOT_GONE
 
 
+@pytest.mark.one_in(prove=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_catalog_that_is_gone_is_named(tmp_path: pathlib.Path, name: str, kind: str) -> None:
     with catalog(kind, tmp_path) as config:
@@ -239,7 +237,6 @@ def test_a_catalog_that_is_gone_is_named(tmp_path: pathlib.Path, name: str, kind
     assert caught.value.code is CATALOG_UNAVAILABLE
 
 
-@pytest.mark.prove
 def test_many_threads_use_the_metastore_that_is_up(tmp_path: pathlib.Path) -> None:
     """PyIceberg shares one connection between threads, and tries the first address alone."""
     with hive_metastore(tmp_path) as url:

@@ -5,6 +5,8 @@ The folders at the top of the repository are subpackages of `seamline`; `client/
 
 from __future__ import annotations
 
+import ast
+import functools
 import pathlib
 from collections.abc import Iterator
 
@@ -35,3 +37,41 @@ def part_of(module: str) -> str:
     """The folder at the top that a module of ours comes from."""
     first = [*module.split("."), ""][1]
     return first if first in PARTS else "client"
+
+
+@functools.cache
+def tree_of(path: pathlib.Path) -> ast.Module:
+    """The syntax tree of a file, whose path is relative to the root."""
+    return ast.parse((ROOT / path).read_text(encoding="utf-8"), str(path))
+
+
+@functools.cache
+def nodes_of(path: pathlib.Path) -> tuple[ast.AST, ...]:
+    """All that a file's syntax tree consists of."""
+    return tuple(ast.walk(tree_of(path)))
+
+
+@functools.cache
+def imports_of(path: pathlib.Path) -> tuple[str, ...]:
+    """Full names of the modules that a file imports, inside functions too."""
+    return tuple(_imports_of(path))
+
+
+def _imports_of(path: pathlib.Path) -> Iterator[str]:
+    for node in nodes_of(path):
+        match node:
+            case ast.Import(names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=str(module), names=names):
+                yield from (_imported(module, alias.name) for alias in names)
+
+
+def _imported(module: str, name: str) -> str:
+    """`from a import b` imports a.b where that is a module of ours, else a."""
+    full = f"{module}.{name}"
+    return full if full in _names() else module
+
+
+@functools.cache
+def _names() -> frozenset[str]:
+    return frozenset(map(module_name, modules()))

@@ -7,7 +7,6 @@ that was paid must leave the list.
 from __future__ import annotations
 
 import ast
-import functools
 import importlib
 import pathlib
 import re
@@ -15,12 +14,20 @@ import tomllib
 from collections.abc import Iterator
 
 import pytest
-from support.sources import PARTS, ROOT, module_name, modules, part_of, python_files
+from support.sources import (
+    PARTS,
+    ROOT,
+    imports_of,
+    module_name,
+    modules,
+    nodes_of,
+    part_of,
+    python_files,
+)
 
 from seamline.errors import ERRORS
 
 MODULES = tuple(modules())
-MODULE_NAMES = frozenset(map(module_name, MODULES))
 TESTS = tuple(
     path for part in ("tests", "benchmarks", "examples", "docs") for path in python_files(part)
 )
@@ -58,38 +65,6 @@ FUNCTION_LINES_MAX = 50
 """Lines of a function, its docstring not counted."""
 
 
-@functools.cache
-def tree_of(path: pathlib.Path) -> ast.Module:
-    return ast.parse((ROOT / path).read_text(encoding="utf-8"), str(path))
-
-
-@functools.cache
-def nodes_of(path: pathlib.Path) -> tuple[ast.AST, ...]:
-    """All that a file's syntax tree consists of."""
-    return tuple(ast.walk(tree_of(path)))
-
-
-@functools.cache
-def imports_of(path: pathlib.Path) -> tuple[str, ...]:
-    """Full names of the modules that a file imports, inside functions too."""
-    return tuple(_imports_of(path))
-
-
-def _imports_of(path: pathlib.Path) -> Iterator[str]:
-    for node in nodes_of(path):
-        match node:
-            case ast.Import(names):
-                yield from (alias.name for alias in names)
-            case ast.ImportFrom(module=str(module), names=names):
-                yield from (_imported(module, alias.name) for alias in names)
-
-
-def _imported(module: str, name: str) -> str:
-    """`from a import b` imports a.b where that is a module of ours, else a."""
-    full = f"{module}.{name}"
-    return full if full in MODULE_NAMES else module
-
-
 # --- Architecture --------------------------------------------------------------------------------
 
 
@@ -118,7 +93,7 @@ def test_the_client_loads_other_folders_only_when_asked() -> None:
     }
     assert {path for path, _ in named} == set(LOADED_WHEN_CALLED)
     for path, module in named:
-        assert module in MODULE_NAMES
+        assert module in {module_name(path) for path in MODULES}
         assert module.startswith(LOADED_WHEN_CALLED[path])
 
 

@@ -269,6 +269,7 @@ def test_others_are_answered_while_a_dependency_hangs(
             wait_until(lambda: world.is_usable(kind), what="an answer")
 
 
+@pytest.mark.one_in(prove=4)
 @pytest.mark.parametrize(
     ("kind", "way"),
     _cases(
@@ -276,6 +277,7 @@ def test_others_are_answered_while_a_dependency_hangs(
         {
             ("catalog", Way.DRIPS),
             ("tokens", Way.SILENT),
+            ("metastore", Way.SILENT),
             ("cluster", Way.SILENT),
         },
     ),
