@@ -1,3 +1,3 @@
 """The version of this distribution, in one place for packaging, HTTP headers and `--version`."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
