@@ -25,7 +25,7 @@ from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.connectors.protocols import Engine, EngineQuery, EngineScan, NoDeadline
 from seamline.connectors.shared_memory import shared_memory
 from seamline.sql import parse, types
-from seamline.sql.qualify import Relation, qualify
+from seamline.sql.binder.qualify import Relation, qualify
 from seamline.sql.types import Field
 
 FIELDS = (Field("id", types.BIGINT, 1), Field("channel", types.VARCHAR, 2))

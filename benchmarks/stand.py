@@ -17,8 +17,8 @@ import pyarrow as pa
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import seamline
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.load import load
-from seamline.gateway.connections import Connections
 from seamline.gateway.dev.demo import bids
 from seamline.gateway.dev.demo.bids import BidProducer
 from seamline.gateway.dev.local.ports import free_port

@@ -35,22 +35,22 @@ from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.subscription import MESSAGES_MAX
 from seamline.gateway.access.rights import Principal
+from seamline.gateway.app.wiring import Gateway
+from seamline.gateway.catalogs import resolution
 from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.config.load import load
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.memory import settle_memory
-from seamline.gateway.query import names
-from seamline.gateway.query.deadline import no_deadline
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.pin import PinnedTable
 from seamline.gateway.query.statements import StatementRequest
 from seamline.gateway.tail.follower import READERS
 from seamline.gateway.tail.segments import Segment, build, merge
 from seamline.gateway.tail.source import RowSource
-from seamline.gateway.wiring import Gateway
-from seamline.planners.physical import TailRead
+from seamline.planners.plan.physical import TailRead
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.offsets import OffsetRange, Offsets
-from seamline.sql.qualify import TableReference
+from seamline.sql.binder.qualify import TableReference
 
 SQL = "SELECT count(*), sum(price) FROM bids"
 RATES = (1_000, 10_000)
@@ -192,7 +192,7 @@ def profile(own: Gateway, pinned: PinnedTable) -> None:
 
 
 def _pinned(own: Gateway) -> list[PinnedTable]:
-    session = names.session(own.config)
+    session = resolution.session(own.config)
     gatherer = Gatherer(own.connections, own.executor.tails)
     return gatherer.pin([TableReference(("bids",))], session, no_deadline())
 

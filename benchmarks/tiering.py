@@ -19,11 +19,12 @@ from harness import REPEATS, compare, report, timed, verdict_of
 from stand import Stand, say, stand
 
 from seamline.connectors.protocols import NoDeadline
+from seamline.gateway import names
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.config.load import load
-from seamline.gateway.connections import Connections
 from seamline.gateway.dev.demo import bids
-from seamline.gateway.query import names
 from seamline.gateway.tiering.application import SparkTables, start_spark
 from seamline.gateway.tiering.step import drain, tier_once
 
@@ -118,8 +119,8 @@ class Tierers:
         return self._answer(f"{self._name}_theirs")
 
     def _resolved(self) -> names.TableName:
-        session = names.session(self._connections.config)
-        return names.resolve((self._name,), session, self._connections)
+        session = resolution.session(self._connections.config)
+        return resolution.resolve((self._name,), session, self._connections)
 
     def _answer(self, name: str) -> Any:
         return [tuple(row) for row in self._spark.sql(SQL.format(name)).collect()]

@@ -19,8 +19,8 @@ from harness import compare, report
 from stand import Stand, say, stand
 
 import seamline
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.load import load
-from seamline.gateway.connections import Connections
 
 COLUMNS = "id bigint, channel varchar, price bigint"
 PARTITIONS = 4

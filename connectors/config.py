@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from seamline.connectors.iceberg.places import place_of
+from seamline.connectors.places import place_of
 
 Text = Annotated[str, Field(min_length=1)]
 

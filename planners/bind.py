@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seamline.planners.logical import LogicalPlan, Scan, TableFacts
-from seamline.sql.qualify import BoundQuery
+from seamline.planners.plan.logical import LogicalPlan, Scan, TableFacts
+from seamline.sql.binder.qualify import BoundQuery
 
 
 def bind(query: BoundQuery, tables: Sequence[TableFacts]) -> LogicalPlan:

@@ -10,14 +10,15 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from seamline.planners.estimate import cached_of
-from seamline.planners.logical import Scan
-from seamline.planners.physical import PhysicalPlan
-from seamline.planners.route import SPARK
+from seamline.planners.plan.estimate import cached_of
+from seamline.planners.plan.logical import Scan
+from seamline.planners.plan.physical import PhysicalPlan
+from seamline.planners.plan.route import SPARK
 from seamline.seam.files import ColdPlan
 from seamline.seam.seam import Seam
-from seamline.sql import predicates, render
+from seamline.sql import predicates
 from seamline.sql.binder.scope import Output
+from seamline.sql.engines import render
 from seamline.sql.types import Field
 
 PARTITIONS_SHOWN_MAX = 16

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from seamline.sql.binder.naming import name_of_scan_column
-from seamline.sql.calls import Call
+from seamline.sql.expressions.calls import Call
+from seamline.sql.expressions.naming import name_of_scan_column
 
 
 class Origin(NamedTuple):

@@ -16,16 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from seamline.planners.bind import bind
-from seamline.planners.estimate import estimate
-from seamline.planners.logical import LogicalPlan, TableFacts
-from seamline.planners.physical import PhysicalPlan, physical_plan
-from seamline.planners.route import Limits, route
+from seamline.planners.plan.estimate import estimate
+from seamline.planners.plan.logical import LogicalPlan, TableFacts
+from seamline.planners.plan.physical import PhysicalPlan, physical_plan
+from seamline.planners.plan.route import Limits, route
 from seamline.planners.rules.prune_tail_by_key import prune_tail_by_key
 from seamline.planners.rules.prune_tail_by_position import prune_tail_by_position
 from seamline.planners.rules.prune_tail_by_time import prune_tail_by_time
 from seamline.planners.rules.push_predicates import push_predicates
 from seamline.seam.checks import missing, require
-from seamline.sql.qualify import BoundQuery
+from seamline.sql.binder.qualify import BoundQuery
 
 Rule = Callable[[LogicalPlan], LogicalPlan]
 

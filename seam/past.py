@@ -17,8 +17,8 @@ from seamline.seam.offsets import Offsets
 from seamline.seam.repeat import missing_between, seam_up_to
 from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
+from seamline.sql.binder.qualify import TableVersion
 from seamline.sql.near import did_you_mean
-from seamline.sql.qualify import TableVersion
 
 
 def version_of(state: TableState, version: TableVersion | None) -> tuple[int | None, int | None]:

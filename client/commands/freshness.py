@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from seamline.commands.options import connect, embedded_options, gateway_options, profile_of
-from seamline.commands.output import WRITERS, write
-from seamline.commands.pictures import Look, look_of_terminal
-from seamline.commands.running import show_within
 from seamline.dbapi.connection import Connection
 from seamline.dbapi.errors import Error
+from seamline.terminal.output import WRITERS, write
+from seamline.terminal.pictures import Look, look_of_terminal
+from seamline.terminal.running import show_within
 
 _NAME = re.compile(r'(?P<front>(?:.*\.)?)(?P<table>"(?:[^"]|"")+"|[^".]+)')
 

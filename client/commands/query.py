@@ -16,15 +16,15 @@ from typing import IO, Any
 
 import click
 
-from seamline.commands.lexis import Statement, statements
 from seamline.commands.options import connect, embedded_options, gateway_options, profile_of
-from seamline.commands.output import BINARY_WRITERS, FORMATS, WRITERS, opened, write
-from seamline.commands.pictures import Look, look_of_terminal
-from seamline.commands.running import receipt_line, run
 from seamline.dbapi.connection import Connection
 from seamline.dbapi.embedded import EmbeddedConnection
 from seamline.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError
 from seamline.shell.state import State
+from seamline.terminal.lexis import Statement, statements
+from seamline.terminal.output import BINARY_WRITERS, FORMATS, WRITERS, opened, write
+from seamline.terminal.pictures import Look, look_of_terminal
+from seamline.terminal.running import receipt_line, run
 
 _STDIN = "-"
 _SOME = f"The formats are {', '.join(FORMATS)}."

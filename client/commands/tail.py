@@ -15,12 +15,12 @@ from typing import Any
 import click
 
 from seamline.commands.options import connect, embedded_options, gateway_options, profile_of
-from seamline.commands.output import WRITERS, OnTerminal, write_csv, write_ndjson
-from seamline.commands.pictures import Look
-from seamline.commands.running import show_within
 from seamline.dbapi.connection import Connection
 from seamline.dbapi.cursor import Cursor
 from seamline.dbapi.errors import Error
+from seamline.terminal.output import WRITERS, OnTerminal, write_csv, write_ndjson
+from seamline.terminal.pictures import Look
+from seamline.terminal.running import show_within
 
 OFFSETS_MAX = 50_000
 """Maximum number of offsets in a batch, so that a long history comes in pieces."""

@@ -13,7 +13,7 @@ from seamline.dbapi.credentials import Credentials
 from seamline.dbapi.errors import as_client_error
 from seamline.errors import MISSING_EXTRA, SeamlineError
 
-_GATEWAY = "seamline.gateway.embedded"
+_GATEWAY = "seamline.gateway.app.embedded"
 
 
 class EmbeddedConnection(Connection):

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from typing import Protocol
 
-from seamline.commands.lexis import tokens
-from seamline.commands.output import WRITERS
 from seamline.shell.meta import META, SIGN
+from seamline.terminal.lexis import tokens
+from seamline.terminal.output import WRITERS
 
 _WORDS = """
 ALL ALTER ANALYZE AND ANY ARRAY AS ASC AT BETWEEN BY CALL CASE CAST COLUMN COLUMNS COMMENT

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from seamline.commands.lexis import Statement
-from seamline.commands.output import WRITERS
-from seamline.commands.running import size
 from seamline.dbapi.errors import InterfaceError
 from seamline.errors import INVALID_ARGUMENT
+from seamline.terminal.lexis import Statement
+from seamline.terminal.output import WRITERS
+from seamline.terminal.running import size
 
 if TYPE_CHECKING:
     from seamline.shell.session import Session

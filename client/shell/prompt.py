@@ -21,13 +21,13 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.styles import Style
 
-from seamline.commands.lexis import is_complete, tokens
 from seamline.dbapi.connection import Connection
 from seamline.shell.completing import KEYWORDS, candidates
 from seamline.shell.meta import SIGN
 from seamline.shell.names import Names
 from seamline.shell.session import Session
 from seamline.shell.state import State
+from seamline.terminal.lexis import is_complete, tokens
 
 PROMPT = "seamline> "
 _CONTINUED = "       -> "

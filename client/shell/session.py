@@ -18,10 +18,6 @@ from typing import Any
 
 import click
 
-from seamline.commands.lexis import Statement, is_complete, statements
-from seamline.commands.output import write
-from seamline.commands.pictures import Look, Sink, look_of_terminal
-from seamline.commands.running import receipt_line, run
 from seamline.dbapi.connection import Connection
 from seamline.dbapi.cursor import Cursor
 from seamline.dbapi.errors import InterfaceError
@@ -30,6 +26,10 @@ from seamline.errors import INVALID_ARGUMENT, SeamlineError
 from seamline.shell import meta
 from seamline.shell.screen import Screen, pager_of
 from seamline.shell.state import State
+from seamline.terminal.lexis import Statement, is_complete, statements
+from seamline.terminal.output import write
+from seamline.terminal.pictures import Look, Sink, look_of_terminal
+from seamline.terminal.running import receipt_line, run
 
 
 class Session:

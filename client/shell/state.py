@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 from typing import Any
 
-from seamline.commands.lexis import Statement
+from seamline.terminal.lexis import Statement
 
 
 @dataclasses.dataclass

@@ -38,7 +38,7 @@ from seamline.connectors.dependencies import Dependency, storage_of
 from seamline.connectors.iceberg.boundaries.provider import Answers
 from seamline.connectors.iceberg.boundaries.registry import Logs
 from seamline.connectors.iceberg.files import FileReader
-from seamline.connectors.iceberg.places import TablePlaces
+from seamline.connectors.places import TablePlaces
 from seamline.errors import (
     COLD_FILE_INVALID,
     INVALID_CONFIG,

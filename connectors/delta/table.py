@@ -20,9 +20,9 @@ from seamline.connectors.iceberg.errors import storage_errors
 from seamline.connectors.iceberg.expressions import to_iceberg
 from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.iceberg.moments import MomentColumns
-from seamline.connectors.iceberg.places import TablePlaces
 from seamline.connectors.iceberg.pruning import statistics_filter
 from seamline.connectors.iceberg.scan import WILDCARD, has_wildcard
+from seamline.connectors.places import TablePlaces
 from seamline.errors import SNAPSHOT_GONE, SeamlineError
 from seamline.seam.checks import outrun, require
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest

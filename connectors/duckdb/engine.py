@@ -44,7 +44,8 @@ from seamline.connectors.protocols import (
 )
 from seamline.errors import INTERNAL_ERROR, NOT_SUPPORTED, TAIL_TOO_LARGE, SeamlineError
 from seamline.seam.files import DataFile
-from seamline.sql import render, types
+from seamline.sql import types
+from seamline.sql.engines import render
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.types import quoted
 

@@ -27,8 +27,8 @@ from seamline.seam.seam import ColdSpan
 from seamline.seam.upserts import Newest
 from seamline.sql import columns as names
 from seamline.sql import types
+from seamline.sql.engines.render import opaque
 from seamline.sql.predicates import Comparison, In, Value, conjuncts
-from seamline.sql.render import opaque
 from seamline.sql.types import Array, Field, Map, Row, Type, quoted
 
 ROWS, DELETES = "rows", "deletes"

@@ -58,13 +58,13 @@ from seamline.connectors.iceberg.metadata_properties import (
     require_own_places,
 )
 from seamline.connectors.iceberg.moments import MomentColumns
-from seamline.connectors.iceberg.places import TablePlaces
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import GuardedCatalog
 from seamline.connectors.iceberg.scan import FileTask, ScanPlanner
 from seamline.connectors.iceberg.schema_changes import named_mapping, text_of
 from seamline.connectors.iceberg.states import States, table_state
 from seamline.connectors.iceberg.views import PROPERTY, ViewStore
+from seamline.connectors.places import TablePlaces
 from seamline.connectors.protocols import HotLog
 from seamline.errors import (
     CATALOG_UNAVAILABLE,

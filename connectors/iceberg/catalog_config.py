@@ -12,13 +12,13 @@ from seamline.connectors.config import CatalogConfig
 from seamline.connectors.dependencies import Dependency
 from seamline.connectors.iceberg import pyiceberg_internals
 from seamline.connectors.iceberg.guard import CatalogGuard
-from seamline.connectors.iceberg.places import CatalogPlaces
 from seamline.connectors.iceberg.pyiceberg_internals import (
     CachingSqlCatalog,
     CountedCatalog,
     GuardedCatalog,
     PatientRestCatalog,
 )
+from seamline.connectors.places import CatalogPlaces
 from seamline.errors import INVALID_CONFIG, SeamlineError
 
 _GLUE_ATTEMPTS = "glue.max-retries"

@@ -62,9 +62,9 @@ from seamline.connectors.iceberg.metadata_properties import (
     require_no_code,
     require_own_places,
 )
-from seamline.connectors.iceberg.places import TablePlaces
 from seamline.connectors.iceberg.update_ids import with_field_ids, with_spec_ids
 from seamline.connectors.iceberg.views import PROPERTY as VIEW_PROPERTY
+from seamline.connectors.places import TablePlaces
 from seamline.errors import (
     CATALOG_ACCESS_DENIED,
     CATALOG_READ_ONLY,

@@ -17,7 +17,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.foreign_metadata import files_of
-from seamline.connectors.iceberg.places import CatalogPlaces, TablePlaces
+from seamline.connectors.places import CatalogPlaces, TablePlaces
 
 KNOWN_MAX = 100_000
 METADATA_KNOWN_MAX = 256

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from seamline.connectors.iceberg.places import TablePlaces
+from seamline.connectors.places import TablePlaces
 from seamline.errors import PROPERTY_NOT_ALLOWED, SeamlineError
 
 JAVA_CODE = "write.location-provider.impl"

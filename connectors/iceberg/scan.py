@@ -40,7 +40,6 @@ from seamline.connectors.iceberg.guard import Checks
 from seamline.connectors.iceberg.manifests import list_entry, read_list
 from seamline.connectors.iceberg.partition_trust import PartitionTrust, lacks_bounds
 from seamline.connectors.iceberg.partitions import identity_values
-from seamline.connectors.iceberg.places import TablePlaces
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import (
     inheriting_entries,
@@ -48,6 +47,7 @@ from seamline.connectors.iceberg.pyiceberg_internals import (
     paths_in,
 )
 from seamline.connectors.iceberg.row_ids import MANIFEST_FIRST_ROW_ID, inherit_row_ids
+from seamline.connectors.places import TablePlaces
 from seamline.errors import (
     NOT_SUPPORTED,
     SNAPSHOT_GONE,

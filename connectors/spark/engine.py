@@ -44,7 +44,7 @@ from seamline.errors import (
     TAIL_TOO_LARGE,
     SeamlineError,
 )
-from seamline.sql import render
+from seamline.sql.engines import render
 from seamline.sql.slices import whole
 
 T = TypeVar("T")

@@ -64,13 +64,13 @@ from seamline.gateway.access.rules import (
     expression,
     matches,
 )
-from seamline.gateway.query.names import SYSTEM_CATALOG
+from seamline.gateway.names import SYSTEM_CATALOG
 from seamline.sql import columns
 from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.types import Field
 
 if TYPE_CHECKING:
-    from seamline.gateway.query.names import TableName
+    from seamline.gateway.names import TableName
 
 RuleT = TypeVar("RuleT", bound=Rule)
 _REMEMBERED_MAX = 1024

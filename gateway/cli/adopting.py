@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.cli.options import config_options, load_config, table_of, text_of
-from seamline.gateway.connections import Connections
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 
 if TYPE_CHECKING:
     from seamline.gateway.commands.adopting import Findings

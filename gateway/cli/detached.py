@@ -19,7 +19,7 @@ from seamline.connectors import supervision
 from seamline.connectors.files import make_folder
 from seamline.errors import INTERNAL_ERROR, SeamlineError
 from seamline.gateway import process
-from seamline.gateway.http.server import named_state_errors
+from seamline.gateway.app.server import named_state_errors
 from seamline.gateway.process import ProcessIdentity
 
 Work = Callable[[Callable[[str], None], Callable[[], None]], None]

@@ -97,7 +97,7 @@ def _findings(
         yield about, finding.without(secrets)
     if loaded is None:
         return
-    from seamline.gateway.connections import Connections
+    from seamline.gateway.catalogs.connections import Connections
 
     connections = Connections(loaded.config)
     away: set[str] = set()

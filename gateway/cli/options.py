@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import click
 
 from seamline.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError
+from seamline.gateway import names
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.files import find_file
-from seamline.gateway.connections import Connections
-from seamline.gateway.query import names
-from seamline.gateway.query.names import TableName
+from seamline.gateway.names import TableName
 
 if TYPE_CHECKING:
     from seamline.gateway.config.load import Loaded
@@ -96,7 +97,9 @@ def table_of(text: str, connections: Connections) -> TableName:
         SeamlineError: INVALID_ARGUMENT when it does not name a table of a catalog;
             CATALOG_NOT_FOUND, ….
     """
-    found = names.resolve(names.split(text), names.session(connections.config), connections)
+    found = resolution.resolve(
+        names.split(text), resolution.session(connections.config), connections
+    )
     if not found.is_own_table:
         raise SeamlineError(INVALID_ARGUMENT, f"{text} is not the name of a table")
     if found.path == tuple(part.lower() for part in found.path):

@@ -35,9 +35,9 @@ def serve(
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=LOG_FORMAT)
     logging.getLogger("seamline.spark").setLevel(logging.INFO)  # jars fetched at the first start
     loaded = load_config(config_file, settings, http__host=host, http__port=port)
+    from seamline.gateway.app.server import GRACE_S
+    from seamline.gateway.app.server import serve as serve_http
     from seamline.gateway.cli import detached
-    from seamline.gateway.http.server import GRACE_S
-    from seamline.gateway.http.server import serve as serve_http
 
     directory = pathlib.Path(loaded.config.state_directory)
     if stop:

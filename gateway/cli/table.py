@@ -11,6 +11,7 @@ import click
 
 from seamline.connectors import supervision
 from seamline.errors import NOT_A_UNIFIED_TABLE, SeamlineError
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.cli import adopting
 from seamline.gateway.cli.options import (
     Duration,
@@ -20,9 +21,8 @@ from seamline.gateway.cli.options import (
     table_of,
     text_of,
 )
-from seamline.gateway.connections import Connections
-from seamline.gateway.query.deadline import no_deadline
-from seamline.gateway.query.names import TableName
+from seamline.gateway.deadline import no_deadline
+from seamline.gateway.names import TableName
 from seamline.seam.binding import EVOLUTIONS, POLICIES, PROPERTY_PREFIX, TopicBinding
 
 if TYPE_CHECKING:

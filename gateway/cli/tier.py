@@ -16,6 +16,7 @@ import click
 from seamline.connectors import supervision
 from seamline.errors import SeamlineError
 from seamline.gateway import process
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.cli.options import (
     LOG_FORMAT,
     PORT,
@@ -25,7 +26,6 @@ from seamline.gateway.cli.options import (
     look_at,
     table_of,
 )
-from seamline.gateway.connections import Connections
 
 if TYPE_CHECKING:
     from seamline.gateway.tiering.application import TieringApplication

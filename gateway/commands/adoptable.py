@@ -13,9 +13,9 @@ from seamline.connectors.iceberg.boundaries.registry import PROVIDERS
 from seamline.connectors.iceberg.boundaries.writers import BY_COLUMNS, FLINK, Writer, writer_of
 from seamline.connectors.protocols import ColdTable
 from seamline.errors import ADOPTION_REFUSED, INVALID_ARGUMENT, SeamlineError
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands import alterations
-from seamline.gateway.connections import Connections
-from seamline.gateway.query.names import TableName
+from seamline.gateway.names import TableName
 from seamline.seam.binding import TopicBinding
 from seamline.seam.table import TableState
 from seamline.sql.near import did_you_mean

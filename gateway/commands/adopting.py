@@ -27,11 +27,12 @@ from seamline.errors import (
     STATEMENT_NOT_ALLOWED,
     SeamlineError,
 )
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.catalogs.resolution import suggesting_topics
 from seamline.gateway.commands import alterations, comparison, inferring, tables
 from seamline.gateway.commands.adoptable import is_delta, look_at, require_foreign
-from seamline.gateway.connections import Connections
+from seamline.gateway.names import TableName
 from seamline.gateway.query.loaded import LoadedTables
-from seamline.gateway.query.names import TableName, suggesting_topics
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of
 from seamline.seam.checks import truncated

@@ -28,12 +28,13 @@ from seamline.errors import (
     TABLE_NOT_FOUND,
     SeamlineError,
 )
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.commands import evolution, inferring, tables, upserts, views
 from seamline.gateway.commands.rows import Rows, done, noted
-from seamline.gateway.connections import Connections
-from seamline.gateway.query import names
+from seamline.gateway.names import TableName
 from seamline.gateway.query.loaded import LoadedTables
-from seamline.gateway.query.names import Session, TableName
 from seamline.gateway.query.views import find as find_view
 from seamline.seam.binding import EVOLUTIONS, POLICIES, PROPERTY_PREFIX, TopicBinding
 from seamline.seam.records import DecoderSpec
@@ -180,7 +181,7 @@ def alterable(connections: Connections, parts: tuple[str, ...], session: Session
     Raises:
         SeamlineError: STATEMENT_NOT_ALLOWED, PERMISSION_DENIED, TABLE_NOT_FOUND, …
     """
-    name = names.resolve(parts, session, connections)
+    name = resolution.resolve(parts, session, connections)
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be changed")
     connections.rights.require_alterable(name)
@@ -289,7 +290,7 @@ def _move(
 ) -> None:
     """Gives a table another name; its files stay where they are."""
     catalog = table.state.name[0]
-    to = names.resolve(change.to, session, connections, is_new=True)
+    to = resolution.resolve(change.to, session, connections, is_new=True)
     tables.require_new_name(connections, table.state.display_name, catalog, to)
     connections.catalog(catalog).rename(table.state.name[1:], to.path)
 

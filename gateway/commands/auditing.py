@@ -24,10 +24,10 @@ from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols import ColdTable, Deadline, HotLog
 from seamline.errors import NOT_A_UNIFIED_TABLE, SeamlineError
+from seamline.gateway.catalogs.connections import Sources
 from seamline.gateway.commands.aborted import aborted_offsets
-from seamline.gateway.connections import Sources
+from seamline.gateway.names import TableName
 from seamline.gateway.query.loaded import LoadedTables
-from seamline.gateway.query.names import TableName
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of, decode
 from seamline.seam.checks import LogRead, recreated, require

@@ -17,6 +17,9 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.access.rules import Privilege
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.commands import (
     adopting,
     alterations,
@@ -30,9 +33,6 @@ from seamline.gateway.commands import (
 )
 from seamline.gateway.commands.rows import Rows, done, noted
 from seamline.gateway.commands.shows import Shows
-from seamline.gateway.connections import Connections
-from seamline.gateway.query import names
-from seamline.gateway.query.names import Session
 from seamline.gateway.query.statements import StatementRequest
 from seamline.sql.binder.scope import Output
 from seamline.sql.places import placed_at
@@ -162,7 +162,7 @@ class Commands:
     # --- CREATE and DROP -------------------------------------------------------------------------
 
     def _create(self, statement: CreateTable, session: Session, deadline: Deadline) -> Rows:
-        name = names.resolve(statement.name, session, self._connections, is_new=True)
+        name = resolution.resolve(statement.name, session, self._connections, is_new=True)
         if not name.is_own_table:
             raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be created")
         self._connections.rights.require_new(name)
@@ -209,7 +209,7 @@ class Commands:
         deadline: Deadline,
     ) -> Rows:
         """Binds a table that another writer fills to its topic; returns the notes about it."""
-        name = names.resolve(written, session, self._connections)
+        name = resolution.resolve(written, session, self._connections)
         if not name.is_own_table:
             raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be adopted")
         rights, cluster = self._connections.rights, self._connections.config.default_cluster
@@ -242,7 +242,7 @@ class Commands:
         return done()
 
     def _drop(self, statement: DropTable, session: Session) -> Rows:
-        name = names.resolve(statement.name, session, self._connections, is_new=True)
+        name = resolution.resolve(statement.name, session, self._connections, is_new=True)
         if not name.is_own_table:
             raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be dropped")
         try:

@@ -26,9 +26,9 @@ from seamline.errors import (
     STATEMENT_NOT_ALLOWED,
     SeamlineError,
 )
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands import alterations, auditing
-from seamline.gateway.connections import Connections
-from seamline.gateway.query.names import TableName
+from seamline.gateway.names import TableName
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
 from seamline.seam.boundary import EXACT, Boundary, boundary_of
 from seamline.seam.hands import handed_over, taken_over

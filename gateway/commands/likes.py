@@ -16,11 +16,13 @@ from seamline.connectors.iceberg.types import storable
 from seamline.connectors.protocols import ColdTable
 from seamline.errors import NOT_SUPPORTED, STATEMENT_NOT_ALLOWED, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.access.rules import Privilege
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.commands import tables
-from seamline.gateway.connections import Connections
-from seamline.gateway.query import names, views
+from seamline.gateway.names import TableName
+from seamline.gateway.query import views
 from seamline.gateway.query.loaded import LoadedTables
-from seamline.gateway.query.names import Session, TableName
 from seamline.seam.binding import TopicBinding
 from seamline.sql import columns
 from seamline.sql.places import placed_at
@@ -110,7 +112,7 @@ def _found(
         SeamlineError: TABLE_NOT_FOUND, PERMISSION_DENIED, …; NOT_SUPPORTED for anything that is not
             a table of a catalog.
     """
-    name = names.resolve(element.name, session, connections)
+    name = resolution.resolve(element.name, session, connections)
     if not name.is_own_table:
         raise _no_table(name)
     connections.rights.require(Privilege.SELECT, name)

@@ -1,8 +1,8 @@
 """Lists the schemas and tables of a catalog or a cluster, for SHOW and others.
 
-Everything is listed under a name that `names.resolve` resolves to the same object. A listing never
-fails as a whole: if one entry or one schema cannot be read, its entry says so, and the others are
-still listed.
+Everything is listed under a name that `resolution.resolve` resolves to the same object. A listing
+never fails as a whole: if one entry or one schema cannot be read, its entry says so, and the others
+are still listed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from seamline.errors import (
     SCHEMA_NOT_FOUND,
     SeamlineError,
 )
+from seamline.gateway import names
+from seamline.gateway.catalogs.connections import Sources
 from seamline.gateway.commands import system_shapes
-from seamline.gateway.connections import Sources
-from seamline.gateway.query import names
-from seamline.gateway.query.names import (
+from seamline.gateway.names import (
     CLUSTER_SCHEMA,
     INFORMATION_SCHEMA,
     SYSTEM_CATALOG,

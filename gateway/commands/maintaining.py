@@ -27,11 +27,12 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.commands import alterations, resuming
 from seamline.gateway.commands.rows import METRICS, Rows
-from seamline.gateway.connections import Connections
-from seamline.gateway.query.names import Session, TableName
-from seamline.planners.logical import LogicalPlan
+from seamline.gateway.names import TableName
+from seamline.planners.plan.logical import LogicalPlan
 from seamline.planners.rules.push_predicates import to_predicate
 from seamline.sql.statements import MaintainTable
 

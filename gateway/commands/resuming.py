@@ -12,9 +12,9 @@ from seamline.connectors.iceberg import commits
 from seamline.connectors.protocols import Deadline
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import NOT_A_UNIFIED_TABLE, SeamlineError
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands import alterations
-from seamline.gateway.connections import Connections
-from seamline.gateway.query.names import TableName
+from seamline.gateway.names import TableName
 from seamline.gateway.tiering import step
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary

@@ -26,11 +26,12 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.access.rules import Privilege
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.commands import alterations, writes
 from seamline.gateway.commands.writes import Target
-from seamline.gateway.connections import Connections
-from seamline.gateway.query import names
-from seamline.gateway.query.names import Session, TableName
+from seamline.gateway.names import TableName
 from seamline.seam.binding import TopicBinding
 from seamline.sql import columns
 from seamline.sql.statements import ChangeRows, RowCase, Truncate
@@ -121,7 +122,7 @@ def _table(
     actions: Sequence[str],
 ) -> tuple[TableName, IcebergTable]:
     """Loads a table whose rows the user may change."""
-    name = names.resolve(written, session, connections)
+    name = resolution.resolve(written, session, connections)
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"rows of {name.display} cannot be changed")
     for action in actions:

@@ -19,12 +19,14 @@ from seamline.errors import (
     STATEMENT_NOT_ALLOWED,
     SeamlineError,
 )
+from seamline.gateway import names
 from seamline.gateway.access.rules import Privilege
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.commands import listings, tables
 from seamline.gateway.commands.rows import Rows, done
-from seamline.gateway.connections import Connections
-from seamline.gateway.query import names
-from seamline.gateway.query.names import Session, TableName
+from seamline.gateway.names import TableName
 from seamline.seam.binding import TopicBinding
 from seamline.seam.table import TableState
 from seamline.sql.near import did_you_mean
@@ -39,7 +41,7 @@ def create(connections: Connections, statement: CreateSchema, session: Session) 
             CATALOG_UNAVAILABLE.
     """
     source, schema = _place(connections, statement.name, session)
-    if names.has_schema(connections, source, schema):
+    if resolution.has_schema(connections, source, schema):
         if statement.if_not_exists:
             return done()
         raise SeamlineError(SCHEMA_EXISTS, f"schema {source}.{schema} already exists")
@@ -55,7 +57,7 @@ def drop(connections: Connections, statement: DropSchema, session: Session) -> R
             NOT_A_UNIFIED_TABLE, PERMISSION_DENIED, CATALOG_NOT_FOUND, CATALOG_UNAVAILABLE.
     """
     source, schema = _place(connections, statement.name, session)
-    found = names.find_schema(connections, source, schema)
+    found = resolution.find_schema(connections, source, schema)
     if found is None:
         if statement.if_exists:
             return done()
@@ -141,7 +143,9 @@ def _plain(connections: Connections, name: TableName) -> TableState:
 def _place(connections: Connections, parts: tuple[str, ...], session: Session) -> tuple[str, str]:
     """Returns the catalog and the schema that a name refers to."""
     source = parts[0] if len(parts) > 1 else session.catalog
-    return names.session(connections.config, source, rights=connections.rights).catalog, parts[-1]
+    return resolution.session(connections.config, source, rights=connections.rights).catalog, parts[
+        -1
+    ]
 
 
 def _own(connections: Connections, source: str, schema: str) -> IcebergCatalog:

@@ -10,11 +10,12 @@ import uuid
 
 from seamline.errors import SCHEMA_NOT_FOUND, STATEMENT_NOT_ALLOWED, SeamlineError
 from seamline.gateway.access.rights import Rights
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Sources
+from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.commands import listings
 from seamline.gateway.commands.rows import Rows, done, matching, table
-from seamline.gateway.connections import Sources
-from seamline.gateway.query import names, session_properties
-from seamline.gateway.query.names import Session
+from seamline.gateway.query import session_properties
 from seamline.gateway.query.statements import NO_TRANSACTION, StatementRequest
 from seamline.sql import types
 from seamline.sql.near import did_you_mean
@@ -58,7 +59,7 @@ def set_role(statement: SetRole, session: Session, sources: Sources) -> Rows:
     Raises:
         SeamlineError: CATALOG_NOT_FOUND.
     """
-    names.session(sources.config, statement.catalog or session.catalog, rights=sources.rights)
+    resolution.session(sources.config, statement.catalog or session.catalog, rights=sources.rights)
     return done()
 
 
@@ -85,8 +86,8 @@ def existing_schema(name: tuple[str, ...], session: Session, sources: Sources) -
     Raises:
         SeamlineError: as `use`.
     """
-    catalog, schema = names.resolve_schema(name, session, sources)
-    found = names.find_schema(sources, catalog, schema)
+    catalog, schema = resolution.resolve_schema(name, session, sources)
+    found = resolution.find_schema(sources, catalog, schema)
     if found is None:
         raise SeamlineError(
             SCHEMA_NOT_FOUND,

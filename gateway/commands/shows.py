@@ -10,20 +10,22 @@ from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
+from seamline.gateway import names
 from seamline.gateway.access.rules import Privilege
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.commands import adopting, listings, stats, system, views
 from seamline.gateway.commands.rows import Rows, matching, table
 from seamline.gateway.commands.sessions import existing_schema
-from seamline.gateway.connections import Connections
-from seamline.gateway.query import names
+from seamline.gateway.names import TableName
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.loaded import LoadedTables
-from seamline.gateway.query.names import Session, TableName
 from seamline.gateway.query.views import find as find_view
 from seamline.seam.binding import TopicBinding
 from seamline.seam.log import READ_COMMITTED
 from seamline.sql import columns, functions, types
-from seamline.sql.qualify import TableReference
+from seamline.sql.binder.qualify import TableReference
 from seamline.sql.statements import Show
 from seamline.sql.types import Field
 
@@ -61,7 +63,7 @@ class Shows:
             case "columns":
                 return self._columns(statement, session, deadline)
             case "stats":
-                name = names.resolve(statement.name, session, self._connections)
+                name = resolution.resolve(statement.name, session, self._connections)
                 return stats.show(self._connections, name, deadline)
             case "create schema":
                 return self._create_schema(statement, session)
@@ -72,7 +74,7 @@ class Shows:
     def _schemas(self, statement: Show, session: Session) -> Rows:
         source = statement.name[0] if statement.name else session.catalog
         connections = self._connections
-        asked = names.session(connections.config, source, rights=connections.rights)
+        asked = resolution.session(connections.config, source, rights=connections.rights)
         found = listings.schemas(connections, asked.catalog)
         return _names("Schema", found, statement)
 
@@ -96,7 +98,7 @@ class Shows:
     def _roles(self, statement: Show, session: Session) -> Rows:
         """Lists roles; no catalog has any."""
         source = statement.name[0] if statement.name else session.catalog
-        names.session(self._connections.config, source, rights=self._connections.rights)
+        resolution.session(self._connections.config, source, rights=self._connections.rights)
         title = "Role Grants" if statement.what == "role grants" else "Role"
         return table({title: types.VARCHAR}, [])
 
@@ -106,7 +108,7 @@ class Shows:
         return table({"Create Schema": types.VARCHAR}, [(text,)])
 
     def _branches(self, statement: Show, session: Session) -> Rows:
-        name = names.resolve(statement.name, session, self._connections)
+        name = resolution.resolve(statement.name, session, self._connections)
         self._connections.rights.require(Privilege.SELECT, name)
         refs = self._loaded_table(name).state.refs
         found = [branch for branch, ref in refs.items() if ref.kind == "branch"]
@@ -125,7 +127,7 @@ class Shows:
         self, parts: tuple[str, ...], session: Session, deadline: Deadline
     ) -> tuple[tuple[Field, ...], ColdTable | None]:
         """Returns the columns of a table, a view or a topic, and the table of a catalog if any."""
-        name = names.resolve(parts, session, self._connections)
+        name = resolution.resolve(parts, session, self._connections)
         if name.is_system:
             shape = system.system_columns(name)
             return tuple(Field(*column) for column in shape.items()), None
@@ -148,12 +150,12 @@ class Shows:
                     raise
                 return self._connections.rights.table(name).columns(found[1].columns), None
         (topic,) = name.path
-        with names.suggesting_topics(name.cluster, topic, self._connections):
+        with resolution.suggesting_topics(name.cluster, topic, self._connections):
             self._connections.log(name.cluster).bounds([topic], READ_COMMITTED, deadline)
         return columns.TOPIC_FIELDS, None
 
     def _create_text(self, statement: Show, session: Session) -> Rows:
-        name = names.resolve(statement.name, session, self._connections)
+        name = resolution.resolve(statement.name, session, self._connections)
         state = self._loaded_table(name).state
         source = self._connections.config.catalogs.get(state.name[0])
         if source is not None and source.is_delta:

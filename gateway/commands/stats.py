@@ -14,14 +14,14 @@ from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.statistics import ColumnBounds, column_bounds
 from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands.rows import Rows, table
-from seamline.gateway.connections import Connections
-from seamline.gateway.query import names
+from seamline.gateway.names import TableName
 from seamline.gateway.query.loaded import LoadedTables
-from seamline.gateway.query.names import TableName
 from seamline.gateway.query.queries import Planned
-from seamline.planners.logical import Scan
 from seamline.planners.origins import origins
+from seamline.planners.plan.logical import Scan
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import boundary_of
 from seamline.seam.tiering import lag
@@ -81,7 +81,7 @@ def of_query(connections: Connections, planned: Planned) -> Rows:
     logical = planned.plan.logical
     for scan in logical.scans:
         source, *path = scan.seam.table
-        name = names.named(source, tuple(path), "", connections.config)
+        name = resolution.named(source, tuple(path), "", connections.config)
         if scan.facts.kind != "system" and not name.cluster:
             connections.rights.require_whole(name)
     known = {scan.scan_id: _known(planned.tables.get(scan.scan_id), scan) for scan in logical.scans}

@@ -19,17 +19,17 @@ import pyarrow as pa
 from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.access.rights import Sight, as_seen
+from seamline.gateway.catalogs.connections import Sources
 from seamline.gateway.commands import listings, metadata_tables, system_catalog, system_shapes
 from seamline.gateway.commands.listings import EVERYTHING, Only
 from seamline.gateway.commands.system_table import Asked
-from seamline.gateway.connections import Sources
-from seamline.gateway.query.names import INFORMATION_SCHEMA, METADATA_TABLES, TableName
+from seamline.gateway.names import INFORMATION_SCHEMA, METADATA_TABLES, TableName
 from seamline.gateway.tail.follower import Follower
 from seamline.gateway.tail.status import status
 from seamline.seam.seam import Seam
 from seamline.sql import columns, types
+from seamline.sql.binder.qualify import Relation
 from seamline.sql.near import did_you_mean
-from seamline.sql.qualify import Relation
 from seamline.sql.types import Field, Type
 
 TABLE_VARIANTS = frozenset({"seam", "tail", *METADATA_TABLES})

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.protocols import Deadline
+from seamline.gateway.catalogs.connections import Sources
 from seamline.gateway.commands.listings import Only
-from seamline.gateway.connections import Sources
 from seamline.gateway.query.statements import Statement
 
 Row = tuple[Any, ...]

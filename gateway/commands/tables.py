@@ -35,11 +35,12 @@ from seamline.errors import (
     TOPIC_NOT_FOUND,
     SeamlineError,
 )
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.catalogs.resolution import suggesting_topics
 from seamline.gateway.commands import evolution, inferring, upserts
-from seamline.gateway.connections import Connections
+from seamline.gateway.names import TableName
 from seamline.gateway.query import views
 from seamline.gateway.query.loaded import LoadedTables
-from seamline.gateway.query.names import TableName, suggesting_topics
 from seamline.planners.rules.prune_tail_by_key import PARTITIONERS
 from seamline.seam.binding import EVOLUTIONS, MANUAL, MODES, TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of

@@ -14,12 +14,15 @@ from seamline.errors import (
     VIEW_NOT_FOUND,
     SeamlineError,
 )
+from seamline.gateway import names
 from seamline.gateway.access.rules import Privilege
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.commands import listings, tables
 from seamline.gateway.commands.rows import Rows, done, table
-from seamline.gateway.connections import Connections
-from seamline.gateway.query import names, views
-from seamline.gateway.query.names import Session, TableName
+from seamline.gateway.names import TableName
+from seamline.gateway.query import views
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
 from seamline.sql.near import did_you_mean
@@ -179,7 +182,7 @@ def require(
 def _own(
     connections: Connections, parts: tuple[str, ...], session: Session, *, is_new: bool = False
 ) -> TableName:
-    name = names.resolve(parts, session, connections, is_new=is_new)
+    name = resolution.resolve(parts, session, connections, is_new=is_new)
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be a view")
     return name
@@ -187,7 +190,7 @@ def _own(
 
 def _missing(connections: Connections, name: TableName) -> SeamlineError:
     if not connections.catalog(name.catalog).has_namespace(name.path[:-1]):
-        hint = names.nearest(name, connections)
+        hint = resolution.nearest(name, connections)
         return SeamlineError(VIEW_NOT_FOUND, f"view {name.display} does not exist", hint=hint)
     if name.path in connections.cold(name.catalog).tables(name.path[:-1]):
         return SeamlineError(

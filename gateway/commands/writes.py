@@ -35,19 +35,20 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.access.rules import Privilege
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.commands import alterations, likes, tables, upserts
-from seamline.gateway.connections import Connections
-from seamline.gateway.query import names
-from seamline.gateway.query.names import Session, TableName
+from seamline.gateway.names import TableName
 from seamline.gateway.query.tokens import Write
 from seamline.planners.rules.prune_tail_by_key import key_bytes
 from seamline.seam.binding import TopicBinding
 from seamline.seam.now import invisible
 from seamline.seam.offsets import Offsets
 from seamline.sql import coercion, columns, parse, types
+from seamline.sql.binder.qualify import is_unnamed
 from seamline.sql.binder.scope import Output
 from seamline.sql.near import did_you_mean
-from seamline.sql.qualify import is_unnamed
 from seamline.sql.statements import CreateTable, Insert, Query
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Timestamp, Type
 
@@ -112,7 +113,7 @@ def new_table(connections: Connections, asked: CreateTable, session: Session) ->
     Raises:
         SeamlineError: TABLE_EXISTS, INVALID_TABLE_DEFINITION, CATALOG_UNAVAILABLE, …
     """
-    name = names.resolve(asked.name, session, connections, is_new=True)
+    name = resolution.resolve(asked.name, session, connections, is_new=True)
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be created")
     connections.rights.require_new(name)
@@ -240,7 +241,7 @@ def target(connections: Connections, statement: Insert, session: Session) -> Tar
     Raises:
         SeamlineError: TABLE_NOT_FOUND, COLUMN_NOT_FOUND, STATEMENT_NOT_ALLOWED, …
     """
-    name = names.resolve(statement.name, session, connections)
+    name = resolution.resolve(statement.name, session, connections)
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be written to")
     connections.rights.require(Privilege.INSERT, name)

@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from seamline.connectors.config import CatalogConfig, ClusterConfig, Settings, Text, listed, refused
-from seamline.gateway.query.names import SYSTEM_CATALOG
+from seamline.gateway.names import SYSTEM_CATALOG
 
 # --- Numbers -------------------------------------------------------------------------------------
 

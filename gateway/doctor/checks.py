@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 
 from seamline.errors import SeamlineError
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.load import Loaded, secret_values
-from seamline.gateway.connections import Connections
 from seamline.gateway.doctor import installation, machine
 from seamline.gateway.doctor.examination import Check
 from seamline.gateway.doctor.findings import Finding, of_error, ok, secrets_of, skipped
@@ -83,8 +83,8 @@ def of_tables(connections: Connections, wrong: Collection[str], seconds: float) 
         wrong: The headings of the checks that found something wrong.
         seconds: How long the check may take.
     """
+    from seamline.gateway.deadline import StatementDeadline
     from seamline.gateway.doctor import tables
-    from seamline.gateway.query.deadline import StatementDeadline
 
     config = connections.config
     away = {name for name in config.clusters if _cluster(name) in wrong}

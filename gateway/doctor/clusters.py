@@ -19,8 +19,8 @@ from seamline.connectors.kafka import probing
 from seamline.connectors.kafka.formats.schemas import registry
 from seamline.connectors.kafka.probing import Answer
 from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
+from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.doctor.findings import Finding, Level, of_error, ok, skipped, warning, wrong
-from seamline.gateway.query.deadline import StatementDeadline
 
 _SKEW_S = 5.0
 _POLL_S = 0.5

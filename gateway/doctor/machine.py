@@ -123,7 +123,7 @@ def _folder(what: str, path: pathlib.Path, bytes_wanted: int) -> Finding:
 def gateway(config: Config) -> Iterator[Finding]:
     """Checks what listens at the address of this configuration's gateway."""
     from seamline.gateway.access.authentication import check_listening
-    from seamline.gateway.http.server import check_port
+    from seamline.gateway.app.server import check_port
 
     try:
         check_listening(config)

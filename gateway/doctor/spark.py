@@ -58,7 +58,7 @@ def _remote(url: str) -> Iterator[Finding]:
 
 def _local(config: Config) -> Finding:
     from seamline.connectors.spark.server import ConnectServer
-    from seamline.gateway.spark import settings
+    from seamline.gateway.app.spark import settings
 
     try:
         with contextlib.closing(ConnectServer(settings(config))) as server:

@@ -14,6 +14,7 @@ from seamline.errors import (
 from seamline.gateway.access.audit import AuditLog
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.access.rules import Action
+from seamline.gateway.catalogs.resolution import Session as Place
 from seamline.gateway.flight import messages, sessions
 from seamline.gateway.flight.callers import Caller
 from seamline.gateway.flight.frames import schema_bytes
@@ -21,7 +22,6 @@ from seamline.gateway.flight.prepared import PreparedStatements
 from seamline.gateway.flight.running import Call
 from seamline.gateway.flight.sessions import Sessions
 from seamline.gateway.query import audited, session_properties
-from seamline.gateway.query.names import Session as Place
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.statements import FINAL
 

@@ -32,7 +32,7 @@ from seamline.gateway.http.turns import Turns
 from seamline.gateway.http.values import csv_text, shown
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.statements import FINAL, Statement, StatementRequest
-from seamline.planners.route import ENGINES
+from seamline.planners.plan.route import ENGINES
 from seamline.sql.binder.scope import Output
 
 TIMEOUT_S_DEFAULT = 60.0

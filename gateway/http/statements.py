@@ -45,7 +45,7 @@ from seamline.gateway.query import updates
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.spool import ResultSpool
 from seamline.gateway.query.statements import FINAL, State, Statement, StatementRequest
-from seamline.planners.route import ENGINES
+from seamline.planners.plan.route import ENGINES
 from seamline.sql import parameters
 
 ARROW_STREAM = "ARROW_STREAM"

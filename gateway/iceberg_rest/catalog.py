@@ -20,16 +20,16 @@ from seamline.errors import SeamlineError
 from seamline.gateway.access.authentication import Authentication
 from seamline.gateway.access.identity import Identity
 from seamline.gateway.access.rights import OPERATOR, Principal, Rights
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections
+from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.iceberg_rest import storage_access
 from seamline.gateway.iceberg_rest.metadata import ServedMetadata
 from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
 from seamline.gateway.iceberg_rest.sessions import SessionTokens, TableSession, new_session_id
 from seamline.gateway.iceberg_rest.table import ServedTable
 from seamline.gateway.iceberg_rest.tables import ServedTables
-from seamline.gateway.query.deadline import StatementDeadline
-from seamline.gateway.query.names import TableName
+from seamline.gateway.names import TableName
 from seamline.gateway.query.queries import ATTEMPTS_MAX, may_have_gone_stale
 
 SERVER = "server"

@@ -47,7 +47,7 @@ from seamline.gateway.iceberg_rest.requests import (
     require_whole,
     table_name,
 )
-from seamline.gateway.query.names import INFORMATION_SCHEMA, TableName
+from seamline.gateway.names import INFORMATION_SCHEMA, TableName
 
 _NAMESPACE = "/v1/{prefix}/namespaces/{namespace}"
 _TABLE = f"{_NAMESPACE}/tables/{{table}}"

@@ -35,6 +35,7 @@ from seamline.errors import (
     TABLE_NOT_FOUND,
     SeamlineError,
 )
+from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.http.operations import ANY, Answer, empty, json, operation
 from seamline.gateway.iceberg_rest import answers
 from seamline.gateway.iceberg_rest.catalog import Caller, IcebergRest
@@ -43,8 +44,7 @@ from seamline.gateway.iceberg_rest.requests import SpecBody, missing, table_name
 from seamline.gateway.iceberg_rest.scan_plans import SubmittedPlan
 from seamline.gateway.iceberg_rest.scans import PlanRequest, ScanPlan, TableScan, plan_scan
 from seamline.gateway.iceberg_rest.table import ServedTable
-from seamline.gateway.query.deadline import StatementDeadline
-from seamline.gateway.query.names import TableName
+from seamline.gateway.names import TableName
 
 _TABLE = "/<prefix>/namespaces/<namespace>/tables/<table>"
 _PLANNED = {200: json(answers.PlannedScan, "Its state")}

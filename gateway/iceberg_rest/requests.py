@@ -19,7 +19,7 @@ from seamline.errors import (
 )
 from seamline.gateway.http.operations import Body, Headers, Query
 from seamline.gateway.iceberg_rest import storage_access
-from seamline.gateway.query.names import TableName
+from seamline.gateway.names import TableName
 
 if TYPE_CHECKING:
     from seamline.connectors.iceberg.catalog import IcebergCatalog

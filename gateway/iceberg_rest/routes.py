@@ -29,6 +29,7 @@ from seamline.errors import (
     VIEW_NOT_FOUND,
     SeamlineError,
 )
+from seamline.gateway import names
 from seamline.gateway.access.rights import Rights
 from seamline.gateway.http.operations import (
     ANY,
@@ -53,8 +54,7 @@ from seamline.gateway.iceberg_rest.requests import (
     namespace_path,
     table_name,
 )
-from seamline.gateway.query import names
-from seamline.gateway.query.names import TableName
+from seamline.gateway.names import TableName
 
 _UNREADABLE = frozenset({COLD_FILE_INVALID, NOT_SUPPORTED, STORAGE_UNAVAILABLE})
 FILES = "/iceberg"

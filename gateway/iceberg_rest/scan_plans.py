@@ -19,8 +19,8 @@ from collections.abc import Callable
 from seamline.connectors import supervision
 from seamline.connectors.iceberg.scan import FileTask
 from seamline.errors import PLAN_NOT_FOUND, SeamlineError
+from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.iceberg_rest.scans import ScanPlan
-from seamline.gateway.query.deadline import StatementDeadline
 
 TASKS_PER_PAGE = 1000
 """Files in one page of a plan."""

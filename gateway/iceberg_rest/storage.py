@@ -19,10 +19,10 @@ from pyiceberg.io import FileIO, load_file_io
 
 from seamline.connectors.duckdb.storage import local_path
 from seamline.connectors.files import make_folder, private_folder
-from seamline.connectors.iceberg.places import FILE, place_of
+from seamline.connectors.places import FILE, place_of
 from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections
 from seamline.gateway.iceberg_rest.table import ServedTable
 
 _LOG = logging.getLogger("seamline.iceberg")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from seamline.connectors.config import CatalogConfig, region_of
-from seamline.connectors.iceberg.places import FILE, place_of
+from seamline.connectors.places import FILE, place_of
 
 DELEGATION_HEADER = "X-Iceberg-Access-Delegation"
 _VENDED = "vended-credentials"

@@ -13,7 +13,7 @@ from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.metadata_files import MetadataFile
 from seamline.connectors.iceberg.tail_files import TailLayout
 from seamline.connectors.iceberg.virtual import Json
-from seamline.gateway.query.names import TableName
+from seamline.gateway.names import TableName
 from seamline.seam.binding import TopicBinding
 from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam

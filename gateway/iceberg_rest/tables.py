@@ -25,8 +25,8 @@ from seamline.connectors.iceberg.metadata_files import MetadataFile, MetadataFil
 from seamline.connectors.protocols import Deadline
 from seamline.connectors.supervision import Loop
 from seamline.errors import SNAPSHOT_GONE, SeamlineError
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections
 from seamline.gateway.iceberg_rest import snapshots, tail_deletes, tail_store
 from seamline.gateway.iceberg_rest.leases import Lease, Leases
 from seamline.gateway.iceberg_rest.metadata import MetadataWriter, ServedMetadata
@@ -36,10 +36,10 @@ from seamline.gateway.iceberg_rest.storage import SnapshotStorage
 from seamline.gateway.iceberg_rest.table import ServedTable, is_unified, served_tail
 from seamline.gateway.iceberg_rest.tail_store import TailSegment
 from seamline.gateway.iceberg_rest.writer import SnapshotWriter
+from seamline.gateway.names import TableName
 from seamline.gateway.query.gather import Gatherer
-from seamline.gateway.query.names import TableName
 from seamline.gateway.tail.requests import TailRows
-from seamline.planners.physical import TailRead
+from seamline.planners.plan.physical import TailRead
 from seamline.seam.binding import TopicBinding
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec

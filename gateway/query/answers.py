@@ -22,20 +22,14 @@ from seamline.connectors.protocols import Compute, at_once
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.errors import COMMIT_CONFLICT, STATEMENT_NOT_ALLOWED, SeamlineError
 from seamline.gateway.access.rights import Sight, TableRights, told_as_seen
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections, Sources, as_owner
 from seamline.gateway.commands import maintaining, row_changes, sessions, stats, writes
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.commands.row_changes import Changed
 from seamline.gateway.commands.rows import Rows, done
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections, Sources, as_owner
-from seamline.gateway.query import (
-    audited,
-    freshness,
-    names,
-    prepared,
-    receipt,
-    session_properties,
-)
+from seamline.gateway.query import audited, freshness, prepared, receipt, session_properties
 from seamline.gateway.query.meanings import Meaning, Meanings
 from seamline.gateway.query.prepared import Values
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
@@ -49,9 +43,9 @@ from seamline.planners.explain import (
     explain_json,
     explain_logical,
 )
-from seamline.planners.logical import LogicalPlan, Scan
-from seamline.planners.physical import PhysicalPlan
-from seamline.planners.route import AUTO, SPARK
+from seamline.planners.plan.logical import LogicalPlan, Scan
+from seamline.planners.plan.physical import PhysicalPlan
+from seamline.planners.plan.route import AUTO, SPARK
 from seamline.seam.seam import Seam
 from seamline.seam.session import merge
 from seamline.sql import parameters, parse, types
@@ -127,7 +121,7 @@ class Answers:
         for name in sorted(session_properties.set_by(request)):
             rights.require_property(name)
         session = dataclasses.replace(
-            names.session(self._config, request.catalog, request.schema, rights),
+            resolution.session(self._config, request.catalog, request.schema, rights),
             time_zone=request.time_zone or UTC,
         )
         parsed, values, meaning = self._read(statement)
@@ -196,7 +190,7 @@ class Answers:
             statement.receipt["session"] = self._signer.session_text(token, left.writes, ())
 
     def _described(
-        self, statement: Statement, parsed: DescribePrepared, session: names.Session
+        self, statement: Statement, parsed: DescribePrepared, session: resolution.Session
     ) -> Rows:
         found = prepared.described(parsed, statement.request)
         if parsed.what == "input":
@@ -209,7 +203,9 @@ class Answers:
         statement.described = planned.plan.logical.query.output
         return prepared.output_rows(planned)
 
-    def _inputs(self, statement: Statement, found: sql.Statement, session: names.Session) -> Rows:
+    def _inputs(
+        self, statement: Statement, found: sql.Statement, session: resolution.Session
+    ) -> Rows:
         """Answers DESCRIBE INPUT about a statement."""
         given: Sequence[types.Field] = ()
         match found:
@@ -241,7 +237,7 @@ class Answers:
         self,
         statement: Statement,
         query: Query,
-        session: names.Session,
+        session: resolution.Session,
         values: Values,
         tree: exp.Expr | None = None,
     ) -> QueryRequest:
@@ -281,7 +277,7 @@ class Answers:
             if scan.facts.kind != "system":
                 readers = (self._connections, as_owner(self._connections, owners[scan.scan_id]))
             source, *path = scan.seam.table
-            name = names.named(source, tuple(path), "", self._config)
+            name = resolution.named(source, tuple(path), "", self._config)
             found[scan.scan_id] = tuple(reader.rights.table(name) for reader in readers)
         return found
 
@@ -325,7 +321,11 @@ class Answers:
             self._write_batches(statement, running)
 
     def _create_as(
-        self, statement: Statement, parsed: CreateTableAs, session: names.Session, values: Values
+        self,
+        statement: Statement,
+        parsed: CreateTableAs,
+        session: resolution.Session,
+        values: Values,
     ) -> None:
         request = dataclasses.replace(
             self._request(statement, parsed.query, session, values), row_limit=None
@@ -349,7 +349,7 @@ class Answers:
         self._write_rows(statement, _count(commits.insist(create)))
 
     def _insert(
-        self, statement: Statement, parsed: Insert, session: names.Session, values: Values
+        self, statement: Statement, parsed: Insert, session: resolution.Session, values: Values
     ) -> None:
         with placed_at(parsed.location):
             target = writes.target(self._connections, parsed, session)
@@ -380,7 +380,7 @@ class Answers:
         self._write_rows(statement, _count(written.rows))
 
     def _change_rows(
-        self, statement: Statement, parsed: ChangeRows, session: names.Session, values: Values
+        self, statement: Statement, parsed: ChangeRows, session: resolution.Session, values: Values
     ) -> None:
         request = dataclasses.replace(
             self._request(statement, parsed.query, session, values),
@@ -433,7 +433,11 @@ class Answers:
         self._wrote(statement, target, written)
 
     def _maintained(
-        self, statement: Statement, parsed: MaintainTable, session: names.Session, values: Values
+        self,
+        statement: Statement,
+        parsed: MaintainTable,
+        session: resolution.Session,
+        values: Values,
     ) -> Rows:
         with placed_at(parsed.location):
             name = maintaining.find(self._connections, parsed, session)

@@ -13,7 +13,7 @@ from seamline.errors import SeamlineError
 from seamline.gateway.access.audit import AuditLog, Origin
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.statements import Statement, StatementRequest
-from seamline.planners.logical import Scan
+from seamline.planners.plan.logical import Scan
 from seamline.sql.redaction import redacted
 
 _TEXT_MAX = 1 << 17

@@ -24,13 +24,14 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
+from seamline.gateway import names
 from seamline.gateway.access.rights import Sight, told_as_seen, within
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Sources, as_owner
 from seamline.gateway.commands.system_table import Statements
-from seamline.gateway.connections import Sources, as_owner
-from seamline.gateway.query import names
+from seamline.gateway.names import TableName
 from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.loaded import LoadedTables, is_changed
-from seamline.gateway.query.names import TableName
 from seamline.gateway.query.pin import (
     CHANGES,
     EVERY_CHANGE,
@@ -51,8 +52,8 @@ from seamline.gateway.query.views import restriction_of
 from seamline.gateway.query.visibility import Floor, wait_until_visible
 from seamline.gateway.tail.requests import CachedEnds
 from seamline.gateway.tail.tails import Tails
-from seamline.planners.logical import LogicalPlan, Scan
-from seamline.planners.route import Limits, may_run_on_duckdb
+from seamline.planners.plan.logical import LogicalPlan, Scan
+from seamline.planners.plan.route import Limits, may_run_on_duckdb
 from seamline.planners.rules.prune_tail_by_time import moments
 from seamline.seam.binding import TopicBinding
 from seamline.seam.changes import cold_predicate
@@ -62,11 +63,11 @@ from seamline.seam.offsets import Offsets
 from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
+from seamline.sql.binder.qualify import TableReference
 from seamline.sql.changes import BEGINNING, Changes
 from seamline.sql.changes import NAME as CHANGES_FUNCTION
 from seamline.sql.places import placed_at
 from seamline.sql.predicates import conjunction
-from seamline.sql.qualify import TableReference
 
 _NAMES_NOTHING = frozenset({TABLE_NOT_FOUND, SCHEMA_NOT_FOUND})
 _TOKEN_SHOWN = 8
@@ -115,19 +116,19 @@ class Gatherer:
         self._loaded = loaded or LoadedTables(connections)
         self._pinner = TablePinner(connections, tails, statements)
 
-    def session(self, catalog: str | None, schema: str | None) -> names.Session:
-        """Returns the session of a request; see `names.session`.
+    def session(self, catalog: str | None, schema: str | None) -> resolution.Session:
+        """Returns the session of a request; see `resolution.session`.
 
         Raises:
             SeamlineError: CATALOG_NOT_FOUND.
         """
         connections = self._connections
-        return names.session(connections.config, catalog, schema, connections.rights)
+        return resolution.session(connections.config, catalog, schema, connections.rights)
 
     def pin(
         self,
         references: Sequence[TableReference],
-        session: names.Session,
+        session: resolution.Session,
         deadline: Deadline,
         *,
         token: Sequence[Seam] = (),
@@ -184,15 +185,15 @@ class Gatherer:
         )
 
     def _target(
-        self, reference: TableReference, session: names.Session, read_token: ReadToken
+        self, reference: TableReference, session: resolution.Session, read_token: ReadToken
     ) -> Target:
         sources, changes = as_owner(self._connections, reference.owner), reference.changes
         rights = sources.rights
         with placed_at(reference.location):
             if changes is not None:  # before anything about the table is revealed
-                place = names.resolve(reference.name, session, self._connections, is_new=True)
+                place = resolution.resolve(reference.name, session, self._connections, is_new=True)
                 rights.require_function(place.catalog or place.cluster, CHANGES_FUNCTION)
-            name = names.resolve(reference.name, session, sources)
+            name = resolution.resolve(reference.name, session, sources)
             rights.restriction(name)  # an error of reading its files would name them
             asked = None if changes is None else _asked_changes(changes, read_token)
         if asked is None and name.variant == CHANGES:
@@ -224,7 +225,9 @@ class Gatherer:
             elif error.message.split()[1].rstrip(":") == name.table:
                 sources = as_owner(self._connections, target.owner)
                 error.location = target.location
-                error.hint = names.nearest_topic(name.cluster, name.table, sources) or error.hint
+                error.hint = (
+                    resolution.nearest_topic(name.cluster, name.table, sources) or error.hint
+                )
 
     def _hint_at_tiered(self, error: SeamlineError, name: TableName) -> None:
         """Adds what is still readable of a table whose topic does not exist any more."""
@@ -255,7 +258,7 @@ class Gatherer:
         Raises:
             SeamlineError: named after the cause; see `seam`.
         """
-        session = names.Session(name.catalog, "")
+        session = resolution.Session(name.catalog, "")
         (pinned,) = self._pin_all(Wanted([Target(name)], session, deadline))
         return pinned
 
@@ -434,8 +437,8 @@ class Gatherer:
                 f"{name.display}, and so may not {what}, which would count them",
             )
 
-    def _is_name_of(self, text: str, name: TableName, session: names.Session) -> bool:
-        said = names.resolve(names.split(text), session, self._connections)
+    def _is_name_of(self, text: str, name: TableName, session: resolution.Session) -> bool:
+        said = resolution.resolve(names.split(text), session, self._connections)
         return said.folded == name.folded
 
     def _cached_ends(

@@ -16,9 +16,10 @@ from typing import NamedTuple
 from seamline.connectors.cache import Cache
 from seamline.connectors.protocols import ColdTable
 from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
-from seamline.gateway.connections import Sources
-from seamline.gateway.query import names, views
-from seamline.gateway.query.names import TableName
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Sources
+from seamline.gateway.names import TableName
+from seamline.gateway.query import views
 
 REMEMBERED_MAX = 64
 _NOT_FOUND = frozenset({TABLE_NOT_FOUND, SCHEMA_NOT_FOUND})
@@ -117,7 +118,7 @@ class LoadedTables:
                     hint="SHOW CREATE VIEW shows its query, and DROP VIEW drops it; files, "
                     "snapshots and properties are those of the tables that it reads.",
                 )
-        hint = names.nearest(name, self._connections)
+        hint = resolution.nearest(name, self._connections)
         return SeamlineError(missing.code, missing.message, hint=hint)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from seamline.connectors.cache import Cache
-from seamline.sql.qualify import BoundQuery, Relation
+from seamline.sql.binder.qualify import BoundQuery, Relation
 from seamline.sql.statements import Query
 from seamline.sql.types import Field, Row, Type, children
 

@@ -26,14 +26,15 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
+from seamline.gateway import names
 from seamline.gateway.access.rights import WHOLE, Sight
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Sources, as_owner
 from seamline.gateway.commands import system
 from seamline.gateway.commands.system_table import Asked, Statements
-from seamline.gateway.connections import Sources, as_owner
-from seamline.gateway.query import names
+from seamline.gateway.names import TableName
 from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.moments import Later, ends_at
-from seamline.gateway.query.names import TableName
 from seamline.gateway.query.relations import (
     columns_read,
     relation_of,
@@ -44,7 +45,7 @@ from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.tail.follower import Follower
 from seamline.gateway.tail.requests import CachedEnds
 from seamline.gateway.tail.tails import Tails
-from seamline.planners.logical import TableFacts
+from seamline.planners.plan.logical import TableFacts
 from seamline.seam import now, past, repeat
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import ColdSide, check_columns, cold_side, kept_side
@@ -57,8 +58,8 @@ from seamline.seam.seam import Seam, cold_only, hot_only
 from seamline.seam.table import TableState
 from seamline.seam.upserts import check_partitions
 from seamline.sql import columns
+from seamline.sql.binder.qualify import Relation, TableVersion
 from seamline.sql.equalities import Equalities
-from seamline.sql.qualify import Relation, TableVersion
 
 _OF_THE_TABLE = frozenset({"cold", *names.METADATA_TABLES})
 """Variants of a table that do not involve its log."""
@@ -138,7 +139,7 @@ class Wanted:
     """What one call pins, and how; see `Gatherer.pin`."""
 
     targets: Sequence[Target]
-    session: names.Session
+    session: resolution.Session
     deadline: Deadline
     token: Sequence[Seam] = ()
     after: After = NOTHING

@@ -26,9 +26,9 @@ from seamline.gateway.query.queries import Planned
 from seamline.gateway.query.statements import StatementRequest
 from seamline.seam.seam import Seam
 from seamline.sql import parameters, parse, types
-from seamline.sql.binder.naming import name_of_scan_column
 from seamline.sql.binder.scope import location_of
-from seamline.sql.calls import Call
+from seamline.sql.expressions.calls import Call
+from seamline.sql.expressions.naming import name_of_scan_column
 from seamline.sql.near import did_you_mean
 from seamline.sql.statements import (
     Deallocate,

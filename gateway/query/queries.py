@@ -35,27 +35,27 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.access.rights import Sight, told_as_seen
+from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.query.batches import Batches
 from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import Gatherer, ReadToken, no_tokens
 from seamline.gateway.query.meanings import Meaning
-from seamline.gateway.query.names import Session
 from seamline.gateway.query.run import Execution, Executor
 from seamline.gateway.query.snapshot_tags import SnapshotTags, TaggedSnapshots
 from seamline.gateway.query.tokens import After
 from seamline.gateway.query.views import ViewExpander
-from seamline.planners.logical import LogicalPlan
-from seamline.planners.physical import PhysicalPlan
 from seamline.planners.pipeline import asked, plan
-from seamline.planners.route import AUTO, DUCKDB, SPARK, Limits, Route
+from seamline.planners.plan.logical import LogicalPlan
+from seamline.planners.plan.physical import PhysicalPlan
+from seamline.planners.plan.route import AUTO, DUCKDB, SPARK, Limits, Route
 from seamline.seam.seam import Seam
-from seamline.sql.binder.scope import Output
-from seamline.sql.qualify import (
+from seamline.sql.binder.qualify import (
     BoundQuery,
     Relation,
     qualify,
     references,
 )
+from seamline.sql.binder.scope import Output
 from seamline.sql.session_zone import UTC
 
 ATTEMPTS_MAX = 4

@@ -18,7 +18,7 @@ from seamline.gateway.config.model import Config
 from seamline.gateway.query.freshness import Freshness
 from seamline.gateway.query.pin import PinnedTable
 from seamline.gateway.query.snapshot_tags import Pin, Tagging
-from seamline.planners.physical import PhysicalPlan
+from seamline.planners.plan.physical import PhysicalPlan
 from seamline.seam.seam import Seam, SeamKey
 
 _OF_VALUES = frozenset({"engine_reason", "bytes_cold", "bytes_hot"})

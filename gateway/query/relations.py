@@ -7,7 +7,7 @@ import dataclasses
 from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
 from seamline.sql import columns
-from seamline.sql.qualify import Relation
+from seamline.sql.binder.qualify import Relation
 from seamline.sql.types import Field
 
 

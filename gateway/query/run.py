@@ -24,14 +24,14 @@ from seamline.connectors.protocols import (
     TailSource,
 )
 from seamline.errors import SCAN_TOO_LARGE, SeamlineError
-from seamline.gateway.connections import Sources
+from seamline.gateway.catalogs.connections import Sources
 from seamline.gateway.query.spool import ResultSpool
 from seamline.gateway.tail.followers import Followers
 from seamline.gateway.tail.requests import TailReader
 from seamline.gateway.tail.tails import Tails
-from seamline.planners.logical import Scan
-from seamline.planners.physical import PhysicalPlan, TailRead
-from seamline.planners.route import SPARK
+from seamline.planners.plan.logical import Scan
+from seamline.planners.plan.physical import PhysicalPlan, TailRead
+from seamline.planners.plan.route import SPARK
 from seamline.seam.seam import SeamKey
 from seamline.sql import types
 

@@ -10,12 +10,12 @@ from seamline.connectors.formats import read_only
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.gateway.access.rights import Principal, not_whole
 from seamline.gateway.config.model import Config
+from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.query import receipt
-from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.tokens import TokenSigner
 from seamline.sql import parse
-from seamline.sql.qualify import TableReference
+from seamline.sql.binder.qualify import TableReference
 
 
 class Seams:

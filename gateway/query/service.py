@@ -45,7 +45,7 @@ from seamline.gateway.query.statements import (
     StatementIds,
     StatementRequest,
 )
-from seamline.planners.route import ENGINES
+from seamline.planners.plan.route import ENGINES
 
 _LOG = logging.getLogger("seamline.service")
 ABANDONED_S = 300.0

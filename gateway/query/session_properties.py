@@ -15,7 +15,7 @@ from typing import Any
 from seamline.errors import INVALID_SESSION_PROPERTY, SeamlineError
 from seamline.gateway.query import freshness
 from seamline.gateway.query.statements import StatementRequest
-from seamline.planners.route import AUTO, ENGINES
+from seamline.planners.plan.route import AUTO, ENGINES
 from seamline.sql import time_zones
 from seamline.sql.dialects import reader_of
 from seamline.sql.near import did_you_mean

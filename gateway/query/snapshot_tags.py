@@ -21,9 +21,9 @@ from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.protocols import Deadline
 from seamline.errors import NOT_SUPPORTED, SNAPSHOT_GONE, ErrorKind, SeamlineError
-from seamline.gateway.connections import Connections
-from seamline.planners.physical import PhysicalPlan
-from seamline.planners.route import SPARK
+from seamline.gateway.catalogs.connections import Connections
+from seamline.planners.plan.physical import PhysicalPlan
+from seamline.planners.plan.route import SPARK
 
 TAG_PREFIX = "seamline-snapshot-"
 IDLE_S = 30.0

@@ -16,7 +16,7 @@ from seamline.connectors import supervision
 from seamline.errors import CANCELED, READ_CONFLICT, STATEMENT_LOST, SeamlineError
 from seamline.gateway.access.audit import NOWHERE, Origin
 from seamline.gateway.access.rights import Principal, Sight
-from seamline.gateway.query.deadline import StatementDeadline
+from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.query.spool import ResultSpool
 from seamline.sql import statements as sql
 from seamline.sql.binder.scope import Output

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from seamline.connectors.files import make_folder
 from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
-from seamline.gateway.query import names
+from seamline.gateway import names
 from seamline.seam.gaps import Gap
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam

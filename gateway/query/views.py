@@ -18,14 +18,16 @@ from seamline.errors import (
     VIEW_IS_RECURSIVE,
     SeamlineError,
 )
-from seamline.gateway.connections import Sources, as_owner
-from seamline.gateway.query import names
-from seamline.gateway.query.names import Session, TableName
+from seamline.gateway import names
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Sources, as_owner
+from seamline.gateway.catalogs.resolution import Session
+from seamline.gateway.names import TableName
 from seamline.sql import parse
+from seamline.sql.binder.qualify import tables_of
 from seamline.sql.binder.views import Expansion, expanded, read_as
 from seamline.sql.changes import changes_of, name_of
 from seamline.sql.places import location_of, location_of_name, placed_at
-from seamline.sql.qualify import tables_of
 from seamline.sql.restrictions import Restriction
 from seamline.sql.statements import Query
 
@@ -85,7 +87,7 @@ class ViewExpander:
         changed, sources = False, as_owner(self._sources, owner)
         for table in tables_of(tree):
             with placed_at(location_of_name(table)):
-                name = names.resolve(name_of(table), session, sources)
+                name = resolution.resolve(name_of(table), session, sources)
             if owner is not None:
                 sources.rights.require_shared(name, around[-1].display)
                 read_as(table, owner)

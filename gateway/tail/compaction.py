@@ -16,8 +16,8 @@ from seamline.connectors.cache import Cache
 from seamline.connectors.continuity import Overtaken, overtaken
 from seamline.connectors.kafka.tail import Looked
 from seamline.connectors.protocols import Deadline, HotLog
-from seamline.gateway.connections import Sources
-from seamline.planners.physical import TailRead
+from seamline.gateway.catalogs.connections import Sources
+from seamline.planners.plan.physical import TailRead
 from seamline.seam import compaction
 from seamline.seam.checks import LogRead
 from seamline.seam.compaction import Seen

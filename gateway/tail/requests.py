@@ -10,7 +10,7 @@ from typing import Protocol
 from seamline.connectors.kafka.tail import Tail
 from seamline.connectors.protocols import Deadline, HotLog
 from seamline.gateway.tail.source import FollowedTable, RowSource
-from seamline.planners.physical import TailRead
+from seamline.planners.plan.physical import TailRead
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec

@@ -22,8 +22,8 @@ from seamline.connectors.continuity import check_read
 from seamline.connectors.kafka.tail import Tail, read_tail
 from seamline.connectors.protocols import Deadline
 from seamline.errors import TAIL_TOO_LARGE, SeamlineError
+from seamline.gateway.catalogs.connections import Connections, Sources
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections, Sources
 from seamline.gateway.tail.assembly import assemble, first_bad, in_memory
 from seamline.gateway.tail.compaction import NewestOfKeys
 from seamline.gateway.tail.follower import Follower
@@ -37,8 +37,8 @@ from seamline.gateway.tail.requests import (
     followed_table,
     length_of,
 )
-from seamline.planners.estimate import BYTES_PER_TAIL_RECORD
-from seamline.planners.physical import TailRead
+from seamline.planners.plan.estimate import BYTES_PER_TAIL_RECORD
+from seamline.planners.plan.physical import TailRead
 from seamline.seam.checks import LogRead
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets

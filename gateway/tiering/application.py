@@ -32,11 +32,11 @@ from seamline.errors import (
     SPARK_UNAVAILABLE,
     SeamlineError,
 )
-from seamline.gateway.connections import Connections
+from seamline.gateway.app.spark import settings
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.deadline import StatementDeadline
+from seamline.gateway.names import TableName
 from seamline.gateway.process import interrupted_by_signals
-from seamline.gateway.query.deadline import StatementDeadline
-from seamline.gateway.query.names import TableName
-from seamline.gateway.spark import settings
 from seamline.gateway.tiering.progress import Progress, WatchedTable
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.binding import TopicBinding

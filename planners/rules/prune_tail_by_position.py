@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 
-from seamline.planners.logical import LogicalPlan, Scan
-from seamline.planners.tail import EVERYTHING, NOTHING, Interval, Leaf, narrow
+from seamline.planners.plan.logical import LogicalPlan, Scan
+from seamline.planners.plan.tail import EVERYTHING, NOTHING, Interval, Leaf, narrow
 from seamline.sql.columns import OFFSET, PARTITION
 from seamline.sql.predicates import Comparison, In, IsNull
 

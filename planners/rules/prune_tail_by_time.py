@@ -12,8 +12,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
-from seamline.planners.logical import LogicalPlan, Scan
-from seamline.planners.tail import EVERYTHING, Interval, Leaf, narrow
+from seamline.planners.plan.logical import LogicalPlan, Scan
+from seamline.planners.plan.tail import EVERYTHING, Interval, Leaf, narrow
 from seamline.sql.columns import TIMESTAMP
 from seamline.sql.predicates import And, Comparison, In, Or, Predicate
 

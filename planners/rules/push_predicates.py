@@ -16,10 +16,11 @@ from typing import Any
 
 from sqlglot import exp
 
-from seamline.planners.logical import LogicalPlan
-from seamline.sql import casts, comparisons, predicates, time_zones
-from seamline.sql.binder.naming import name_of_scan_column
-from seamline.sql.calls import Call
+from seamline.planners.plan.logical import LogicalPlan
+from seamline.sql import comparisons, predicates, time_zones
+from seamline.sql.expressions import casts
+from seamline.sql.expressions.calls import Call
+from seamline.sql.expressions.naming import name_of_scan_column
 from seamline.sql.predicates import (
     And,
     Comparison,

@@ -13,7 +13,7 @@ from seamline.sql import functions, types
 from seamline.sql.binder.conversions import require_equality, row_of
 from seamline.sql.binder.map_keys import over_entries
 from seamline.sql.binder.scope import Scope, location_of
-from seamline.sql.calls import Call, CallSpec, call
+from seamline.sql.expressions.calls import Call, CallSpec, call
 from seamline.sql.functions import COLLECT
 
 if TYPE_CHECKING:

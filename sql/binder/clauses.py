@@ -17,13 +17,14 @@ from seamline.errors import (
 )
 from seamline.sql import functions, types
 from seamline.sql.binder.conversions import require_equality
-from seamline.sql.binder.grouping import distinct_sets, has_aggregate, one_group
+from seamline.sql.binder.grouping import distinct_sets, one_group
 from seamline.sql.binder.literals import as_value, row_count, row_limit
 from seamline.sql.binder.map_keys import holds_maps
 from seamline.sql.binder.rows import fields_of
 from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.shapes import as_operand
 from seamline.sql.binder.typer import Typer
+from seamline.sql.expressions.calls import has_aggregate
 from seamline.sql.types import Row, Type
 
 

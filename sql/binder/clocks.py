@@ -16,9 +16,9 @@ from sqlglot import exp
 
 from seamline.errors import TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion, time_zones, types
-from seamline.sql.binder.conversions import constructor, explicit_cast, implicit_cast
+from seamline.sql.binder.conversions import explicit_cast, implicit_cast
 from seamline.sql.binder.scope import Typed
-from seamline.sql.calls import CallSpec, call
+from seamline.sql.expressions.calls import CallSpec, call, constructor
 from seamline.sql.types import Time, Type
 
 Bind: TypeAlias = Callable[[str, Sequence[Typed]], Typed]

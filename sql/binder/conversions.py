@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from seamline.errors import TYPE_MISMATCH, SeamlineError
-from seamline.sql import casts, coercion, functions, session_zone, time_zones, types
+from seamline.sql import coercion, functions, session_zone, time_zones, types
 from seamline.sql.binder.scope import Output, Typed, output_column
-from seamline.sql.calls import Call, CallSpec, call
-from seamline.sql.functions import Overload
-from seamline.sql.templates import Template
+from seamline.sql.expressions import casts
+from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
 from seamline.sql.types import Array, Char, Decimal, Field, Map, Row, Timestamp, Type, Varbinary
 
 if TYPE_CHECKING:
@@ -144,19 +143,6 @@ def numbers_alike(operands: Sequence[Typed]) -> list[Typed]:
         (implicit_cast(*operand, want), want)
         for operand, want in zip(operands, wanted, strict=True)
     ]
-
-
-def constructor(name: str, duckdb: Template, spark: Template) -> Overload:
-    """Returns an internal overload that is not a function and consists only of its templates."""
-    return Overload(
-        name=name,
-        kind="scalar",
-        parameters=(),
-        variadic=True,
-        returns="T",
-        duckdb=duckdb,
-        spark=spark,
-    )
 
 
 def row_of(members: Sequence[exp.Expr], type_: Row) -> exp.Expr:

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from seamline.sql import types
-from seamline.sql.binder.conversions import constructor
-from seamline.sql.calls import Call, CallSpec, call
+from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
 
 _NODES_MAX = 20
 _UNLESS_NAN = {

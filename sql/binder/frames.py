@@ -19,18 +19,22 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql import coercion, types
-from seamline.sql.binder.conversions import constructor, implicit_cast
+from seamline.sql.binder.conversions import implicit_cast
 from seamline.sql.binder.grouping import refuse_windows
 from seamline.sql.binder.literals import row_count
 from seamline.sql.binder.scope import Scope, Typed, location_of
-from seamline.sql.calls import COMPUTED_COUNT, Call, CallSpec, call
+from seamline.sql.expressions.calls import (
+    COMPUTED_COUNT,
+    EMPTY_FRAME,
+    Call,
+    CallSpec,
+    call,
+    constructor,
+)
 from seamline.sql.types import Interval, Timestamp, Type
 
 if TYPE_CHECKING:
     from seamline.sql.binder.typer import Typer
-
-EMPTY = "empty"
-"""Marks a frame of no rows, such as one between 1 and 2 PRECEDING."""
 
 _DAY = 86_400_000
 
@@ -60,7 +64,7 @@ def bind_frame(typer: Typer, frame: exp.Expr, order: exp.Order | None, scope: Sc
             INVALID_ARGUMENT, "the window frame ends before it starts", location=location_of(frame)
         )
     if is_turned:
-        frame.meta[EMPTY] = True
+        frame.meta[EMPTY_FRAME] = True
     distances = {key: bound for key, bound in bounds.items() if isinstance(bound, exp.Expr)}
     if kind == "GROUPS" and order is None:
         raise SeamlineError(INVALID_ARGUMENT, "a frame of GROUPS needs ORDER BY", hint="")

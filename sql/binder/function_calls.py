@@ -20,7 +20,6 @@ from seamline.sql.binder import chars, times
 from seamline.sql.binder.aggregates import finished
 from seamline.sql.binder.conversions import (
     common_type,
-    constructor,
     explicit_cast,
     field_of,
     implicit_cast,
@@ -28,7 +27,6 @@ from seamline.sql.binder.conversions import (
     require_comparable,
     row_of,
 )
-from seamline.sql.binder.grouping import has_aggregate
 from seamline.sql.binder.intervals import moved
 from seamline.sql.binder.lambdas import LambdaArgument
 from seamline.sql.binder.literals import (
@@ -46,9 +44,17 @@ from seamline.sql.binder.time_zones import bind_at_time_zone
 from seamline.sql.binder.times import is_of_time
 from seamline.sql.binder.tries import bind_try
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.calls import COMPUTED_COUNT, VOLATILE, Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.equality import map_of_arrays
+from seamline.sql.expressions.calls import (
+    COMPUTED_COUNT,
+    VOLATILE,
+    Call,
+    CallSpec,
+    call,
+    constructor,
+    has_aggregate,
+)
 from seamline.sql.functions import GROUPING
 from seamline.sql.functions.times import EXTRACTED, OF_CLOCKS, OF_ZONES
 from seamline.sql.listagg import ListaggWithin

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from sqlglot import exp
 
 from seamline.errors import GROUPING_ERROR, NOT_SUPPORTED, STATEMENT_TOO_LARGE, SeamlineError
-from seamline.sql.binder.naming import name_of_scan_column
 from seamline.sql.binder.scope import Scope, location_of
-from seamline.sql.calls import Call
+from seamline.sql.expressions.calls import Call, has_aggregate, parts_of_window
+from seamline.sql.expressions.naming import name_of_scan_column
 from seamline.sql.functions import GROUPING
 
 
@@ -142,38 +141,11 @@ def _of_this_level(node: exp.Expr) -> Iterator[exp.Expr]:
     return node.walk(prune=lambda inner: isinstance(inner, exp.Query))
 
 
-def has_aggregate(node: exp.Expr) -> bool:
-    """Whether the node contains an aggregate of this query."""
-    for inner in node.walk(prune=lambda inner: isinstance(inner, exp.Query | exp.Window)):
-        if isinstance(inner, exp.Window):
-            if any(has_aggregate(part) for part in _parts_of_window(inner)):
-                return True
-        elif isinstance(inner, Call) and inner.spec.overload.kind == "aggregate":
-            return True
-    return False
-
-
-def _parts_of_window(node: exp.Window) -> list[exp.Expr]:
-    """Returns what a window function is computed from: arguments, filter and definition."""
-    function: exp.Expr = node.this
-    parts: list[Any] = []
-    while isinstance(function, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
-        if isinstance(function, exp.Filter):
-            parts.append(function.expression.this)
-        function = function.this
-    parts += [*function.expressions, *(node.args.get("partition_by") or ())]
-    if node.args.get("order") is not None:
-        parts += [item.this for item in node.args["order"].expressions]
-    frame = node.args.get("spec")
-    bounds = [frame.args.get(end) for end in ("start", "end")] if frame is not None else []
-    return [*parts, *(bound for bound in bounds if isinstance(bound, exp.Expr))]
-
-
 def _check_windows(node: exp.Expr, scope: Scope) -> None:
     """Refuses windows inside windows and aggregates, and columns of outer queries in either."""
     for inner in _of_this_level(node):
         if isinstance(inner, exp.Window):
-            for part in _parts_of_window(inner):
+            for part in parts_of_window(inner):
                 refuse_windows(part, "A window function")
                 _refuse_outer(part, scope, "A window function", always=True)
         elif isinstance(inner, Call) and inner.spec.overload.kind == "aggregate":
@@ -216,7 +188,7 @@ def _check_grouped(node: exp.Expr, keys: Sequence[exp.Expr], scope: Scope) -> No
         case exp.Filter():
             return
         case exp.Window():
-            for part in _parts_of_window(node):
+            for part in parts_of_window(node):
                 _check_grouped(part, keys, scope)
             return
         case exp.Column():

@@ -12,13 +12,13 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_LITERAL, SeamlineError
 from seamline.sql import types
-from seamline.sql.binder.conversions import constructor, moment_literal
+from seamline.sql.binder.conversions import moment_literal
 from seamline.sql.binder.literals import whole_number_of
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.binder.time_zones import is_elsewhere
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.calls import Call, CallSpec, call
+from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
 from seamline.sql.types import Interval, Timestamp
 from seamline.sql.words import NUMBER_MAX
 

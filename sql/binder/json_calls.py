@@ -8,14 +8,14 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import types
-from seamline.sql.binder.conversions import constructor, explicit_cast, implicit_cast, of_length
+from seamline.sql.binder.conversions import explicit_cast, implicit_cast, of_length
 from seamline.sql.binder.function_calls import bind_call
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import is_text
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.calls import CallSpec, call
-from seamline.sql.casts import in_zones
 from seamline.sql.dialects import SqlJson, SqlJsonMade, SqlJsonMember
+from seamline.sql.expressions.calls import CallSpec, call, constructor
+from seamline.sql.expressions.casts import in_zones
 from seamline.sql.kernels.json_casts import can_be_json
 from seamline.sql.kernels.path_parsing import sql_path
 

@@ -11,7 +11,7 @@ from seamline.sql import coercion
 from seamline.sql.binder.conversions import implicit_cast
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.scope import Column, Scope, Typed, location_of
-from seamline.sql.calls import BoundLambda
+from seamline.sql.expressions.calls import BoundLambda
 from seamline.sql.types import Function, Type
 
 if TYPE_CHECKING:

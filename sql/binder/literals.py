@@ -11,13 +11,12 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_LITERAL, NOT_SUPPORTED, SeamlineError
 from seamline.sql import types
-from seamline.sql.binder.conversions import constructor
 from seamline.sql.binder.moments import bind_moment
 from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.dialects import CAST
+from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
 from seamline.sql.kernels import json_texts
 from seamline.sql.types import Decimal, Type
 

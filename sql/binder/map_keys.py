@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from seamline.sql import functions, types
-from seamline.sql.binder.conversions import constructor
 from seamline.sql.binder.scope import Output, Typed, output_column
-from seamline.sql.calls import Call, CallSpec, call
-from seamline.sql.correlated import bring_inside, source
 from seamline.sql.entries import from_entries, to_entries, with_entries
+from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
+from seamline.sql.expressions.correlated import bring_inside, source
 from seamline.sql.functions import GROUPING
 from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Map, Type

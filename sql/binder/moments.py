@@ -10,11 +10,11 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_LITERAL, NOT_SUPPORTED, SeamlineError
 from seamline.sql import session_zone, time_zones, types
-from seamline.sql.binder.conversions import constructor, moment_literal
+from seamline.sql.binder.conversions import moment_literal
 from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.calls import CallSpec, call
 from seamline.sql.dialects import CAST
+from seamline.sql.expressions.calls import CallSpec, call, constructor
 from seamline.sql.types import Time, Timestamp
 
 _DATE = r"(?P<year>\d{1,4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})"

@@ -19,7 +19,6 @@ from seamline.sql import coercion, functions, texts, types
 from seamline.sql.binder.conversions import (
     cast_outputs,
     common_type,
-    constructor,
     explicit_cast,
     field_of,
     implicit_cast,
@@ -43,8 +42,8 @@ from seamline.sql.binder.scope import (
 )
 from seamline.sql.binder.shapes import as_operand, bracketed, is_text, names_of, unwrapped
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.calls import CallSpec, call
-from seamline.sql.casts import in_zones
+from seamline.sql.expressions.calls import CallSpec, call, constructor
+from seamline.sql.expressions.casts import in_zones
 from seamline.sql.near import did_you_mean
 from seamline.sql.types import Array, Map, Row, Time, Timestamp, Type
 

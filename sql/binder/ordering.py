@@ -18,7 +18,7 @@ from seamline.sql.binder.grouping import check_grouping, refuse_aggregates, refu
 from seamline.sql.binder.scope import Column, Cte, Output, Scope, location_of, output_column
 from seamline.sql.binder.shapes import bracketed
 from seamline.sql.binder.typer import Typer
-from seamline.sql.calls import VOLATILE, Call, CallSpec, call
+from seamline.sql.expressions.calls import VOLATILE, Call, CallSpec, call
 
 _DIFFERING = VOLATILE | {"shuffle"}
 """Functions whose results differ between rows even where their arguments do not."""

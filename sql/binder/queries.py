@@ -19,7 +19,7 @@ from seamline.sql.binder.shapes import renamed
 from seamline.sql.binder.sources import bind_from
 from seamline.sql.binder.typer import Typer
 from seamline.sql.binder.windows import bind_windows
-from seamline.sql.correlated import compute_keys_inside, join_laterally
+from seamline.sql.expressions.correlated import compute_keys_inside, join_laterally
 from seamline.sql.places import placed
 
 

@@ -14,12 +14,12 @@ from sqlglot import exp
 
 from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion, types
-from seamline.sql.binder.conversions import constructor, implicit_cast, require_comparable
+from seamline.sql.binder.conversions import implicit_cast, require_comparable
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.scope import Cte, Output, Scope, location_of, output_column
 from seamline.sql.binder.shapes import renamed, unwrapped
-from seamline.sql.calls import CallSpec, call
-from seamline.sql.casts import in_zones
+from seamline.sql.expressions.calls import CallSpec, call, constructor
+from seamline.sql.expressions.casts import in_zones
 
 if TYPE_CHECKING:
     from seamline.sql.binder.typer import Typer

@@ -16,7 +16,6 @@ from seamline.sql import equality, functions, types
 from seamline.sql.binder.conversions import (
     cast_outputs,
     common_type,
-    constructor,
     field_of,
     implicit_cast,
     require_equality,
@@ -27,7 +26,7 @@ from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.map_keys import as_key
 from seamline.sql.binder.scope import Output, Typed, output_column
 from seamline.sql.binder.shapes import as_operand, unparenthesized
-from seamline.sql.calls import Call, CallSpec, call
+from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
 from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Array, Field, Map, Row, Type
 

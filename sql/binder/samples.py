@@ -12,7 +12,7 @@ from seamline.sql import functions
 from seamline.sql.binder.literals import number_written
 from seamline.sql.binder.scope import Source, location_of
 from seamline.sql.binder.typer import Typer
-from seamline.sql.calls import CallSpec, call
+from seamline.sql.expressions.calls import CallSpec, call
 
 _METHODS = frozenset({"BERNOULLI", "SYSTEM"})
 

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from seamline.errors import TYPE_MISMATCH, SeamlineError
 from seamline.sql.binder.scope import Output
-from seamline.sql.calls import Call
+from seamline.sql.expressions.calls import Call
 
 
 def unparenthesized(node: exp.Expr) -> exp.Expr:

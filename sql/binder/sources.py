@@ -19,7 +19,6 @@ from seamline.errors import (
 from seamline.sql import functions
 from seamline.sql.binder.conversions import common_type, implicit_cast, require_equality
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
-from seamline.sql.binder.naming import scan_column
 from seamline.sql.binder.restricted import restricted
 from seamline.sql.binder.rows import compared, fields_of
 from seamline.sql.binder.samples import sampled
@@ -37,7 +36,8 @@ from seamline.sql.binder.shapes import renamed
 from seamline.sql.binder.typer import Typer
 from seamline.sql.binder.unnest import bind_unnest
 from seamline.sql.binder.views import Expansion, bind_view, expansion_of
-from seamline.sql.calls import CallSpec, call
+from seamline.sql.expressions.calls import CallSpec, call
+from seamline.sql.expressions.naming import scan_column
 from seamline.sql.places import placed
 from seamline.sql.types import Row
 

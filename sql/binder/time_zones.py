@@ -13,11 +13,11 @@ from sqlglot import exp
 
 from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import session_zone, time_zones, types
-from seamline.sql.binder.conversions import constructor, implicit_cast
+from seamline.sql.binder.conversions import implicit_cast
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import is_text, unparenthesized
 from seamline.sql.binder.typer import Typer
-from seamline.sql.calls import CallSpec, call
+from seamline.sql.expressions.calls import CallSpec, call, constructor
 from seamline.sql.types import Time, Timestamp, Type
 
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import functions, session_zone, time_zones, types
 from seamline.sql.binder import clocks
-from seamline.sql.binder.conversions import common_type, constructor, explicit_cast, implicit_cast
+from seamline.sql.binder.conversions import common_type, explicit_cast, implicit_cast
 from seamline.sql.binder.literals import whole_number_of
 from seamline.sql.binder.moments import now
 from seamline.sql.binder.scope import Scope, Typed
@@ -29,8 +29,8 @@ from seamline.sql.binder.time_zones import (
     zone_of,
 )
 from seamline.sql.binder.typer import Typer
-from seamline.sql.calls import CallSpec, call
-from seamline.sql.casts import in_zones
+from seamline.sql.expressions.calls import CallSpec, call, constructor
+from seamline.sql.expressions.casts import in_zones
 from seamline.sql.functions.times import CLOCK_UNITS, DATE_UNITS, FIELDS
 from seamline.sql.kernels.date_patterns import Zone, of_joda
 from seamline.sql.session_zone import SEVERAL_ZONES

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
-from seamline.sql import render, types
-from seamline.sql.binder.conversions import constructor
+from seamline.sql import types
 from seamline.sql.binder.grouping import group_keys
 from seamline.sql.binder.scope import Scope, Typed, location_of
-from seamline.sql.calls import VOLATILE, BoundLambda, Call, CallSpec, call
+from seamline.sql.engines import render
+from seamline.sql.expressions.calls import VOLATILE, BoundLambda, Call, CallSpec, call, constructor
 from seamline.sql.kernels.calls import duckdb_template, spark_template
 from seamline.sql.kernels.kernel import NO_VALUE, Kernel, Tried
 from seamline.sql.templates import DUCKDB, Template

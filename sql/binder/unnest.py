@@ -14,11 +14,11 @@ from sqlglot import exp
 
 from seamline.errors import TYPE_MISMATCH, SeamlineError
 from seamline.sql import functions, types
-from seamline.sql.binder.conversions import constructor, field_of, implicit_cast
+from seamline.sql.binder.conversions import field_of, implicit_cast
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.scope import Output, Scope, Typed, location_of, output_column
 from seamline.sql.binder.typer import Typer
-from seamline.sql.calls import CallSpec, call
+from seamline.sql.expressions.calls import CallSpec, call, constructor
 from seamline.sql.functions.arrays import NUMBERS, side_by_side
 from seamline.sql.sequences import SEQUENCE
 from seamline.sql.templates import DUCKDB, SPARK

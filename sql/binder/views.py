@@ -11,7 +11,7 @@ from seamline.sql import coercion
 from seamline.sql.binder.conversions import cast_outputs
 from seamline.sql.binder.scope import Output
 from seamline.sql.binder.typer import Typer
-from seamline.sql.casts import in_zones
+from seamline.sql.expressions.casts import in_zones
 from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.types import Field
 

@@ -20,7 +20,7 @@ from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.literals import as_value
 from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.calls import Call
+from seamline.sql.expressions.calls import Call
 from seamline.sql.near import did_you_mean
 
 

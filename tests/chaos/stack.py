@@ -36,13 +36,13 @@ from seamline.connectors.jvm.java import find_java
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.settings import environment as spark_environment
+from seamline.gateway.app.spark import settings as spark_settings
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.config.load import load
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections
 from seamline.gateway.dev.local import settings
 from seamline.gateway.dev.local.catalog import prepare_catalog
-from seamline.gateway.spark import settings as spark_settings
 
 READY_S = 300.0
 _GATEWAYS = ("gateway", "narrow gateway")

@@ -17,11 +17,11 @@ import time
 from chaos.history import EarlierLog, Recorder, TableClosed, TableOpened
 from chaos.stack import ChaosStack
 from seamline.errors import STATEMENT_NOT_ALLOWED, SeamlineError
+from seamline.gateway.catalogs import resolution
 from seamline.gateway.commands import adopting, handing_over, resuming, tables
+from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.dev.local.settings import CATALOG, CLUSTER, SCHEMA
-from seamline.gateway.query import names
-from seamline.gateway.query.deadline import StatementDeadline
-from seamline.gateway.query.names import TableName
+from seamline.gateway.names import TableName
 from seamline.seam.boundary import Boundary, boundary_of
 
 COLUMNS = "id bigint, text varchar, price decimal(12, 2)"
@@ -171,8 +171,8 @@ def adopt(stack: ChaosStack, table: Table, topic_id: str, recorder: Recorder) ->
 
 def name_of(stack: ChaosStack, table: Table) -> TableName:
     """The whole name of a table."""
-    session = names.session(stack.connections.config)
-    return names.resolve((table.name,), session, stack.connections)
+    session = resolution.session(stack.connections.config)
+    return resolution.resolve((table.name,), session, stack.connections)
 
 
 def resume(

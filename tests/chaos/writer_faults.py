@@ -18,8 +18,8 @@ from chaos.process_faults import Fault, kill, pause, tier_once
 from chaos.tables import HANDED, TRIMMED
 from seamline.errors import SECOND_WRITER
 from seamline.gateway.commands import handing_over
+from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.dev.local.settings import CATALOG, SCHEMA
-from seamline.gateway.query.deadline import StatementDeadline
 
 _REQUEST_S = 10.0
 

@@ -14,7 +14,8 @@ from fuzz import schema
 from fuzz.arguments import HINTS, LEFT_OUT
 from fuzz.nodes import Node, listed, ours, same
 from seamline.errors import SeamlineError
-from seamline.sql import casts, coercion, types
+from seamline.sql import coercion, types
+from seamline.sql.expressions import casts
 from seamline.sql.functions import FUNCTIONS, is_comparable, is_ordered, patterns, resolve
 from seamline.sql.types import Array, Decimal, Field, Function, Map, Row, Timestamp, Type
 

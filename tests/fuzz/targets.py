@@ -19,9 +19,9 @@ from seamline.connectors.chunks import read_chunk
 from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.connectors.protocols import Engine
 from seamline.errors import SeamlineError
+from seamline.gateway.catalogs import resolution
 from seamline.gateway.commands import tables as commands
-from seamline.gateway.query import names
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.query.statements import Statement
 from seamline.gateway.tiering.step import tier_once
 from seamline.sql import types
@@ -149,9 +149,9 @@ class Live:
 def _place_rows(table: Table, stack: Stack, schema: str) -> None:
     topic = f"{schema}.{table.name}"
     stack.create_topic(topic, 1)
-    session = names.session(stack.config)
+    session = resolution.session(stack.config)
     definition = commands.TableDefinition(
-        name=names.resolve((schema, table.name), session, stack.connections),
+        name=resolution.resolve((schema, table.name), session, stack.connections),
         topic=topic,
         cluster="default",
         columns=commands.parse_fields(table.definition),

@@ -28,8 +28,9 @@ from seamline.connectors.duckdb.engine import DuckDBEngine
 from seamline.connectors.protocols import Engine
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.errors import SeamlineError
-from seamline.sql import render, types
-from seamline.sql.calls import VOLATILE
+from seamline.sql import types
+from seamline.sql.engines import render
+from seamline.sql.expressions.calls import VOLATILE
 from seamline.sql.functions import FUNCTIONS
 from seamline.sql.types import Field, Function, Type
 

@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 from support.gateway import Gateway
 
-from seamline.gateway.http import openapi
+from seamline.gateway.app import openapi
 
 FILE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference" / "openapi.json"
 

@@ -25,8 +25,8 @@ from seamline.connectors.jvm import jars
 from seamline.connectors.jvm.java import find_java
 from seamline.gateway.commands import adopting, auditing, handing_over
 from seamline.gateway.commands.adopting import Adoption
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.dev.local.connect import POSITIONS, ConnectWorker, Sink
-from seamline.gateway.query.deadline import no_deadline
 from seamline.seam.boundary import boundary_of
 from seamline.seam.tiering import Outcome
 

@@ -23,8 +23,8 @@ from seamline.connectors.config import ClusterConfig
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.errors import LOG_TRUNCATED, SeamlineError
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.dev.local.stack import LocalStack
-from seamline.gateway.query.deadline import no_deadline
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.offsets import OffsetRange
 

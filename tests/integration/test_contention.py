@@ -29,8 +29,8 @@ from seamline.connectors.iceberg.errors import TAKEN
 from seamline.connectors.protocols import HotLog, TierTable
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import COMMIT_CONFLICT, SeamlineError
-from seamline.gateway.query.deadline import no_deadline
-from seamline.gateway.query.names import TableName
+from seamline.gateway.deadline import no_deadline
+from seamline.gateway.names import TableName
 from seamline.gateway.tiering.application import TieringApplication
 from seamline.gateway.tiering.progress import Progress
 from seamline.gateway.tiering.step import tier_once

@@ -16,12 +16,12 @@ from support import offline
 from support.creating import World, create
 from support.rest_catalog import config_of, rest_catalog
 
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands import tables
 from seamline.gateway.config.load import load
-from seamline.gateway.connections import Connections
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.dev.local.stack import LocalStack
-from seamline.gateway.query import names
-from seamline.gateway.query.deadline import no_deadline
 
 pytestmark = pytest.mark.integration
 
@@ -34,12 +34,12 @@ def test_fault_21_straight_after_its_topic_a_table_is_made(tmp_path: pathlib.Pat
         assert status.bootstrap_servers is not None
         connections = Connections(load(status.config_file, environment={}).config)
         admin = AdminClient({"bootstrap.servers": status.bootstrap_servers, "log_level": 0})
-        session = names.session(connections.config)
+        session = resolution.session(connections.config)
         for number in range(20):
             topic = f"new-{number}"
             admin.create_topics([NewTopic(topic, 4)])[topic].result(30)
             definition = tables.TableDefinition(
-                name=names.resolve((f"t{number}",), session, connections),
+                name=resolution.resolve((f"t{number}",), session, connections),
                 topic=topic,
                 cluster="kafka",
                 columns=tables.parse_fields("id bigint"),

@@ -25,11 +25,11 @@ from support.stack import Stack
 from seamline.cli import root
 from seamline.connectors.delta.versions import storage_options
 from seamline.errors import SeamlineError
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands import auditing
 from seamline.gateway.config.load import load
-from seamline.gateway.connections import Connections
-from seamline.gateway.query import names
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 
 pytestmark = pytest.mark.integration
 
@@ -198,9 +198,9 @@ def test_it_is_exact_while_it_is_filled_and_compacted(filled: Filled) -> None:
         with pytest.raises(SeamlineError) as caught:
             filled.check(gateway, token=first["token"])
         assert caught.value.code.name == "TOKEN_EXPIRED"
-        session = names.session(filled.config, "bronze", "shop")
+        session = resolution.session(filled.config, "bronze", "shop")
         connections = gateway.parts.connections
-        resolved = names.resolve((filled.topic,), session, connections)
+        resolved = resolution.resolve((filled.topic,), session, connections)
         audit = auditing.audit(connections, resolved, no_deadline(), lambda _: None)
         assert audit.is_clean
         assert audit.to_json()["rows"] == 94

@@ -18,7 +18,7 @@ from support.gateway import Gateway
 
 from seamline.errors import SeamlineError
 from seamline.sql import parameters, parse, types
-from seamline.sql.qualify import qualify, references
+from seamline.sql.binder.qualify import qualify, references
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration]
 

@@ -29,7 +29,7 @@ from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.protocols import TierTable
 from seamline.connectors.spark.splits import Options, Table
 from seamline.errors import SeamlineError
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.tiering import Outcome, Step
 

@@ -32,7 +32,7 @@ from seamline.errors import SeamlineError
 from seamline.gateway.commands import adopting, auditing
 from seamline.gateway.commands.adopting import Adoption
 from seamline.gateway.config.model import IcebergConfig
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 from seamline.seam.boundary import boundary_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.soak]

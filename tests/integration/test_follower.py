@@ -23,13 +23,13 @@ from support.stack import Stack
 from support.waiting import wait_until
 
 from seamline.errors import TAIL_TOO_LARGE, TOPIC_RECREATED, SeamlineError
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands import tables
 from seamline.gateway.config.load import load
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.dev.local.stack import LocalStack
-from seamline.gateway.query import names
-from seamline.gateway.query.deadline import no_deadline
 from seamline.gateway.tail.follower import Follower, State
 
 COLUMNS = "id bigint, text varchar"
@@ -321,7 +321,7 @@ def _read_around_a_restart(
         future.result(30)
     connections = Connections(configuration)
     definition = tables.TableDefinition(
-        name=names.resolve((name,), names.session(configuration), connections),
+        name=resolution.resolve((name,), resolution.session(configuration), connections),
         topic=name,
         cluster=configuration.default_cluster,
         columns=tables.parse_fields(COLUMNS),

@@ -21,7 +21,7 @@ from support.stack import Stack
 
 from seamline.errors import SeamlineError
 from seamline.gateway.commands import auditing
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 
 pytestmark = [
     pytest.mark.integration,

@@ -20,7 +20,7 @@ from support.stack import Stack
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.log import KafkaLog
-from seamline.gateway.query.deadline import StatementDeadline
+from seamline.gateway.deadline import StatementDeadline
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.offsets import OffsetRange
 

@@ -32,7 +32,7 @@ from support.gateway import Gateway, statement_rows
 from support.stack import Stack
 
 from seamline.errors import SeamlineError
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.boundary import boundary_of
 from seamline.seam.tiering import Outcome

@@ -35,7 +35,7 @@ from seamline.connectors.spark.engine import SparkEngine
 from seamline.connectors.spark.source import _BatchReader, _StreamReader
 from seamline.connectors.spark.splits import Options, Table
 from seamline.errors import READ_CONFLICT, SeamlineError
-from seamline.gateway.query import names
+from seamline.gateway.catalogs import resolution
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.queries import Queries, QueryRequest
 from seamline.gateway.query.run import Executor
@@ -44,8 +44,8 @@ from seamline.gateway.query.tokens import NOTHING
 from seamline.gateway.tail.followers import Budget, Followers
 from seamline.gateway.tail.tails import Tails
 from seamline.gateway.tiering.step import tier_once
-from seamline.planners.physical import TailRead
-from seamline.planners.route import DUCKDB, SPARK, Limits
+from seamline.planners.plan.physical import TailRead
+from seamline.planners.plan.route import DUCKDB, SPARK, Limits
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.offsets import OffsetRange
 from seamline.sql import parse
@@ -99,7 +99,7 @@ def _statement(bench: Bench, name: str, event: Event, engine: str, **settings: A
         parsed = parse.parse(f"SELECT id FROM {name}")
         assert isinstance(parsed, parse.Query)
         now = datetime.datetime.now(datetime.UTC)
-        session = names.session(bench.stack.config)
+        session = resolution.session(bench.stack.config)
         request = QueryRequest(parsed.tree, session, engine, (), NOTHING, now)
         running = Queries(Gatherer(sources, executor.tails), executor, limits).start(
             request, NOW, lambda _: None

@@ -29,7 +29,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.commands import auditing
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 from seamline.seam.boundary import Boundary, boundary_of
 from seamline.seam.offsets import OffsetRange
 

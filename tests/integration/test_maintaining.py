@@ -21,7 +21,7 @@ from support.stack import Stack
 from support.waiting import wait_until
 
 from seamline.errors import DEADLINE_EXCEEDED, INVALID_ARGUMENT, SeamlineError
-from seamline.gateway.query.deadline import StatementDeadline
+from seamline.gateway.deadline import StatementDeadline
 from seamline.seam.boundary import TAG, boundary_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]

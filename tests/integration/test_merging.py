@@ -32,7 +32,7 @@ from seamline.errors import (
     UPSERT_ORDER_UNKNOWN,
     SeamlineError,
 )
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.boundary import boundary_of
 from seamline.seam.tiering import Outcome

@@ -13,7 +13,7 @@ import pytest
 from support.gateway import Gateway
 from support.stack import Stack
 
-from seamline.gateway.query.names import METADATA_TABLES
+from seamline.gateway.names import METADATA_TABLES
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

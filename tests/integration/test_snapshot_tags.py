@@ -22,7 +22,7 @@ from support.waiting import wait_until
 
 from seamline.connectors.iceberg import commits
 from seamline.errors import COMMIT_CONFLICT, TOKEN_EXPIRED, SeamlineError
-from seamline.gateway.query.deadline import StatementDeadline
+from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.query.snapshot_tags import TAG_PREFIX, SnapshotTags
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]

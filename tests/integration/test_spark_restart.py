@@ -21,10 +21,10 @@ from support.waiting import wait_until
 
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.settings import environment
+from seamline.gateway.app.spark import settings
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.config.load import load
-from seamline.gateway.connections import Connections
-from seamline.gateway.spark import settings
 from seamline.gateway.tiering.application import SparkTables, start_spark
 
 

@@ -31,7 +31,7 @@ from seamline.errors import (
     UPSERT_ORDER_UNKNOWN,
     SeamlineError,
 )
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.tiering.step import tier_once
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]

@@ -33,7 +33,7 @@ from seamline.errors import (
     TOPIC_RECREATED,
     SeamlineError,
 )
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import TAG, boundary_of

@@ -23,7 +23,7 @@ from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.spark import daemon
 from seamline.connectors.spark.tail import RECORD
 from seamline.connectors.spark.tiering import SparkTierTable
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.tiering import Outcome
 

@@ -23,7 +23,7 @@ from support.waiting import wait_until
 import seamline
 from seamline.connectors.iceberg import commits
 from seamline.errors import SeamlineError
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 COLUMNS = "id bigint, text varchar"

@@ -29,8 +29,8 @@ from seamline.connectors.kafka.formats.envelopes import ENVELOPES
 from seamline.connectors.kafka.formats.schemas import NoRegistry
 from seamline.connectors.protocols import RawBatch
 from seamline.errors import BAD_RECORD, SeamlineError
+from seamline.gateway import names
 from seamline.gateway.commands import inferring, tables
-from seamline.gateway.query import names
 from seamline.seam.binding import TopicBinding
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns, types

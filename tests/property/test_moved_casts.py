@@ -31,7 +31,9 @@ from seamline.connectors.duckdb.instances import Instance
 from seamline.connectors.protocols import Engine
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.errors import INVALID_CAST, NUMERIC_OVERFLOW, SeamlineError
-from seamline.sql import casts, render, types
+from seamline.sql import types
+from seamline.sql.engines import render
+from seamline.sql.expressions import casts
 from seamline.sql.functions import is_ordered
 from seamline.sql.types import Decimal, Field, Type
 

@@ -38,7 +38,7 @@ from seamline.connectors.kafka.formats.writing import RecordWriter
 from seamline.connectors.protocols import NewRecord
 from seamline.errors import SeamlineError
 from seamline.gateway.commands.tables import parse_fields
-from seamline.gateway.query.deadline import StatementDeadline
+from seamline.gateway.deadline import StatementDeadline
 from seamline.planners.rules.prune_tail_by_key import key_bytes
 from seamline.seam.binding import TopicBinding
 from seamline.sql import types

@@ -22,16 +22,16 @@ from support.examples import examples
 from support.predicates import Row, keeps
 from support.story import NO_DEADLINE, TOPIC, Story
 
-from seamline.planners.logical import LogicalPlan, Scan, TableFacts
 from seamline.planners.pipeline import RULES, Rule, apply
+from seamline.planners.plan.logical import LogicalPlan, Scan, TableFacts
 from seamline.planners.rules.prune_tail_by_key import PARTITIONERS, key_bytes, partition_of
 from seamline.planners.rules.prune_tail_by_time import moments
 from seamline.planners.rules.push_predicates import push_predicates
 from seamline.seam.binding import TopicBinding
 from seamline.seam.offsets import OffsetRange
 from seamline.sql import predicates
+from seamline.sql.binder.qualify import BoundQuery
 from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate
-from seamline.sql.qualify import BoundQuery
 
 PARTITIONS = 3
 KEY = "user"

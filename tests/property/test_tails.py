@@ -24,7 +24,7 @@ from support.tails import NEVER, TOPIC, MemoryTail, rows_of, value
 
 from seamline.connectors.kafka.tail import Tail
 from seamline.errors import READ_CONFLICT, SeamlineError
-from seamline.planners.physical import TailRead
+from seamline.planners.plan.physical import TailRead
 from seamline.seam.log import READ_UNCOMMITTED
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.sql import columns as names

@@ -36,8 +36,8 @@ from seamline.connectors.protocols import NoDeadline
 from seamline.errors import SeamlineError
 from seamline.gateway.access.identity import Identity
 from seamline.gateway.access.rights import Principal
+from seamline.gateway.catalogs import resolution
 from seamline.gateway.iceberg_rest.catalog import Caller, LoadRequest
-from seamline.gateway.query import names
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import SUMMARY_KEY, boundary_of, encode
 from seamline.seam.log import READ_COMMITTED
@@ -285,7 +285,9 @@ def answer(gateway: Gateway, sql: str) -> Any:
 def served(gateway: Gateway, name: str) -> Any:
     """What another engine is given: the head of the table, and its rows as PyIceberg reads them."""
     rest = gateway.parts.iceberg
-    resolved = names.resolve((name,), names.session(gateway.config), gateway.parts.connections)
+    resolved = resolution.resolve(
+        (name,), resolution.session(gateway.config), gateway.parts.connections
+    )
     caller = Caller(Identity(Principal("ann")), client="engine")
     asked = LoadRequest(resolved, caller, begins=True, planned=False, only_referenced=False)
     try:

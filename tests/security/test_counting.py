@@ -22,7 +22,7 @@ import pytest
 from support.ruled import Ruled
 
 import seamline
-from seamline.gateway.query.names import VARIANTS
+from seamline.gateway.names import VARIANTS
 
 SEED = 7
 ALIKE = 4

@@ -27,8 +27,8 @@ from support.gateway import Gateway
 from support.stack import Stack
 
 from seamline.gateway.access.rights import Principal
+from seamline.gateway.app import openapi
 from seamline.gateway.config.model import AccessToken, AuthConfig
-from seamline.gateway.http import openapi
 from seamline.gateway.query.statements import StatementRequest
 
 pytestmark = pytest.mark.integration

@@ -27,8 +27,10 @@ from support.stack import Stack
 
 from seamline.connectors.protocols import EngineScan
 from seamline.errors import SeamlineError
-from seamline.sql import parse, qualify, render, types
-from seamline.sql.qualify import Relation
+from seamline.sql import parse, types
+from seamline.sql.binder import qualify
+from seamline.sql.binder.qualify import Relation
+from seamline.sql.engines import render
 from seamline.sql.types import Field
 
 STATEMENTS = (

@@ -20,7 +20,7 @@ from support.ruled import Ruled
 from seamline.errors import SeamlineError
 from seamline.gateway.access.control import AccessControl
 from seamline.gateway.access.rights import Principal
-from seamline.gateway.query.names import METADATA_TABLES
+from seamline.gateway.names import METADATA_TABLES
 from seamline.gateway.query.statements import StatementRequest
 
 RULES = r"""

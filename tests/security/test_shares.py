@@ -24,11 +24,11 @@ from support.gateway import Gateway
 from support.waiting import wait_until
 
 from seamline.errors import TOO_MANY_STATEMENTS, SeamlineError
+from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.flight import callers, messages
 from seamline.gateway.http.turns import Turns
 from seamline.gateway.iceberg_rest import scan_plans
 from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
-from seamline.gateway.query.deadline import StatementDeadline
 
 TOKENS = "".join(
     f"  - {{name: {name}, sha256: {hashlib.sha256(name.encode()).hexdigest()}}}\n"

@@ -19,10 +19,12 @@ from support.waiting import wait_until
 
 from seamline.errors import CANCELED, STATEMENT_TOO_LARGE, SeamlineError
 from seamline.gateway.access.rights import Principal
+from seamline.gateway.deadline import StatementDeadline, no_deadline
 from seamline.gateway.query.computing import Computing
-from seamline.gateway.query.deadline import StatementDeadline, no_deadline
 from seamline.gateway.query.statements import State, StatementRequest
-from seamline.sql import parse, qualify, render, types
+from seamline.sql import parse, types
+from seamline.sql.binder import qualify
+from seamline.sql.engines import render
 
 DEPTH = 50
 TWICE = ("date", "decimal", "enum", "object", "row", "struct", "timestamp", "variant")

@@ -34,9 +34,9 @@ from seamline.connectors.spark import submission
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.settings import SparkSettings, environment
+from seamline.gateway.app.spark import settings
 from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.config.load import load
-from seamline.gateway.spark import settings
 
 CANARY = f"canary{secrets.token_hex(8)}"
 CONF = {

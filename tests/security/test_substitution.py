@@ -27,9 +27,9 @@ from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.settings import SESSION
 from seamline.errors import ErrorKind, SeamlineError
+from seamline.gateway.app.spark import settings
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections
-from seamline.gateway.spark import settings
 from seamline.gateway.tiering.application import start_spark
 from seamline.spark import register
 from seamline.spark.catalog import configuration

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 from support.ruled import Ruled
 
-from seamline.gateway.query.names import VARIANTS
+from seamline.gateway.names import VARIANTS
 
 RULES = """
 tables:

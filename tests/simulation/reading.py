@@ -29,8 +29,9 @@ from seamline.connectors.protocols import (
     ResultStream,
 )
 from seamline.gateway.access.rights import OPERATOR, Rights
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.silent import Silent
 from seamline.gateway.config.model import Config
-from seamline.gateway.query import names
 from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import Gatherer, ReadToken, no_tokens
 from seamline.gateway.query.loaded import LastSeen, LoadedTables
@@ -38,15 +39,14 @@ from seamline.gateway.query.queries import Queries, QueryRequest
 from seamline.gateway.query.run import Executor
 from seamline.gateway.query.spool import ResultSpool
 from seamline.gateway.query.tokens import NOTHING, After
-from seamline.gateway.silent import Silent
 from seamline.gateway.tail.followers import Followers
 from seamline.gateway.tail.requests import TailReader
-from seamline.planners.route import DUCKDB, Limits
+from seamline.planners.plan.route import DUCKDB, Limits
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 from seamline.sql import parse
-from seamline.sql.qualify import BoundQuery, Relation, qualify
+from seamline.sql.binder.qualify import BoundQuery, Relation, qualify
 from simulation.following import rows_of
 from simulation.world import CATALOG, CLUSTER
 
@@ -56,7 +56,7 @@ CONFIG = Config(
     default_catalog=CATALOG,
     default_cluster=CLUSTER,
 )
-SESSION = names.session(CONFIG)
+SESSION = resolution.session(CONFIG)
 LIMITS = Limits(duckdb_cold_bytes_max=2**60, duckdb_tail_rows_max=2**60, spark=False)
 
 _COLUMNS = "_kafka_partition, _kafka_offset, value"

@@ -19,7 +19,7 @@ from support import slt
 from support.gateway import Gateway
 from support.stack import Stack
 
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.tiering.step import tier_once
 
 FILES = sorted(pathlib.Path(__file__).parent.glob("*.slt"))

@@ -21,10 +21,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from seamline.connectors.protocols import NoDeadline
+from seamline.gateway.catalogs import resolution
 from seamline.gateway.commands import adopting
 from seamline.gateway.commands.adopting import Adoption, Findings
-from seamline.gateway.query import names
-from seamline.gateway.query.names import TableName
+from seamline.gateway.names import TableName
 from support import offline
 from support.gateway import Gateway
 
@@ -140,8 +140,8 @@ class Shop:
     @property
     def name(self) -> TableName:
         """The table's name."""
-        session = names.session(self.config)
-        return names.resolve((NAMESPACE, TOPIC), session, self.connections)
+        session = resolution.session(self.config)
+        return resolution.resolve((NAMESPACE, TOPIC), session, self.connections)
 
     def examine(self, **wanted: Any) -> Findings:
         """What is found about the table."""

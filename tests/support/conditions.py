@@ -11,9 +11,9 @@ from typing import Any
 
 from seamline.errors import ErrorKind, SeamlineError
 from seamline.sql import coercion, parameters, parse, types
-from seamline.sql.calls import Call
+from seamline.sql.binder.qualify import Relation, qualify
 from seamline.sql.comparisons import widens
-from seamline.sql.qualify import Relation, qualify
+from seamline.sql.expressions.calls import Call
 from seamline.sql.types import Field
 
 NOW = datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC)

@@ -9,13 +9,13 @@ from fakes.memory import MemoryLog
 
 from seamline.connectors.protocols import Deadline
 from seamline.errors import SeamlineError
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.commands.rows import Rows
 from seamline.gateway.commands.tables import is_unified
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections
-from seamline.gateway.query import names
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 from seamline.seam.log import LogBounds
 from seamline.sql import parse
 
@@ -77,11 +77,11 @@ class World(Connections):
     def _rows(self, sql: str, deadline: Deadline) -> Rows:
         statement = parse.parse(sql)
         assert not isinstance(statement, parse.Query)
-        return Commands(self).run(statement, names.session(self.config), deadline)
+        return Commands(self).run(statement, resolution.session(self.config), deadline)
 
     def is_unified(self, *parts: str) -> bool:
         """Whether a statement reads a unified table by a name."""
-        return is_unified(self, names.resolve(parts, names.session(self.config), self))
+        return is_unified(self, resolution.resolve(parts, resolution.session(self.config), self))
 
 
 def create(name: str, *, unless: bool = False, version: int = 2, topic: str = "bids") -> str:

@@ -24,11 +24,12 @@ from seamline.connectors.protocols import (
     SpilledTail,
     TailFile,
 )
-from seamline.planners.logical import LogicalPlan, Scan, TableFacts
+from seamline.planners.plan.logical import LogicalPlan, Scan, TableFacts
 from seamline.planners.rules.push_predicates import push_predicates
 from seamline.seam.files import ColdPlan, DataFile, DeleteFile
-from seamline.sql import columns, parse, render, types
-from seamline.sql.qualify import BoundQuery, Relation, qualify, references
+from seamline.sql import columns, parse, types
+from seamline.sql.binder.qualify import BoundQuery, Relation, qualify, references
+from seamline.sql.engines import render
 from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.types import Field, arrow_field
 from support import plans

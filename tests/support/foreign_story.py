@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 
 from seamline.gateway.commands import adopting
 from seamline.gateway.commands.adopting import Adoption
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 from support.adopting import data_complete
 from support.foreign_model import ADOPTED, APPEND, PARTITIONS, UPSERT, Cold, Model, Row
 from support.stack import Stack

@@ -15,10 +15,10 @@ from werkzeug.serving import make_server
 import seamline
 from seamline.connectors.chunks import read_chunk
 from seamline.dbapi.values import arrow_converter
-from seamline.gateway import wiring
 from seamline.gateway.access.rights import Principal
+from seamline.gateway.app import wiring
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.model import Config, FlightConfig
-from seamline.gateway.connections import Connections
 from seamline.gateway.query.statements import State, Statement, StatementRequest
 from seamline.gateway.query.tokens import kept_secret
 from support.slt import StatementError

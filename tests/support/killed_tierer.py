@@ -10,11 +10,11 @@ import signal
 import sys
 
 from seamline.connectors.spark.tiering import SparkTierTable
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.files import find_file
 from seamline.gateway.config.load import load
-from seamline.gateway.connections import Connections
-from seamline.gateway.query import names
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.tiering.application import start_spark
 from seamline.gateway.tiering.step import tier_once
 from support.tierers import At, Interrupted
@@ -24,7 +24,7 @@ def main(table: str, step: str) -> None:
     """Tiers until it is killed."""
     loaded = load(find_file(None, os.environ), environment=os.environ).config
     connections = Connections(loaded)
-    name = names.resolve((table,), names.session(loaded), connections)
+    name = resolution.resolve((table,), resolution.session(loaded), connections)
     inner = SparkTierTable(
         start_spark(connections),
         connections.catalog(name.catalog),

@@ -16,9 +16,9 @@ from seamline.connectors.protocols import (
     TellsCompaction,
 )
 from seamline.gateway.access.rights import Rights
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.catalogs.silent import Silent
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections
-from seamline.gateway.silent import Silent
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 

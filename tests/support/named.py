@@ -8,8 +8,8 @@ from fakes.memory import ManualClock, MemoryCatalog, MemoryLog, MemoryTable
 
 from seamline.connectors.config import CatalogConfig, ClusterConfig
 from seamline.gateway.access.rights import OPERATOR
+from seamline.gateway.catalogs.silent import Silent
 from seamline.gateway.config.model import Config
-from seamline.gateway.silent import Silent
 from seamline.seam.table import TableSchema
 from seamline.sql.types import BIGINT, Field
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from seamline.errors import SeamlineError
-from seamline.sql import casts, types
+from seamline.sql import types
 from seamline.sql.binder.conversions import explicit_cast
-from seamline.sql.calls import CallSpec, call
+from seamline.sql.expressions import casts
+from seamline.sql.expressions.calls import CallSpec, call
 from seamline.sql.functions import FUNCTIONS, Overload, Resolved, resolve
 from seamline.sql.functions.patterns import parsed, substitute
 from seamline.sql.types import Type

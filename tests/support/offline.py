@@ -11,10 +11,10 @@ import pytest
 from fakes.memory import MemoryLog
 
 from seamline.errors import SeamlineError
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.config.load import load
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections
 from support.gateway import Gateway
 
 _TEXT = """

@@ -19,14 +19,15 @@ import duckdb
 import pyarrow as pa
 
 from seamline.planners.bind import bind
-from seamline.planners.logical import LogicalPlan, Scan, TableFacts
+from seamline.planners.plan.logical import LogicalPlan, Scan, TableFacts
 from seamline.planners.rules.prune_tail_by_key import key_bytes, partition_of
 from seamline.planners.rules.prune_tail_by_time import moments
 from seamline.seam.binding import TopicBinding
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
-from seamline.sql import columns, parse, predicates, render, types
-from seamline.sql.qualify import Relation, qualify, references
+from seamline.sql import columns, parse, predicates, types
+from seamline.sql.binder.qualify import Relation, qualify, references
+from seamline.sql.engines import render
 from seamline.sql.types import Field
 from support.predicates import Row, keeps
 

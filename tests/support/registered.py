@@ -8,7 +8,7 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator
 
-from seamline.gateway.connections import Connections
+from seamline.gateway.catalogs.connections import Connections
 from support.gateway import Gateway
 from support.registry import Registry
 from support.stack import Stack

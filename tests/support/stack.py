@@ -21,16 +21,17 @@ from seamline.connectors.iceberg import commits
 from seamline.connectors.spark.maintenance import Compaction, Maintained, Tasks, maintain
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.tiering import SparkTierTable
+from seamline.gateway import names
+from seamline.gateway.app.spark import settings
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands import tables
 from seamline.gateway.config.files import FILE_NAME, FILE_VARIABLE
 from seamline.gateway.config.load import ENVIRONMENT_PREFIX, load
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.dev.local import settings as settings_file
 from seamline.gateway.dev.local.stack import LocalStack
-from seamline.gateway.query import names
-from seamline.gateway.query.deadline import no_deadline
-from seamline.gateway.spark import settings
 from seamline.gateway.tiering.application import start_spark
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.binding import TopicBinding
@@ -247,7 +248,7 @@ class Stack:
 
     def resolve(self, name: str) -> names.TableName:
         """The full name of a table."""
-        return names.resolve((name,), names.session(self.config), self.connections)
+        return resolution.resolve((name,), resolution.session(self.config), self.connections)
 
     def move_boundary(self, name: str) -> None:
         """Moves the boundary to the log's end, as a batch without rows does."""

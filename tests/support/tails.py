@@ -16,11 +16,11 @@ from fakes.memory import MemoryLog
 from seamline.connectors.kafka.tail import Tail, read_tail
 from seamline.connectors.protocols import Catalog, NoDeadline
 from seamline.gateway.access.rights import OPERATOR
+from seamline.gateway.catalogs.silent import Silent
 from seamline.gateway.config.model import Config
-from seamline.gateway.silent import Silent
 from seamline.gateway.tail.followers import Budget, Followers
 from seamline.gateway.tail.tails import Tails
-from seamline.planners.physical import TailRead
+from seamline.planners.plan.physical import TailRead
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec

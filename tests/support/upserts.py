@@ -24,8 +24,8 @@ from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import NoDeadline
+from seamline.gateway.catalogs import resolution
 from seamline.gateway.commands import tables
-from seamline.gateway.query import names
 from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.pin import PinnedTable
@@ -34,7 +34,7 @@ from seamline.gateway.query.run import Executor
 from seamline.gateway.query.spool import SpoolDirectory
 from seamline.gateway.query.tokens import NOTHING
 from seamline.gateway.tail.followers import Budget, Followers
-from seamline.planners.route import DUCKDB, Limits
+from seamline.planners.plan.route import DUCKDB, Limits
 from seamline.planners.rules.prune_tail_by_key import PARTITIONERS, key_bytes
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import SUMMARY_KEY, Boundary, boundary_of, encode
@@ -94,8 +94,8 @@ class Users:
         self._key_format = definition.get("key_format", "string")
         self._is_captured = "envelope" in definition
         self.connections = offline.MemoryConnections(offline.config(folder), self.log)
-        self.name = names.resolve(
-            (TOPIC,), names.session(self.connections.config), self.connections
+        self.name = resolution.resolve(
+            (TOPIC,), resolution.session(self.connections.config), self.connections
         )
         given: dict[str, Any] = {
             "mode": "upsert",
@@ -232,7 +232,7 @@ class Users:
         """The rows of a query on DuckDB, sorted."""
         parsed = parse.parse(sql)
         assert isinstance(parsed, parse.Query)
-        session = names.session(self.connections.config)
+        session = resolution.session(self.connections.config)
         request = QueryRequest(
             parsed.tree,
             session,

@@ -17,9 +17,10 @@ from support.gateway import Gateway
 from support.stack import Stack
 
 from seamline.errors import SeamlineError
+from seamline.gateway import names
+from seamline.gateway.catalogs import resolution
 from seamline.gateway.commands import tables
-from seamline.gateway.query import names
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.boundary import boundary_of
 from tpc.answers import difference
@@ -132,7 +133,9 @@ class Run:
 
     def _name(self, table: Table) -> names.TableName:
         path = (self._suite.name, table.name)
-        return names.resolve(path, names.session(self._stack.config), self._stack.connections)
+        return resolution.resolve(
+            path, resolution.session(self._stack.config), self._stack.connections
+        )
 
 
 def say(text: str) -> None:

@@ -24,6 +24,7 @@ from support.sources import (
     part_of,
     python_files,
 )
+from tools.shape import knots
 
 from seamline.errors import ERRORS
 
@@ -41,11 +42,17 @@ IMPORTS = {
     "client": {"client"},
 }
 """What a folder may import of ours."""
+KNOTS = {
+    ("client", "client/dbapi"),
+    ("connectors/iceberg", "connectors/iceberg/boundaries"),
+    ("gateway/commands", "gateway/query"),
+}
+"""Folders that still import each other."""
 ERRORS_MODULE = "seamline.errors"
 """What every folder may also import."""
 LOADED_WHEN_CALLED = {
     "client/cli.py": "seamline.gateway.cli.",
-    "client/dbapi/embedded.py": "seamline.gateway.embedded",
+    "client/dbapi/embedded.py": "seamline.gateway.app.embedded",
     "client/spark/__init__.py": "seamline.connectors.spark.",
 }
 """What a module of the client loads by name, only when it is asked for."""
@@ -54,7 +61,7 @@ COMMAND_LINE = {
     "client/commands/completion.py",
     "client/commands/freshness.py",
     "client/commands/query.py",
-    "client/commands/running.py",
+    "client/terminal/running.py",
     "client/commands/spark_conf.py",
     "client/commands/tail.py",
     "client/shell/prompt.py",
@@ -79,6 +86,10 @@ def test_imports_point_one_way(part: str) -> None:
         and name != ERRORS_MODULE
     ]
     assert not wrong
+
+
+def test_no_further_folders_import_each_other() -> None:
+    assert {tuple(sorted(map(str, knot.folders))) for knot in knots()} == KNOTS
 
 
 def test_the_client_loads_other_folders_only_when_asked() -> None:
@@ -171,7 +182,7 @@ IN_THE_BACKGROUND = {
     "gateway/query/run.py": "its futures are asked for what they raised",
     "gateway/iceberg_rest/scan_plans.py": "its futures are asked for what they raised",
     "gateway/flight/server.py": "a call ends with a named error, and gRPC asks its futures",
-    "gateway/http/server.py": "gunicorn asks its futures for what they raised",
+    "gateway/app/server.py": "gunicorn asks its futures for what they raised",
     "gateway/query/service.py": "a queue of statements, each of them an `attempt`",
 }
 """Modules that start threads themselves, and why nothing that is raised there is lost."""

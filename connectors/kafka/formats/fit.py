@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 from seamline.connectors.kafka.formats.json_values import Parsed, parsed_record
 from seamline.errors import SeamlineError
-from seamline.sql import casts, types
+from seamline.sql import types
+from seamline.sql.expressions import casts
 from seamline.sql.types import Array, Field, Map, Row, Type, quote
 
 Inner = TypeVar("Inner")

@@ -24,18 +24,18 @@ import seamline
 from seamline.connectors.jvm import jars
 from seamline.connectors.supervision import Loop
 from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands import tables
 from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.config.load import load
-from seamline.gateway.connections import Connections
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.dev.demo import bids
 from seamline.gateway.dev.demo.bids import BidProducer
 from seamline.gateway.dev.demo.patience import Patience, signs_of
 from seamline.gateway.dev.local.ports import free_port
 from seamline.gateway.dev.local.stack import LocalStack
 from seamline.gateway.process import uninterrupted
-from seamline.gateway.query import names
-from seamline.gateway.query.deadline import no_deadline
 
 HOT_AUCTION = 1003
 _LIVE_PER_SECOND = 500
@@ -339,13 +339,13 @@ class Tiering:
 
     def begin(self, demo: Demo, connections: Connections) -> None:
         """See `Filling.begin`."""
-        session = names.session(connections.config)
+        session = resolution.session(connections.config)
         for name, columns, key in (
             ("bids", bids.BIDS_COLUMNS, "auction"),
             ("auctions", bids.AUCTIONS_COLUMNS, None),
         ):
             definition = tables.TableDefinition(
-                name=names.resolve((name,), session, connections),
+                name=resolution.resolve((name,), session, connections),
                 topic=name,
                 cluster=connections.config.default_cluster,
                 columns=tables.parse_fields(columns),

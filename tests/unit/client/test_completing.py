@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from seamline.commands.output import WRITERS
 from seamline.shell.completing import candidates
 from seamline.shell.prompt import coloured
+from seamline.terminal.output import WRITERS
 
 SCHEMAS = {"": ["bids", "Odd Name", "order"], "shop": ["orders"]}
 COLUMNS = {"bids": ["price", "channel"], "shop.orders": ["price", "id"], '"Odd Name"': ["odd col"]}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.commands.lexis import Statement, is_complete, statements, tokens
-from seamline.commands.running import marked
 from seamline.errors import Location
+from seamline.terminal.lexis import Statement, is_complete, statements, tokens
+from seamline.terminal.running import marked
 
 SQL = st.lists(
     st.sampled_from(["'", '"', "--", "/*", "*/", ";", "\n", " ", "a", "1", "é", "\\"])

@@ -28,8 +28,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from seamline.commands.output import BINARY_WRITERS, FORMATS, opened, write
-from seamline.commands.pictures import Look
 from seamline.dbapi.errors import InterfaceError
 from seamline.dbapi.texts import text
 from seamline.dbapi.values import arrow_converter
@@ -37,6 +35,8 @@ from seamline.gateway.http.values import csv_text
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type
+from seamline.terminal.output import BINARY_WRITERS, FORMATS, opened, write
+from seamline.terminal.pictures import Look
 
 ROWS_MAX = 4
 TEXTS = st.text(

@@ -23,9 +23,9 @@ from support.gateway import Gateway
 
 from seamline.cli import root
 from seamline.commands.freshness import variant
-from seamline.commands.running import show_within
 from seamline.dbapi.errors import Error
 from seamline.errors import GATEWAY_UNAVAILABLE, INTERNAL_ERROR, Location
+from seamline.terminal.running import show_within
 
 MANY = (
     "SELECT a * 1000 + b AS n, CAST(a * b AS varchar) AS t"

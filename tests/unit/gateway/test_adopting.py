@@ -24,8 +24,8 @@ from support.gateway import Gateway
 from seamline.connectors.iceberg.boundaries.writers import BY_MARK, Writer
 from seamline.connectors.spark.maintenance import protect_boundary
 from seamline.errors import SeamlineError
+from seamline.gateway.catalogs import resolution
 from seamline.gateway.commands import adopting, auditing, handing_over, tables
-from seamline.gateway.query import names
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import boundary_of, encode
@@ -651,9 +651,9 @@ def test_what_another_fills_is_neither_dropped_nor_altered(shop: Shop, gateway: 
 
 def _own(shop: Shop) -> None:
     """A table that Seamline fills, with one batch in it."""
-    session = names.session(shop.config)
+    session = resolution.session(shop.config)
     definition = tables.TableDefinition(
-        name=names.resolve((NAMESPACE, TOPIC), session, shop.connections),
+        name=resolution.resolve((NAMESPACE, TOPIC), session, shop.connections),
         topic=TOPIC,
         cluster="default",
         columns=tables.parse_fields("id bigint, item varchar, price double"),

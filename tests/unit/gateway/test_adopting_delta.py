@@ -32,9 +32,9 @@ from support.offline import MemoryConnections
 
 from seamline.connectors.delta.boundaries import APP_ID
 from seamline.errors import SeamlineError
+from seamline.gateway.catalogs import resolution
 from seamline.gateway.commands import adopting
 from seamline.gateway.commands.adopting import Adoption, Findings
-from seamline.gateway.query import names
 
 TABLE = f"bronze.shop.{TOPIC}"
 PLACES = ("partition=k_partition", "offset=k_offset")
@@ -52,7 +52,7 @@ def examined(
     shop: DeltaShop, tables: Mapping[str, Mapping[str, str]] | None = None, **said: Any
 ) -> Findings:
     known = connections(shop, tables)
-    name = names.resolve(("bronze", "shop", TOPIC), names.session(known.config), known)
+    name = resolution.resolve(("bronze", "shop", TOPIC), resolution.session(known.config), known)
     cluster = known.config.default_cluster
     return adopting.examine(known, Adoption(name, TOPIC, cluster, **said), NEVER)
 
@@ -198,7 +198,9 @@ def test_it_is_let_go_of_in_the_configuration(tmp_path: pathlib.Path) -> None:
     bound = yaml.safe_load(examined(shop).configuration)["tables"]
     for tables, code in ((bound, "STATEMENT_NOT_ALLOWED"), ({TABLE: {}}, "NOT_A_UNIFIED_TABLE")):
         known = connections(shop, tables)
-        name = names.resolve(("bronze", "shop", TOPIC), names.session(known.config), known)
+        name = resolution.resolve(
+            ("bronze", "shop", TOPIC), resolution.session(known.config), known
+        )
         with pytest.raises(SeamlineError) as caught:
             adopting.unadopt(known, name)
         assert caught.value.code.name == code

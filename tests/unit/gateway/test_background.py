@@ -26,9 +26,9 @@ from seamline.connectors.duckdb.instances import Instances
 from seamline.connectors.protocols import Polled, Subscription
 from seamline.errors import SeamlineError
 from seamline.gateway.access.rights import Principal
-from seamline.gateway.http.server import DrainingWorker
+from seamline.gateway.app.server import DrainingWorker
+from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
-from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.statements import State as Ended
 from seamline.gateway.tail import follower as follower_module
 from seamline.gateway.tail.follower import State

@@ -34,8 +34,8 @@ from support.gateway import Gateway
 
 from seamline.errors import SeamlineError
 from seamline.gateway.access.rights import Principal
+from seamline.gateway.catalogs import resolution
 from seamline.gateway.commands import auditing
-from seamline.gateway.query import names
 
 TABLE = f"bronze.shop.{TOPIC}"
 COLD, HOT = (f'bronze.shop."{TOPIC}${variant}"' for variant in ("cold", "hot"))
@@ -436,8 +436,8 @@ def test_an_audit_and_changes_find_records_by_their_places(tmp_path: pathlib.Pat
     shop.copy({0: 6, 1: 5}, placed)
     changes = f"SELECT id FROM TABLE(changes('{TABLE}', '{token}'))"
     assert sorted(gateway.rows(changes)) == [(number,) for number in range(10, 14)]
-    session = names.session(shop.config, "bronze", "shop")
-    name = names.resolve((TOPIC,), session, shop.connections)
+    session = resolution.session(shop.config, "bronze", "shop")
+    name = resolution.resolve((TOPIC,), session, shop.connections)
     audit = auditing.audit(shop.connections, name, NEVER, lambda _: None)
     assert audit.is_clean
     assert audit.to_json()["rows"] == 11

@@ -12,7 +12,7 @@ import pytest
 from support import offline
 
 from seamline.connectors.jvm import jars
-from seamline.gateway.spark import settings
+from seamline.gateway.app.spark import settings
 
 NEEDED = jars.spark_packages()
 DRIVER = "org.postgresql:postgresql:42.7.7"

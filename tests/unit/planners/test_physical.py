@@ -11,16 +11,16 @@ import datetime
 import pytest
 
 from seamline.errors import NOT_SUPPORTED, TAIL_TOO_LARGE, ErrorCode, SeamlineError
-from seamline.planners.estimate import Estimate, estimate
-from seamline.planners.logical import Kind, LogicalPlan, Scan, TableFacts
-from seamline.planners.physical import physical_plan
-from seamline.planners.route import Limits, Route, route
+from seamline.planners.plan.estimate import Estimate, estimate
+from seamline.planners.plan.logical import Kind, LogicalPlan, Scan, TableFacts
+from seamline.planners.plan.physical import physical_plan
+from seamline.planners.plan.route import Limits, Route, route
 from seamline.seam.files import ColdPlan, DataFile
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 from seamline.sql import parse
-from seamline.sql.qualify import BoundQuery, qualify
+from seamline.sql.binder.qualify import BoundQuery, qualify
 
 NOW = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)
 UNIFIED = Seam(

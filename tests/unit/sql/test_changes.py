@@ -11,8 +11,8 @@ import pytest
 
 from seamline.errors import SeamlineError
 from seamline.sql import parameters, parse
+from seamline.sql.binder.qualify import TableReference, references
 from seamline.sql.changes import Changes
-from seamline.sql.qualify import TableReference, references
 
 
 def read(sql: str, values: Any = ()) -> list[TableReference]:

@@ -21,8 +21,9 @@ from support import offline
 from support.gateway import Gateway
 
 from seamline.errors import SeamlineError
-from seamline.sql import parse, render, types
-from seamline.sql.qualify import Relation, qualify
+from seamline.sql import parse, types
+from seamline.sql.binder.qualify import Relation, qualify
+from seamline.sql.engines import render
 from seamline.sql.types import Field, Row, Type
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

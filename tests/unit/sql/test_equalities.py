@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from seamline.sql.binder.qualify import TableReference, references
 from seamline.sql.parse import Query, parse
-from seamline.sql.qualify import TableReference, references
 
 FOUND = {
     "a = 'x'": {"a": "x"},

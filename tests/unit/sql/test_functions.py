@@ -17,10 +17,11 @@ from support.gateway import Gateway
 from support.sources import ROOT
 
 from seamline.errors import SeamlineError
-from seamline.sql import casts, parse, types
-from seamline.sql.calls import Call
+from seamline.sql import parse, types
+from seamline.sql.binder.qualify import qualify, references
+from seamline.sql.expressions import casts
+from seamline.sql.expressions.calls import Call
 from seamline.sql.functions import FUNCTIONS, Overload, resolve
-from seamline.sql.qualify import qualify, references
 
 NOW = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)
 FILES = [*(ROOT / "tests" / "slt").glob("*.slt"), *(ROOT / "tests" / "unit" / "sql").glob("*.slt")]

@@ -18,8 +18,9 @@ from support import nesting
 
 from seamline.connectors.duckdb.instances import Instance
 from seamline.errors import SeamlineError
-from seamline.sql import parse, render, types
-from seamline.sql.qualify import qualify
+from seamline.sql import parse, types
+from seamline.sql.binder.qualify import qualify
+from seamline.sql.engines import render
 from seamline.sql.types import Function
 
 CALLS_OF_A_SIGNATURE = 2

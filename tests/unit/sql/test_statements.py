@@ -17,8 +17,9 @@ from support.nesting import NOW
 from seamline.connectors.duckdb.errors import named_error
 from seamline.connectors.duckdb.instances import Instance
 from seamline.errors import ErrorKind, SeamlineError
-from seamline.sql import parameters, parse, render
-from seamline.sql.qualify import qualify, references
+from seamline.sql import parameters, parse
+from seamline.sql.binder.qualify import qualify, references
+from seamline.sql.engines import render
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,8 @@ import pytest
 from support.engine_tables import PLACES, Storage, Stored, answer, arrow_schema, bound, plain_answer
 
 from seamline.connectors.duckdb.workers import DuckDBWorkers
-from seamline.sql import render, types
+from seamline.sql import types
+from seamline.sql.engines import render
 from seamline.sql.types import BIGINT, Field
 
 KEYS: Mapping[str, str] = {

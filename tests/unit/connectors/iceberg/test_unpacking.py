@@ -25,7 +25,7 @@ from support.handmade import File, Handmade, column, with_ids
 from seamline.connectors.iceberg import unpacking
 from seamline.connectors.iceberg.metadata_files import MetadataFiles
 from seamline.errors import COLD_FILE_INVALID, SeamlineError
-from seamline.gateway.connections import Connections
+from seamline.gateway.catalogs.connections import Connections
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from seamline.connectors.config import ClusterConfig
 from seamline.connectors.kafka.cluster import FOLLOW_WAIT_MS, READ_WAIT_MS, Cluster
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.errors import DEADLINE_EXCEEDED, KAFKA_UNAVAILABLE, SeamlineError
-from seamline.gateway.query.deadline import StatementDeadline
+from seamline.gateway.deadline import StatementDeadline
 from seamline.seam.log import READ_COMMITTED, READ_UNCOMMITTED
 
 

@@ -36,7 +36,7 @@ from seamline.connectors.kafka.formats.schemas import SchemaRegistry
 from seamline.connectors.protocols import Headers, RawBatch
 from seamline.errors import SeamlineError
 from seamline.gateway.commands.tables import parse_fields
-from seamline.gateway.query.deadline import StatementDeadline
+from seamline.gateway.deadline import StatementDeadline
 from seamline.seam.binding import TopicBinding
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns

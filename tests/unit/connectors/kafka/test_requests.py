@@ -15,7 +15,7 @@ from confluent_kafka.admin import ListOffsetsResultInfo
 
 from seamline.connectors.kafka.requests import NO_SUCH_TIME, results, retried
 from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 
 NO_OFFSET = -1001
 

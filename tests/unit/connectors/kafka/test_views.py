@@ -21,7 +21,7 @@ from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.requests import retried
 from seamline.connectors.kafka.views import NO_ID, agreed, partitions_of
 from seamline.errors import KAFKA_UNAVAILABLE, NOT_SUPPORTED, SeamlineError
-from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.deadline import no_deadline
 
 NODE = Node(1, "localhost", 9092)
 

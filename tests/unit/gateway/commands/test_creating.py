@@ -20,7 +20,7 @@ from support.broken import KINDS, NAMESPACE, BrokenTables
 from support.creating import Meanwhile, World, create
 
 from seamline.gateway.commands.tables import TOPIC_S_MAX
-from seamline.gateway.query.deadline import StatementDeadline
+from seamline.gateway.deadline import StatementDeadline
 
 VERSIONS = (2, 3)
 

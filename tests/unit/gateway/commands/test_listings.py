@@ -28,15 +28,16 @@ from seamline.errors import (
     KAFKA_UNAVAILABLE,
     SeamlineError,
 )
+from seamline.gateway import names
 from seamline.gateway.access.rights import OPERATOR
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections, Sources
+from seamline.gateway.catalogs.silent import Silent
 from seamline.gateway.commands import listings
 from seamline.gateway.commands.listings import Listed, Only
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections, Sources
-from seamline.gateway.query import names
 from seamline.gateway.query.gather import Gatherer
-from seamline.gateway.silent import Silent
-from seamline.sql.qualify import TableReference
+from seamline.sql.binder.qualify import TableReference
 
 pytestmark = pytest.mark.filterwarnings("ignore:No preferred file implementation:UserWarning")
 
@@ -382,7 +383,7 @@ def test_fault_30_what_a_broken_table_fails_with_has_a_name(
     gateway: Gateway, sources: BrokenSources, name: str
 ) -> None:
     failures = [gateway.statement(text.format(name=name)).error for text in STATEMENTS]
-    session = names.session(sources.config)
+    session = resolution.session(sources.config)
     try:
         Gatherer(sources).pin([TableReference((NAMESPACE, name))], session, NEVER)
     except SeamlineError as error:

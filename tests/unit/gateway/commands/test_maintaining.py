@@ -17,7 +17,7 @@ from support.ruled import Ruled
 
 from seamline.connectors.spark.conditions import condition
 from seamline.errors import SeamlineError
-from seamline.gateway import wiring
+from seamline.gateway.app import wiring
 from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate, StartsWith, Value
 
 RULES = """

@@ -23,7 +23,7 @@ from support.handmade import File, Handmade, column, with_ids
 
 from seamline.connectors.iceberg.bounds import decoded
 from seamline.errors import NOT_SUPPORTED, SeamlineError
-from seamline.gateway.query.names import METADATA_TABLES
+from seamline.gateway.names import METADATA_TABLES
 
 
 @pytest.fixture(scope="module")

@@ -31,8 +31,8 @@ from werkzeug.test import TestResponse
 
 from seamline.connectors.config import CatalogConfig
 from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.model import AccessToken, AuthConfig
-from seamline.gateway.connections import Connections
 from seamline.gateway.iceberg_rest import storage_access
 from seamline.gateway.iceberg_rest.routes import SESSIONS_HEADER
 from seamline.gateway.iceberg_rest.storage import SnapshotStorage

@@ -17,8 +17,9 @@ from support.ruled import Ruled
 
 from seamline.errors import SeamlineError
 from seamline.gateway.query.meanings import LENGTH_MAX, Meanings
-from seamline.sql import parse, render, types
-from seamline.sql.qualify import BoundQuery, Relation, qualify
+from seamline.sql import parse, types
+from seamline.sql.binder.qualify import BoundQuery, Relation, qualify
+from seamline.sql.engines import render
 from seamline.sql.restrictions import Restriction
 from seamline.sql.statements import Query
 from seamline.sql.types import Field

@@ -15,11 +15,12 @@ from support.named import NamedSources
 
 from seamline.connectors.protocols import NoDeadline
 from seamline.errors import SeamlineError
+from seamline.gateway import names
+from seamline.gateway.catalogs import resolution
 from seamline.gateway.commands import listings, system
 from seamline.gateway.commands.system_shapes import SHAPES
-from seamline.gateway.query import names
+from seamline.gateway.names import TableName
 from seamline.gateway.query.loaded import LoadedTables
-from seamline.gateway.query.names import TableName
 
 NEVER = NoDeadline()
 SOURCES = NamedSources(
@@ -29,7 +30,7 @@ SOURCES = NamedSources(
 
 
 def resolved(*parts: str, sources: NamedSources = SOURCES) -> TableName:
-    return names.resolve(parts, names.session(sources.config), sources)
+    return resolution.resolve(parts, resolution.session(sources.config), sources)
 
 
 @pytest.mark.parametrize(
@@ -68,15 +69,15 @@ def test_a_name_is_resolved(parts: tuple[str, ...], expected: TableName) -> None
 
 
 def test_a_session_fills_in_what_a_name_leaves_out() -> None:
-    session = names.session(SOURCES.config, "lake", "mine.deep")
-    found = names.resolve(("t",), session, SOURCES)
+    session = resolution.session(SOURCES.config, "lake", "mine.deep")
+    found = resolution.resolve(("t",), session, SOURCES)
     assert found.full == ("lake", "mine", "deep", "t")
     assert found.display == 'lake."mine.deep".t'
 
 
 def test_a_session_may_be_one_of_a_cluster() -> None:
-    session = names.session(SOURCES.config, "kafka")
-    assert names.resolve(("bids",), session, SOURCES) == TableName("", "kafka", ("bids",))
+    session = resolution.session(SOURCES.config, "kafka")
+    assert resolution.resolve(("bids",), session, SOURCES) == TableName("", "kafka", ("bids",))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_what_stands_for_nothing_is_refused(parts: tuple[str, ...], code: str) -
 
 def test_a_session_needs_a_catalog_that_is_there() -> None:
     with pytest.raises(SeamlineError) as caught:
-        names.session(SOURCES.config, "nope")
+        resolution.session(SOURCES.config, "nope")
     assert caught.value.code.name == "CATALOG_NOT_FOUND"
 
 
@@ -142,19 +143,23 @@ def test_fault_19_every_listed_name_stands_for_what_was_listed(world: NamedSourc
     for source in listings.catalogs(world):
         rows = information(world, source, "tables")
         for catalog, schema, table, _, topic, _ in rows:
-            own = names.session(config, source, schema)
-            whole = names.resolve((catalog, schema, table), names.session(config), world)
+            own = resolution.session(config, source, schema)
+            whole = resolution.resolve((catalog, schema, table), resolution.session(config), world)
             for short in ((schema, table), (table,)):
-                assert names.resolve(short, own, world) == whole
-            assert names.resolve(names.split(whole.display), own, world) == whole
+                assert resolution.resolve(short, own, world) == whole
+            assert resolution.resolve(names.split(whole.display), own, world) == whole
             assert listed(world, whole, topic)
             found.add(whole.full)
         for schema in listings.schemas(world, source):
-            assert names.resolve_schema((source, schema), names.session(config), world) == (
+            assert resolution.resolve_schema(
+                (source, schema), resolution.session(config), world
+            ) == (
                 source,
                 schema,
             )
-            assert names.resolve_schema((schema,), names.session(config, source), world) == (
+            assert resolution.resolve_schema(
+                (schema,), resolution.session(config, source), world
+            ) == (
                 source,
                 schema,
             )
@@ -170,7 +175,7 @@ def test_fault_19_every_listed_name_stands_for_what_was_listed(world: NamedSourc
 
 def information(world: NamedSources, source: str, table: str) -> list[tuple[str, ...]]:
     parts = (source, names.INFORMATION_SCHEMA, table)
-    name = names.resolve(parts, names.session(world.config), world)
+    name = resolution.resolve(parts, resolution.session(world.config), world)
     assert name.is_system
     _, rows = system.information_schema(name, world, NEVER)
     return [tuple(row.values()) for row in rows.to_pylist()]

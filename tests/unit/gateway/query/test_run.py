@@ -35,13 +35,13 @@ from seamline.errors import (
     ErrorCode,
     SeamlineError,
 )
-from seamline.gateway.query import names
+from seamline.gateway.catalogs import resolution
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest
 from seamline.gateway.query.run import Executor
 from seamline.gateway.query.spool import SpoolDirectory
 from seamline.gateway.query.tokens import NOTHING
-from seamline.planners.route import AUTO, DUCKDB, SPARK, Limits
+from seamline.planners.plan.route import AUTO, DUCKDB, SPARK, Limits
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
 from seamline.sql import parse
@@ -122,7 +122,7 @@ class World:
         """The statement."""
         parsed = parse.parse(SQL)
         assert isinstance(parsed, parse.Query)
-        session = names.session(self.sources.config)
+        session = resolution.session(self.sources.config)
         return QueryRequest(parsed.tree, session, engine, (), NOTHING, NOW)
 
     def _read_tail(

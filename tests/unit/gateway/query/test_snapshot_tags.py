@@ -26,8 +26,8 @@ from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.protocols import HotLog, NoDeadline
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SeamlineError
-from seamline.gateway.connections import Connections
-from seamline.gateway.query.deadline import StatementDeadline
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.query.snapshot_tags import TAG_PREFIX, SnapshotTags
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import TAG, Boundary

@@ -16,7 +16,7 @@ from support.tails import COLUMNS, NEVER, TOPIC, MemoryTail, value
 
 from seamline.connectors.protocols import Deadline
 from seamline.errors import READ_CONFLICT, SeamlineError
-from seamline.planners.physical import TailRead
+from seamline.planners.plan.physical import TailRead
 from seamline.seam.binding import TopicBinding
 from seamline.seam.log import LogBounds
 from seamline.seam.records import DecoderSpec

@@ -26,12 +26,12 @@ from seamline.errors import (
     TOPIC_RECREATED,
     SeamlineError,
 )
-from seamline.gateway.query.deadline import StatementDeadline
+from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.tail import follower as module
 from seamline.gateway.tail.follower import QUIET_S, Follower, State
 from seamline.gateway.tail.partitions import PartitionRead
 from seamline.gateway.tail.reader import Reader
-from seamline.planners.physical import TailRead
+from seamline.planners.plan.physical import TailRead
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.sql import types

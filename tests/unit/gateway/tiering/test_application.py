@@ -22,7 +22,7 @@ from seamline.connectors.protocols import HotLog, TierTable
 from seamline.connectors.supervision import Backoff
 from seamline.errors import COMMIT_CONFLICT, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.metrics import new_registry, text_of
-from seamline.gateway.query.names import TableName
+from seamline.gateway.names import TableName
 from seamline.gateway.tiering import application as application_module
 from seamline.gateway.tiering.application import TieringApplication
 from seamline.gateway.tiering.metrics import TieringMetrics

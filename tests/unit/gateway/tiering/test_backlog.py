@@ -22,7 +22,7 @@ from support.waiting import wait_until
 from seamline.connectors.protocols import HotLog, TierTable
 from seamline.gateway.cli.tier import clocked, show_stage
 from seamline.gateway.metrics import new_registry, text_of
-from seamline.gateway.query.names import TableName
+from seamline.gateway.names import TableName
 from seamline.gateway.tiering.application import TieringApplication
 from seamline.gateway.tiering.backlog import BacklogOf
 from seamline.gateway.tiering.metrics import TieringMetrics

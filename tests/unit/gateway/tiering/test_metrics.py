@@ -10,8 +10,8 @@ import pathlib
 import pytest
 import urllib3
 
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.load import load
-from seamline.gateway.connections import Connections
 from seamline.gateway.tiering.application import SparkTables, TieringApplication
 from seamline.gateway.tiering.backlog import Backlog
 from seamline.gateway.tiering.progress import Progress

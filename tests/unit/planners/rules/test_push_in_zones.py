@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from seamline.planners.rules.push_predicates import to_predicate
 from seamline.sql import parse, time_zones, types
+from seamline.sql.binder.qualify import Relation, qualify
 from seamline.sql.predicates import describe
-from seamline.sql.qualify import Relation, qualify
 from seamline.sql.types import Field
 
 COLUMNS = (Field("at", types.TIMESTAMP, 1), Field("day", types.DATE, 2))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from seamline.connectors.formats import read_only
 from seamline.errors import CATALOG_NOT_FOUND, INVALID_CONFIG, MISSING_EXTRA, SeamlineError
-from seamline.gateway.silent import Silent
+from seamline.gateway.catalogs.silent import Silent
 
 if TYPE_CHECKING:
     from seamline.connectors.config import CatalogConfig

@@ -44,7 +44,7 @@ from seamline.gateway.http.turns import ENDS_CONNECTION
 if TYPE_CHECKING:
     import flask
 
-    from seamline.gateway.wiring import Gateway
+    from seamline.gateway.app.wiring import Gateway
 
 _ANSWERS_S = 15
 _CLOSE_S = 5
@@ -319,8 +319,8 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
             raise SystemExit(Arbiter.APP_LOAD_ERROR) from error
 
     def _load(self) -> flask.Flask:
+        from seamline.gateway.app.wiring import Gateway
         from seamline.gateway.memory import settle_memory
-        from seamline.gateway.wiring import Gateway
 
         sys.setswitchinterval(_TURN_S)
         self._gateway = Gateway(self._config)

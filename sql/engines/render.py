@@ -15,17 +15,18 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.spark import Spark
 
 from seamline.errors import STATEMENT_TOO_LARGE, SeamlineError
-from seamline.sql import casts, types
-from seamline.sql.binder.naming import scan_column
-from seamline.sql.calls import VOLATILE, BoundLambda, Call
-from seamline.sql.duckdb import (
+from seamline.sql import types
+from seamline.sql.engines.duckdb import (
     bring_columns_near,
     draw_for_each_row,
     fill_bare_windows,
     keep_rows_of_aggregates,
 )
+from seamline.sql.engines.spark import for_spark
+from seamline.sql.expressions import casts
+from seamline.sql.expressions.calls import VOLATILE, BoundLambda, Call
+from seamline.sql.expressions.naming import scan_column
 from seamline.sql.kernels.kernel import Use
-from seamline.sql.spark import for_spark
 from seamline.sql.templates import DUCKDB, SPARK, rendered
 from seamline.sql.types import Field
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from seamline.errors import NOT_SUPPORTED, TAIL_TOO_LARGE, SeamlineError
-from seamline.planners.estimate import Estimate
+from seamline.planners.plan.estimate import Estimate
 from seamline.seam.files import ColdPlan
 
 AUTO = "auto"

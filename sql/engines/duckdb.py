@@ -22,9 +22,8 @@ from collections.abc import Callable, Iterable
 
 from sqlglot import exp
 
-from seamline.sql.binder.grouping import has_aggregate
-from seamline.sql.calls import VOLATILE, Call
-from seamline.sql.correlated import group_inside
+from seamline.sql.expressions.calls import VOLATILE, Call, has_aggregate
+from seamline.sql.expressions.correlated import group_inside
 
 
 def bring_columns_near(tree: exp.Expr, has_lambda: Callable[[Call], bool]) -> None:

@@ -1,4 +1,4 @@
-"""The tree node for a resolved call in a bound tree.
+"""The tree node for a resolved call in a bound tree, and what is asked of trees of calls.
 
 After binding, every function, ambiguous operator, cast and constructor is a `Call`. Its overload
 says how each engine computes it, and its arguments already have the types it takes.
@@ -13,6 +13,7 @@ from typing import Any
 from sqlglot import exp
 
 from seamline.sql.functions import Overload
+from seamline.sql.templates import Template
 from seamline.sql.types import Type
 
 
@@ -40,6 +41,8 @@ VOLATILE = frozenset({"random", "rand", "uuid"})
 """Functions that return a different value on every call."""
 
 
+EMPTY_FRAME = "empty"
+"""Marks a window's frame of no rows, such as one between 1 and 2 PRECEDING."""
 COMPUTED_COUNT = "$count"
 """Overload name of a row count of `lag`, `lead` or `nth_value` that is not a literal."""
 
@@ -72,3 +75,43 @@ class BoundLambda(exp.Expression):
 def call(spec: CallSpec, arguments: Sequence[exp.Expr], **options: Any) -> Call:
     """Returns a `Call` node."""
     return Call(expressions=list(arguments), spec=spec, **options)
+
+
+def constructor(name: str, duckdb: Template, spark: Template) -> Overload:
+    """Returns an internal overload that is not a function and consists only of its templates."""
+    return Overload(
+        name=name,
+        kind="scalar",
+        parameters=(),
+        variadic=True,
+        returns="T",
+        duckdb=duckdb,
+        spark=spark,
+    )
+
+
+def has_aggregate(node: exp.Expr) -> bool:
+    """Whether the node contains an aggregate of this query."""
+    for inner in node.walk(prune=lambda inner: isinstance(inner, exp.Query | exp.Window)):
+        if isinstance(inner, exp.Window):
+            if any(has_aggregate(part) for part in parts_of_window(inner)):
+                return True
+        elif isinstance(inner, Call) and inner.spec.overload.kind == "aggregate":
+            return True
+    return False
+
+
+def parts_of_window(node: exp.Window) -> list[exp.Expr]:
+    """Returns what a window function is computed from: arguments, filter and definition."""
+    function: exp.Expr = node.this
+    parts: list[Any] = []
+    while isinstance(function, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        if isinstance(function, exp.Filter):
+            parts.append(function.expression.this)
+        function = function.this
+    parts += [*function.expressions, *(node.args.get("partition_by") or ())]
+    if node.args.get("order") is not None:
+        parts += [item.this for item in node.args["order"].expressions]
+    frame = node.args.get("spec")
+    bounds = [frame.args.get(end) for end in ("start", "end")] if frame is not None else []
+    return [*parts, *(bound for bound in bounds if isinstance(bound, exp.Expr))]

@@ -30,17 +30,18 @@ from seamline.gateway.access.authentication import Authentication
 from seamline.gateway.access.control import AccessControl
 from seamline.gateway.access.rights import Principal, Rights
 from seamline.gateway.access.rules import Action
+from seamline.gateway.app.application import create_app
+from seamline.gateway.app.spark import spark_engine
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections
-from seamline.gateway.http.app import create_app
 from seamline.gateway.iceberg_rest.catalog import IcebergRest, ServedCatalog
 from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
 from seamline.gateway.iceberg_rest.sessions import SessionTokens
 from seamline.gateway.iceberg_rest.tables import ServedTables
 from seamline.gateway.memory import give_back_memory
 from seamline.gateway.metrics import new_registry, text_of
-from seamline.gateway.query import names
 from seamline.gateway.query.answers import Answers
 from seamline.gateway.query.computing import Computing
 from seamline.gateway.query.gather import Gatherer
@@ -58,10 +59,9 @@ from seamline.gateway.query.statements import Statement
 from seamline.gateway.query.tokens import TokenSigner, kept_secret
 from seamline.gateway.query.views import ViewExpander
 from seamline.gateway.readiness import Readiness, ReadinessMetrics
-from seamline.gateway.spark import spark_engine
 from seamline.gateway.tail.metrics import TailMetrics
 from seamline.gateway.tail.tails import followers
-from seamline.planners.route import DUCKDB, SPARK, Limits
+from seamline.planners.plan.route import DUCKDB, SPARK, Limits
 from seamline.seam.seam import Seam
 from seamline.sql.statements import KillStatement
 
@@ -170,8 +170,8 @@ class Gateway:
             self.iceberg.authentication, self._secret, config.tokens.age_seconds_max, self._audit
         )
 
-        def place(caller: Principal, catalog: str | None, schema: str | None) -> names.Session:
-            return names.session(config, catalog, schema, self.access.rights_of(caller))
+        def place(caller: Principal, catalog: str | None, schema: str | None) -> resolution.Session:
+            return resolution.session(config, catalog, schema, self.access.rights_of(caller))
 
         routes = Routes(self.service, callers, config.http.request_bytes_max, place)
         return self._closing(FlightServer(config, routes)).address

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from sqlglot import exp
 
 from seamline.errors import NOT_SUPPORTED, SeamlineError
-from seamline.sql.calls import Call
+from seamline.sql.expressions.calls import Call
 
 Named = Callable[[], str]
 """Generates names that no source of the tree has."""

@@ -27,12 +27,12 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from seamline.connectors import supervision
 from seamline.connectors.files import private_folder
 from seamline.gateway import process
+from seamline.gateway.app.server import named_state_errors
+from seamline.gateway.app.wiring import Gateway
 from seamline.gateway.config.files import find_file
 from seamline.gateway.config.load import load
 from seamline.gateway.config.model import AccessToken, AuthConfig, Config, HttpConfig
-from seamline.gateway.http.server import named_state_errors
 from seamline.gateway.query.tokens import kept_secret
-from seamline.gateway.wiring import Gateway
 
 _HOST = "127.0.0.1"
 _FOLDER = "embedded"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from seamline.planners.logical import LogicalPlan, Scan
+from seamline.planners.plan.logical import LogicalPlan, Scan
 from seamline.seam.offsets import OffsetRange
 from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate, StartsWith
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from seamline.commands.lexis import Statement
-from seamline.commands.pictures import width_of
 from seamline.dbapi.cursor import Cursor
 from seamline.dbapi.errors import Error
 from seamline.errors import Location
+from seamline.terminal.lexis import Statement
+from seamline.terminal.pictures import width_of
 
 _CLEAR = "\r\033[K"
 _LINE_WIDTH = 76

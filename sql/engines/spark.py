@@ -15,11 +15,17 @@ from sqlglot import exp
 
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.sql import types
-from seamline.sql.binder.conversions import constructor
-from seamline.sql.binder.frames import EMPTY
-from seamline.sql.binder.grouping import has_aggregate
-from seamline.sql.calls import COMPUTED_COUNT, BoundLambda, Call, CallSpec, call
-from seamline.sql.correlated import is_of_window, keys, move_for_spark, source
+from seamline.sql.expressions.calls import (
+    COMPUTED_COUNT,
+    EMPTY_FRAME,
+    BoundLambda,
+    Call,
+    CallSpec,
+    call,
+    constructor,
+    has_aggregate,
+)
+from seamline.sql.expressions.correlated import is_of_window, keys, move_for_spark, source
 from seamline.sql.functions import COLLECT, GROUPING, resolve
 from seamline.sql.functions.collections import COLLECT_IF
 from seamline.sql.templates import SPARK
@@ -274,7 +280,7 @@ def _frame(frame: exp.WindowSpec) -> exp.WindowSpec:
         SeamlineError: NOT_SUPPORTED when groups of equal rows are counted, or the frame is empty,
             which Spark cannot do.
     """
-    if frame.meta.get(EMPTY):
+    if frame.meta.get(EMPTY_FRAME):
         raise SeamlineError(
             NOT_SUPPORTED,
             "Spark does not support a window frame without rows",

@@ -31,16 +31,9 @@ from seamline.errors import (
 from seamline.gateway.access import authentication
 from seamline.gateway.access.audit import AuditLog, Origin
 from seamline.gateway.access.rights import Principal, Rights
+from seamline.gateway.app import openapi, requests_audited
 from seamline.gateway.config.model import Config
-from seamline.gateway.http import (
-    answers,
-    console,
-    openapi,
-    query,
-    requests_audited,
-    statements,
-    tail,
-)
+from seamline.gateway.http import answers, console, query, statements, tail
 from seamline.gateway.http import seams as seam_routes
 from seamline.gateway.http.compression import compress
 from seamline.gateway.http.operations import COME_AGAIN, JSON, REFUSALS, Answer, json, operation

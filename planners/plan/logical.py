@@ -19,9 +19,9 @@ from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec, Places
 from seamline.seam.seam import Seam
 from seamline.seam.upserts import Newest
+from seamline.sql.binder.qualify import BoundQuery
 from seamline.sql.columns import DELETED
 from seamline.sql.predicates import Predicate
-from seamline.sql.qualify import BoundQuery
 from seamline.sql.types import Field
 
 Kind: TypeAlias = Literal["unified", "hot", "cold", "system"]

@@ -1,6 +1,6 @@
 """Writes results in every supported format, for people and for programs.
 
-table, vertical, markdown          for people: see `seamline.commands.pictures`
+table, vertical, markdown          for people: see `seamline.terminal.pictures`
 csv, tsv, json, ndjson             for programs: values as in `seamline.dbapi.texts`
 parquet, arrow (an IPC stream)     binary: keep the types; never on a terminal
 """
@@ -16,11 +16,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, BinaryIO
 
-from seamline.commands import pictures
-from seamline.commands.pictures import Look, Result, Sink, columns_of
 from seamline.dbapi.errors import InterfaceError
 from seamline.dbapi.texts import json_value, printable, separated_line
 from seamline.errors import INVALID_ARGUMENT
+from seamline.terminal import pictures
+from seamline.terminal.pictures import Look, Result, Sink, columns_of
 
 Writer = Callable[[Result, Sink, Look], None]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from seamline.planners.estimate import Estimate, merge_ranges
-from seamline.planners.logical import LogicalPlan, Scan
-from seamline.planners.route import Route
+from seamline.planners.plan.estimate import Estimate, merge_ranges
+from seamline.planners.plan.logical import LogicalPlan, Scan
+from seamline.planners.plan.route import Route
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam, SeamKey

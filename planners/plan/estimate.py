@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from seamline.planners.logical import LogicalPlan, Scan
+from seamline.planners.plan.logical import LogicalPlan, Scan
 
 BYTES_PER_TAIL_RECORD = 300
 """The assumed size of a log record that has not been read yet."""

@@ -1,0 +1,1 @@
+"""Statements at a terminal: where they end, how far they are, and results as people read them."""

@@ -1,0 +1,1 @@
+"""The logical and the physical plan of a statement, as frozen values."""

@@ -1,0 +1,1 @@
+"""Bound trees as the SQL of the two engines."""

@@ -1,0 +1,1 @@
+"""What a bound tree consists of: calls, casts, correlated subqueries, and names."""
