@@ -43,7 +43,7 @@ from seamline.gateway.deadline import no_deadline
 from seamline.gateway.memory import settle_memory
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.pin import PinnedTable
-from seamline.gateway.query.statements import StatementRequest
+from seamline.gateway.statements.statement import StatementRequest
 from seamline.gateway.tail.follower import READERS
 from seamline.gateway.tail.segments import Segment, build, merge
 from seamline.gateway.tail.source import RowSource

@@ -45,8 +45,8 @@ from seamline.gateway.iceberg_rest import routes as iceberg
 from seamline.gateway.iceberg_rest.catalog import IcebergRest
 from seamline.gateway.iceberg_rest.errors import error_response
 from seamline.gateway.query.seams import Seams
-from seamline.gateway.query.service import Service
 from seamline.gateway.readiness import Readiness
+from seamline.gateway.statements.service import Service
 from seamline.gateway.trino import routes as trino
 from seamline.version import VERSION
 

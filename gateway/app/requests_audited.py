@@ -11,7 +11,7 @@ from seamline.errors import SeamlineError
 from seamline.gateway.access import authentication
 from seamline.gateway.access.audit import AuditLog
 from seamline.gateway.iceberg_rest import routes as iceberg
-from seamline.gateway.query import audited
+from seamline.gateway.statements import audited
 
 _QUERIES = "/v1/query/"
 _READING = ("/api/v1/seams", "/api/v1/tail/")

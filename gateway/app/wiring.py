@@ -34,6 +34,7 @@ from seamline.gateway.app.application import create_app
 from seamline.gateway.app.spark import spark_engine
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.commands.answers import Answers
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.config.model import Config
 from seamline.gateway.iceberg_rest.catalog import IcebergRest, ServedCatalog
@@ -42,23 +43,22 @@ from seamline.gateway.iceberg_rest.sessions import SessionTokens
 from seamline.gateway.iceberg_rest.tables import ServedTables
 from seamline.gateway.memory import give_back_memory
 from seamline.gateway.metrics import new_registry, text_of
-from seamline.gateway.query.answers import Answers
 from seamline.gateway.query.computing import Computing
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.loaded import REMEMBERED_MAX, LastSeen, LoadedTables
 from seamline.gateway.query.meanings import Meanings
-from seamline.gateway.query.memory_limits import MemoryLimits
-from seamline.gateway.query.metrics import Metrics
 from seamline.gateway.query.queries import Queries
 from seamline.gateway.query.run import Executor
 from seamline.gateway.query.seams import Seams
-from seamline.gateway.query.service import Service
 from seamline.gateway.query.snapshot_tags import SnapshotTags
-from seamline.gateway.query.spool import SpoolDirectory
-from seamline.gateway.query.statements import Statement
 from seamline.gateway.query.tokens import TokenSigner, kept_secret
 from seamline.gateway.query.views import ViewExpander
 from seamline.gateway.readiness import Readiness, ReadinessMetrics
+from seamline.gateway.statements.memory_limits import MemoryLimits
+from seamline.gateway.statements.metrics import Metrics
+from seamline.gateway.statements.service import Service
+from seamline.gateway.statements.spool import SpoolDirectory
+from seamline.gateway.statements.statement import Statement
 from seamline.gateway.tail.metrics import TailMetrics
 from seamline.gateway.tail.tails import followers
 from seamline.planners.plan.route import DUCKDB, SPARK, Limits

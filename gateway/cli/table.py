@@ -26,7 +26,7 @@ from seamline.gateway.names import TableName
 from seamline.seam.binding import EVOLUTIONS, POLICIES, PROPERTY_PREFIX, TopicBinding
 
 if TYPE_CHECKING:
-    from seamline.gateway.commands.listings import Waiting
+    from seamline.gateway.system.listings import Waiting
     from seamline.sql.types import Field
 
 
@@ -150,7 +150,7 @@ def create(
 @config_options
 def list_(config_file: str | None, settings: tuple[str, ...], as_json: bool) -> None:
     """List the unified tables with their lag."""
-    from seamline.gateway.commands import listings
+    from seamline.gateway.system import listings
 
     connections, _ = _open(config_file, settings)
     found = list(listings.unified(connections, no_deadline()))

@@ -33,7 +33,7 @@ from seamline.gateway.commands import (
 )
 from seamline.gateway.commands.rows import Rows, done, noted
 from seamline.gateway.commands.shows import Shows
-from seamline.gateway.query.statements import StatementRequest
+from seamline.gateway.statements.statement import StatementRequest
 from seamline.sql.binder.scope import Output
 from seamline.sql.places import placed_at
 from seamline.sql.statements import (

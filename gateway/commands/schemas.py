@@ -24,9 +24,10 @@ from seamline.gateway.access.rules import Privilege
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.catalogs.resolution import Session
-from seamline.gateway.commands import listings, tables
+from seamline.gateway.commands import tables
 from seamline.gateway.commands.rows import Rows, done
 from seamline.gateway.names import TableName
+from seamline.gateway.system import listings
 from seamline.seam.binding import TopicBinding
 from seamline.seam.table import TableState
 from seamline.sql.near import did_you_mean

@@ -13,10 +13,10 @@ from seamline.gateway.access.rights import Rights
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Sources
 from seamline.gateway.catalogs.resolution import Session
-from seamline.gateway.commands import listings
 from seamline.gateway.commands.rows import Rows, done, matching, table
-from seamline.gateway.query import session_properties
-from seamline.gateway.query.statements import NO_TRANSACTION, StatementRequest
+from seamline.gateway.statements import session_properties
+from seamline.gateway.statements.statement import NO_TRANSACTION, StatementRequest
+from seamline.gateway.system import listings
 from seamline.sql import types
 from seamline.sql.near import did_you_mean
 from seamline.sql.statements import (

@@ -15,13 +15,14 @@ from seamline.gateway.access.rules import Privilege
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.catalogs.resolution import Session
-from seamline.gateway.commands import adopting, listings, stats, system, views
+from seamline.gateway.commands import adopting, stats, views
 from seamline.gateway.commands.rows import Rows, matching, table
 from seamline.gateway.commands.sessions import existing_schema
 from seamline.gateway.names import TableName
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.views import find as find_view
+from seamline.gateway.system import listings, system_tables
 from seamline.seam.binding import TopicBinding
 from seamline.seam.log import READ_COMMITTED
 from seamline.sql import columns, functions, types
@@ -81,7 +82,7 @@ class Shows:
     def _tables(self, statement: Show, session: Session, deadline: Deadline) -> Rows:
         source, schema = existing_schema(statement.name, session, self._connections)
         if schema == names.INFORMATION_SCHEMA or source == names.SYSTEM_CATALOG:
-            found = list(system.tables_of(schema))
+            found = list(system_tables.tables_of(schema))
         else:
             listed = listings.tables(self._connections, source, schema, deadline)
             seen = listings.views(self._connections, source, schema)
@@ -129,7 +130,7 @@ class Shows:
         """Returns the columns of a table, a view or a topic, and the table of a catalog if any."""
         name = resolution.resolve(parts, session, self._connections)
         if name.is_system:
-            shape = system.system_columns(name)
+            shape = system_tables.system_columns(name)
             return tuple(Field(*column) for column in shape.items()), None
         if name.variant:
             reference = TableReference(parts)

@@ -19,10 +19,11 @@ from seamline.gateway.access.rules import Privilege
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.catalogs.resolution import Session
-from seamline.gateway.commands import listings, tables
+from seamline.gateway.commands import tables
 from seamline.gateway.commands.rows import Rows, done, table
 from seamline.gateway.names import TableName
 from seamline.gateway.query import views
+from seamline.gateway.system import listings
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
 from seamline.sql.near import did_you_mean

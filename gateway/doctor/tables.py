@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator
 from seamline.connectors.protocols import Deadline
 from seamline.errors import SeamlineError
 from seamline.gateway.catalogs.connections import Connections
-from seamline.gateway.commands import listings
-from seamline.gateway.commands.listings import Waiting
 from seamline.gateway.doctor.findings import Finding, Level, of_error, ok, skipped, warning
+from seamline.gateway.system import listings
+from seamline.gateway.system.listings import Waiting
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary, cold_side
 from seamline.seam.log import LogBounds

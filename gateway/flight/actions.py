@@ -21,9 +21,9 @@ from seamline.gateway.flight.frames import schema_bytes
 from seamline.gateway.flight.prepared import PreparedStatements
 from seamline.gateway.flight.running import Call
 from seamline.gateway.flight.sessions import Sessions
-from seamline.gateway.query import audited, session_properties
-from seamline.gateway.query.service import Service
-from seamline.gateway.query.statements import FINAL
+from seamline.gateway.statements import audited, session_properties
+from seamline.gateway.statements.service import Service
+from seamline.gateway.statements.statement import FINAL
 
 _CANCELLED, _CANCELLING, _NOT_CANCELLABLE = 1, 2, 3
 _CLOSED, _NOT_CLOSEABLE = 1, 3

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamline.gateway.commands.jdbc import digits_of, size_of
+from seamline.gateway.system.jdbc import digits_of, size_of
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
 from seamline.sql.types import Char, Type

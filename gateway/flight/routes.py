@@ -22,6 +22,7 @@ import pyarrow as pa
 from seamline.errors import INVALID_REQUEST, NOT_SUPPORTED, SeamlineError
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.catalogs.resolution import Session as Place
+from seamline.gateway.commands import updates
 from seamline.gateway.flight import messages, prepared
 from seamline.gateway.flight.actions import Actions
 from seamline.gateway.flight.callers import AUTHORIZATION, Callers
@@ -32,9 +33,8 @@ from seamline.gateway.flight.prepared import PreparedStatements
 from seamline.gateway.flight.received import read_rows
 from seamline.gateway.flight.running import NO_COLUMNS, Call, Running
 from seamline.gateway.flight.sessions import Sessions
-from seamline.gateway.query import updates
-from seamline.gateway.query.service import Service
-from seamline.gateway.query.statements import FINAL, Statement
+from seamline.gateway.statements.service import Service
+from seamline.gateway.statements.statement import FINAL, Statement
 
 _COMMAND = 2
 """The type of a descriptor that carries a command."""

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from seamline.connectors.chunks import read_chunk
 from seamline.errors import STATEMENT_NOT_ALLOWED, STATEMENT_NOT_FOUND, SeamlineError
+from seamline.gateway.commands import updates
 from seamline.gateway.flight.callers import Caller
 from seamline.gateway.flight.sessions import CallSession
-from seamline.gateway.query import updates
-from seamline.gateway.query.service import Service
-from seamline.gateway.query.statements import FINAL, State, Statement
+from seamline.gateway.statements.service import Service
+from seamline.gateway.statements.statement import FINAL, State, Statement
 
 _LOOK_S = 1.0
 _FOREVER_S = 1e9

@@ -21,8 +21,8 @@ from seamline.connectors.cache import FairCache
 from seamline.dbapi.tokens import SeenTokens
 from seamline.errors import HISTORY_CHANGED, INVALID_REQUEST, INVALID_TOKEN, SeamlineError
 from seamline.gateway.flight.callers import Caller
-from seamline.gateway.query import session_properties
-from seamline.gateway.query.statements import Statement, StatementRequest
+from seamline.gateway.statements import session_properties
+from seamline.gateway.statements.statement import Statement, StatementRequest
 
 NAMES = ("catalog", "schema")
 _COOKIE = "seamline-session"

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from seamline.errors import ERRORS, ErrorKind
 from seamline.gateway.http.operations import Shape
-from seamline.gateway.query.statements import State
+from seamline.gateway.statements.statement import State
 
 
 class Place(Shape):

@@ -30,8 +30,8 @@ from seamline.errors import (
 from seamline.gateway.http.operations import ANY, JSON, Answer, Query, Text, operation
 from seamline.gateway.http.turns import Turns
 from seamline.gateway.http.values import csv_text, shown
-from seamline.gateway.query.service import Service
-from seamline.gateway.query.statements import FINAL, Statement, StatementRequest
+from seamline.gateway.statements.service import Service
+from seamline.gateway.statements.statement import FINAL, Statement, StatementRequest
 from seamline.planners.plan.route import ENGINES
 from seamline.sql.binder.scope import Output
 

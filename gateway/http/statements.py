@@ -27,6 +27,7 @@ from seamline.connectors.chunks import compressed, read_chunk
 from seamline.errors import STATEMENT_LOST, STATEMENT_NOT_FOUND, TOO_MANY_STATEMENTS, SeamlineError
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.access.rules import Action
+from seamline.gateway.commands import updates
 from seamline.gateway.http import answers
 from seamline.gateway.http.operations import (
     ANY,
@@ -41,10 +42,9 @@ from seamline.gateway.http.operations import (
 from seamline.gateway.http.streams import EVENT_STREAM, Streams, event
 from seamline.gateway.http.turns import Turns
 from seamline.gateway.http.values import csv_text, json_rows
-from seamline.gateway.query import updates
-from seamline.gateway.query.service import Service
-from seamline.gateway.query.spool import ResultSpool
-from seamline.gateway.query.statements import FINAL, State, Statement, StatementRequest
+from seamline.gateway.statements.service import Service
+from seamline.gateway.statements.spool import ResultSpool
+from seamline.gateway.statements.statement import FINAL, State, Statement, StatementRequest
 from seamline.planners.plan.route import ENGINES
 from seamline.sql import parameters
 

@@ -28,8 +28,8 @@ from seamline.gateway.http.turns import Turns
 from seamline.gateway.http.values import json_rows
 from seamline.gateway.query.feed import NOW, Feed, FeedBatch, FeedRequest
 from seamline.gateway.query.seams import Seams
-from seamline.gateway.query.service import Service
-from seamline.gateway.query.statements import FINAL, Statement
+from seamline.gateway.statements.service import Service
+from seamline.gateway.statements.statement import FINAL, Statement
 
 HEARTBEAT_S = 10.0
 _PAUSE_S_MIN = 0.1

@@ -19,8 +19,8 @@ from seamline.gateway.access.audit import NOWHERE, Origin
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.pin import OFFSETS_MAX
 from seamline.gateway.query.seams import Seams
-from seamline.gateway.query.service import Service
-from seamline.gateway.query.statements import Statement, StatementRequest
+from seamline.gateway.statements.service import Service
+from seamline.gateway.statements.statement import Statement, StatementRequest
 from seamline.sql.binder.scope import Output
 
 NOW = "now"

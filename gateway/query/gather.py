@@ -28,21 +28,19 @@ from seamline.gateway import names
 from seamline.gateway.access.rights import Sight, told_as_seen, within
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Sources, as_owner
-from seamline.gateway.commands.system_table import Statements
 from seamline.gateway.names import TableName
-from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.loaded import LoadedTables, is_changed
 from seamline.gateway.query.pin import (
     CHANGES,
     EVERY_CHANGE,
     OFFSETS_MAX,
     AskedChanges,
-    Known,
+    PinFacts,
     PinnedTable,
+    PinRequest,
     TablePinner,
     Target,
     Topic,
-    Wanted,
     all_remembered,
     is_present,
     topic_of,
@@ -50,6 +48,8 @@ from seamline.gateway.query.pin import (
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.query.views import restriction_of
 from seamline.gateway.query.visibility import Floor, wait_until_visible
+from seamline.gateway.statements.freshness import LATEST, Freshness
+from seamline.gateway.system.request import Statements
 from seamline.gateway.tail.requests import CachedEnds
 from seamline.gateway.tail.tails import Tails
 from seamline.planners.plan.logical import LogicalPlan, Scan
@@ -154,7 +154,7 @@ class Gatherer:
             SeamlineError: named after the cause; see `seam`.
         """
         targets = [self._target(reference, session, read_token) for reference in references]
-        wanted = Wanted(
+        request = PinRequest(
             targets,
             session,
             deadline,
@@ -167,7 +167,7 @@ class Gatherer:
             with told_as_seen(lambda: self._sight(targets)):
                 return [
                     self._restricted(target, pinned)
-                    for target, pinned in zip(targets, self._pin_all(wanted), strict=True)
+                    for target, pinned in zip(targets, self._pin_all(request), strict=True)
                 ]
         except SeamlineError as error:
             if error.code in _NAMES_NOTHING and error.location is None:
@@ -259,7 +259,7 @@ class Gatherer:
             SeamlineError: named after the cause; see `seam`.
         """
         session = resolution.Session(name.catalog, "")
-        (pinned,) = self._pin_all(Wanted([Target(name)], session, deadline))
+        (pinned,) = self._pin_all(PinRequest([Target(name)], session, deadline))
         return pinned
 
     def scans(
@@ -316,29 +316,31 @@ class Gatherer:
 
     # --- Tables and logs -----------------------------------------------------------------------
 
-    def _pin_all(self, wanted: Wanted) -> list[PinnedTable]:
-        tables = {target.name for target in wanted.targets}
+    def _pin_all(self, request: PinRequest) -> list[PinnedTable]:
+        tables = {target.name for target in request.targets}
         last = self._loaded.last_seen(tables)
         if last is not None:
             try:
-                return self._pin_by(last, wanted)
+                return self._pin_by(last, request)
             except SeamlineError as error:
                 if error.code not in _BOUND_ANEW:
                     raise
-        return self._pin_by(self._loaded.now(tables), wanted)
+        return self._pin_by(self._loaded.now(tables), request)
 
-    def _pin_by(self, before: Mapping[TableName, ColdTable], wanted: Wanted) -> list[PinnedTable]:
+    def _pin_by(
+        self, before: Mapping[TableName, ColdTable], request: PinRequest
+    ) -> list[PinnedTable]:
         """Pins the tables, and asks the topics that they were bound to before."""
-        targets = [self._with_virtual(target, before) for target in wanted.targets]
+        targets = [self._with_virtual(target, before) for target in request.targets]
         topics = {target: topic_of(target, before) for target in targets}
-        floors = self._floors(topics, before, wanted)
+        floors = self._floors(topics, before, request)
         known_at = time.monotonic()
         cached_ends: dict[Target, CachedEnds] = {}
-        if not wanted.freshness.asks_log:
-            present = [t for t in targets if is_present(t, before, wanted)]
-            cached_ends = self._cached_ends(present, before, topics, floors, wanted.freshness)
+        if not request.freshness.asks_log:
+            present = [t for t in targets if is_present(t, before, request)]
+            cached_ends = self._cached_ends(present, before, topics, floors, request.freshness)
         asked = {topic for target, topic in topics.items() if target not in cached_ends}
-        bounds = self._bounds(asked - {None}, floors, wanted.deadline)
+        bounds = self._bounds(asked - {None}, floors, request.deadline)
         tables = self._loaded.now({target.name for target in targets})
         cached_ends = {
             target: ends
@@ -354,14 +356,14 @@ class Gatherer:
             if target.name in tables and is_changed(before[target.name], tables[target.name])
         }
         moved |= asked - bounds.keys()
-        bounds |= self._bounds((moved & asked) - {None}, {}, wanted.deadline)
-        known = Known(tables, bounds, cached_ends, wanted, known_at)
+        bounds |= self._bounds((moved & asked) - {None}, {}, request.deadline)
+        facts = PinFacts(tables, bounds, cached_ends, request, known_at)
         pinned: dict[object, PinnedTable] = {}
         for target in targets:
             key = _identity(target, tables)
             if key not in pinned:
                 with placed_at(target.location):
-                    pinned[key] = self._pinner.pin(target, known)
+                    pinned[key] = self._pinner.pin(target, facts)
         return [pinned[_identity(target, tables)] for target in targets]
 
     def _is_recent(self, target: Target, ends: CachedEnds, table: ColdTable) -> bool:
@@ -385,7 +387,7 @@ class Gatherer:
         self,
         asked: Mapping[Target, Topic | None],
         tables: Mapping[TableName, ColdTable],
-        wanted: Wanted,
+        request: PinRequest,
     ) -> dict[Topic, Floor]:
         """Returns how far each topic must be readable before its ends are taken.
 
@@ -402,12 +404,12 @@ class Gatherer:
                 if target.name == name and target.changes is not None
                 for seam in target.changes.earlier or ()
             ]
-            seen = all_remembered(name, tables, (*wanted.after.seen, *begun))
+            seen = all_remembered(name, tables, (*request.after.seen, *begun))
             before = floors.get(topic, Floor())
             found = (*before.seen, *(seam for seam in seen if seam.topic_id))
             if found:
                 floors[topic] = dataclasses.replace(before, seen=found)
-        for write in wanted.after.writes:
+        for write in request.after.writes:
             if write.table is None and len({name.folded for name in named}) > 1:
                 raise SeamlineError(
                     INVALID_TOKEN,
@@ -415,7 +417,7 @@ class Gatherer:
                     hint="seamline.write_token({partition: offset}, table='…')",
                 )
             for name, topic in named.items():
-                if write.table is None or self._is_name_of(write.table, name, wanted.session):
+                if write.table is None or self._is_name_of(write.table, name, request.session):
                     if not write.is_own:
                         self._check_counts(asked, name, "wait for a write token made elsewhere")
                     before = floors.get(topic, Floor())

@@ -30,10 +30,7 @@ from seamline.gateway import names
 from seamline.gateway.access.rights import WHOLE, Sight
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Sources, as_owner
-from seamline.gateway.commands import system
-from seamline.gateway.commands.system_table import Asked, Statements
 from seamline.gateway.names import TableName
-from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.moments import Later, ends_at
 from seamline.gateway.query.relations import (
     columns_read,
@@ -42,6 +39,9 @@ from seamline.gateway.query.relations import (
     with_places,
 )
 from seamline.gateway.query.tokens import NOTHING, After
+from seamline.gateway.statements.freshness import LATEST, Freshness
+from seamline.gateway.system import system_tables
+from seamline.gateway.system.request import Statements, SystemTableRequest
 from seamline.gateway.tail.follower import Follower
 from seamline.gateway.tail.requests import CachedEnds
 from seamline.gateway.tail.tails import Tails
@@ -135,7 +135,7 @@ class Target:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
+class PinRequest:
     """What one call pins, and how; see `Gatherer.pin`."""
 
     targets: Sequence[Target]
@@ -157,21 +157,21 @@ class Topic:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Known:
+class PinFacts:
     """The facts with which one call pins its tables.
 
     Attributes:
         tables: The tables as they are now.
         bounds: What each log holds.
         cached_ends: Ends that are known without asking the log.
-        wanted: What the call is to pin.
+        request: What the call is to pin.
         known_at: On the monotonic clock, a moment before any of it was learned.
     """
 
     tables: Mapping[TableName, ColdTable]
     bounds: Mapping[Topic, LogBounds]
     cached_ends: Mapping[Target, CachedEnds]
-    wanted: Wanted
+    request: PinRequest
     known_at: float
 
 
@@ -189,7 +189,7 @@ class TablePinner:
         self._tails = tails
         self._statements = statements
 
-    def pin(self, target: Target, known: Known) -> PinnedTable:
+    def pin(self, target: Target, facts: PinFacts) -> PinnedTable:
         """Pins one reference.
 
         Raises:
@@ -200,20 +200,20 @@ class TablePinner:
         if asks and (name.is_system or name.variant):
             raise _no_changes(name)
         if name.is_system:
-            deadline, equals = known.wanted.deadline, dict(target.equals)
-            asked = Asked(self._connections, deadline, self._statements, equals)
-            relation, rows = system.system_table(name, asked)
+            deadline, equals = facts.request.deadline, dict(target.equals)
+            request = SystemTableRequest(self._connections, deadline, self._statements, equals)
+            relation, rows = system_tables.system_table(name, request)
             return _system(name, relation, rows)
         if name.cluster:
-            return self._pin_topic(target, known)
-        table = known.tables[name]
-        topic = topic_of(target, known.tables)
+            return self._pin_topic(target, facts)
+        table = facts.tables[name]
+        topic = topic_of(target, facts.tables)
         binding = TopicBinding.from_properties(table.state.properties)
         if topic is None or binding is None:
             if target.changes is not None:
                 raise _no_changes(name)
-            return self._pin_cold(target, table, binding, known)
-        return self._pin_unified(target, table, topic, binding, known)
+            return self._pin_cold(target, table, binding, facts)
+        return self._pin_unified(target, table, topic, binding, facts)
 
     def _pin_unified(
         self,
@@ -221,35 +221,35 @@ class TablePinner:
         table: ColdTable,
         topic: Topic,
         binding: TopicBinding,
-        known: Known,
+        facts: PinFacts,
     ) -> PinnedTable:
         name, state, tails = target.name, table.state, self._tails
-        cached = known.cached_ends.get(target)
-        bounds = cached.bounds if cached is not None else known.bounds.get(topic)
+        cached = facts.cached_ends.get(target)
+        bounds = cached.bounds if cached is not None else facts.bounds.get(topic)
         if bounds is None:
             raise SeamlineError(READ_CONFLICT, f"table {name.display} now has another topic")
         check_columns(state)
-        if name.variant not in system.TABLE_VARIANTS:
+        if name.variant not in system_tables.TABLE_VARIANTS:
             check_partitions(binding, len(bounds.end))
-        seam, bounds = self._seam(target, table, binding, bounds, known)
+        seam, bounds = self._seam(target, table, binding, bounds, facts)
         seam = seam if cached is None else cached.with_epochs(seam)
-        if name.variant in system.TABLE_VARIANTS:
+        if name.variant in system_tables.TABLE_VARIANTS:
             follower = tails.follower_of(state) if tails is not None else None
             return self._about(target, table, seam, follower)
         if not seam.format:
             seam = seam.decoded_by(str(binding.encoding), binding.on_error)
         end = seam.end
         if target.changes is not None:
-            seam = self._changes(target, target.changes, state, binding, bounds, seam, known)
+            seam = self._changes(target, target.changes, state, binding, bounds, seam, facts)
         _require_offsets(state, binding, seam)
         table.require_single_writer(seam.snapshot_id)
         schema = state.schemas[seam.schema_id]
         decoder = DecoderSpec.of(binding, schema.columns, seam.format, seam.on_error)
-        present = is_present(target, known.tables, known.wanted) and seam.end == end
+        present = is_present(target, facts.tables, facts.request) and seam.end == end
         log_start = _log_start(seam, bounds)
         if binding.is_upsert and (not present or seam.is_logged):
-            self._check_not_compacted(seam, target, known.wanted.deadline)
-        facts = TableFacts(
+            self._check_not_compacted(seam, target, facts.request.deadline)
+        table_facts = TableFacts(
             "hot" if name.variant == "hot" else "unified",
             seam,
             binding,
@@ -259,11 +259,13 @@ class TablePinner:
             fits_cache=tails is not None and tails.fits(seam),
             as_of=cached.as_of if cached is not None else None,
             present=present and not log_start,  # nobody can follow a log from what it has lost
-            known_at=known.known_at,
-            asked_at=known.known_at if cached is None else None,
+            known_at=facts.known_at,
+            asked_at=facts.known_at if cached is None else None,
             log_start=log_start,
         )
-        return PinnedTable(relation_of(columns_read(schema.columns, seam), state), facts, table)
+        return PinnedTable(
+            relation_of(columns_read(schema.columns, seam), state), table_facts, table
+        )
 
     def _check_not_compacted(self, seam: Seam, target: Target, deadline: Deadline) -> None:
         """Refuses a compacted log, which may have lost what was then the newest record of a key.
@@ -291,17 +293,17 @@ class TablePinner:
         binding: TopicBinding,
         bounds: LogBounds,
         seam: Seam,
-        known: Known,
+        facts: PinFacts,
     ) -> Seam:
         """Returns the part of a seam that a reference asks for."""
         if target.name.variant and not binding.is_upsert:
             raise _no_changes(target.name)
-        earlier = _earlier(target, changes, known)
+        earlier = _earlier(target, changes, facts)
         if earlier is not None:
             repeat.check_same_history(state, earlier, bounds)
             log = self._connections.log(binding.cluster)
-            _check_remembered(log, bounds, earlier, known.wanted.deadline)
-            again = told(target, known.tables, known.wanted)
+            _check_remembered(log, bounds, earlier, facts.request.deadline)
+            again = repeated_seam(target, facts.tables, facts.request)
             earlier = as_known_now(state, earlier, seam if again is None else again, seam)
         found = between(seam, earlier, offsets_max=changes.offsets_max)
         return logged(found, bounds) if binding.is_upsert else found
@@ -312,15 +314,15 @@ class TablePinner:
         table: ColdTable,
         binding: TopicBinding,
         bounds: LogBounds,
-        known: Known,
+        facts: PinFacts,
     ) -> tuple[Seam, LogBounds]:
         """Returns the current seam, the token's or a past one, and what the log held by then."""
         state, moment = table.state, target.moment
         if isinstance(moment, datetime.datetime):
-            return self._seam_then(table, binding, bounds, moment, known.wanted), bounds
+            return self._seam_then(table, binding, bounds, moment, facts.request), bounds
         head = cold_side(state, state.current_snapshot_id)
-        log, deadline = self._connections.log(binding.cluster), known.wanted.deadline
-        earlier = told(target, known.tables, known.wanted)
+        log, deadline = self._connections.log(binding.cluster), facts.request.deadline
+        earlier = repeated_seam(target, facts.tables, facts.request)
         if earlier is not None:
             own = kept_side(state, earlier.snapshot_id)
             bounds = _under((own or head).boundary.isolation, bounds, log, deadline)
@@ -338,11 +340,11 @@ class TablePinner:
                 )
             _check_remembered(log, bounds, earlier, deadline)
             return dataclasses.replace(seam, as_of=_as_of(target)), bounds
-        may_lack = known.wanted.may_lack_records
+        may_lack = facts.request.may_lack_records
         seam, bounds = _seam_of_now(
             state, head, bounds, log, binding.cluster, deadline, may_lack_records=may_lack
         )
-        for seen in repeat.of_table(known.wanted.after.seen, state):
+        for seen in repeat.of_table(facts.request.after.seen, state):
             repeat.check_same_history(state, seen, bounds)
             require(rolled_back(state, seam, seen))
             _check_remembered(log, bounds, seen, deadline)
@@ -354,14 +356,14 @@ class TablePinner:
         binding: TopicBinding,
         bounds: LogBounds,
         moment: datetime.datetime,
-        wanted: Wanted,
+        request: PinRequest,
     ) -> Seam:
         """Returns the seam of a past moment: the snapshot of that time, and the log up to it."""
         state = table.state
         own = cold_side(state, past.snapshot_at(state, moment))
         head = cold_side(state, state.current_snapshot_id)
         log = self._connections.log(binding.cluster)
-        bounds = _under(own.boundary.isolation, bounds, log, wanted.deadline)
+        bounds = _under(own.boundary.isolation, bounds, log, request.deadline)
         require(recreated(bounds.topic, bounds.topic_id, own.boundary.topic_id))
         if binding.is_upsert:  # no later snapshot has the rows that have been replaced since
             starts = {p: own.boundary.next.get(p, 0) for p in bounds.end}
@@ -371,7 +373,7 @@ class TablePinner:
             past.milliseconds(moment) + 1,
             DecoderSpec.of(binding, state.schema.columns),
         )
-        ends = ends_at(table, log, own, head, bounds, later, wanted.deadline)
+        ends = ends_at(table, log, own, head, bounds, later, request.deadline)
         return past.travel(
             state, (own, head), ends, bounds, cluster=binding.cluster, as_of=moment.isoformat(" ")
         )
@@ -381,26 +383,26 @@ class TablePinner:
     ) -> PinnedTable:
         name, sources = target.name, as_owner(self._connections, target.owner)
         sight = Sight.of([sources.rights.table(name)])
-        relation, rows = system.about_table(name, table, seam, follower, sight)
+        relation, rows = system_tables.about_table(name, table, seam, follower, sight)
         return _system(name, relation, rows)
 
-    def _pin_topic(self, target: Target, known: Known) -> PinnedTable:
+    def _pin_topic(self, target: Target, facts: PinFacts) -> PinnedTable:
         name = target.name
         (topic,) = name.path
-        bounds = known.bounds[Topic(name.cluster, topic, READ_COMMITTED)]
-        log, deadline = self._connections.log(name.cluster), known.wanted.deadline
-        earlier = told(target, known.tables, known.wanted)
+        bounds = facts.bounds[Topic(name.cluster, topic, READ_COMMITTED)]
+        log, deadline = self._connections.log(name.cluster), facts.request.deadline
+        earlier = repeated_seam(target, facts.tables, facts.request)
         if earlier is not None:
             _check_remembered(log, bounds, earlier, deadline)
             seam = repeat.repeat_topic(name.full, earlier, bounds, cluster=name.cluster)
             seam = dataclasses.replace(seam, as_of=_as_of(target))
         else:
             seam = hot_only(name.full, bounds, cluster=name.cluster)
-            for seen in repeat.of_topic(known.wanted.after.seen, name.full):
+            for seen in repeat.of_topic(facts.request.after.seen, name.full):
                 repeat.check_same_log(seen, bounds)
                 _check_remembered(log, bounds, seen, deadline)
         if target.changes is not None:
-            begin = _earlier(target, target.changes, known)
+            begin = _earlier(target, target.changes, facts)
             if begin is not None:
                 repeat.check_same_log(begin, bounds)
                 _check_remembered(log, bounds, begin, deadline)
@@ -408,24 +410,24 @@ class TablePinner:
             if begin is not None and seam.since is not None:
                 needed = {p: start for p, start in seam.since.items() if start < seam.end[p]}
                 repeat.check_kept(bounds, needed)
-        facts = TableFacts(
+        table_facts = TableFacts(
             "hot",
             seam,
             decoder=DecoderSpec(topic, "raw", "fail", columns.TOPIC_FIELDS),
-            known_at=known.known_at,
-            asked_at=known.known_at,
+            known_at=facts.known_at,
+            asked_at=facts.known_at,
         )
-        return PinnedTable(relation_of(columns.TOPIC_FIELDS), facts)
+        return PinnedTable(relation_of(columns.TOPIC_FIELDS), table_facts)
 
     def _pin_cold(
-        self, target: Target, table: ColdTable, binding: TopicBinding | None, known: Known
+        self, target: Target, table: ColdTable, binding: TopicBinding | None, facts: PinFacts
     ) -> PinnedTable:
-        state, wanted = table.state, known.wanted
+        state, request = table.state, facts.request
         earlier: Seam | None = None
         before: tuple[Seam, ...] = ()
         if target.version is None:
-            earlier = remembered(target.name, known.tables, wanted.token)
-            before = repeat.of_table(wanted.after.seen, state)
+            earlier = remembered(target.name, facts.tables, request.token)
+            before = repeat.of_table(request.after.seen, state)
         if earlier is not None:
             seam = repeat.repeat_cold(state, earlier)
         else:
@@ -436,15 +438,15 @@ class TablePinner:
             require(dropped(state, seen.table_uuid))
             if binding is None:
                 require(rolled_back(state, seam, seen))
-        if target.name.variant in system.TABLE_VARIANTS:
+        if target.name.variant in system_tables.TABLE_VARIANTS:
             return self._about(target, table, seam)
         if target.changes is not None:
             raise _no_changes(target.name)
-        facts = TableFacts("cold", seam, binding, stored=stored_columns(state, seam))
+        table_facts = TableFacts("cold", seam, binding, stored=stored_columns(state, seam))
         relation = relation_of(state.schemas[seam.schema_id].columns, state)
         if binding is None:
             relation = with_places(relation)
-        return PinnedTable(relation, facts, table)
+        return PinnedTable(relation, table_facts, table)
 
 
 def _require_offsets(state: TableState, binding: TopicBinding, seam: Seam) -> None:
@@ -548,7 +550,9 @@ def all_remembered(
     return repeat.of_table(seams, table.state)
 
 
-def told(target: Target, tables: Mapping[TableName, ColdTable], wanted: Wanted) -> Seam | None:
+def repeated_seam(
+    target: Target, tables: Mapping[TableName, ColdTable], request: PinRequest
+) -> Seam | None:
     """Returns the seam that a reference is to be pinned to again; None if it gets a new one.
 
     Raises:
@@ -556,19 +560,19 @@ def told(target: Target, tables: Mapping[TableName, ColdTable], wanted: Wanted) 
     """
     if target.changes is not None and target.changes.later is not None:
         return _of_token(target.name, tables, target.changes.later, "to_token")
-    return target.virtual or remembered(target.name, tables, wanted.token)
+    return target.virtual or remembered(target.name, tables, request.token)
 
 
-def is_present(target: Target, tables: Mapping[TableName, ColdTable], wanted: Wanted) -> bool:
+def is_present(target: Target, tables: Mapping[TableName, ColdTable], request: PinRequest) -> bool:
     """Whether a reference reads a table as it is now."""
-    return target.version is None and told(target, tables, wanted) is None
+    return target.version is None and repeated_seam(target, tables, request) is None
 
 
-def _earlier(target: Target, changes: AskedChanges, known: Known) -> Seam | None:
+def _earlier(target: Target, changes: AskedChanges, facts: PinFacts) -> Seam | None:
     """Returns the seam after which changes begin; None to begin with the first record."""
     if changes.earlier is None:
         return None
-    return _of_token(target.name, known.tables, changes.earlier, "from_token")
+    return _of_token(target.name, facts.tables, changes.earlier, "from_token")
 
 
 def _of_token(

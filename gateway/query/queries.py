@@ -37,13 +37,13 @@ from seamline.errors import (
 from seamline.gateway.access.rights import Sight, told_as_seen
 from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.query.batches import Batches
-from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import Gatherer, ReadToken, no_tokens
 from seamline.gateway.query.meanings import Meaning
 from seamline.gateway.query.run import Execution, Executor
 from seamline.gateway.query.snapshot_tags import SnapshotTags, TaggedSnapshots
 from seamline.gateway.query.tokens import After
 from seamline.gateway.query.views import ViewExpander
+from seamline.gateway.statements.freshness import LATEST, Freshness
 from seamline.planners.pipeline import asked, plan
 from seamline.planners.plan.logical import LogicalPlan
 from seamline.planners.plan.physical import PhysicalPlan

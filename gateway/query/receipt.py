@@ -15,9 +15,9 @@ from typing import Any
 from seamline.connectors.kafka.tail import Tail
 from seamline.gateway.access.rights import Sight, TableRights
 from seamline.gateway.config.model import Config
-from seamline.gateway.query.freshness import Freshness
 from seamline.gateway.query.pin import PinnedTable
 from seamline.gateway.query.snapshot_tags import Pin, Tagging
+from seamline.gateway.statements.freshness import Freshness
 from seamline.planners.plan.physical import PhysicalPlan
 from seamline.seam.seam import Seam, SeamKey
 

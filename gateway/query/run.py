@@ -25,7 +25,7 @@ from seamline.connectors.protocols import (
 )
 from seamline.errors import SCAN_TOO_LARGE, SeamlineError
 from seamline.gateway.catalogs.connections import Sources
-from seamline.gateway.query.spool import ResultSpool
+from seamline.gateway.statements.spool import ResultSpool
 from seamline.gateway.tail.followers import Followers
 from seamline.gateway.tail.requests import TailReader
 from seamline.gateway.tail.tails import Tails

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamline.errors import SeamlineError
-from seamline.gateway.query import updates
-from seamline.gateway.query.statements import FINAL, Statement
+from seamline.gateway.commands import updates
+from seamline.gateway.statements.statement import FINAL, Statement
 from seamline.gateway.trino.errors import message_of, trino_error
 from seamline.gateway.trino.signatures import signature, written
 from seamline.sql.binder.scope import Output

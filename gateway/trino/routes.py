@@ -30,8 +30,8 @@ import flask
 from seamline.errors import INVALID_REQUEST, SHUTTING_DOWN, SeamlineError
 from seamline.gateway.access.rules import Action
 from seamline.gateway.http.turns import Turns
-from seamline.gateway.query.service import Service
-from seamline.gateway.query.statements import FINAL, Statement
+from seamline.gateway.statements.service import Service
+from seamline.gateway.statements.statement import FINAL, Statement
 from seamline.gateway.trino import results, segments, session
 from seamline.gateway.trino.addresses import Addresses
 from seamline.gateway.trino.forms import Form

@@ -21,7 +21,7 @@ from typing import Any
 from werkzeug.datastructures import Headers
 
 from seamline.errors import INVALID_REQUEST, PERMISSION_DENIED, SeamlineError
-from seamline.gateway.query.statements import NO_TRANSACTION, StatementRequest
+from seamline.gateway.statements.statement import NO_TRANSACTION, StatementRequest
 
 PREFIX = "X-Trino-"
 _PREPARED_BYTES_MAX = 60_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seamline.gateway.query.spool import ResultSpool
+from seamline.gateway.statements.spool import ResultSpool
 
 
 class LateSpool:

@@ -22,7 +22,7 @@ from seamline.errors import SeamlineError
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.commands import tables as commands
 from seamline.gateway.deadline import no_deadline
-from seamline.gateway.query.statements import Statement
+from seamline.gateway.statements.statement import Statement
 from seamline.gateway.tiering.step import tier_once
 from seamline.sql import types
 from seamline.sql.restrictions import Restriction

@@ -20,7 +20,7 @@ from support.offline import MemoryWorld
 
 from fuzz import corner_answers, corners
 from seamline.errors import ErrorKind
-from seamline.gateway.query.statements import Statement
+from seamline.gateway.statements.statement import Statement
 from seamline.sql.types import arrow_field
 
 ANSWERS = corner_answers.read()

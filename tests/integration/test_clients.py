@@ -43,7 +43,7 @@ from seamline.errors import (
     TYPE_MISMATCH,
 )
 from seamline.gateway.access.rights import Principal
-from seamline.gateway.query.statements import State, Statement, StatementRequest
+from seamline.gateway.statements.statement import State, Statement, StatementRequest
 
 pytestmark = pytest.mark.integration
 

@@ -24,7 +24,7 @@ from support.gateway import Gateway, statement_rows
 from support.stack import Stack
 
 from seamline.errors import COMMIT_CONFLICT, INTERNAL_ERROR, TOO_MANY_STATEMENTS, SeamlineError
-from seamline.gateway.query.statements import Statement
+from seamline.gateway.statements.statement import Statement
 
 SEED = 20
 CLIENTS = 64

@@ -34,7 +34,7 @@ from support.stack import Stack
 from support.waiting import wait_until
 
 from seamline.connectors.jvm.jars import JarSet, cache_directory, fetch
-from seamline.gateway.query.statements import State
+from seamline.gateway.statements.statement import State
 
 pytestmark = pytest.mark.integration
 

@@ -39,8 +39,8 @@ from seamline.gateway.catalogs import resolution
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.queries import Queries, QueryRequest
 from seamline.gateway.query.run import Executor
-from seamline.gateway.query.spool import ResultSpool, SpoolMemory
 from seamline.gateway.query.tokens import NOTHING
+from seamline.gateway.statements.spool import ResultSpool, SpoolMemory
 from seamline.gateway.tail.followers import Budget, Followers
 from seamline.gateway.tail.tails import Tails
 from seamline.gateway.tiering.step import tier_once

@@ -23,7 +23,7 @@ from support.java_library import java_library
 from support.trino_clients import JDBC, VALUES, cli, command, connected, jar_of, query, texts
 from support.waiting import wait_until
 
-from seamline.gateway.query.statements import State, Statement
+from seamline.gateway.statements.statement import State, Statement
 
 pytestmark = [pytest.mark.integration, pytest.mark.prove]
 

@@ -38,7 +38,7 @@ from seamline.errors import (
 from seamline.gateway.catalogs.resolution import session
 from seamline.gateway.commands import alterations, tables
 from seamline.gateway.commands.auditing import Kind, audit
-from seamline.gateway.query.freshness import CACHED
+from seamline.gateway.statements.freshness import CACHED
 from seamline.planners.rules.prune_tail_by_key import murmur2
 from seamline.seam.binding import TopicBinding
 from seamline.seam.offsets import Offsets

@@ -29,7 +29,7 @@ from support.stack import Stack
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.app import openapi
 from seamline.gateway.config.model import AccessToken, AuthConfig
-from seamline.gateway.query.statements import StatementRequest
+from seamline.gateway.statements.statement import StatementRequest
 
 pytestmark = pytest.mark.integration
 

@@ -27,8 +27,8 @@ from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import LimitsConfig
 from seamline.gateway.flight import messages
 from seamline.gateway.http.streams import OWN_MAX
-from seamline.gateway.query.memory_limits import MemoryLimits
-from seamline.gateway.query.statements import State, Statement, StatementRequest
+from seamline.gateway.statements.memory_limits import MemoryLimits
+from seamline.gateway.statements.statement import State, Statement, StatementRequest
 
 TOKENS = "".join(
     f"  - {{name: {name}, sha256: {hashlib.sha256(name.encode()).hexdigest()}}}\n"

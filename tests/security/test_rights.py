@@ -21,7 +21,7 @@ from seamline.errors import SeamlineError
 from seamline.gateway.access.control import AccessControl
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.names import METADATA_TABLES
-from seamline.gateway.query.statements import StatementRequest
+from seamline.gateway.statements.statement import StatementRequest
 
 RULES = r"""
 catalogs:

@@ -21,7 +21,7 @@ from seamline.errors import CANCELED, STATEMENT_TOO_LARGE, SeamlineError
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.deadline import StatementDeadline, no_deadline
 from seamline.gateway.query.computing import Computing
-from seamline.gateway.query.statements import State, StatementRequest
+from seamline.gateway.statements.statement import State, StatementRequest
 from seamline.sql import parse, types
 from seamline.sql.binder import qualify
 from seamline.sql.engines import render

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from seamline.connectors.protocols import Deadline, HotLog, NoDeadline, TierTable
-from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import ReadToken, no_tokens
 from seamline.gateway.query.loaded import LastSeen
 from seamline.gateway.query.tokens import NOTHING, After
+from seamline.gateway.statements.freshness import LATEST, Freshness
 from seamline.gateway.tail.followers import Followers
 from seamline.gateway.tiering.step import resume, tier_once
 from seamline.seam.boundary import Boundary

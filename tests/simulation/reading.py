@@ -32,13 +32,13 @@ from seamline.gateway.access.rights import OPERATOR, Rights
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.silent import Silent
 from seamline.gateway.config.model import Config
-from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import Gatherer, ReadToken, no_tokens
 from seamline.gateway.query.loaded import LastSeen, LoadedTables
 from seamline.gateway.query.queries import Queries, QueryRequest
 from seamline.gateway.query.run import Executor
-from seamline.gateway.query.spool import ResultSpool
 from seamline.gateway.query.tokens import NOTHING, After
+from seamline.gateway.statements.freshness import LATEST, Freshness
+from seamline.gateway.statements.spool import ResultSpool
 from seamline.gateway.tail.followers import Followers
 from seamline.gateway.tail.requests import TailReader
 from seamline.planners.plan.route import DUCKDB, Limits

@@ -21,8 +21,8 @@ from seamline.errors import (
     WRITE_NOT_VISIBLE,
     SeamlineError,
 )
-from seamline.gateway.query.freshness import CACHED
 from seamline.gateway.query.tokens import NOTHING, After, Write
+from seamline.gateway.statements.freshness import CACHED
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.offsets import Offsets
 from seamline.seam.tiering import Outcome, Step

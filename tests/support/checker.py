@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from seamline.errors import SeamlineError
-from seamline.gateway.query.statements import Statement
+from seamline.gateway.statements.statement import Statement
 from support.gateway import Gateway, statement_rows
 from support.stack import Stack
 

@@ -19,8 +19,8 @@ from seamline.gateway.access.rights import Principal
 from seamline.gateway.app import wiring
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.model import Config, FlightConfig
-from seamline.gateway.query.statements import State, Statement, StatementRequest
 from seamline.gateway.query.tokens import kept_secret
+from seamline.gateway.statements.statement import State, Statement, StatementRequest
 from support.slt import StatementError
 from support.waiting import wait_until
 

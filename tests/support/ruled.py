@@ -9,7 +9,7 @@ from typing import Any
 
 from seamline.errors import SeamlineError
 from seamline.gateway.access.rights import Principal
-from seamline.gateway.query.statements import StatementRequest
+from seamline.gateway.statements.statement import StatementRequest
 from support import offline
 from support.gateway import Gateway, statement_rows
 

@@ -26,13 +26,13 @@ from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import NoDeadline
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.commands import tables
-from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.pin import PinnedTable
 from seamline.gateway.query.queries import Queries, QueryRequest
 from seamline.gateway.query.run import Executor
-from seamline.gateway.query.spool import SpoolDirectory
 from seamline.gateway.query.tokens import NOTHING
+from seamline.gateway.statements.freshness import LATEST, Freshness
+from seamline.gateway.statements.spool import SpoolDirectory
 from seamline.gateway.tail.followers import Budget, Followers
 from seamline.planners.plan.route import DUCKDB, Limits
 from seamline.planners.rules.prune_tail_by_key import PARTITIONERS, key_bytes

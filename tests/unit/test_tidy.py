@@ -45,7 +45,6 @@ IMPORTS = {
 KNOTS = {
     ("client", "client/dbapi"),
     ("connectors/iceberg", "connectors/iceberg/boundaries"),
-    ("gateway/commands", "gateway/query"),
 }
 """Folders that still import each other."""
 ERRORS_MODULE = "seamline.errors"
@@ -183,7 +182,7 @@ IN_THE_BACKGROUND = {
     "gateway/iceberg_rest/scan_plans.py": "its futures are asked for what they raised",
     "gateway/flight/server.py": "a call ends with a named error, and gRPC asks its futures",
     "gateway/app/server.py": "gunicorn asks its futures for what they raised",
-    "gateway/query/service.py": "a queue of statements, each of them an `attempt`",
+    "gateway/statements/service.py": "a queue of statements, each of them an `attempt`",
 }
 """Modules that start threads themselves, and why nothing that is raised there is lost."""
 STARTS = re.compile(

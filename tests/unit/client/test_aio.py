@@ -18,7 +18,7 @@ from support.gateway import Gateway
 import seamline
 import seamline.aio
 from seamline.dbapi.statement import RemoteStatement
-from seamline.gateway.query.statements import State
+from seamline.gateway.statements.statement import State
 
 ENDLESS = (
     "SELECT count(*) FROM UNNEST(sequence(1, 9999)) a(x), UNNEST(sequence(1, 9999)) b(y),"

@@ -17,7 +17,7 @@ from support.waiting import wait_until
 import seamline
 from seamline.dbapi import statement as module
 from seamline.errors import DEADLINE_EXCEEDED, SeamlineError
-from seamline.gateway.query.statements import Statement
+from seamline.gateway.statements.statement import Statement
 
 ROWS = 1_000_000
 SQL = """SELECT 1000 * a.x + b.y AS n, {} AS m

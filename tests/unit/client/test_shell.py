@@ -18,7 +18,7 @@ from support import offline
 from support.gateway import Gateway
 from support.terminal import CTRL_C, CTRL_D, ENDLESS, SOON_S, TAB, UP, Terminal, plain
 
-from seamline.gateway.query.statements import State
+from seamline.gateway.statements.statement import State
 from seamline.shell.prompt import parted
 
 

@@ -29,7 +29,7 @@ from seamline.gateway.access.rights import Principal
 from seamline.gateway.app.server import DrainingWorker
 from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
-from seamline.gateway.query.statements import State as Ended
+from seamline.gateway.statements.statement import State as Ended
 from seamline.gateway.tail import follower as follower_module
 from seamline.gateway.tail.follower import State
 from seamline.seam.offsets import Offsets

@@ -35,7 +35,7 @@ from seamline.errors import (
 )
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.load import load
-from seamline.gateway.query.statements import FINAL, State, Statement, StatementRequest
+from seamline.gateway.statements.statement import FINAL, State, Statement, StatementRequest
 
 RUNNERS = 2
 NEVER_S = 3600.0

@@ -20,8 +20,8 @@ from seamline.errors import INTERNAL_ERROR, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.names import TableName
-from seamline.gateway.query.metrics import Metrics
-from seamline.gateway.query.statements import Statement, StatementRequest
+from seamline.gateway.statements.metrics import Metrics
+from seamline.gateway.statements.statement import Statement, StatementRequest
 from seamline.gateway.tail.metrics import TailMetrics
 from seamline.gateway.tiering.application import TieringApplication
 from seamline.gateway.tiering.backlog import Backlog

@@ -29,7 +29,7 @@ from trino.transaction import IsolationLevel
 
 from seamline.gateway.access.authentication import ANONYMOUS
 from seamline.gateway.access.rights import Principal
-from seamline.gateway.query.service import QUIET_S
+from seamline.gateway.statements.service import QUIET_S
 from seamline.gateway.trino import segments
 from seamline.gateway.trino.pages import PAGE_BYTES
 

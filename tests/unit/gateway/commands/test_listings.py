@@ -33,10 +33,10 @@ from seamline.gateway.access.rights import OPERATOR
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections, Sources
 from seamline.gateway.catalogs.silent import Silent
-from seamline.gateway.commands import listings
-from seamline.gateway.commands.listings import Listed, Only
 from seamline.gateway.config.model import Config
 from seamline.gateway.query.gather import Gatherer
+from seamline.gateway.system import listings
+from seamline.gateway.system.listings import Listed, Only
 from seamline.sql.binder.qualify import TableReference
 
 pytestmark = pytest.mark.filterwarnings("ignore:No preferred file implementation:UserWarning")

@@ -41,7 +41,7 @@ from seamline.gateway.flight import messages
 from seamline.gateway.flight.errors import status_of
 from seamline.gateway.flight.frames import MESSAGE_BYTES, frames
 from seamline.gateway.flight.silence import Silence
-from seamline.gateway.query.statements import State
+from seamline.gateway.statements.statement import State
 
 ENDLESS = (
     "SELECT count(*) FROM "

@@ -17,8 +17,8 @@ from seamline.connectors.chunks import read_chunk
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.app.wiring import Gateway
 from seamline.gateway.config.load import load
-from seamline.gateway.query.service import Service
-from seamline.gateway.query.statements import Statement, StatementRequest
+from seamline.gateway.statements.service import Service
+from seamline.gateway.statements.statement import Statement, StatementRequest
 
 _API = "/api/v1/statements"
 _LOCAL = {"Host": "127.0.0.1"}

@@ -17,10 +17,10 @@ from seamline.connectors.protocols import NoDeadline
 from seamline.errors import SeamlineError
 from seamline.gateway import names
 from seamline.gateway.catalogs import resolution
-from seamline.gateway.commands import listings, system
-from seamline.gateway.commands.system_shapes import SHAPES
 from seamline.gateway.names import TableName
 from seamline.gateway.query.loaded import LoadedTables
+from seamline.gateway.system import listings, system_tables
+from seamline.gateway.system.shapes import SHAPES
 
 NEVER = NoDeadline()
 SOURCES = NamedSources(
@@ -177,7 +177,7 @@ def information(world: NamedSources, source: str, table: str) -> list[tuple[str,
     parts = (source, names.INFORMATION_SCHEMA, table)
     name = resolution.resolve(parts, resolution.session(world.config), world)
     assert name.is_system
-    _, rows = system.information_schema(name, world, NEVER)
+    _, rows = system_tables.information_schema(name, world, NEVER)
     return [tuple(row.values()) for row in rows.to_pylist()]
 
 

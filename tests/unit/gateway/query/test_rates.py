@@ -8,7 +8,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.gateway.query.rates import MINUTE_S, MinuteRate, ProcessLoad
+from seamline.gateway.statements.rates import MINUTE_S, MinuteRate, ProcessLoad
 
 
 class Clock:

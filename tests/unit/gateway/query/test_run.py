@@ -39,8 +39,8 @@ from seamline.gateway.catalogs import resolution
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest
 from seamline.gateway.query.run import Executor
-from seamline.gateway.query.spool import SpoolDirectory
 from seamline.gateway.query.tokens import NOTHING
+from seamline.gateway.statements.spool import SpoolDirectory
 from seamline.planners.plan.route import AUTO, DUCKDB, SPARK, Limits
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec

@@ -26,16 +26,16 @@ from seamline.errors import (
 )
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import LimitsConfig
-from seamline.gateway.query import service as module
-from seamline.gateway.query.metrics import Metrics
-from seamline.gateway.query.rates import ProcessLoad
-from seamline.gateway.query.service import (
+from seamline.gateway.statements import service as module
+from seamline.gateway.statements.metrics import Metrics
+from seamline.gateway.statements.rates import ProcessLoad
+from seamline.gateway.statements.service import (
     _HELD_MAX,
     ABANDONED_S,
     CROWDED_ABANDONED_S,
     Service,
 )
-from seamline.gateway.query.statements import State, Statement, StatementRequest
+from seamline.gateway.statements.statement import State, Statement, StatementRequest
 
 ADA, BOB = Principal("ada"), Principal("bob")
 ONE = StatementRequest("SELECT 1")

@@ -21,7 +21,7 @@ from seamline.connectors.chunks import (
     read_chunk,
 )
 from seamline.errors import DISK_FULL, SeamlineError
-from seamline.gateway.query.spool import MEMORY_BYTES, ResultSpool, SpoolMemory
+from seamline.gateway.statements.spool import MEMORY_BYTES, ResultSpool, SpoolMemory
 
 SCHEMA = pa.schema([("n", pa.int64())])
 LARGE = pa.schema([("text", pa.large_binary())])

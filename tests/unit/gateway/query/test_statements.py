@@ -19,7 +19,7 @@ from support.waiting import wait_until
 from seamline.errors import CANCELED, DEADLINE_EXCEEDED, READ_CONFLICT, SeamlineError
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.deadline import StatementDeadline
-from seamline.gateway.query.statements import State, Statement, StatementRequest
+from seamline.gateway.statements.statement import State, Statement, StatementRequest
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from seamline.errors import INVALID_SESSION_PROPERTY, SeamlineError
-from seamline.gateway.query import freshness
-from seamline.gateway.query.statements import StatementRequest
+from seamline.gateway.statements import freshness
+from seamline.gateway.statements.statement import StatementRequest
 from seamline.planners.plan.route import AUTO, ENGINES
 from seamline.sql import time_zones
 from seamline.sql.dialects import reader_of

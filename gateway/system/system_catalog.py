@@ -13,45 +13,45 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Mapping
 
-from seamline.gateway.commands import jdbc, listings
-from seamline.gateway.commands.system_table import Asked, Row, Rows
-from seamline.gateway.commands.table_properties import PROPERTIES
-from seamline.gateway.query.statements import Statement
+from seamline.gateway.statements.statement import Statement
+from seamline.gateway.system import jdbc, listings
+from seamline.gateway.system.request import Row, Rows, SystemTableRequest
+from seamline.gateway.system.table_properties import PROPERTIES
 from seamline.version import VERSION
 
 
-def _catalogs(asked: Asked) -> Iterator[Row]:
-    clusters = asked.sources.config.clusters
-    for name in listings.catalogs(asked.sources):
+def _catalogs(request: SystemTableRequest) -> Iterator[Row]:
+    clusters = request.sources.config.clusters
+    for name in listings.catalogs(request.sources):
         kind = "kafka" if name in clusters else "iceberg"
-        catalog = asked.sources.config.catalogs.get(name)
+        catalog = request.sources.config.catalogs.get(name)
         if catalog is not None and catalog.is_delta:
             kind = "delta"
         connector = "system" if name not in clusters and catalog is None else kind
         yield name, name, connector, "OPERATIONAL"
 
 
-def _table_properties(asked: Asked) -> Iterator[Row]:
+def _table_properties(request: SystemTableRequest) -> Iterator[Row]:
     """Yields what WITH may say of a table, for each catalog in which tables can be created."""
-    catalogs = asked.sources.config.catalogs
-    for name in listings.catalogs(asked.sources):
+    catalogs = request.sources.config.catalogs
+    for name in listings.catalogs(request.sources):
         if name in catalogs and not catalogs[name].is_delta:
             for known in PROPERTIES:
                 yield name, *known
 
 
-def _comments(asked: Asked) -> Iterator[Row]:
-    only = asked.only("catalog_name", "schema_name", "table_name")
-    for listed in listings.everything(asked.sources, listings.all_tables, asked.deadline, only):
+def _comments(request: SystemTableRequest) -> Iterator[Row]:
+    only = request.only("catalog_name", "schema_name", "table_name")
+    for listed in listings.everything(request.sources, listings.all_tables, request.deadline, only):
         if listed.name is not None:
             said = listed.state.properties.get("comment") if listed.state is not None else None
             of_view = listed.view.comment if listed.view is not None else None
             yield listed.source, listed.schema, listed.name.table, said or of_view
 
 
-def _queries(asked: Asked) -> Iterator[Row]:
-    for statement in asked.statements():
-        yield _query(statement, own=statement.principal == asked.sources.rights.principal.name)
+def _queries(request: SystemTableRequest) -> Iterator[Row]:
+    for statement in request.statements():
+        yield _query(statement, own=statement.principal == request.sources.rights.principal.name)
 
 
 def _query(statement: Statement, *, own: bool) -> Row:
@@ -87,8 +87,8 @@ def _moment(seconds: float | None) -> datetime.datetime | None:
     return datetime.datetime.fromtimestamp(round(seconds, 3), datetime.UTC)
 
 
-def _nodes(asked: Asked) -> Iterator[Row]:
-    http = asked.sources.config.http
+def _nodes(request: SystemTableRequest) -> Iterator[Row]:
+    http = request.sources.config.http
     address = http.external_url or http.url(http.port)
     yield "seamline", address, f"seamline {VERSION}", True, "active"
 
@@ -104,7 +104,7 @@ _ROWS: Mapping[str, Mapping[str, Rows]] = {
 }
 
 
-def rows(schema: str, table: str, asked: Asked) -> list[Row]:
+def rows(schema: str, table: str, request: SystemTableRequest) -> list[Row]:
     """Returns the rows of a table; none for things that never exist here, such as procedures."""
     make = _ROWS[schema].get(table)
-    return [] if make is None else list(make(asked))
+    return [] if make is None else list(make(request))

@@ -34,11 +34,11 @@ from seamline.gateway.access.audit import NOWHERE, AuditLog, Origin
 from seamline.gateway.access.rights import Principal, Rights
 from seamline.gateway.access.rules import Action
 from seamline.gateway.config.model import LimitsConfig
-from seamline.gateway.query import audited, session_properties
-from seamline.gateway.query.history import History, Summary, summary_of
-from seamline.gateway.query.metrics import Metrics
-from seamline.gateway.query.rates import MinuteRate, ProcessLoad
-from seamline.gateway.query.statements import (
+from seamline.gateway.statements import audited, session_properties
+from seamline.gateway.statements.history import History, Summary, summary_of
+from seamline.gateway.statements.metrics import Metrics
+from seamline.gateway.statements.rates import MinuteRate, ProcessLoad
+from seamline.gateway.statements.statement import (
     FINAL,
     State,
     Statement,

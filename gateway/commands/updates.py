@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seamline.connectors.chunks import read_chunk
 from seamline.gateway.commands.rows import METRICS, NOTES
-from seamline.gateway.query.statements import State, Statement
+from seamline.gateway.statements.statement import State, Statement
 from seamline.sql import statements
 from seamline.sql.statements import ChangeRows, CreateTableAs, Insert
 

@@ -17,7 +17,7 @@ from seamline.errors import CANCELED, READ_CONFLICT, STATEMENT_LOST, SeamlineErr
 from seamline.gateway.access.audit import NOWHERE, Origin
 from seamline.gateway.access.rights import Principal, Sight
 from seamline.gateway.deadline import StatementDeadline
-from seamline.gateway.query.spool import ResultSpool
+from seamline.gateway.statements.spool import ResultSpool
 from seamline.sql import statements as sql
 from seamline.sql.binder.scope import Output
 

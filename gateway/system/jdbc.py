@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from seamline.gateway.commands import listings
-from seamline.gateway.commands.system_table import Asked, Row, Rows
+from seamline.gateway.system import listings
+from seamline.gateway.system.request import Row, Rows, SystemTableRequest
 from seamline.sql import columns, types
 from seamline.sql.types import Array, Char, Decimal, Field, Time, Timestamp, Type, Varbinary
 
@@ -95,30 +95,30 @@ def digits_of(type_: Type) -> tuple[int | None, int | None]:
 # --- Rows ----------------------------------------------------------------------------------------
 
 
-def _catalogs(asked: Asked) -> Iterator[Row]:
-    for catalog in listings.catalogs(asked.sources):
+def _catalogs(request: SystemTableRequest) -> Iterator[Row]:
+    for catalog in listings.catalogs(request.sources):
         yield (catalog,)
 
 
-def _schemas(asked: Asked) -> Iterator[Row]:
-    for catalog in listings.catalogs(asked.sources):
-        if asked.equals.get("table_catalog", catalog) != catalog:
+def _schemas(request: SystemTableRequest) -> Iterator[Row]:
+    for catalog in listings.catalogs(request.sources):
+        if request.equals.get("table_catalog", catalog) != catalog:
             continue
-        for schema in listings.schemas_or_none(asked.sources, catalog):
+        for schema in listings.schemas_or_none(request.sources, catalog):
             yield schema, catalog
 
 
-def _tables(asked: Asked) -> Iterator[Row]:
-    only = asked.only(*_PLACE)
-    for listed in listings.everything(asked.sources, listings.all_names, asked.deadline, only):
+def _tables(request: SystemTableRequest) -> Iterator[Row]:
+    only = request.only(*_PLACE)
+    for listed in listings.everything(request.sources, listings.all_names, request.deadline, only):
         if listed.name is not None:
             kind = "VIEW" if listed.is_view else "TABLE"
             yield listed.source, listed.schema, listed.name.table, kind, *[None] * 6
 
 
-def _columns(asked: Asked) -> Iterator[Row]:
-    only = asked.only(*_PLACE)
-    for listed in listings.everything(asked.sources, listings.all_tables, asked.deadline, only):
+def _columns(request: SystemTableRequest) -> Iterator[Row]:
+    only = request.only(*_PLACE)
+    for listed in listings.everything(request.sources, listings.all_tables, request.deadline, only):
         if listed.name is not None:
             place = (listed.source, listed.schema, listed.name.table)
             shown = (f for f in listed.columns if f.name not in columns.METADATA_NAMES)
@@ -150,7 +150,7 @@ def _column(field: Field, position: int) -> Row:
     )
 
 
-def _types(_: Asked) -> Iterator[Row]:
+def _types(_: SystemTableRequest) -> Iterator[Row]:
     for type_, name, parameters in _TYPES:
         is_number = types.is_numeric(type_)
         quotes = None if is_number or type_ == types.BOOLEAN else "'"

@@ -12,7 +12,7 @@ from typing import Any
 
 from seamline.connectors.cache import Cache
 from seamline.errors import SeamlineError
-from seamline.gateway.query.statements import State, Statement
+from seamline.gateway.statements.statement import State, Statement
 
 TEXT_MAX = 2_000
 """Characters that are kept of a statement's text."""

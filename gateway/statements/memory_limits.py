@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from seamline.connectors.protocols import Deadline
 from seamline.errors import MEMORY_LIMIT, RETRY_AFTER, SeamlineError
 from seamline.gateway.config.model import LimitsConfig
-from seamline.gateway.query.statements import State, Statement
+from seamline.gateway.statements.statement import State, Statement
 
 LOOK_S = 0.25
 _COME_AGAIN_S = 1

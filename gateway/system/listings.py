@@ -21,7 +21,6 @@ from seamline.errors import (
 )
 from seamline.gateway import names
 from seamline.gateway.catalogs.connections import Sources
-from seamline.gateway.commands import system_shapes
 from seamline.gateway.names import (
     CLUSTER_SCHEMA,
     INFORMATION_SCHEMA,
@@ -29,6 +28,7 @@ from seamline.gateway.names import (
     SYSTEM_SCHEMAS,
     TableName,
 )
+from seamline.gateway.system import shapes
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import boundary_of
 from seamline.seam.table import TableState
@@ -143,7 +143,7 @@ def tables(sources: Sources, source: str, schema: str, deadline: Deadline) -> li
     if not sources.rights.sees_schema(source, schema):
         raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {source}.{schema} does not exist")
     if source == SYSTEM_CATALOG:
-        known = system_shapes.SHAPES.get(schema.lower(), {})
+        known = shapes.SHAPES.get(schema.lower(), {})
         found = [TableName(source, "", (schema.lower(), table), is_system=True) for table in known]
     elif source in sources.config.clusters:
         topics = sources.log(source).topics(deadline)
@@ -260,7 +260,7 @@ def unified(sources: Sources, deadline: Deadline) -> Iterator[Waiting]:
 
 def _listed(sources: Sources, source: str, schema: str, name: TableName) -> Listed:
     if name.is_system:
-        shape = system_shapes.SHAPES[schema][name.table]
+        shape = shapes.SHAPES[schema][name.table]
         return Listed(source, schema, name, tuple(Field(*column) for column in shape.items()))
     if name.cluster:
         binding = TopicBinding(name.cluster, name.path[-1])

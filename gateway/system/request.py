@@ -8,8 +8,8 @@ from typing import Any
 
 from seamline.connectors.protocols import Deadline
 from seamline.gateway.catalogs.connections import Sources
-from seamline.gateway.commands.listings import Only
-from seamline.gateway.query.statements import Statement
+from seamline.gateway.statements.statement import Statement
+from seamline.gateway.system.listings import Only
 
 Row = tuple[Any, ...]
 Statements = Callable[[], Sequence[Statement]]
@@ -17,7 +17,7 @@ Statements = Callable[[], Sequence[Statement]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Asked:
+class SystemTableRequest:
     """The caller's view of the gateway.
 
     Attributes:
@@ -43,5 +43,5 @@ class Asked:
         return Only(*(self.equals.get(column) for column in (catalog, schema, table)))
 
 
-Rows = Callable[[Asked], Iterable[Row]]
+Rows = Callable[[SystemTableRequest], Iterable[Row]]
 """Returns the rows of a table."""

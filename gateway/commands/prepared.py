@@ -23,7 +23,7 @@ from seamline.errors import (
 )
 from seamline.gateway.commands.rows import Rows, done, table
 from seamline.gateway.query.queries import Planned
-from seamline.gateway.query.statements import StatementRequest
+from seamline.gateway.statements.statement import StatementRequest
 from seamline.seam.seam import Seam
 from seamline.sql import parameters, parse, types
 from seamline.sql.binder.scope import location_of

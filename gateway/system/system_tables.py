@@ -20,10 +20,10 @@ from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.access.rights import Sight, as_seen
 from seamline.gateway.catalogs.connections import Sources
-from seamline.gateway.commands import listings, metadata_tables, system_catalog, system_shapes
-from seamline.gateway.commands.listings import EVERYTHING, Only
-from seamline.gateway.commands.system_table import Asked
 from seamline.gateway.names import INFORMATION_SCHEMA, METADATA_TABLES, TableName
+from seamline.gateway.system import listings, metadata_tables, shapes, system_catalog
+from seamline.gateway.system.listings import EVERYTHING, Only
+from seamline.gateway.system.request import SystemTableRequest
 from seamline.gateway.tail.follower import Follower
 from seamline.gateway.tail.status import status
 from seamline.seam.seam import Seam
@@ -90,7 +90,7 @@ def tables_of(schema: str) -> Mapping[str, Mapping[str, Type]]:
     """Returns the tables of `information_schema`, or of a schema of `system`, and their columns."""
     if schema == INFORMATION_SCHEMA:
         return INFORMATION_TABLES
-    return system_shapes.SHAPES[schema]
+    return shapes.SHAPES[schema]
 
 
 def system_columns(name: TableName) -> Mapping[str, Type]:
@@ -110,7 +110,7 @@ def system_columns(name: TableName) -> Mapping[str, Type]:
     return shape
 
 
-def system_table(name: TableName, asked: Asked) -> tuple[Relation, pa.Table]:
+def system_table(name: TableName, request: SystemTableRequest) -> tuple[Relation, pa.Table]:
     """Returns a table of `information_schema` or `system`.
 
     Raises:
@@ -118,9 +118,9 @@ def system_table(name: TableName, asked: Asked) -> tuple[Relation, pa.Table]:
     """
     shape = system_columns(name)
     if name.schema == INFORMATION_SCHEMA:
-        only = asked.only("", "table_schema", "table_name")
-        return information_schema(name, asked.sources, asked.deadline, only)
-    return _table(shape, system_catalog.rows(name.schema, name.table, asked))
+        only = request.only("", "table_schema", "table_name")
+        return information_schema(name, request.sources, request.deadline, only)
+    return _table(shape, system_catalog.rows(name.schema, name.table, request))
 
 
 def information_schema(

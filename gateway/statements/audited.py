@@ -12,7 +12,7 @@ from typing import Any
 from seamline.errors import SeamlineError
 from seamline.gateway.access.audit import AuditLog, Origin
 from seamline.gateway.access.rights import Principal
-from seamline.gateway.query.statements import Statement, StatementRequest
+from seamline.gateway.statements.statement import Statement, StatementRequest
 from seamline.planners.plan.logical import Scan
 from seamline.sql.redaction import redacted
 

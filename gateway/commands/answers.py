@@ -24,18 +24,19 @@ from seamline.errors import COMMIT_CONFLICT, STATEMENT_NOT_ALLOWED, SeamlineErro
 from seamline.gateway.access.rights import Sight, TableRights, told_as_seen
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections, Sources, as_owner
-from seamline.gateway.commands import maintaining, row_changes, sessions, stats, writes
+from seamline.gateway.commands import maintaining, prepared, row_changes, sessions, stats, writes
 from seamline.gateway.commands.dispatch import Commands
+from seamline.gateway.commands.prepared import Values
 from seamline.gateway.commands.row_changes import Changed
 from seamline.gateway.commands.rows import Rows, done
 from seamline.gateway.config.model import Config
-from seamline.gateway.query import audited, freshness, prepared, receipt, session_properties
+from seamline.gateway.query import receipt
 from seamline.gateway.query.meanings import Meaning, Meanings
-from seamline.gateway.query.prepared import Values
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
-from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
-from seamline.gateway.query.statements import Statement
 from seamline.gateway.query.tokens import TokenSigner, forgotten
+from seamline.gateway.statements import audited, freshness, session_properties
+from seamline.gateway.statements.spool import ResultSpool, SpoolDirectory
+from seamline.gateway.statements.statement import Statement
 from seamline.planners.explain import (
     Explained,
     explain,
