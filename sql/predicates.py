@@ -14,6 +14,8 @@ import decimal
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from seamline.sql.quoting import quoted_text
+
 Value: TypeAlias = (
     bool
     | int
@@ -112,6 +114,24 @@ def columns(predicate: Predicate | None) -> frozenset[str]:
 _NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
+def of_offsets(names: tuple[str, str], partition: int, start: int, end: int) -> And:
+    """Returns the predicate that rows of the offsets [start, end) of a partition meet.
+
+    Args:
+        names: The columns with the partition and the offset.
+        partition: The partition.
+        start: The first offset.
+        end: Where they end, exclusive.
+    """
+    return And(
+        (
+            Comparison(names[0], "=", partition),
+            Comparison(names[1], ">=", start),
+            Comparison(names[1], "<", end),
+        )
+    )
+
+
 def negation(predicate: Predicate) -> Predicate | None:
     """Returns a predicate that is true where this one is false, or None if none is expressible."""
     match predicate:
@@ -161,7 +181,7 @@ def _describe_value(value: Value) -> str:
         case bool():
             return str(value).lower()
         case str():
-            return "'" + value.replace("'", "''") + "'"
+            return quoted_text(value)
         case bytes():
             return f"X'{value.hex().upper()}'"
         case datetime.date() | datetime.time():

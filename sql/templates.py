@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from seamline.sql import types
+from seamline.sql.quoting import quoted_text, spark_name, spark_text
 from seamline.sql.types import Type
 
 DUCKDB = "duckdb"
@@ -143,26 +144,17 @@ def bound(
 def row_of(engine: str, fields: Mapping[str, str]) -> str:
     """Returns a row of named values."""
     if engine == DUCKDB:
-        pairs = ", ".join(f"{_text(name)}: {value}" for name, value in fields.items())
+        pairs = ", ".join(f"{quoted_text(name)}: {value}" for name, value in fields.items())
         return f"{{{pairs}}}"
-    pairs = ", ".join(f"{_spark_text(name)}, {value}" for name, value in fields.items())
+    pairs = ", ".join(f"{spark_text(name)}, {value}" for name, value in fields.items())
     return f"named_struct({pairs})"
 
 
 def field_named(engine: str, row: str, name: str) -> str:
     """Returns a field of a row, whatever characters its name has."""
     if engine == DUCKDB:
-        return f"struct_extract({row}, {_text(name)})"
-    quoted = name.replace("`", "``")
-    return f"{row}.`{quoted}`"
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _spark_text(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return f"struct_extract({row}, {quoted_text(name)})"
+    return f"{row}.{spark_name(name)}"
 
 
 def field_of(engine: str, name: str, field: str) -> str:

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from seamline.connectors.duckdb.engine import open_scan
-from seamline.connectors.duckdb.literals import text
 from seamline.connectors.protocols import ColdTable, EngineScan
 from seamline.errors import NOT_SUPPORTED, OFFSETS_NOT_STORED, SeamlineError
 from seamline.seam.encoding import Encoding
@@ -23,6 +22,7 @@ from seamline.seam.files import ScanRequest
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import Places
 from seamline.seam.table import TableState
+from seamline.sql.quoting import quoted_text
 from seamline.sql.types import Field, Row, quoted
 
 
@@ -240,5 +240,5 @@ def expression(path: Sequence[Field]) -> str:
     """Returns a field inside a scan's column as an expression of DuckDB's SQL."""
     found = quoted(path[0].name.lower())
     for field in path[1:]:
-        found = f"struct_extract({found}, {text(field.name)})"
+        found = f"struct_extract({found}, {quoted_text(field.name)})"
     return found

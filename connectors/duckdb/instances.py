@@ -19,8 +19,8 @@ import duckdb
 import pyarrow as pa
 
 from seamline.connectors import supervision
-from seamline.connectors.duckdb.literals import text
 from seamline.sql.kernels.kernel import Use
+from seamline.sql.quoting import quoted_text
 from seamline.sql.slices import unsliced
 from seamline.sql.types import quoted
 
@@ -93,7 +93,7 @@ class Instance:
 
     def lock(self, files: Files) -> None:
         """Restricts the instance to these files from here on."""
-        listed = ", ".join(text(path) for path in sorted(files))
+        listed = ", ".join(quoted_text(path) for path in sorted(files))
         self.connection.execute(f"SET allowed_paths = [{listed}]")
         self.connection.execute("SET enable_external_access = false")
         self.connection.execute("SET lock_configuration = true")

@@ -6,10 +6,7 @@ import datetime
 import decimal
 from typing import Any
 
-
-def text(value: str) -> str:
-    """Returns a string as a SQL literal."""
-    return "'" + value.replace("'", "''") + "'"
+from seamline.sql.quoting import quoted_text
 
 
 def literal(value: Any) -> str:
@@ -24,6 +21,6 @@ def literal(value: Any) -> str:
         case bytes():
             return f"unhex('{value.hex()}')"
         case datetime.datetime() | datetime.date() | datetime.time():
-            return text(str(value))
+            return quoted_text(str(value))
         case _:
-            return text(str(value))
+            return quoted_text(str(value))

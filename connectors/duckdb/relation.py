@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from seamline.connectors.duckdb.literals import literal, text
+from seamline.connectors.duckdb.literals import literal
 from seamline.connectors.duckdb.storage import local_path
 from seamline.connectors.protocols import EngineScan, TailFile
 from seamline.seam.files import FILE, POSITION, DataFile, field_id
@@ -29,6 +29,7 @@ from seamline.sql import columns as names
 from seamline.sql import types
 from seamline.sql.engines.render import opaque
 from seamline.sql.predicates import Comparison, In, Value, conjuncts
+from seamline.sql.quoting import quoted_text
 from seamline.sql.types import Array, Field, Map, Row, Type, quoted
 
 ROWS, DELETES = "rows", "deletes"
@@ -171,7 +172,7 @@ def _visible_sql(scan: EngineScan, tail: str, hidden: HiddenRows) -> str:
         parts.append(f"SELECT {_nothing(scan)} FROM range({count})")
         return " UNION ALL ".join(parts)
     for files, variable in hidden.parts(scan):
-        bits = f"getvariable({text(variable)})"
+        bits = f"getvariable({quoted_text(variable)})"
         is_visible = f"get_bit({bits}, {hidden.place(files)}) = 0" if variable else "TRUE"
         parts.append(_files_sql(scan, files, is_visible))
     return " UNION ALL ".join(parts)
@@ -203,7 +204,7 @@ def hiding_sql(scan: EngineScan, files: Sequence[DataFile], keys: str) -> str:
 
 def row_counts_sql(files: Sequence[DataFile]) -> str:
     """Returns a SELECT of the numbers and row counts of files that are read together."""
-    paths = ", ".join(text(local_path(file.path)) for file in files)
+    paths = ", ".join(quoted_text(local_path(file.path)) for file in files)
     return f"SELECT {FILE}, count(*) FROM read_parquet([{paths}], {_OPTIONS}) GROUP BY {FILE}"
 
 
@@ -266,7 +267,7 @@ def newest_rows_sql(tail: str, newest: Newest) -> str:
 
 
 def _moved(newest: Newest) -> str:
-    return f"error({text(newest.moved_key)})"
+    return f"error({quoted_text(newest.moved_key)})"
 
 
 def data_paths(scan: EngineScan) -> list[str]:
@@ -324,7 +325,7 @@ def _files_sql(
         conditions.append(condition)
     elif first.has_deletes and scan.deletes is not None:
         deletes, file = quoted(scan.own_name(DELETES)), _unused(scan.own_name(_FILE), first)
-        options += f", filename = {text(file)}, {POSITION} = true"
+        options += f", filename = {quoted_text(file)}, {POSITION} = true"
         conditions.append(
             f"NOT EXISTS (SELECT 1 FROM"
             f" (SELECT {_hidden('path')}, {_hidden('position')} FROM {deletes}) AS {deletes}"
@@ -335,7 +336,7 @@ def _files_sql(
     if scan.cold_span is not None:
         conditions.append(_within(scan, scan.cold_span, stored))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    paths = ", ".join(text(local_path(file.path)) for file in files)
+    paths = ", ".join(quoted_text(local_path(file.path)) for file in files)
     return f"SELECT {', '.join(columns)} FROM read_parquet([{paths}]{options}){where}"
 
 
@@ -346,7 +347,7 @@ def _place_sql(column: Field, files: Sequence[DataFile]) -> str | None:
         return f"CAST({POSITION} AS BIGINT) AS {name}"
     if column.field_id != _PATH_ID:
         return None
-    paths = ", ".join(text(file.path) for file in files)
+    paths = ", ".join(quoted_text(file.path) for file in files)
     return f"list_extract([{paths}], CAST({FILE} AS INTEGER) + 1) AS {name}"
 
 
@@ -406,7 +407,7 @@ def _leaf(path: Sequence[Field], stored: Mapping[int | None, pa.Field]) -> str |
         inside = _children(found) if found is not None else []
         found = next((child for child in inside if field_id(child) == field.field_id), None)
         if found is not None:
-            expression = f"struct_extract({expression}, {text(found.name)})"
+            expression = f"struct_extract({expression}, {quoted_text(found.name)})"
     return None if found is None else expression
 
 
@@ -476,7 +477,7 @@ def _exact(expression: str, stored: pa.TimestampType) -> str:
     whole = f"make_timestamp(epoch_us({expression}))"
     if stored.tz is not None:
         return whole  # such a file has been read, as DuckDB drops the digits itself
-    problem = text("NOT_SUPPORTED: a timestamp has more than 6 digits of a second")
+    problem = quoted_text("NOT_SUPPORTED: a timestamp has more than 6 digits of a second")
     return f"CASE WHEN {whole} <> {expression} THEN error({problem}) ELSE {whole} END"
 
 
@@ -485,7 +486,7 @@ def _member(expression: str, by_id: Mapping[int | None, pa.Field], wanted: Field
     if found is None:
         default = literal(wanted.initial_default) if wanted.initial_default is not None else "NULL"
         return f"CAST({default} AS {types.to_duckdb(wanted.type)})"
-    inner = f"struct_extract({expression}, {text(found.name)})"
+    inner = f"struct_extract({expression}, {quoted_text(found.name)})"
     return _converted(inner, found, wanted.type)
 
 
@@ -597,7 +598,7 @@ def _tail_files_sql(scan: EngineScan, files: Sequence[TailFile]) -> Iterator[str
     )
     whole = [file for file in files if file.whole]
     for group in ([whole] if whole else []) + [[file] for file in files if not file.whole]:
-        paths = ", ".join(text(file.path) for file in group)
+        paths = ", ".join(quoted_text(file.path) for file in group)
         source = f"read_parquet([{paths}], can_have_nan = true, hive_partitioning = false)"
         sql = f"SELECT {chosen or _nothing(scan)} FROM {source}"
         if not group[0].whole:

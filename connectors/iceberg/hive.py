@@ -75,10 +75,14 @@ class MetastoreConnections:
             TTransportException: when no address accepts one.
         """
         transport = self._connect()
-        self._open.transports.append(transport)
         client = Client(TBinaryProtocol(transport))
-        if self._login is not None:
-            client.set_ugi(*self._login)
+        try:
+            if self._login is not None:
+                client.set_ugi(*self._login)
+        except BaseException:
+            transport.close()
+            raise
+        self._open.transports.append(transport)
         return client
 
     def __exit__(self, *_: object) -> None:

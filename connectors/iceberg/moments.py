@@ -19,7 +19,7 @@ from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import fields_to
 from seamline.seam.table import TableState
 from seamline.sql.columns import BATCH
-from seamline.sql.predicates import And, Comparison, Or, Predicate, conjunction
+from seamline.sql.predicates import Comparison, Or, Predicate, conjunction, of_offsets
 from seamline.sql.types import TIMESTAMP_TZ
 
 
@@ -68,9 +68,10 @@ def later_rows(
 ) -> Predicate:
     """Returns the predicate for rows of the ranges with a record time at or past a moment."""
     first = _EPOCH + datetime.timedelta(milliseconds=first_ms)
+    names = (columns.partition, columns.offset)
     later = conjunction(
         Comparison(columns.timestamp, ">=", first),
-        Or(tuple(_lies_in(columns, r) for r in ranges)),
+        Or(tuple(of_offsets(names, r.partition, r.start, r.end_exclusive) for r in ranges)),
     )
     return conjunction(later, Comparison(BATCH, ">=", first_batch)) if first_batch else later
 
@@ -90,15 +91,5 @@ def first_offsets(
             first[columns.partition].to_pylist(),
             first[f"{columns.offset}_min"].to_pylist(),
             strict=True,
-        )
-    )
-
-
-def _lies_in(columns: MomentColumns, wanted: OffsetRange) -> And:
-    return And(
-        (
-            Comparison(columns.partition, "=", wanted.partition),
-            Comparison(columns.offset, ">=", wanted.start),
-            Comparison(columns.offset, "<", wanted.end_exclusive),
         )
     )

@@ -6,7 +6,6 @@ import datetime
 import decimal
 import math
 
-from seamline.connectors.spark.settings import quoted_name, quoted_text
 from seamline.sql.predicates import (
     And,
     Comparison,
@@ -17,6 +16,7 @@ from seamline.sql.predicates import (
     StartsWith,
     Value,
 )
+from seamline.sql.quoting import spark_name, spark_text
 
 
 def condition(predicate: Predicate) -> str | None:
@@ -30,13 +30,13 @@ def condition(predicate: Predicate) -> str | None:
             neutral = "TRUE" if isinstance(predicate, And) else "FALSE"
             return f" {word} ".join(f"({part})" for part in found) or neutral
         case Comparison(column, operator, value):
-            return _with(f"{quoted_name((column,))} {operator} ", [value])
+            return _with(f"{spark_name(column)} {operator} ", [value])
         case In(column, values):
-            return _with(f"{quoted_name((column,))} IN (", values, ")")
+            return _with(f"{spark_name(column)} IN (", values, ")")
         case IsNull(column, negated):
-            return f"{quoted_name((column,))} IS {'NOT ' if negated else ''}NULL"
+            return f"{spark_name(column)} IS {'NOT ' if negated else ''}NULL"
         case StartsWith(column, prefix):
-            return f"startswith({quoted_name((column,))}, {quoted_text(prefix)})"
+            return f"startswith({spark_name(column)}, {spark_text(prefix)})"
 
 
 def _with(before: str, values: tuple[Value, ...] | list[Value], after: str = "") -> str | None:
@@ -57,7 +57,7 @@ def _literal(value: Value) -> str | None:
         case float():
             return f"{value!r}D" if math.isfinite(value) else None
         case str():
-            return quoted_text(value)
+            return spark_text(value)
         case bytes():
             return f"X'{value.hex()}'"
         case datetime.datetime(tzinfo=None):

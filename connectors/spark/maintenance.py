@@ -17,7 +17,6 @@ from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.protocols import Deadline, NoDeadline
 from seamline.connectors.spark.errors import named_errors
-from seamline.connectors.spark.settings import quoted_name, quoted_text
 from seamline.errors import (
     BOUNDARY_MISSING,
     COLD_FILE_MISSING,
@@ -30,6 +29,7 @@ from seamline.seam.boundary import TAG, renewed
 from seamline.seam.files import ScanRequest
 from seamline.seam.resuming import unverified
 from seamline.seam.table import TableState
+from seamline.sql.quoting import spark_name, spark_text
 
 _DELETE_FILES = 2
 """The format version whose position deletes are files of their own."""
@@ -211,7 +211,7 @@ class _Run:
 
     def _remove_orphans_in(self, folder: str, older_than: datetime.datetime) -> int:
         """Removes the files of one folder, which its store may not know; returns how many."""
-        within = f"location => {quoted_text(folder)}"
+        within = f"location => {spark_text(folder)}"
         listing = "prefix_listing => true"  # by the table's own access, as Hadoop may have none
         try:
             return len(self._rows("remove_orphan_files", _older(older_than), within, listing))
@@ -232,10 +232,10 @@ class _Run:
 
     def _rows(self, procedure: str, *arguments: str) -> list[Any]:
         self.deadline.check()
-        name = quoted_name((self.catalog.name, *self.identifier))
-        given = ", ".join((f"table => {quoted_text(name)}", *arguments))
+        name = spark_name(self.catalog.name, *self.identifier)
+        given = ", ".join((f"table => {spark_text(name)}", *arguments))
         with named_errors(self.deadline):
-            call = f"CALL {quoted_name((self.catalog.name,))}.system.{procedure}({given})"
+            call = f"CALL {spark_name(self.catalog.name)}.system.{procedure}({given})"
             rows: list[Any] = self.spark.sql(call).collect()
             return rows
 
@@ -250,10 +250,10 @@ def _arguments(table: IcebergTable, compaction: Compaction) -> Iterator[str]:
         target = int(declared) if declared.isdecimal() else _TARGET_BYTES
         options["min-file-size-bytes"] = min(compaction.small_bytes, target - 1)  # it must be below
     if options:
-        pairs = (f"{quoted_text(name)}, '{value}'" for name, value in options.items())
+        pairs = (f"{spark_text(name)}, '{value}'" for name, value in options.items())
         yield f"options => map({', '.join(pairs)})"
     if compaction.where is not None:
-        yield f"where => {quoted_text(compaction.where)}"
+        yield f"where => {spark_text(compaction.where)}"
 
 
 _TARGET, _TARGET_BYTES = "write.target-file-size-bytes", 512 << 20

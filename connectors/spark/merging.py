@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.spark.relation import last_truncate_sql, moved_key_sql, newest_rows_sql
-from seamline.connectors.spark.settings import quoted_name
 from seamline.seam.records import DecoderSpec
 from seamline.seam.upserts import Newest
 from seamline.sql import columns
+from seamline.sql.quoting import spark_name
 from seamline.sql.types import Field
 
 _SUMMARY = "spark.sql.iceberg.snapshot-property."
@@ -45,7 +45,7 @@ def merge(
     rows.createOrReplaceTempView(view)
     try:
         truncate = _last_truncate(session, view, newest) if newest.takes_truncates else None
-        session.sql(merge_sql(quoted_name(table), view, newest, spec.columns, truncate))
+        session.sql(merge_sql(spark_name(*table), view, newest, spec.columns, truncate))
     finally:
         session.catalog.dropTempView(view)
 
@@ -69,8 +69,8 @@ def merge_sql(
     partition than the row it would replace makes the statement fail.
     """
     own = [field.name for field in fields if field.name != columns.DELETED]
-    of_table = {name: f"old.{_quote(name)}" for name in own}
-    of_batch = {name: f"new.{_quote(name)}" for name in (*own, columns.DELETED)}
+    of_table = {name: f"old.{spark_name(name)}" for name in own}
+    of_batch = {name: f"new.{spark_name(name)}" for name in (*own, columns.DELETED)}
     partition = newest.partition.name
     same = " AND ".join(f"{of_table[name]} = {of_batch[name]}" for name in newest.key_names)
     assigned = ", ".join(f"{of_table[name]} = {of_batch[name]}" for name in own)
@@ -83,10 +83,6 @@ def merge_sql(
         f"THEN {moved_key_sql(newest)} ELSE {of_batch[columns.DELETED]} END THEN DELETE "
         f"WHEN MATCHED THEN UPDATE SET {assigned} "
         f"WHEN NOT MATCHED AND NOT {of_batch[columns.DELETED]} THEN "
-        f"INSERT ({', '.join(map(_quote, own))}) VALUES ({', '.join(of_batch[n] for n in own)})"
+        f"INSERT ({', '.join(map(spark_name, own))}) VALUES ({', '.join(of_batch[n] for n in own)})"
         f"{rest}"
     )
-
-
-def _quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -12,12 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.protocols import EngineScan
-from seamline.connectors.spark.settings import quoted_name, quoted_text
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import ColdSpan
 from seamline.seam.upserts import Newest
 from seamline.sql import columns as names
 from seamline.sql import types
+from seamline.sql.quoting import spark_name, spark_text
 from seamline.sql.types import Array, Field, Map, Row, Type
 
 
@@ -34,7 +34,7 @@ def relation_sql(scan: EngineScan, rows_view: str | None) -> str:
     if scan.cold is not None and scan.snapshot_id is not None:
         parts.append(_cold_sql(scan))
     if rows_view is not None:
-        parts.append(f"SELECT {_tail_columns(scan)} FROM {_quote(rows_view)}")
+        parts.append(f"SELECT {_tail_columns(scan)} FROM {spark_name(rows_view)}")
     if not parts:
         parts.append(f"SELECT {_no_columns(scan)} WHERE FALSE")
     return " UNION ALL ".join(parts)
@@ -46,15 +46,15 @@ def _newest_sql(scan: EngineScan, newest: Newest, rows_view: str | None) -> str:
     If the rows of a key may be in several partitions, an outer join checks that they are not.
     """
     cold, hot = scan.tiers()
-    tail, files = _quote(scan.own_name("newest")), _quote(scan.own_name("cold"))
+    tail, files = spark_name(scan.own_name("newest")), spark_name(scan.own_name("cold"))
     rows = relation_sql(hot, rows_view)
     truncate = last_truncate_sql(rows, newest) if newest.takes_truncates else None
     found = f"({newest_rows_sql(rows, newest, truncate)}) AS {tail}"
-    chosen = [_quote(column.name.lower()) for column in scan.columns]
+    chosen = [spark_name(column.name.lower()) for column in scan.columns]
     own = ", ".join(f"{tail}.{column}" for column in chosen) or _nothing(scan)
-    parts = [f"SELECT {own} FROM {found} WHERE NOT {tail}.{_quote(names.DELETED)}"]
+    parts = [f"SELECT {own} FROM {found} WHERE NOT {tail}.{spark_name(names.DELETED)}"]
     if cold.cold is not None and cold.cold.files:
-        key = [_quote(name.lower()) for name in newest.key_names]
+        key = [spark_name(name.lower()) for name in newest.key_names]
         same = " AND ".join(f"{tail}.{column} = {files}.{column}" for column in key)
         own = ", ".join(f"{files}.{column}" for column in chosen) or _nothing(scan)
         source = f"SELECT {own} FROM ({relation_sql(cold, None)}) AS {files}"
@@ -62,7 +62,7 @@ def _newest_sql(scan: EngineScan, newest: Newest, rows_view: str | None) -> str:
             where = f" WHERE {truncate} IS NULL" if truncate is not None else ""
             parts.append(f"{source} LEFT ANTI JOIN {found} ON {same}{where}")
         else:
-            partition = _quote(newest.partition.name.lower())
+            partition = spark_name(newest.partition.name.lower())
             parts.append(
                 f"{source} LEFT JOIN {found} ON {same} WHERE CASE WHEN {tail}.{key[0]} IS NULL "
                 f"THEN TRUE WHEN {tail}.{partition} <> {files}.{partition} "
@@ -80,13 +80,15 @@ def newest_rows_sql(rows: str, newest: Newest, truncate: str | None = None) -> s
         truncate: SQL for the offset of the last truncate, null if there is none; it is not among
             the result.
     """
-    key = ", ".join(_quote(name) for name in newest.key_names)
-    partition, offset = _quote(newest.partition.name), _quote(newest.offset.name)
+    key = ", ".join(spark_name(name) for name in newest.key_names)
+    partition, offset = spark_name(newest.partition.name), spark_name(newest.offset.name)
     rank = f"row_number() OVER (PARTITION BY {key} ORDER BY {offset} DESC) = 1"
     if not newest.is_settled:
         of_key = f"({partition}) OVER (PARTITION BY {key})"
         rank = f"CASE WHEN min{of_key} <> max{of_key} THEN {moved_key_sql(newest)} ELSE {rank} END"
-    keyed = f"{_quote(newest.key_names[0])} IS NOT NULL"  # a record that makes no row has no key
+    keyed = (
+        f"{spark_name(newest.key_names[0])} IS NOT NULL"  # a record that makes no row has no key
+    )
     if truncate is not None:
         keyed += f" AND {offset} > coalesce({truncate}, -1)"
     ranked = f"SELECT *, {rank} AS `{_IS_NEWEST}` FROM ({rows}) WHERE {keyed}"
@@ -95,8 +97,8 @@ def newest_rows_sql(rows: str, newest: Newest, truncate: str | None = None) -> s
 
 def last_truncate_sql(rows: str, newest: Newest) -> str:
     """Returns a subquery for the offset of the last truncate among rows; null if there is none."""
-    offset, key = _quote(newest.offset.name), _quote(newest.key_names[0])
-    condition = f"{key} IS NULL AND {_quote(names.DELETED)}"
+    offset, key = spark_name(newest.offset.name), spark_name(newest.key_names[0])
+    condition = f"{key} IS NULL AND {spark_name(names.DELETED)}"
     return f"(SELECT max({offset}) FROM ({rows}) WHERE {condition})"
 
 
@@ -106,7 +108,7 @@ _IS_NEWEST = "_kafka_is_newest"
 
 def moved_key_sql(newest: Newest) -> str:
     """Returns a condition that raises an error: a key has records in several partitions."""
-    return f"CAST(raise_error({quoted_text(newest.moved_key)}) AS BOOLEAN)"
+    return f"CAST(raise_error({spark_text(newest.moved_key)}) AS BOOLEAN)"
 
 
 def _cold_sql(scan: EngineScan) -> str:
@@ -114,7 +116,7 @@ def _cold_sql(scan: EngineScan) -> str:
     chosen = (_column_sql(column, stored, scan.misleading) for column in scan.columns)
     wanted = ", ".join(chosen) or _nothing(scan)
     where = "" if scan.cold_span is None else f" WHERE {_within(scan, scan.cold_span)}"
-    return f"SELECT {wanted} FROM {quoted_name(scan.table)} VERSION AS OF {scan.snapshot_id}{where}"
+    return f"SELECT {wanted} FROM {spark_name(*scan.table)} VERSION AS OF {scan.snapshot_id}{where}"
 
 
 def _position(scan: EngineScan) -> tuple[str, str]:
@@ -150,7 +152,7 @@ def _leaf(path: Sequence[Field], stored: Sequence[Field]) -> str:
         found = next((field for field in inside if field.field_id == wanted.field_id), None)
         if found is None:
             return "NULL"
-        parts.append(_quote(found.name))
+        parts.append(spark_name(found.name))
         inside = found.type.fields if isinstance(found.type, Row) else ()
     return ".".join(parts)
 
@@ -169,13 +171,13 @@ def _from(position: tuple[str, str], start: Offsets) -> str:
 
 
 def _column_sql(column: Field, stored: Mapping[int, Field], misleading: Collection[int]) -> str:
-    name = _quote(column.name.lower())
+    name = spark_name(column.name.lower())
     if column.field_id in _PLACES:
         return f"{_PLACES[column.field_id]} AS {name}"
     found = stored.get(column.field_id)
     if found is None:
         return f"{_default(column)} AS {name}"
-    value = _converted(_quote(found.name), found.type, column.type)
+    value = _converted(spark_name(found.name), found.type, column.type)
     if _is_filtered_otherwise(found, misleading):
         value = _hidden(value, column.type)
     return f"{value} AS {name}"
@@ -221,9 +223,11 @@ def _converted(expression: str, stored: Type, wanted: Type) -> str:
                 value = (
                     _default(field)
                     if found is None
-                    else _converted(f"{expression}.{_quote(found.name)}", found.type, field.type)
+                    else _converted(
+                        f"{expression}.{spark_name(found.name)}", found.type, field.type
+                    )
                 )
-                members.append(f"{quoted_text(field.name)}, {value}")
+                members.append(f"{spark_text(field.name)}, {value}")
             inner = f"named_struct({', '.join(members)})"
             return f"CASE WHEN {expression} IS NULL THEN NULL ELSE {inner} END"
         case Array(one), Array(other):
@@ -268,24 +272,21 @@ def _literal(value: Any) -> str:
         case bytes():
             return f"X'{value.hex()}'"
         case _:
-            return quoted_text(str(value))
+            return spark_text(str(value))
 
 
 def _tail_columns(scan: EngineScan) -> str:
-    return ", ".join(_quote(c.name.lower()) for c in scan.columns) or _nothing(scan)
+    return ", ".join(spark_name(c.name.lower()) for c in scan.columns) or _nothing(scan)
 
 
 def _no_columns(scan: EngineScan) -> str:
     nulls = (
-        f"CAST(NULL AS {types.to_spark(c.type)}) AS {_quote(c.name.lower())}" for c in scan.columns
+        f"CAST(NULL AS {types.to_spark(c.type)}) AS {spark_name(c.name.lower())}"
+        for c in scan.columns
     )
     return ", ".join(nulls) or _nothing(scan)
 
 
 def _nothing(scan: EngineScan) -> str:
     """Returns a placeholder column for a scan of which only the number of rows is needed."""
-    return f"NULL AS {_quote(scan.own_name('nothing'))}"
-
-
-def _quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return f"NULL AS {spark_name(scan.own_name('nothing'))}"

@@ -11,10 +11,11 @@ import os
 import pathlib
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from seamline.connectors.config import CatalogConfig, region_of
 from seamline.connectors.jvm import jars
+from seamline.connectors.machine import cores
 from seamline.errors import INVALID_CONFIG, SeamlineError
 
 SESSION: Mapping[str, str] = {
@@ -87,7 +88,7 @@ class SparkSettings:
             "spark.ui.showConsoleProgress": "false",
             "spark.local.dir": str(scratch / "local"),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-            "spark.sql.shuffle.partitions": str(_cores()),
+            "spark.sql.shuffle.partitions": str(cores()),
             "spark.sql.extensions": (
                 "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
             ),
@@ -184,17 +185,3 @@ def jdbc_uri(uri: str) -> str:
         f"it is not known how Spark reaches the catalog at {uri.split('://')[0]}://",
         hint="Set catalogs.<name>.spark.uri.",
     )
-
-
-def quoted_name(parts: Sequence[str]) -> str:
-    """Returns a table's name as Spark's SQL quotes it."""
-    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
-
-
-def quoted_text(value: str) -> str:
-    """Returns a string as a literal of Spark's SQL."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -54,7 +54,7 @@ from seamline.seam.seam import ColdSpan, Seam
 from seamline.seam.table import TableState
 from seamline.seam.upserts import Newest
 from seamline.sql.columns import DELETED, DELETED_FIELD, OFFSET
-from seamline.sql.predicates import And, Comparison, Or, Predicate
+from seamline.sql.predicates import Or, Predicate, of_offsets
 from seamline.sql.types import Field
 
 SPLIT_BYTES = 128 << 20
@@ -454,13 +454,7 @@ def _lies_in(span: ColdSpan, partition_name: str, offset_name: str) -> Predicate
         return None
     return Or(
         tuple(
-            And(
-                (
-                    Comparison(partition_name, "=", partition),
-                    Comparison(offset_name, ">=", offset),
-                    Comparison(offset_name, "<", end[partition]),
-                )
-            )
+            of_offsets((partition_name, offset_name), partition, offset, end[partition])
             for partition, offset in start.items()
         )
     )

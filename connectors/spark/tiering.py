@@ -37,7 +37,6 @@ from seamline.connectors.protocols import Deadline, HotLog, RawBatch
 from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.merging import merge
 from seamline.connectors.spark.sessions import functions_for, session_apart
-from seamline.connectors.spark.settings import quoted_name, quoted_text
 from seamline.connectors.spark.tail import decoded_tail, has_odd_time
 from seamline.errors import (
     COMMIT_CONFLICT,
@@ -59,6 +58,7 @@ from seamline.seam.tiering import Batch, overtaken
 from seamline.seam.upserts import Newest
 from seamline.sql import columns
 from seamline.sql.predicates import Comparison
+from seamline.sql.quoting import spark_name, spark_text
 
 _PROBE_RECORDS = 500
 _BRANCH_MS = 24 * 60 * 60 * 1000
@@ -256,7 +256,7 @@ class SparkTierTable:
         return state.snapshots[state.refs[branch].snapshot_id]
 
     def _writer(self, rows: Any, boundary: Boundary, *branch: str) -> Any:
-        name = quoted_name((self._catalog.name, *self._identifier, *branch))
+        name = spark_name(self._catalog.name, *self._identifier, *branch)
         return (
             rows.writeTo(name)
             .option(f"snapshot-property.{SUMMARY_KEY}", encode(boundary))
@@ -411,13 +411,13 @@ def partition_conditions(name: str, metadata: TableMetadata) -> Iterator[str]:
         width, least = field.transform.width, -(1 << (bits - 1))
         if least % width:
             first = least - least % width + width
-            column = quoted_name(path_to(schema.fields, field.source_id))
+            column = spark_name(*path_to(schema.fields, field.source_id))
             problem = (
                 f"{INVALID_TABLE_DEFINITION.name}: a row of {name} has a {column} below {first}, "
                 f"for which truncate({width}) has no value; partition the table by another width, "
                 "such as a power of two"
             )
-            raised = f"CAST(raise_error({quoted_text(problem)}) AS BOOLEAN)"
+            raised = f"CAST(raise_error({spark_text(problem)}) AS BOOLEAN)"
             yield f"CASE WHEN {column} < {first}L THEN {raised} ELSE TRUE END"
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import pathlib
 import re
 import secrets
@@ -23,6 +22,7 @@ import argon2
 import bcrypt
 
 from seamline.connectors.cache import Cache
+from seamline.connectors.machine import cores
 from seamline.errors import (
     INVALID_CONFIG,
     RETRY_AFTER,
@@ -60,7 +60,7 @@ class Passwords:
         self._failed = failed
         self._key = secrets.token_bytes(32)
         self._good: Cache[bytes, bool] = Cache(_REMEMBERED_MAX, ttl_s=_REMEMBERED_S)
-        self._checking = threading.BoundedSemaphore(os.cpu_count() or 1)
+        self._checking = threading.BoundedSemaphore(cores())
 
     def identify(self, user: str, password: str, address: str) -> Identity:
         """Returns the identity of a user with this password.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import os
 import pathlib
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from seamline.connectors.cache import Cache
 from seamline.connectors.dependencies import Outage
 from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.connectors.kafka.appending import TopicAppender
+from seamline.connectors.machine import cores
 from seamline.connectors.protocols import Engine
 from seamline.connectors.supervision import Loop
 from seamline.gateway.access.audit import AuditLog
@@ -190,7 +190,7 @@ class Gateway:
             DuckDBWorkers(
                 self._computing.run,
                 memory_bytes=limits.memory_bytes,
-                threads=limits.duckdb_threads or _cores(),
+                threads=limits.duckdb_threads or cores(),
                 spill_directory=str(self._state / "spill"),
                 spill_bytes=limits.spill_bytes,
             )
@@ -328,7 +328,3 @@ def _token_signer(config: Config, secret: str) -> TokenSigner:
 
 def _path(file: str | None) -> pathlib.Path | None:
     return pathlib.Path(file) if file is not None else None
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

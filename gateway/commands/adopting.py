@@ -41,6 +41,7 @@ from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.records import DecoderSpec, Places
 from seamline.seam.table import TableState
+from seamline.sql.quoting import quoted_text
 
 _PARTS = ("partition", "offset", "timestamp", "key", "headers")
 
@@ -292,14 +293,10 @@ def create_text(state: TableState, binding: TopicBinding) -> str:
         "spellings": binding.spellings,
         "boundary_options": [f"{k}={v}" for k, v in options.items() if k != "provider"],
     }
-    lines = ["adopt = true", *(f"{key} = {_quoted(value)}" for key, value in texts.items())]
-    lines += [f"{k} = ARRAY[{', '.join(map(_quoted, v))}]" for k, v in lists.items() if v]
+    lines = ["adopt = true", *(f"{key} = {quoted_text(value)}" for key, value in texts.items())]
+    lines += [f"{k} = ARRAY[{', '.join(map(quoted_text, v))}]" for k, v in lists.items() if v]
     inside = ",\n".join(f"   {line}" for line in lines)
     return f"CREATE TABLE {state.display_name}\nWITH (\n{inside}\n)"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def adopt(connections: Connections, findings: Findings, *, force: bool = False) -> None:

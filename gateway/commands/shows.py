@@ -27,6 +27,7 @@ from seamline.seam.binding import TopicBinding
 from seamline.seam.log import READ_COMMITTED
 from seamline.sql import columns, functions, types
 from seamline.sql.binder.qualify import TableReference
+from seamline.sql.quoting import quoted_text
 from seamline.sql.statements import Show
 from seamline.sql.types import Field
 
@@ -266,10 +267,10 @@ def _functions(statement: Show) -> Rows:
 
 
 def _comment(start: str, text: str | None) -> str:
-    return start + "'" + text.replace("'", "''") + "'" if text else ""
+    return start + quoted_text(text) if text else ""
 
 
 def _property(value: object) -> str:
     if isinstance(value, tuple):
         return f"ARRAY[{', '.join(map(_property, value))}]"
-    return "'" + str(value).replace("'", "''") + "'"
+    return quoted_text(str(value))

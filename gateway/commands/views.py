@@ -27,6 +27,7 @@ from seamline.gateway.system import listings
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
 from seamline.sql.near import did_you_mean
+from seamline.sql.quoting import quoted_text
 from seamline.sql.statements import CreateView, DropView, RenameView
 from seamline.sql.types import Field, Type
 
@@ -113,7 +114,7 @@ def show(connections: Connections, parts: tuple[str, ...], session: Session) -> 
     name, view = require(connections, parts, session)
     connections.rights.require_all_seen(name, "and so may not see its query")
     _, text = views.text_of(name, view)
-    comment = "" if view.comment is None else f"\nCOMMENT {_quoted(view.comment)}"
+    comment = "" if view.comment is None else f"\nCOMMENT {quoted_text(view.comment)}"
     security = "" if view.owner is None else "\nSECURITY DEFINER"
     return table(
         {"Create View": types.VARCHAR},
@@ -227,7 +228,3 @@ def _columns(output: Sequence[Output]) -> tuple[Field, ...]:
 def _kept(type_: Type) -> Type:
     """Returns the type of a view's column; a bare NULL becomes varchar, also inside other types."""
     return types.changed(type_, lambda t: types.VARCHAR if t == types.UNKNOWN else t)
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -20,6 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 from seamline.connectors import supervision
 from seamline.connectors.files import is_full
 from seamline.connectors.jvm.java import find_java
+from seamline.connectors.machine import cores
 from seamline.connectors.protocols import HotLog, NoDeadline, TierTable
 from seamline.connectors.spark.errors import named_errors
 from seamline.connectors.spark.sessions import open_session
@@ -132,12 +133,11 @@ class SparkTables:
             raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {name.display} has no topic")
         log = self._connections.log(binding.cluster)
         cluster = self._connections.cluster(binding.cluster).config
-        tasks = os.cpu_count() or 1
         spark = self._session()
         if not self._is_remote:
             spark.sparkContext.setJobGroup(name.display, f"tiering of {name.display}")
         made = SparkTierTable(
-            spark, catalog, name.path, log, cluster, tasks_min=tasks, opened=table
+            spark, catalog, name.path, log, cluster, tasks_min=cores(), opened=table
         )
         return made, log
 

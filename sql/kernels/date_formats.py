@@ -20,6 +20,7 @@ from seamline.sql.kernels.date_patterns import (
     Zone,
 )
 from seamline.sql.kernels.kernel import Compute, Use, evaluated
+from seamline.sql.quoting import quoted_text
 
 _FIELDS = {
     "year": "year(t)",
@@ -88,7 +89,7 @@ def written(pattern: Pattern, *, is_zoned: bool) -> str:
 def _part(part: Part) -> str:
     match part:
         case Text(text):
-            return "'" + text.replace("'", "''") + "'"
+            return quoted_text(text)
         case Number(field, digits):
             return _padded(_FIELDS[field], digits)
         case YearOfCentury(field):

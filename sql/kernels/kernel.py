@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from seamline.errors import INVALID_ARGUMENT, NUMERIC_OVERFLOW, SeamlineError
 from seamline.sql import types
+from seamline.sql.quoting import quoted_text
 from seamline.sql.slices import unsliced
 from seamline.sql.templates import DUCKDB, SPARK, Template, rendered
 from seamline.sql.types import Type
@@ -198,7 +199,7 @@ def _literal(argument: pa.Array) -> str | None:
     if not pa.types.is_string(argument.type):
         return None
     value = constant(argument)
-    return None if value is None else "'" + value.replace("'", "''") + "'"
+    return None if value is None else quoted_text(value)
 
 
 def constant(argument: pa.Array) -> Any:

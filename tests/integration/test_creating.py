@@ -27,7 +27,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.mark.soak
-def test_fault_21_straight_after_its_topic_a_table_is_made(tmp_path: pathlib.Path) -> None:
+def test_straight_after_its_topic_a_table_is_made(tmp_path: pathlib.Path) -> None:
     local = LocalStack(tmp_path)
     try:
         status = local.up(lambda _: None)
@@ -51,7 +51,7 @@ def test_fault_21_straight_after_its_topic_a_table_is_made(tmp_path: pathlib.Pat
 
 
 @pytest.mark.prove
-def test_fault_21_what_a_rest_catalog_holds_is_said_to_exist(tmp_path: pathlib.Path) -> None:
+def test_what_a_rest_catalog_holds_is_said_to_exist(tmp_path: pathlib.Path) -> None:
     with rest_catalog(tmp_path) as url:
         lake = config_of(url, tmp_path)
         config = offline.config(tmp_path).model_copy(update={"catalogs": {"lake": lake}})

@@ -71,7 +71,7 @@ def same(one: Any, other: Any) -> bool:
 
 @pytest.mark.soak
 @EVERY
-def test_fault_20_nested_calls_agree(gateway: Gateway, every: int) -> None:
+def test_nested_calls_agree(gateway: Gateway, every: int) -> None:
     calls = []
     for resolved, place in nesting.scalars():
         pair = nesting.statements(resolved, place, 3)
@@ -88,7 +88,7 @@ def test_fault_20_nested_calls_agree(gateway: Gateway, every: int) -> None:
 
 @pytest.mark.soak
 @EVERY
-def test_fault_20_decimals_agree(gateway: Gateway, every: int) -> None:
+def test_decimals_agree(gateway: Gateway, every: int) -> None:
     chosen = random.Random(20)
 
     def operand() -> str:
@@ -145,7 +145,7 @@ def reaches_an_engine(sql: str) -> bool:
 
 
 @EVERY
-def test_fault_20_statements_agree(gateway: Gateway, every: int) -> None:
+def test_statements_agree(gateway: Gateway, every: int) -> None:
     """Of all that reaches an engine, a part: every clause, every expression, every statement."""
     found = [sql for sql in statements.all_statements() if reaches_an_engine(sql)]
     chosen = [sql for i, sql in enumerate(found) if i % (2 * every) == 0 or sql in statements.WHOLE]
@@ -176,7 +176,7 @@ NUMBERS = {
 
 
 @pytest.mark.soak
-def test_fault_20_failing_casts_have_one_name(gateway: Gateway) -> None:
+def test_failing_casts_have_one_name(gateway: Gateway) -> None:
     casts = [
         f"SELECT CAST(CAST({value} AS {source}) AS {target}) FROM (VALUES 1) AS t(x)"
         for source, values in NUMBERS.items()
@@ -199,7 +199,7 @@ def test_fault_20_failing_casts_have_one_name(gateway: Gateway) -> None:
 @pytest.mark.soak
 @pytest.mark.prove
 @pytest.mark.parametrize("name", large.ON_SPARK)
-def test_fault_20_large_statements_have_an_answer_or_a_name(gateway: Gateway, name: str) -> None:
+def test_large_statements_have_an_answer_or_a_name(gateway: Gateway, name: str) -> None:
     sql, answer = (large.ANSWERED | large.EITHER)[name]
     found, rows = outcome(gateway, sql, "spark")
     assert found in {"rows", "STATEMENT_TOO_LARGE", "SYNTAX_ERROR"}
@@ -222,7 +222,7 @@ def columns_that_differ(gateway: Gateway, expressions: list[str], source: str) -
     return {sql: found[:5] for sql, found in wrong.items()}
 
 
-def test_fault_12_texts_are_converted_alike(gateway: Gateway) -> None:
+def test_texts_are_converted_alike(gateway: Gateway) -> None:
     casts = []
     for target in texts.TARGETS:
         cast = f"TRY_CAST(x AS {target})"
@@ -233,7 +233,7 @@ def test_fault_12_texts_are_converted_alike(gateway: Gateway) -> None:
 
 
 @EVERY
-def test_fault_12_functions_of_texts_agree(gateway: Gateway, every: int) -> None:
+def test_functions_of_texts_agree(gateway: Gateway, every: int) -> None:
     def only(*letters: str) -> str:
         return (
             "(SELECT (a.i * 100 + b.j) * 10 + c.n AS i, x, y, n"
@@ -264,7 +264,7 @@ def failure(gateway: Gateway, expression: str, source: str, engine: str) -> str 
 
 
 @pytest.mark.parametrize("plane", [0, 1])
-def test_fault_12_every_letter_has_the_same_case(gateway: Gateway, plane: int) -> None:
+def test_every_letter_has_the_same_case(gateway: Gateway, plane: int) -> None:
     """All characters in one text, each between two others, then each between blanks."""
     codes = range(max(160, plane << 16), (plane + 1) << 16)
     characters = "".join(chr(code) for code in codes if not 0xD800 <= code < 0xE000)

@@ -273,7 +273,7 @@ def test_no_client_collects_garbage_among_the_files_of_others(
     assert held.scan().to_arrow().num_rows == 10
 
 
-def test_fault_29_metadata_is_where_readers_look_for_it(
+def test_metadata_is_where_readers_look_for_it(
     stack: Stack, readers: LiveReaders, name: str
 ) -> None:
     """Under the location the table has there, and named as a version, though not in the table."""

@@ -56,7 +56,7 @@ def counts(readers: LiveReaders, name: str) -> set[int]:
 @pytest.mark.one_in(prove=30)
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("change", CHANGES)
-def test_fault_07_what_is_given_out_can_be_loaded_after_every_change(
+def test_what_is_given_out_can_be_loaded_after_every_change(
     stack: Stack, readers: LiveReaders, clock: Clock, name: str, change: str, version: int
 ) -> None:
     stack.create_topic(name, 1)

@@ -54,7 +54,7 @@ def plain_rows(statements: Sequence[str]) -> list[list[tuple[Any, ...]]]:
 @pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
-def test_fault_17_joins_of_live_tables(stack: Stack, gateway: Gateway, name: str) -> None:
+def test_joins_of_live_tables(stack: Stack, gateway: Gateway, name: str) -> None:
     orders, customers = f"{name}_o", f"{name}_c"
     tables = {
         orders: ("id bigint, customer bigint, price decimal(9, 2), code varchar", ORDERS),

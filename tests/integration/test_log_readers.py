@@ -252,7 +252,7 @@ def test_readers_give_the_records_of_the_seam(
     ("event", "code"),
     [(created_again, "TOPIC_RECREATED"), (trimmed, "LOG_TRIMMED"), (cut, "LOG_TRUNCATED")],
 )
-def test_fault_01_no_reader_gives_rows_of_another_log(
+def test_no_reader_gives_rows_of_another_log(
     bench: Bench, name: str, reader: Reader, event: Callable[[Stack, str], None], code: str
 ) -> None:
     with pytest.raises(SeamlineError) as caught:
@@ -262,9 +262,7 @@ def test_fault_01_no_reader_gives_rows_of_another_log(
 
 @pytest.mark.one_in(prove=4)
 @pytest.mark.parametrize("reader", READERS)
-def test_fault_05_every_reader_gives_records_of_any_time(
-    bench: Bench, name: str, reader: Reader
-) -> None:
+def test_every_reader_gives_records_of_any_time(bench: Bench, name: str, reader: Reader) -> None:
     """Spark's own reader of Kafka ends at a time that Spark has no instant for."""
     bench.stack.create_topic(name, 1, {"message.timestamp.after.max.ms": str(2**63 - 1)})
     bench.stack.create_table(name, COLUMNS)
@@ -277,7 +275,7 @@ def test_fault_05_every_reader_gives_records_of_any_time(
 
 
 @pytest.mark.soak
-def test_fault_15_a_stream_goes_on_in_the_log_that_it_has_read(bench: Bench, name: str) -> None:
+def test_a_stream_goes_on_in_the_log_that_it_has_read(bench: Bench, name: str) -> None:
     """Between two batches, with nothing but Spark's checkpoint to remember the first by."""
     bench.stack.create_topic(name, 1)
     bench.stack.create_table(name, COLUMNS)

@@ -13,9 +13,7 @@ from support.stack import Stack
 pytestmark = pytest.mark.integration
 
 
-def test_fault_19_a_table_and_its_topic_are_told_apart(
-    stack: Stack, gateway: Gateway, name: str
-) -> None:
+def test_a_table_and_its_topic_are_told_apart(stack: Stack, gateway: Gateway, name: str) -> None:
     assert "default" in stack.config.clusters
     stack.create_topic(name, 1)
     stack.create_table(name, "id bigint")
@@ -28,7 +26,7 @@ def test_fault_19_a_table_and_its_topic_are_told_apart(
     assert gateway.rows(f"DESCRIBE default.{name}")[0] == ("id", "bigint", "", "")
 
 
-def test_fault_19_what_is_listed_is_read(stack: Stack, gateway: Gateway, name: str) -> None:
+def test_what_is_listed_is_read(stack: Stack, gateway: Gateway, name: str) -> None:
     stack.create_topic(name, 1)
     stack.create_table(name, "id bigint")
     stack.produce(name, [{"id": 1}])

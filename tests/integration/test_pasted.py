@@ -341,7 +341,7 @@ def check(block: Block, output: str) -> None:
         if (block.file, block.language) != (README, "sh")
     ],
 )
-def test_fault_23_what_is_shown_can_be_pasted(world: World, block: Block) -> None:
+def test_what_is_shown_can_be_pasted(world: World, block: Block) -> None:
     created = re.match(r"(?:CREATE TABLE|seamline table create) (bids|orders|users) ", block.text)
     if created is not None:
         world.shell.paste(f"seamline table drop {created[1]} --yes || true")
@@ -349,7 +349,7 @@ def test_fault_23_what_is_shown_can_be_pasted(world: World, block: Block) -> Non
 
 
 @pytest.mark.soak
-def test_fault_23_the_pipeline_that_readme_starts_tiers(world: World) -> None:
+def test_the_pipeline_that_readme_starts_tiers(world: World) -> None:
     def tiered() -> bool:
         with world.connect() as connection:
             found = connection.execute('SELECT sum(boundary) FROM "bids$seam"').fetchall()
@@ -361,7 +361,7 @@ def test_fault_23_the_pipeline_that_readme_starts_tiers(world: World) -> None:
 
 
 @pytest.mark.soak
-def test_fault_23_lines_are_produced_from_files_and_from_standard_input(world: World) -> None:
+def test_lines_are_produced_from_files_and_from_standard_input(world: World) -> None:
     lines = r"""'{"n": "17", "id": "a"}\n\n{"n": "18", "id": "b"}\n'"""
     output = world.shell.paste(
         f"printf {lines} | seamline local produce - --topic odd --key id --partitions 1\n"

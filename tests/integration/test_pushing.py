@@ -70,7 +70,7 @@ def check(gateway: Gateway, table: str, conditions: Sequence[str], first: int) -
 @pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
-def test_fault_03_conditions_of_every_type_in_both_tiers_on_both_engines(
+def test_conditions_of_every_type_in_both_tiers_on_both_engines(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
     stack.create_topic(name, 3)
@@ -97,7 +97,7 @@ def produce(stack: Stack, name: str, written: Sequence[bytes], numbers: Sequence
 @pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
-def test_fault_03_nan_is_compared_in_files_too(stack: Stack, gateway: Gateway, name: str) -> None:
+def test_nan_is_compared_in_files_too(stack: Stack, gateway: Gateway, name: str) -> None:
     """Iceberg's statistics leave it out."""
     stack.create_topic(name, 1)
     stack.create_table(name, "n bigint, d double, f real, r row(d double)")

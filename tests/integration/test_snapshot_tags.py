@@ -156,7 +156,7 @@ def test_without_the_right_to_write_the_receipt_says_so(
 
 
 @pytest.mark.soak
-def test_fault_16_fifty_statements_let_the_pipeline_commit(
+def test_fifty_statements_let_the_pipeline_commit(
     stack: Stack, gateway: Gateway, table: str
 ) -> None:
     """All of them together tag each snapshot once, while batches land one after the other."""

@@ -58,7 +58,7 @@ def expected(sql: str) -> list[tuple[object, ...]]:
 @pytest.mark.spark
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
 @pytest.mark.parametrize("form", FORMS)
-def test_fault_20_correlated_subqueries(
+def test_correlated_subqueries(
     gateway: Gateway, tables: dict[str, str], form: str, engine: str
 ) -> None:
     wrong = {}

@@ -616,7 +616,7 @@ def test_a_boundary_that_others_have_buried_and_expired_is_found(
 @pytest.mark.soak
 @pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.soak), 3])
 @pytest.mark.prove
-def test_fault_13_a_table_keeps_its_owners_retention(
+def test_a_table_keeps_its_owners_retention(
     stack: Stack, gateway: Gateway, name: str, version: int
 ) -> None:
     """Through batches with and without rows, through compaction, expiry and a batch on a branch."""

@@ -46,7 +46,7 @@ class CountingCatalog:
 
 
 @pytest.mark.parametrize("on_error", ["fail", "skip"])
-def test_fault_25_a_batch_loads_its_table_three_times(
+def test_a_batch_loads_its_table_three_times(
     stack: Stack, gateway: Gateway, name: str, on_error: str
 ) -> None:
     stack.create_topic(name, 2)
@@ -71,7 +71,7 @@ def test_fault_25_a_batch_loads_its_table_three_times(
     assert_tiered_exactly_once(stack, gateway, name)
 
 
-def test_fault_25_workers_are_sent_nothing_nested(stack: Stack, name: str) -> None:
+def test_workers_are_sent_nothing_nested(stack: Stack, name: str) -> None:
     """Spark measures a batch after each of its rows, and a list of it by walking over all rows."""
     stack.create_topic(name, 1)
     servers = stack.connections.cluster("default").config.bootstrap_servers
@@ -81,7 +81,7 @@ def test_fault_25_workers_are_sent_nothing_nested(stack: Stack, name: str) -> No
     assert [f.name for f in records.schema if isinstance(f.dataType, nested)] == []
 
 
-def test_fault_25_workers_are_forked_from_what_has_imported_it(stack: Stack) -> None:
+def test_workers_are_forked_from_what_has_imported_it(stack: Stack) -> None:
     def imported(batches: Iterator[Any]) -> Iterator[Any]:
         parent = pathlib.Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
         for batch in batches:

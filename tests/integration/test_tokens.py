@@ -254,7 +254,7 @@ def test_a_fast_clock_ends_a_moment_at_the_same_record_for_ever(
 @pytest.mark.one_in(test=2)
 @pytest.mark.parametrize("policy", ["null", "skip"])
 @pytest.mark.prove
-def test_fault_10_a_token_outlives_a_change_of_policy(
+def test_a_token_outlives_a_change_of_policy(
     stack: Stack, gateway: Gateway, name: str, policy: str
 ) -> None:
     stack.create_topic(name, 1)

@@ -253,7 +253,7 @@ def odd_records(count: int, seed: int) -> list[OddRecord]:
 @pytest.mark.integration
 @pytest.mark.spark
 @pytest.mark.parametrize("on_error", ["null", "skip"])
-def test_fault_05_any_record_is_alike_in_both_tiers(
+def test_any_record_is_alike_in_both_tiers(
     stack: Stack, gateway: Gateway, name: str, on_error: str
 ) -> None:
     stack.create_topic(name, 1, {"message.timestamp.after.max.ms": str(2**63 - 1)})

@@ -146,12 +146,12 @@ def test_every_command_is_in_the_table() -> None:
 
 @pytest.mark.one_in(test=54, prove=18)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_fault_27_a_command_loads_what_it_uses(command: str, folder: pathlib.Path) -> None:
+def test_a_command_loads_what_it_uses(command: str, folder: pathlib.Path) -> None:
     arguments, allowed = COMMANDS[command]
     given = arguments.format(folder=folder).split()
     assert loaded(folder, [*command.split(), *given]) <= allowed
 
 
-def test_fault_27_help_loads_nothing(tmp_path: pathlib.Path) -> None:
+def test_help_loads_nothing(tmp_path: pathlib.Path) -> None:
     commands = ["", "local", "table", "config", *COMMANDS]
     assert loaded(tmp_path, *([*command.split(), "--help"] for command in commands)) == NOTHING

@@ -37,7 +37,7 @@ _INSTALL_S, _TESTS_S = 900, 2400
 
 
 @pytest.mark.parametrize("requirement", RUNTIME, ids=str)
-def test_fault_22_what_is_not_tested_is_not_installed(requirement: Requirement) -> None:
+def test_what_is_not_tested_is_not_installed(requirement: Requirement) -> None:
     tested = locked()[canonicalize_name(requirement.name)]
     assert requirement.specifier.contains(tested)
     assert not requirement.specifier.contains(f"{tested.major + 1}"), "nobody has tested that"
@@ -47,9 +47,7 @@ def test_fault_22_what_is_not_tested_is_not_installed(requirement: Requirement) 
 @pytest.mark.spark
 @pytest.mark.integration
 @pytest.mark.timeout(_INSTALL_S + _TESTS_S)
-def test_fault_22_the_newest_that_is_allowed_works(
-    wheel: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_the_newest_that_is_allowed_works(wheel: pathlib.Path, tmp_path: pathlib.Path) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "SPARK_"))}
 
     def run(*command: str | pathlib.Path, seconds: int) -> str:

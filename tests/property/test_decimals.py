@@ -81,7 +81,7 @@ def check(found: Decimal | str | None, wanted: Decimal | None, *, may_overflow: 
 @example(operand(1, 38, 0), operand(3, 38, 20))
 @example(operand(-(10**38) + 1, 38, 0), operand(10**38 - 2, 38, 0))
 @example(operand(10**38 - 1, 38, 10), operand(7, 1, 0))
-def test_fault_20_quotients(offline_gateway: Gateway, one: Operand, other: Operand) -> None:
+def test_quotients(offline_gateway: Gateway, one: Operand, other: Operand) -> None:
     found = answer(offline_gateway, f"{one.sql} / {other.sql}")
     if other.units == 0:
         assert found == "DIVISION_BY_ZERO"
@@ -97,7 +97,7 @@ def test_fault_20_quotients(offline_gateway: Gateway, one: Operand, other: Opera
 
 @examples(100)
 @given(operands(), operands(), st.sampled_from("+-*"))
-def test_fault_20_sums_and_products(
+def test_sums_and_products(
     offline_gateway: Gateway, one: Operand, other: Operand, sign: str
 ) -> None:
     found = answer(offline_gateway, f"{one.sql} {sign} {other.sql}")
@@ -124,7 +124,7 @@ def test_fault_20_sums_and_products(
 @examples(60)
 @given(operands(), st.integers(-40, 40))
 @example(operand(5500, 4, 1), -3)
-def test_fault_20_rounding(offline_gateway: Gateway, one: Operand, places: int) -> None:
+def test_rounding(offline_gateway: Gateway, one: Operand, places: int) -> None:
     precision = min(38, one.precision + 1)
     if places >= one.scale:
         wanted: Decimal | None = one.value
@@ -140,9 +140,7 @@ def test_fault_20_rounding(offline_gateway: Gateway, one: Operand, places: int) 
 
 @examples(50)
 @given(st.integers(1, 38), st.data())
-def test_fault_20_totals_and_averages(
-    offline_gateway: Gateway, precision: int, data: st.DataObject
-) -> None:
+def test_totals_and_averages(offline_gateway: Gateway, precision: int, data: st.DataObject) -> None:
     scale = data.draw(st.integers(0, precision))
     most = 10**precision - 1
     units = data.draw(
@@ -163,7 +161,7 @@ def test_fault_20_totals_and_averages(
 
 @examples(60)
 @given(operands(), st.integers(1, 38), st.data())
-def test_fault_20_conversions(
+def test_conversions(
     offline_gateway: Gateway, one: Operand, precision: int, data: st.DataObject
 ) -> None:
     scale = data.draw(st.integers(0, precision))
@@ -186,5 +184,5 @@ def test_fault_20_conversions(
         ("sum(DECIMAL '1.5')", "decimal(38,1)"),
     ],
 )
-def test_fault_20_types_of_results(offline_gateway: Gateway, sql: str, type_: str) -> None:
+def test_types_of_results(offline_gateway: Gateway, sql: str, type_: str) -> None:
     assert offline_gateway.rows(f"SELECT typeof({sql})") == [(type_,)]

@@ -85,7 +85,7 @@ def bad(columns: tuple[Field, ...], values: list[bytes | None]) -> dict[int, str
 
 @examples(400, derandomize=True)
 @given(TYPES, RECORDS)
-def test_fault_32_there_is_a_note_exactly_where_a_record_is_bad(
+def test_there_is_a_note_exactly_where_a_record_is_bad(
     type_: Type, values: list[bytes | None]
 ) -> None:
     column = Field("c", type_)
@@ -104,7 +104,7 @@ def test_fault_32_there_is_a_note_exactly_where_a_record_is_bad(
 
 @examples(400, derandomize=True)
 @given(RECORDS)
-def test_fault_32_what_was_inferred_fits_or_it_is_said(values: list[bytes | None]) -> None:
+def test_what_was_inferred_fits_or_it_is_said(values: list[bytes | None]) -> None:
     try:
         inferred = infer_json(values)
     except SeamlineError as error:
@@ -133,9 +133,7 @@ DEPTHS: dict[str, Callable[[int], Any]] = {
 @pytest.mark.parametrize("type_", ["timestamp(6)", "timestamp(6) with time zone"])
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_fault_32_epochs_that_are_no_milliseconds_are_said(
-    depth: str, unit: str, type_: str
-) -> None:
+def test_epochs_that_are_no_milliseconds_are_said(depth: str, unit: str, type_: str) -> None:
     columns = parse_fields(depth.format(type_))
     number = int(MOMENT.timestamp()) * UNITS[unit]
     values: list[bytes | None] = [json.dumps(DEPTHS[depth](number)).encode(), b"{}", None]
@@ -151,9 +149,7 @@ def test_fault_32_epochs_that_are_no_milliseconds_are_said(
 
 
 @pytest.mark.parametrize("unit", ["s", "us", "ns"])
-def test_fault_32_the_expression_offered_gives_the_moment(
-    offline_gateway: Gateway, unit: str
-) -> None:
+def test_the_expression_offered_gives_the_moment(offline_gateway: Gateway, unit: str) -> None:
     number = int(MOMENT.timestamp()) * UNITS[unit]
     value = json.dumps({"r": {"at": number}}).encode()
     (note,) = misfits(parse_fields("r row(at timestamp(6) with time zone)"), [value], "fail")
@@ -171,7 +167,7 @@ def test_fault_32_the_expression_offered_gives_the_moment(
         ("date", "22.11.2024", "'22.11.2024' is not a date", "'22.11.2024'", None),
     ],
 )
-def test_fault_32_the_cast_offered_gives_the_value(
+def test_the_cast_offered_gives_the_value(
     offline_gateway: Gateway, declared: str, value: Any, note: str, literal: str, wanted: Any
 ) -> None:
     found = misfits(parse_fields(f"n {declared}"), [json.dumps({"n": value}).encode()], "fail")
@@ -202,7 +198,7 @@ def test_a_sample_is_parsed_once_for_all_columns(monkeypatch: pytest.MonkeyPatch
 # --- Where it is said ----------------------------------------------------------------------------
 
 
-def test_fault_32_create_table_gives_the_notes(tmp_path: pathlib.Path) -> None:
+def test_create_table_gives_the_notes(tmp_path: pathlib.Path) -> None:
     world = World(offline.config(tmp_path))
     for value in (b'{"n":"17","at":1732287600,"later":null}', b'{"n":"18","at":1732287601}'):
         world.memory.produce("bids", 0, value)

@@ -160,7 +160,7 @@ def in_order(tree: str, form: str) -> list[str]:
 
 
 @pytest.mark.parametrize("form", FORMS + UNITS)
-def test_fault_18_a_value_stands_where_it_was_written(form: str) -> None:
+def test_a_value_stands_where_it_was_written(form: str) -> None:
     expected = tree_of(with_literals(form))
     assert tree_of(with_marks(form), values_of(form)) == expected
     if expected != "SYNTAX_ERROR":
@@ -169,7 +169,7 @@ def test_fault_18_a_value_stands_where_it_was_written(form: str) -> None:
 
 @pytest.mark.one_in(test=8)
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_fault_18_in_every_dialect(dialect: str) -> None:
+def test_in_every_dialect(dialect: str) -> None:
     read = 0
     for form in FORMS:
         expected = tree_of(with_literals(form), dialect=dialect)
@@ -236,7 +236,7 @@ def spread(text: str, draw: st.DataObject) -> str:
 
 @examples(200)
 @given(queries(), st.data())
-def test_fault_18_clauses_and_expressions_at_random(query: str, data: st.DataObject) -> None:
+def test_clauses_and_expressions_at_random(query: str, data: st.DataObject) -> None:
     form = numbered(query)
     expected = tree_of(with_literals(form))
     assert expected not in ERRORS, with_literals(form)
@@ -279,7 +279,7 @@ T = "(VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd'), (5, 'e')) AS t(x, s)"
         ),
     ],
 )
-def test_fault_18_rows(
+def test_rows(
     offline_gateway: Gateway, sql: str, values: list[Any], rows: list[tuple[Any, ...]]
 ) -> None:
     assert offline_gateway.rows(sql, parameters=values) == rows

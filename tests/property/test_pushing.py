@@ -149,7 +149,7 @@ def said(condition: Condition, column: Column, left_out: Collection[int]) -> str
 
 @pytest.mark.one_in(test=20, prove=6)
 @pytest.mark.parametrize("name", VALUES)
-def test_fault_03_what_is_pushed_keeps_the_rows_of_the_condition(name: str) -> None:
+def test_what_is_pushed_keeps_the_rows_of_the_condition(name: str) -> None:
     column = COLUMNS[name]
     for pushed, conditions in column.by_predicate.items():
         found = {n for n, v in enumerate(column.values) if keeps(pushed, {"c": v})}
@@ -163,7 +163,7 @@ def test_fault_03_what_is_pushed_keeps_the_rows_of_the_condition(name: str) -> N
 
 @pytest.mark.one_in(test=12, prove=8)
 @pytest.mark.parametrize("name", [name for name in VALUES if "array" not in name])
-def test_fault_03_no_segment_is_left_out_that_holds_a_row_of_the_answer(name: str) -> None:
+def test_no_segment_is_left_out_that_holds_a_row_of_the_answer(name: str) -> None:
     column = COLUMNS[name]
     numbers = range(len(column.values))
     segments = [(n,) for n in numbers] + list(itertools.pairwise(numbers)) + [tuple(numbers)]
@@ -261,7 +261,7 @@ def iceberg_type(field: Field) -> IcebergType:
 @pytest.mark.one_in(test=12, prove=8)
 @pytest.mark.parametrize("partitioned", [False, True], ids=["by statistics", "by partition"])
 @pytest.mark.parametrize("name", [name for name in VALUES if "array" not in name])
-def test_fault_03_no_file_is_left_out_that_holds_a_row_of_the_answer(
+def test_no_file_is_left_out_that_holds_a_row_of_the_answer(
     name: str, partitioned: bool, tmp_path: pathlib.Path
 ) -> None:
     column = COLUMNS[name]
@@ -277,7 +277,7 @@ def test_fault_03_no_file_is_left_out_that_holds_a_row_of_the_answer(
     ids=["by statistics", "by partition"],
 )
 @pytest.mark.parametrize(("name", "promoted"), PROMOTED)
-def test_fault_03_files_older_than_a_promotion_are_not_left_out(
+def test_files_older_than_a_promotion_are_not_left_out(
     name: str, promoted: str, partitioned: bool, tmp_path: pathlib.Path
 ) -> None:
     old, new = COLUMNS[name], PROMOTED[name, promoted]
@@ -289,7 +289,7 @@ def test_fault_03_files_older_than_a_promotion_are_not_left_out(
 
 
 @pytest.mark.parametrize("name", ["integer", "bigint", "decimal(5, 2)", "decimal(38, 0)"])
-def test_fault_03_a_row_that_is_cut_to_below_its_type_has_no_partition(
+def test_a_row_that_is_cut_to_below_its_type_has_no_partition(
     name: str, tmp_path: pathlib.Path
 ) -> None:
     column = COLUMNS[name]
@@ -303,9 +303,7 @@ UNREADABLE = {"varchar": b"z\xc3", "integer": b"\1", "double": b"\1", "timestamp
 
 @pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_fault_03_bounds_that_nobody_can_read_prove_nothing(
-    name: str, tmp_path: pathlib.Path
-) -> None:
+def test_bounds_that_nobody_can_read_prove_nothing(name: str, tmp_path: pathlib.Path) -> None:
     column = COLUMNS[name]
     table = ColdColumn(column, tmp_path, ["identity"])
     metadata, io = table.iceberg.metadata, table.iceberg.io

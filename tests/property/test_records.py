@@ -113,7 +113,7 @@ def outcome(decoder_: Decoder, batch: RawBatch) -> tuple[list[dict[str, Any]], i
 @pytest.mark.parametrize("on_error", POLICIES)
 @examples(100)
 @given(records=RECORDS)
-def test_fault_05_any_record_is_decoded_alike_for_every_reader(
+def test_any_record_is_decoded_alike_for_every_reader(
     records: list[OddRecord], on_error: str
 ) -> None:
     sayable = [r for r in records if r.timestamp_ms in SPARK_TIMES_MS]
@@ -158,7 +158,7 @@ def test_columns_from_every_part_are_decoded_alike_for_every_reader(
 
 
 @given(records=RECORDS)
-def test_fault_05_no_time_or_header_makes_a_record_a_bad_one(records: list[OddRecord]) -> None:
+def test_no_time_or_header_makes_a_record_a_bad_one(records: list[OddRecord]) -> None:
     found = outcome(decoder("fail", "raw"), as_librdkafka(records))
     assert not isinstance(found, str), found
     rows = found[0]
@@ -277,7 +277,7 @@ def test_a_part_of_just_the_largest_size_is_no_bad_one() -> None:
         ([], None),
     ],
 )
-def test_fault_05_headers_whose_names_are_no_text_are_told_from_none(
+def test_headers_whose_names_are_no_text_are_told_from_none(
     names: list[bytes], expected: object
 ) -> None:
     record = OddRecord(b"{}", headers=[(name, b"1") for name in names])

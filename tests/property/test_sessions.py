@@ -63,7 +63,7 @@ def check_remembered(known: Iterable[Seam], seen: Iterable[Seam]) -> None:
 
 
 @given(SEEN, SEEN, SEEN)
-def test_fault_11_merging_forgets_nothing_and_knows_no_order(
+def test_merging_forgets_nothing_and_knows_no_order(
     one: list[Seam], other: list[Seam], third: list[Seam]
 ) -> None:
     merged = merge([*one, *other])
@@ -82,7 +82,7 @@ def test_what_was_merged_is_passed_on_whole(seen: list[Seam]) -> None:
 
 @examples(100)
 @given(st.lists(st.tuples(st.integers(0, 3), SEEN), max_size=30))
-def test_fault_11_threads_of_a_connection_forget_nothing_of_each_other(
+def test_threads_of_a_connection_forget_nothing_of_each_other(
     events: list[tuple[int, list[Seam]]],
 ) -> None:
     """Each event begins a thread's read, or ends the one it has begun."""

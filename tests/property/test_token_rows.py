@@ -117,7 +117,7 @@ class PolicyStory:
         *[("tier", None), ("trim", None), ("expire", None)],
     ]
 )
-def test_fault_10_a_token_gives_its_rows_whatever_the_policy_is_by_now(events: list[Event]) -> None:
+def test_a_token_gives_its_rows_whatever_the_policy_is_by_now(events: list[Event]) -> None:
     world = PolicyStory()
     given_: list[tuple[Seam, Rows]] = []
     for kind, value in events:

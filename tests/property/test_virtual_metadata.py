@@ -59,7 +59,7 @@ def given_out(
 
 @pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("version", [2, 3])
-def test_fault_07_a_quiet_snapshot_stays_loadable_after_every_kind_of_change(
+def test_a_quiet_snapshot_stays_loadable_after_every_kind_of_change(
     java: IcebergJava, version: int, event: str
 ) -> None:
     for _, body, _ in given_out(version, [*QUIET, (event, 0, 10 * MINUTE_MS, 0)]):
@@ -69,7 +69,7 @@ def test_fault_07_a_quiet_snapshot_stays_loadable_after_every_kind_of_change(
 @STORIES
 @given(st.sampled_from([2, 3]), STORY)
 @example(2, [*QUIET, ("tag", 0, 10 * MINUTE_MS, 0), ("expire", 0, 10 * MINUTE_MS, 0)])
-def test_fault_07_every_metadata_can_be_loaded(
+def test_every_metadata_can_be_loaded(
     java: IcebergJava, version: int, story: list[tuple[str, int, int, int]]
 ) -> None:
     for _, body, _ in given_out(version, story):
@@ -80,7 +80,7 @@ def test_fault_07_every_metadata_can_be_loaded(
 
 @STORIES
 @given(st.sampled_from([2, 3]), STORY)
-def test_fault_29_whoever_resolves_by_time_finds_the_head(
+def test_whoever_resolves_by_time_finds_the_head(
     version: int, story: list[tuple[str, int, int, int]]
 ) -> None:
     """Whatever a reader's clock shows, and whenever its transaction began within the minute."""
@@ -110,7 +110,7 @@ def test_the_past_is_what_it_was(version: int, story: list[tuple[str, int, int, 
 
 @STORIES
 @given(st.sampled_from([2, 3]), STORY)
-def test_fault_13_references_keep_what_they_say(
+def test_references_keep_what_they_say(
     version: int, story: list[tuple[str, int, int, int]]
 ) -> None:
     for table, body, wanted in given_out(version, story):

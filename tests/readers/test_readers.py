@@ -197,7 +197,7 @@ def test_the_documentation_says_what_was_run() -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("others", [False, pytest.param(True, marks=pytest.mark.soak)])
-def test_fault_29_every_reader_counts_what_was_acknowledged_just_before(
+def test_every_reader_counts_what_was_acknowledged_just_before(
     world: World, name: str, others: bool
 ) -> None:
     """At first, and after everything that is done to the table; where files are, few matter."""
@@ -224,7 +224,7 @@ def test_fault_29_every_reader_counts_what_was_acknowledged_just_before(
 
 
 @pytest.mark.soak
-def test_fault_29_no_reader_falls_behind_while_batches_land(world: World, name: str) -> None:
+def test_no_reader_falls_behind_while_batches_land(world: World, name: str) -> None:
     """A statement sees all that was acknowledged before it, whatever is committed meanwhile."""
     world.stack.create_topic(name, 2)
     world.stack.create_table(name, "id bigint, text varchar")
@@ -346,7 +346,7 @@ def make_upserts(world: World, name: str, shape: Shape) -> Known:
 @pytest.mark.one_in(prove=192)
 @pytest.mark.parametrize("reader", READERS, ids=str)
 @pytest.mark.parametrize("shape", [*READ_SHAPES, *UPSERTS], ids=str)
-def test_fault_29_every_reader_gives_the_same_rows(
+def test_every_reader_gives_the_same_rows(
     world: World, known: dict[str, Known], name: str, shape: Shape, reader: Reader
 ) -> None:
     if shape.name not in known:

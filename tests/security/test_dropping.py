@@ -56,7 +56,7 @@ STATEMENTS = (
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_fault_28_a_plain_table_is_not_dropped(tables: Tables, statement: str) -> None:
+def test_a_plain_table_is_not_dropped(tables: Tables, statement: str) -> None:
     with pytest.raises(SeamlineError) as caught:
         tables.gateway.rows(statement.format("plain"))
     assert caught.value.code.name == "NOT_A_UNIFIED_TABLE"
@@ -87,9 +87,7 @@ def test_a_table_that_is_not_there_is_still_told_apart(tables: Tables) -> None:
     [["--yes", "--purge"], *(pytest.param(o, marks=pytest.mark.prove) for o in (["--yes"], []))],
 )
 @pytest.mark.prove
-def test_fault_28_the_command_does_not_drop_a_plain_table(
-    tables: Tables, options: list[str]
-) -> None:
+def test_the_command_does_not_drop_a_plain_table(tables: Tables, options: list[str]) -> None:
     environment = {"SEAMLINE_CONFIG": str(tables.folder / "seamline.yaml")}
     done = programs.run(programs.seamline("table", "drop", "plain", *options), environment)
     assert done.returncode == 1, done

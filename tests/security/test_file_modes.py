@@ -71,7 +71,7 @@ SHARED = {"connectors/jvm/ivy.py", "connectors/jvm/jars.py"}
 """Jars that anybody may fetch."""
 
 
-def test_fault_28_every_folder_is_made_for_its_owner() -> None:
+def test_every_folder_is_made_for_its_owner() -> None:
     """By the functions of one module; what they promise is below."""
     found = {
         str(path.relative_to(ROOT))
@@ -112,7 +112,7 @@ def test_files_are_private_for_a_while(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("earlier", [False, True])
-def test_fault_28_a_gateway_closes_its_state(tmp_path: pathlib.Path, earlier: bool) -> None:
+def test_a_gateway_closes_its_state(tmp_path: pathlib.Path, earlier: bool) -> None:
     """Also what an earlier version left open, in a folder that others may look into."""
     config = offline.config(tmp_path)
     state = pathlib.Path(config.state_directory)
@@ -150,7 +150,7 @@ def test_what_a_client_writes_follows_the_users_own_umask(tmp_path: pathlib.Path
 @pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
-def test_fault_28_what_is_kept_is_its_owners_alone(tmp_path: pathlib.Path) -> None:
+def test_what_is_kept_is_its_owners_alone(tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "stack"
     folder.mkdir()
     folder.chmod(0o777)

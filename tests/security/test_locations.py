@@ -85,7 +85,7 @@ INSIDE = (
 
 
 @pytest.mark.parametrize("location", OUTSIDE)
-def test_fault_28_a_location_that_leads_elsewhere_is_seen(location: str) -> None:
+def test_a_location_that_leads_elsewhere_is_seen(location: str) -> None:
     places = TablePlaces.of("t", "s3://lake/table/", ())
     with pytest.raises(SeamlineError) as caught:
         places.require([location])
@@ -507,7 +507,7 @@ SQL = "SELECT count(*), sum(id) FROM t"
 
 @pytest.mark.one_in(test=5)
 @pytest.mark.parametrize("forge", FORGERIES)
-def test_fault_28_a_file_outside_of_its_table_is_not_read(
+def test_a_file_outside_of_its_table_is_not_read(
     victim: Victim, forge: Callable[[Victim], None]
 ) -> None:
     forge(victim)
@@ -572,7 +572,7 @@ def test_honest_tables_name_files_elsewhere_when_the_configuration_says_so(
     assert sum(batch.num_rows for split in splits for batch in split.read()) == 10
 
 
-def test_fault_28_what_a_table_deleted_elsewhere_is_not_removed(victim: Victim) -> None:
+def test_what_a_table_deleted_elsewhere_is_not_removed(victim: Victim) -> None:
     """Its readers do not care, but those who remove files do."""
     files = victim.data_files()
     gone = moved(files[0], victim.taken_out(files[0].file_path))
@@ -615,7 +615,7 @@ def test_one_table_that_lies_elsewhere_leaves_the_others_alone(victim: Victim) -
 
 
 @pytest.mark.integration
-def test_fault_28_a_virtual_snapshot_names_no_file_of_others(
+def test_a_virtual_snapshot_names_no_file_of_others(
     stack: Stack, name: str, tmp_path: pathlib.Path
 ) -> None:
     """It repeats what the table's own head names, beside the tail."""

@@ -187,7 +187,7 @@ def plain() -> Plain:
 
 
 @pytest.mark.soak
-def test_fault_28_no_name_meets_one_that_was_made_up(plain: Plain) -> None:
+def test_no_name_meets_one_that_was_made_up(plain: Plain) -> None:
     found = plain.made_up()
     assert {"q0", "c0"} <= found, "what is looked for can be found"
     wrong = differences(plain.rows, STATEMENTS, {*found, *LIKELY})
@@ -248,7 +248,7 @@ def over(folder: pathlib.Path, rows: pa.Table) -> Iterator[Gateway]:
 
 
 @pytest.mark.prove
-def test_fault_28_a_cte_called_as_a_scan_changes_no_answer(tmp_path: pathlib.Path) -> None:
+def test_a_cte_called_as_a_scan_changes_no_answer(tmp_path: pathlib.Path) -> None:
     with over(tmp_path, ROWS) as gateway:
         one = "WITH scan_0 AS (SELECT 100 AS id) SELECT count(*), max(id) FROM t"
         assert gateway.rows(one, "duckdb") == [(10, 9)]
@@ -261,7 +261,7 @@ def test_fault_28_a_cte_called_as_a_scan_changes_no_answer(tmp_path: pathlib.Pat
 
 
 @pytest.mark.prove
-def test_fault_28_no_column_meets_a_generated_name(tmp_path: pathlib.Path) -> None:
+def test_no_column_meets_a_generated_name(tmp_path: pathlib.Path) -> None:
     """Each is a column of a table, and holds what `id` does."""
     names = sorted({name.lower() for name in (*own_names(), *LIKELY)})
     rows = ROWS
@@ -281,7 +281,7 @@ def test_fault_28_no_column_meets_a_generated_name(tmp_path: pathlib.Path) -> No
 @pytest.mark.integration
 @pytest.mark.spark
 @pytest.mark.soak
-def test_fault_28_no_name_meets_a_generated_one_in_a_live_table(
+def test_no_name_meets_a_generated_one_in_a_live_table(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
     """Cold files with deletes, and a tail: everything an engine has names for."""

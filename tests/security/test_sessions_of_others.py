@@ -129,7 +129,7 @@ def load_without_a_session(catalog: Catalog, ada: TestResponse) -> None:
         load_without_a_session,
     ],
 )
-def test_fault_28_a_seam_is_not_moved_by_another_principal(
+def test_a_seam_is_not_moved_by_another_principal(
     catalog: Catalog, disturb: Callable[[Catalog, TestResponse], None]
 ) -> None:
     ada = catalog.begin("ada")

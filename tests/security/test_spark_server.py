@@ -118,7 +118,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @pytest.mark.spark
-def test_fault_28_secrets_are_on_no_command_line(running: Running) -> None:
+def test_secrets_are_on_no_command_line(running: Running) -> None:
     assert any("SparkSubmit" in line for line in running.watch.command_lines), "it was watched"
     assert running.watch.holds(CANARY) == []
     assert running.watch.holds(running.token) == []
@@ -151,7 +151,7 @@ def refused(url: str) -> None:
 
 
 @pytest.mark.spark
-def test_fault_28_a_client_without_the_token_is_refused(running: Running) -> None:
+def test_a_client_without_the_token_is_refused(running: Running) -> None:
     for url in (
         f"sc://127.0.0.1:{running.port}",
         f"sc://localhost:{running.port}",
@@ -292,7 +292,7 @@ def test_sparks_environment_has_none_of_our_settings() -> None:
 @pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
-def test_fault_28_a_pipeline_puts_no_secret_on_a_command_line(
+def test_a_pipeline_puts_no_secret_on_a_command_line(
     stack: Stack, name: str, tmp_path: pathlib.Path
 ) -> None:
     stack.create_topic(name, 1)
@@ -327,7 +327,7 @@ def test_fault_28_a_pipeline_puts_no_secret_on_a_command_line(
 # --- What is printed for others ------------------------------------------------------------------
 
 
-def test_fault_28_the_printed_command_shows_no_token() -> None:
+def test_the_printed_command_shows_no_token() -> None:
     """Everybody reads commands in the list of processes; Iceberg takes the variable's value."""
     printed = CliRunner().invoke(spark_conf, ["--form", "shell", "--access-token", CANARY])
     assert CANARY not in printed.stdout

@@ -81,7 +81,7 @@ def eager(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ga
 @pytest.mark.integration
 @pytest.mark.spark
 @pytest.mark.parametrize("place", PLACES)
-def test_fault_28_spark_replaces_nothing_in_a_statement(eager: Gateway, place: str) -> None:
+def test_spark_replaces_nothing_in_a_statement(eager: Gateway, place: str) -> None:
     for text in REPLACED:
         sql = PLACES[place].format(t=text)
         assert eager.rows(sql, "spark") == eager.rows(sql, "duckdb"), sql
@@ -89,7 +89,7 @@ def test_fault_28_spark_replaces_nothing_in_a_statement(eager: Gateway, place: s
 
 @pytest.mark.integration
 @pytest.mark.spark
-def test_fault_28_spark_replaces_nothing_in_a_parameter(eager: Gateway) -> None:
+def test_spark_replaces_nothing_in_a_parameter(eager: Gateway) -> None:
     for text in REPLACED:
         for engine in ("spark", "duckdb"):
             assert eager.rows("SELECT ?, length(?)", engine, parameters=(text, text)) == [
@@ -99,7 +99,7 @@ def test_fault_28_spark_replaces_nothing_in_a_parameter(eager: Gateway) -> None:
 
 @pytest.mark.integration
 @pytest.mark.spark
-def test_fault_28_spark_replaces_nothing_in_what_a_table_says(
+def test_spark_replaces_nothing_in_what_a_table_says(
     stack: Stack, eager: Gateway, name: str
 ) -> None:
     """Names of schemas and columns, the key of a row, and the values themselves, hot and cold."""
@@ -145,7 +145,7 @@ def test_the_data_source_gives_names_as_they_are(stack: Stack, eager: Gateway, n
 
 @pytest.mark.integration
 @pytest.mark.spark
-def test_fault_28_tiering_and_maintenance_replace_nothing(eager: Gateway) -> None:
+def test_tiering_and_maintenance_replace_nothing(eager: Gateway) -> None:
     with contextlib.closing(Connections(eager.config)) as connections:
         spark = start_spark(connections)
         try:
@@ -156,7 +156,7 @@ def test_fault_28_tiering_and_maintenance_replace_nothing(eager: Gateway) -> Non
             spark.stop()
 
 
-def test_fault_28_every_spark_of_ours_is_told_to_replace_nothing(
+def test_every_spark_of_ours_is_told_to_replace_nothing(
     offline_gateway: Gateway, tmp_path: pathlib.Path
 ) -> None:
     """A session, a server and a pipeline that are started here, and what is printed for others."""
@@ -198,7 +198,7 @@ TELLING = (
 
 @pytest.mark.parametrize("expression", TELLING)
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
-def test_fault_28_no_function_tells_of_the_server(
+def test_no_function_tells_of_the_server(
     offline_gateway: Gateway, engine: str, expression: str
 ) -> None:
     parameters = ("HOME",) if "?" in expression else ()

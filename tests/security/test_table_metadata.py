@@ -176,7 +176,7 @@ def rewrite(catalog: SqlCatalog, name: str, change: Any) -> None:
 # --- Reading -------------------------------------------------------------------------------------
 
 
-def test_fault_28_reading_a_table_takes_nothing_of_its_properties(
+def test_reading_a_table_takes_nothing_of_its_properties(
     tmp_path: pathlib.Path, trap: Trap
 ) -> None:
     with written_by_others(tmp_path, trap.properties()):
@@ -195,9 +195,7 @@ def test_fault_28_reading_a_table_takes_nothing_of_its_properties(
             assert not trap.sprung
 
 
-def test_fault_28_files_are_reached_as_the_configuration_says(
-    tmp_path: pathlib.Path, trap: Trap
-) -> None:
+def test_files_are_reached_as_the_configuration_says(tmp_path: pathlib.Path, trap: Trap) -> None:
     with written_by_others(tmp_path, trap.properties()):
         catalog = IcebergCatalog(config(tmp_path))
         table = catalog.load(("default", "t"))
@@ -208,7 +206,7 @@ def test_fault_28_files_are_reached_as_the_configuration_says(
         assert not trap.sprung
 
 
-def test_fault_28_the_data_source_takes_nothing_of_a_tables_properties(
+def test_the_data_source_takes_nothing_of_a_tables_properties(
     tmp_path: pathlib.Path, trap: Trap
 ) -> None:
     with written_by_others(tmp_path, trap.properties()) as catalog:
@@ -241,9 +239,7 @@ class Vended(BaseHTTPRequestHandler):
         pass
 
 
-def test_fault_28_a_rest_catalog_gives_what_a_table_cannot(
-    tmp_path: pathlib.Path, trap: Trap
-) -> None:
+def test_a_rest_catalog_gives_what_a_table_cannot(tmp_path: pathlib.Path, trap: Trap) -> None:
     """What the catalog itself hands out with a table comes from the catalog, and is used."""
     vended = {"s3.endpoint": "http://vended.example", "s3.access-key-id": "vended"}
     with written_by_others(tmp_path, trap.properties()) as own:
@@ -316,7 +312,7 @@ def test_catalogs_reach_files_of_tables_in_one_way_only() -> None:
 # --- Writing -------------------------------------------------------------------------------------
 
 
-def test_fault_28_a_table_that_chooses_its_writers_code_is_not_written(
+def test_a_table_that_chooses_its_writers_code_is_not_written(
     tmp_path: pathlib.Path, trap: Trap
 ) -> None:
     name = WRITER_CODE[0]
@@ -344,7 +340,7 @@ def test_fault_28_a_table_that_chooses_its_writers_code_is_not_written(
 
 
 @pytest.mark.parametrize("name", WRITER_PLACES)
-def test_fault_28_a_table_that_leads_its_writers_elsewhere_is_not_written(
+def test_a_table_that_leads_its_writers_elsewhere_is_not_written(
     tmp_path: pathlib.Path, name: str
 ) -> None:
     elsewhere = tmp_path / "else"
@@ -380,7 +376,7 @@ def test_writers_may_be_led_to_places_that_the_configuration_names(tmp_path: pat
 # --- What other engines are given ----------------------------------------------------------------
 
 
-def test_fault_28_other_engines_are_not_given_what_would_lead_them_elsewhere(
+def test_other_engines_are_not_given_what_would_lead_them_elsewhere(
     tmp_path: pathlib.Path, trap: Trap
 ) -> None:
     harmless = {"comment": "a table", "team": "sales", "write.format.default": "parquet"}
@@ -422,9 +418,7 @@ def test_every_property_by_which_iceberg_chooses_code_is_known() -> None:
 
 @pytest.mark.integration
 @pytest.mark.spark
-def test_fault_28_spark_loads_no_class_that_a_table_names(
-    stack: Stack, gateway: Gateway, name: str
-) -> None:
+def test_spark_loads_no_class_that_a_table_names(stack: Stack, gateway: Gateway, name: str) -> None:
     """Iceberg makes a table's location provider when Spark reads the table, too."""
     catalog = stack.connections.catalog("lake").pyiceberg
     assert isinstance(catalog, PyCatalog)

@@ -191,7 +191,7 @@ STARTS = re.compile(
 )
 
 
-def test_fault_04_what_runs_in_the_background_is_supervised() -> None:
+def test_what_runs_in_the_background_is_supervised() -> None:
     starters = {
         str(path)
         for path in MODULES

@@ -39,7 +39,7 @@ CANCELED = (KeyboardInterrupt, ending.CanceledError, click.Abort)
 @pytest.mark.parametrize(
     "make", [make for make in (*FOREIGN, *FULL) if kind(make) != "SystemExit"], ids=kind
 )
-def test_fault_24_a_failure_is_one_line_and_a_hint(
+def test_a_failure_is_one_line_and_a_hint(
     make: Callable[[], BaseException], capfd: pytest.CaptureFixture[str]
 ) -> None:
     error = raised(make())
@@ -52,9 +52,7 @@ def test_fault_24_a_failure_is_one_line_and_a_hint(
 
 
 @pytest.mark.parametrize("code", ERRORS.values(), ids=ERRORS)
-def test_fault_24_a_named_failure_keeps_its_name(
-    code: ErrorCode, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_named_failure_keeps_its_name(code: ErrorCode, capfd: pytest.CaptureFixture[str]) -> None:
     expected = ending.NOTHING_ANSWERS if code is GATEWAY_UNAVAILABLE else ending.FAILED
     assert ending.exit_code(SeamlineError(code, "one\n  two", hint="do")) == expected
     assert capfd.readouterr().err == f"error: {code.name}: one; two\nhint: do\n"
@@ -90,9 +88,7 @@ def test_click_does_not_end_what_is_ours_to_end(kind_: type[BaseException]) -> N
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["local", "status"], ["query", "--help"]])
-def test_fault_24_a_reader_that_has_gone_is_no_failure(
-    arguments: list[str], tmp_path: pathlib.Path
-) -> None:
+def test_a_reader_that_has_gone_is_no_failure(arguments: list[str], tmp_path: pathlib.Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as sink:
@@ -102,9 +98,7 @@ def test_fault_24_a_reader_that_has_gone_is_no_failure(
 
 @pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("arguments", [["--help"], ["local", "status"], ["query", "--help"]])
-def test_fault_24_output_that_has_no_room_is_named(
-    arguments: list[str], tmp_path: pathlib.Path
-) -> None:
+def test_output_that_has_no_room_is_named(arguments: list[str], tmp_path: pathlib.Path) -> None:
     with pathlib.Path("/dev/full").open("wb") as sink:
         done = run(arguments, tmp_path, sink)
     assert done.returncode == ending.FAILED

@@ -28,7 +28,7 @@ ADDRESSES = (
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_fault_24_what_is_no_address_is_named(address: str) -> None:
+def test_what_is_no_address_is_named(address: str) -> None:
     with pytest.raises(seamline.ProgrammingError, match="INVALID_ARGUMENT"):
         seamline.connect(address)
 
@@ -65,7 +65,7 @@ def test_what_is_no_gateway_is_told_apart(offline_gateway: Gateway, hanging_up: 
 
 
 @pytest.mark.parametrize("token", ["a\nb", "“quoted”", "\x00"])
-def test_fault_24_an_access_token_that_no_header_carries_is_named(token: str) -> None:
+def test_an_access_token_that_no_header_carries_is_named(token: str) -> None:
     with pytest.raises(seamline.ProgrammingError, match="INVALID_ARGUMENT") as caught:
         seamline.connect("http://127.0.0.1:1", access_token=token)
     assert token not in str(caught.value)

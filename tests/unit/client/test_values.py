@@ -75,7 +75,7 @@ def defined(value: Any, type_: pa.DataType) -> Any:
 
 @examples(100, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_fault_26_a_moment_is_the_same_wherever_it_is(data: st.DataObject) -> None:
+def test_a_moment_is_the_same_wherever_it_is(data: st.DataObject) -> None:
     name, type_, values = data.draw(SHAPES)
     start = data.draw(st.integers(0, 2))
     column = pa.array(data.draw(st.lists(values, max_size=6)), type_).slice(start)
@@ -131,7 +131,7 @@ def test_every_unit_and_zone_is_utc(unit: str, zone: str) -> None:
         (f"row(at {ZONED})", lambda moments: pa.StructArray.from_arrays([moments], ["at"])),
     ],
 )
-def test_fault_26_no_time_zone_is_looked_up_for_a_value(name: str, nest: Any) -> None:
+def test_no_time_zone_is_looked_up_for_a_value(name: str, nest: Any) -> None:
     """A profile sees what is called for each value."""
     size = 2_000
     moments = pa.array(range(size), pa.timestamp("us", "Europe/Zurich"))

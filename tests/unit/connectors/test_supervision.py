@@ -46,9 +46,7 @@ def failures_of(name: str) -> dict[str, int]:
 
 
 @foreign
-def test_fault_04_a_loop_goes_on_whatever_is_raised(
-    name: str, make: Callable[[], BaseException]
-) -> None:
+def test_a_loop_goes_on_whatever_is_raised(name: str, make: Callable[[], BaseException]) -> None:
     rounds = itertools.count()
     done = threading.Event()
 
@@ -68,7 +66,7 @@ def test_fault_04_a_loop_goes_on_whatever_is_raised(
 
 
 @foreign
-def test_fault_04_work_done_once_is_reported(
+def test_work_done_once_is_reported(
     name: str, make: Callable[[], BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     def work() -> None:
@@ -184,7 +182,7 @@ def test_a_loop_waits_between_tries_and_ends_in_the_middle_of_it(name: str) -> N
 
 
 @foreign
-def test_fault_04_who_cannot_be_told_of_a_failure_does_not_end_the_loop(
+def test_who_cannot_be_told_of_a_failure_does_not_end_the_loop(
     name: str, make: Callable[[], BaseException]
 ) -> None:
     rounds = itertools.count()

@@ -82,7 +82,7 @@ class _Broken:
 @pytest.mark.parametrize(
     "where", ["poll", *(pytest.param(w, marks=pytest.mark.prove) for w in ("follow", "close"))]
 )
-def test_fault_04_a_follower_goes_on_and_nobody_waits_for_it_meanwhile(
+def test_a_follower_goes_on_and_nobody_waits_for_it_meanwhile(
     scratch: pathlib.Path,
     where: str,
     make: Callable[[], BaseException],
@@ -114,7 +114,7 @@ def test_fault_04_a_follower_goes_on_and_nobody_waits_for_it_meanwhile(
 
 
 @foreign
-def test_fault_04_a_deadline_stops_what_it_can(make: Callable[[], BaseException]) -> None:
+def test_a_deadline_stops_what_it_can(make: Callable[[], BaseException]) -> None:
     def broken() -> None:
         raise make()
 
@@ -140,7 +140,7 @@ class Broken(str):
 
 
 @foreign
-def test_fault_04_a_statement_ends_whatever_is_raised(
+def test_a_statement_ends_whatever_is_raised(
     offline_gateway: Gateway, make: Callable[[], BaseException]
 ) -> None:
     text = Broken("SELECT 2")
@@ -155,7 +155,7 @@ def test_fault_04_a_statement_ends_whatever_is_raised(
 
 
 @foreign
-def test_fault_04_a_plan_fails_by_name(make: Callable[[], BaseException]) -> None:
+def test_a_plan_fails_by_name(make: Callable[[], BaseException]) -> None:
     def broken(_: StatementDeadline) -> Any:
         raise make()
 
@@ -178,7 +178,7 @@ def gateway(tmp_path: pathlib.Path) -> Iterator[Gateway]:
     running.close()
 
 
-def test_fault_04_files_that_cannot_be_removed_keep_no_other(
+def test_files_that_cannot_be_removed_keep_no_other(
     gateway: Gateway, tmp_path: pathlib.Path
 ) -> None:
     tables = gateway.parts.iceberg.catalog.tables
@@ -198,7 +198,7 @@ def test_fault_04_files_that_cannot_be_removed_keep_no_other(
     assert supervision.failures()["leases", "INTERNAL_ERROR"] == before + 2
 
 
-def test_fault_04_a_result_that_cannot_be_released_keeps_no_other(
+def test_a_result_that_cannot_be_released_keeps_no_other(
     tmp_path: pathlib.Path,
 ) -> None:
     config = offline.config(tmp_path)
@@ -219,7 +219,7 @@ def test_fault_04_a_result_that_cannot_be_released_keeps_no_other(
         running.close()
 
 
-def test_fault_04_instances_that_cannot_be_made_ahead_are_reported() -> None:
+def test_instances_that_cannot_be_made_ahead_are_reported() -> None:
     before = supervision.failures().get(("duckdb", "INTERNAL_ERROR"), 0)
     instances = Instances({"no_such_setting": "1"})
     instances.warm_up()
@@ -237,7 +237,7 @@ class _Settings:
         """Takes a setting."""
 
 
-def test_fault_04_a_worker_ends_when_draining_fails() -> None:
+def test_a_worker_ends_when_draining_fails() -> None:
     worker = DrainingWorker.__new__(DrainingWorker)
     worker.app, worker.cfg, worker.alive = _Application(), _Settings(), True
     worker.method_queue = PollableMethodQueue()

@@ -255,7 +255,7 @@ def test_a_later_snapshot_whose_rows_somebody_changed_cannot_stand_in() -> None:
         {"decoded_from": Offsets({0: 11, 1: 20})},
     ],
 )
-def test_fault_10_a_later_snapshot_that_was_decoded_otherwise_cannot_stand_in(
+def test_a_later_snapshot_that_was_decoded_otherwise_cannot_stand_in(
     change: dict[str, Any],
 ) -> None:
     other = dataclasses.replace(LATER, boundary=dataclasses.replace(LATER.boundary, **change))

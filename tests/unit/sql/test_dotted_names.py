@@ -122,7 +122,7 @@ def answer(name: str, tables: dict[str, Columns]) -> int | str | None:
 
 @pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("columns", TABLES)
-def test_fault_31_a_dotted_name_is_what_it_must_be(columns: Columns) -> None:
+def test_a_dotted_name_is_what_it_must_be(columns: Columns) -> None:
     worlds = [{"a": columns}, {"b": columns}, *({"a": columns, "b": other} for other in TABLES)]
     wrong = []
     kinds = set()
@@ -135,7 +135,7 @@ def test_fault_31_a_dotted_name_is_what_it_must_be(columns: Columns) -> None:
     assert {int, str} <= kinds
 
 
-def test_fault_31_a_struct_is_called_as_its_table(tmp_path: pathlib.Path) -> None:
+def test_a_struct_is_called_as_its_table(tmp_path: pathlib.Path) -> None:
     """As Redpanda writes its tables: their key, offset and time in a struct `redpanda`."""
     config = offline.config(tmp_path)
     lake = config.catalogs["lake"]

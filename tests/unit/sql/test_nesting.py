@@ -54,7 +54,7 @@ def size_of(engine: str, make: Callable[[int], exp.Expr]) -> Callable[[int], int
 
 @pytest.mark.soak
 @pytest.mark.parametrize("engine", ENGINES)
-def test_fault_20_nested_calls_grow_with_their_depth(engine: str) -> None:
+def test_nested_calls_grow_with_their_depth(engine: str) -> None:
     wrong = {
         (resolved.overload.signature, place): found
         for resolved, place in SCALARS
@@ -65,7 +65,7 @@ def test_fault_20_nested_calls_grow_with_their_depth(engine: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("engine", RENDER)
-def test_fault_20_nested_casts_grow_with_their_depth(engine: str) -> None:
+def test_nested_casts_grow_with_their_depth(engine: str) -> None:
     def there_and_back(
         source: types.Type, target: types.Type, depth: int, *, safe: bool
     ) -> exp.Expr:
@@ -87,7 +87,7 @@ def test_fault_20_nested_casts_grow_with_their_depth(engine: str) -> None:
 
 @pytest.mark.prove
 @pytest.mark.parametrize("engine", ENGINES)
-def test_fault_20_an_aggregate_repeats_no_argument(engine: str) -> None:
+def test_an_aggregate_repeats_no_argument(engine: str) -> None:
     """A long argument makes the call longer by its own length."""
     deep = resolve("lower", [types.VARCHAR])
     for overload in itertools.chain.from_iterable(FUNCTIONS.values()):
@@ -107,7 +107,7 @@ def test_fault_20_an_aggregate_repeats_no_argument(engine: str) -> None:
             assert size <= text_of(engine, long) + 1000, overload.signature
 
 
-def test_fault_20_a_statement_of_nested_calls_is_little_work() -> None:
+def test_a_statement_of_nested_calls_is_little_work() -> None:
     """The one that took 20 seconds, and its kind: nodes bound and text written, counted."""
     for call_, start in (
         ("substr({}, 2)", "s"),
@@ -135,7 +135,7 @@ def test_fault_20_a_statement_of_nested_calls_is_little_work() -> None:
 
 
 @pytest.mark.soak
-def test_fault_20_nested_calls_answer_as_one_after_another(offline_gateway: Gateway) -> None:
+def test_nested_calls_answer_as_one_after_another(offline_gateway: Gateway) -> None:
     wrong = []
     for resolved, place in SCALARS:
         pair = nesting.statements(resolved, place, 3)

@@ -184,7 +184,7 @@ def test_a_column_goes_before_an_alias_but_in_order_by(
     assert offline_gateway.rows(sql) == rows
 
 
-def test_fault_03_an_instant_before_the_first_year_is_none() -> None:
+def test_an_instant_before_the_first_year_is_none() -> None:
     assert refused("SELECT TIMESTAMP '0001-01-01 00:00:00+14:00'").code.name == "INVALID_LITERAL"
 
 

@@ -48,7 +48,7 @@ def outcome(engine: Instance, sql: str) -> SeamlineError | None:
 
 @pytest.mark.one_in(test=6)
 @pytest.mark.parametrize("clause", [*statements.CLAUSES, "whole"])
-def test_fault_20_what_is_not_allowed_has_a_name(engine: Instance, clause: str) -> None:
+def test_what_is_not_allowed_has_a_name(engine: Instance, clause: str) -> None:
     found: Counter[str] = Counter()
     wrong = {}
     for sql in statements.of_clause(clause) if clause != "whole" else statements.WHOLE:
@@ -79,7 +79,7 @@ def test_fault_20_what_is_not_allowed_has_a_name(engine: Instance, clause: str) 
         ("SELECT sum(x) OVER (ORDER BY x ROWS 1 FOLLOWING) FROM {t}", "INVALID_ARGUMENT"),
     ],
 )
-def test_fault_20_and_which_name(engine: duckdb.DuckDBPyConnection, sql: str, code: str) -> None:
+def test_and_which_name(engine: duckdb.DuckDBPyConnection, sql: str, code: str) -> None:
     error = outcome(engine, sql.format(t=statements.T, u=statements.U))
     assert error is not None
     assert error.code.name == code

@@ -79,7 +79,7 @@ def computed(engine: Instance, expression: str, rows: list[str]) -> list[Any]:
 
 @pytest.mark.one_in(test=6)
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_fault_20_what_fails_alone_is_null(engine: Instance, expression: str) -> None:
+def test_what_fails_alone_is_null(engine: Instance, expression: str) -> None:
     expected = []
     for row in ROWS:
         try:

@@ -171,7 +171,7 @@ def check(
     "key",
     [pytest.param(key, marks=[pytest.mark.prove] if key not in SOON else []) for key in KEYS],
 )
-def test_fault_17_joins_over_keys_of_every_type(
+def test_joins_over_keys_of_every_type(
     key: str, engine: DuckDBWorkers, tmp_path: pathlib.Path
 ) -> None:
     tables = Tables(Storage(tmp_path), key)
@@ -182,15 +182,13 @@ def test_fault_17_joins_over_keys_of_every_type(
 
 
 @pytest.mark.prove
-def test_fault_17_joins_of_rows_wherever_they_are(
-    engine: DuckDBWorkers, tmp_path: pathlib.Path
-) -> None:
+def test_joins_of_rows_wherever_they_are(engine: DuckDBWorkers, tmp_path: pathlib.Path) -> None:
     tables = Tables(Storage(tmp_path), "varchar")
     pairs = {(place, "both") for place in PLACES} | {("both", place) for place in PLACES}
     check(engine, tables, {**SHAPES, **ORDERED}, sorted(pairs))
 
 
-def test_fault_17_a_join_has_no_part_in_what_a_limit_chooses(
+def test_a_join_has_no_part_in_what_a_limit_chooses(
     engine: DuckDBWorkers, tmp_path: pathlib.Path
 ) -> None:
     # whether the filter of the join is there in time is a race: one in ten answers was wrong
@@ -218,7 +216,7 @@ def test_fault_17_a_join_has_no_part_in_what_a_limit_chooses(
     "build_rows", [1, 49, 51, 1_000, pytest.param(100_000, marks=pytest.mark.prove)]
 )
 @pytest.mark.parametrize("key", ["bigint", pytest.param("varchar", marks=pytest.mark.prove)])
-def test_fault_17_build_sides_of_every_size(
+def test_build_sides_of_every_size(
     key: str, build_rows: int, engine: DuckDBWorkers, tmp_path: pathlib.Path
 ) -> None:
     tables = Tables(Storage(tmp_path), key, build_rows)
@@ -235,7 +233,7 @@ def test_fault_17_build_sides_of_every_size(
         *(pytest.param(k, marks=pytest.mark.prove) for k in ("integer", "decimal(9, 2)", "date")),
     ],
 )
-def test_fault_17_lists_of_literals(
+def test_lists_of_literals(
     key: str, count: int, engine: DuckDBWorkers, tmp_path: pathlib.Path
 ) -> None:
     tables = Tables(Storage(tmp_path), key)

@@ -182,7 +182,7 @@ REPORTS: Mapping[str, str] = {
 
 
 @pytest.mark.prove
-def test_fault_17_reports_over_half_hot_and_half_cold_tables(
+def test_reports_over_half_hot_and_half_cold_tables(
     engine: DuckDBWorkers, tmp_path: pathlib.Path
 ) -> None:
     storage, fields, stored = Storage(tmp_path), {}, {}

@@ -101,9 +101,7 @@ def test_every_function_that_commits_is_tried() -> None:
 
 @pytest.mark.one_in(test=4)
 @pytest.mark.parametrize("commit", COMMITS)
-def test_fault_13_a_commit_keeps_what_is_to_be_retained(
-    catalog: IcebergCatalog, commit: str
-) -> None:
+def test_a_commit_keeps_what_is_to_be_retained(catalog: IcebergCatalog, commit: str) -> None:
     before = catalog.load(NAME)
     COMMITS[commit](before)
     after = catalog.load(NAME)

@@ -91,7 +91,7 @@ def story(tmp_path: pathlib.Path) -> Story:
 
 
 @pytest.mark.parametrize("is_tag_kept", [True, False])
-def test_fault_13_a_boundary_is_found_again_however_often_others_commit_and_expire(
+def test_a_boundary_is_found_again_however_often_others_commit_and_expire(
     story: Story, is_tag_kept: bool
 ) -> None:
     for id_ in range(4):

@@ -85,7 +85,7 @@ def exact(value: Any) -> decimal.Decimal:
 
 @pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("name", [n for n in NAMES if "decimal" in n or n in {"integer", "bigint"}])
-def test_fault_03_exact_numbers_are_compared_exactly_whatever_their_scale(name: str) -> None:
+def test_exact_numbers_are_compared_exactly_whatever_their_scale(name: str) -> None:
     values = VALUES[name]
     for number in NUMBERS:
         for kind, holds in SIGNS.items():
@@ -107,7 +107,7 @@ def test_fault_03_exact_numbers_are_compared_exactly_whatever_their_scale(name: 
 
 @pytest.mark.one_in(test=5)
 @pytest.mark.parametrize("name", NAMES)
-def test_fault_03_whatever_json_holds_is_read_or_refused_by_name(name: str) -> None:
+def test_whatever_json_holds_is_read_or_refused_by_name(name: str) -> None:
     read = 0
     for value in [*NUMBERS, *OTHERS]:
         for body in filters(value):

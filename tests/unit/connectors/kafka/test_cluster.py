@@ -33,7 +33,7 @@ def test_an_admin_client_that_was_asked_in_vain_is_let_go() -> None:
 
 
 @pytest.mark.parametrize("isolation", [READ_COMMITTED, READ_UNCOMMITTED])
-def test_fault_33_a_reader_leaves_no_fetch_behind_that_the_next_one_waits_for(
+def test_a_reader_leaves_no_fetch_behind_that_the_next_one_waits_for(
     isolation: str,
 ) -> None:
     """The broker answers one request of a connection after the other."""

@@ -35,7 +35,7 @@ def topic(number: int, partitions: int = 2) -> TopicDescription:
 HISTORIES = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=1, max_size=4)
 
 
-def test_fault_14_a_topic_without_an_id_is_refused() -> None:
+def test_a_topic_without_an_id_is_refused() -> None:
     assert str(topic(0).topic_id) == NO_ID
     for views in ([topic(0)], [topic(0), topic(0)], [topic(1), topic(0)]):
         with pytest.raises(SeamlineError) as caught:
@@ -45,7 +45,7 @@ def test_fault_14_a_topic_without_an_id_is_refused() -> None:
 
 
 @given(HISTORIES, st.integers(0, 3), st.integers(0, 3))
-def test_fault_14_only_what_two_brokers_tell_is_believed(
+def test_only_what_two_brokers_tell_is_believed(
     history: Sequence[tuple[int, int]], first: int, second: int
 ) -> None:
     views = [topic(*history[min(late, len(history) - 1)]) for late in (first, second)]
@@ -58,7 +58,7 @@ def test_fault_14_only_what_two_brokers_tell_is_believed(
     assert caught.value.code is KAFKA_UNAVAILABLE
 
 
-def test_fault_14_brokers_are_asked_until_the_one_that_lags_has_caught_up() -> None:
+def test_brokers_are_asked_until_the_one_that_lags_has_caught_up() -> None:
     told = iter([(1, 2), (1, 2), (2, 2)])
 
     def ask() -> str:

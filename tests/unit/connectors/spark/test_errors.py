@@ -51,7 +51,7 @@ DRIVER = "Driver stacktrace:" + JAVA
     ],
     ids=["Python", "ours", "Java", "conflict", "Kafka", "Connect"],
 )
-def test_fault_24_a_trace_is_no_message(text: str, code: ErrorCode, message: str) -> None:
+def test_a_trace_is_no_message(text: str, code: ErrorCode, message: str) -> None:
     found = named_error(RuntimeError(text))
     assert (found.code, found.message) == (code, message)
 

@@ -52,7 +52,7 @@ def address(text: str) -> str:
 
 
 @pytest.mark.prove
-def test_fault_23_serve_says_where_it_answers_when_it_does(file: pathlib.Path) -> None:
+def test_serve_says_where_it_answers_when_it_does(file: pathlib.Path) -> None:
     log = file.parent / "log"
     command = programs.seamline("serve", "--config", str(file), "--port", "0")
     with programs.running(command, os.environ, log) as process:
@@ -64,7 +64,7 @@ def test_fault_23_serve_says_where_it_answers_when_it_does(file: pathlib.Path) -
 
 
 @pytest.mark.prove
-def test_fault_23_a_detached_gateway_answers_and_is_stopped(file: pathlib.Path) -> None:
+def test_a_detached_gateway_answers_and_is_stopped(file: pathlib.Path) -> None:
     done = serve(file, "--detach", "--port", "0")
     try:
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
@@ -84,7 +84,7 @@ def test_fault_23_a_detached_gateway_answers_and_is_stopped(file: pathlib.Path) 
 
 
 @pytest.mark.prove
-def test_fault_23_a_detached_gateway_that_was_killed_is_nothing_to_stop(
+def test_a_detached_gateway_that_was_killed_is_nothing_to_stop(
     file: pathlib.Path,
 ) -> None:
     assert serve(file, "--detach", "--port", "0").returncode == 0
@@ -120,7 +120,7 @@ def test_a_gateway_whose_starter_was_ended_is_stopped_or_found(
 
 
 @pytest.mark.parametrize("obstacle", ["port", "state"])
-def test_fault_23_what_keeps_it_from_starting_is_said_to_who_started_it(
+def test_what_keeps_it_from_starting_is_said_to_who_started_it(
     file: pathlib.Path, obstacle: str
 ) -> None:
     with socket.socket() as taken:

@@ -76,7 +76,7 @@ def failure(done: subprocess.CompletedProcess[str], code: int) -> str:
         (["--set", "state_directory=/dev/null/x"], 1, "INVALID_CONFIG"),
     ],
 )
-def test_fault_24_a_gateway_that_cannot_start_says_why(
+def test_a_gateway_that_cannot_start_says_why(
     arguments: list[str], code: int, said: str, tmp_path: pathlib.Path
 ) -> None:
     auth = "auth: {tokens: [{name: ada, sha256: " + "0" * 64 + "}]}"
@@ -107,7 +107,7 @@ def test_a_table_is_looked_up_as_statements_look_it_up(
 
 
 @pytest.mark.prove
-def test_fault_24_serving_on_a_full_disk_is_named(tmp_path: pathlib.Path) -> None:
+def test_serving_on_a_full_disk_is_named(tmp_path: pathlib.Path) -> None:
     file = offline.write(tmp_path)
     command = programs.seamline("serve", "--config", str(file), "--port", "0")
     done = programs.run([*NO_ROOM, *command], os.environ)
@@ -117,9 +117,7 @@ def test_fault_24_serving_on_a_full_disk_is_named(tmp_path: pathlib.Path) -> Non
 @pytest.mark.one_in(test=2)
 @pytest.mark.parametrize("command", [["tier", "plain", "--once"], ["table", "maintain", "plain"]])
 @pytest.mark.prove
-def test_fault_24_a_java_that_is_too_old_is_named(
-    command: list[str], tmp_path: pathlib.Path
-) -> None:
+def test_a_java_that_is_too_old_is_named(command: list[str], tmp_path: pathlib.Path) -> None:
     file = with_table(tmp_path)
     done = programs.run(programs.seamline(*command, "--config", str(file)), java(tmp_path, OLD))
     assert "error: JAVA_UNSUPPORTED: " in failure(done, 1)
@@ -127,7 +125,7 @@ def test_fault_24_a_java_that_is_too_old_is_named(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.prove
-def test_fault_24_a_signal_gives_the_start_of_spark_up(
+def test_a_signal_gives_the_start_of_spark_up(
     number: signal.Signals, tmp_path: pathlib.Path
 ) -> None:
     file = with_table(tmp_path)

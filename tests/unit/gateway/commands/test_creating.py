@@ -34,9 +34,7 @@ def own_catalog(folder: pathlib.Path) -> SqlCatalog:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_fault_21_a_table_that_exists_is_said_to_exist(
-    tmp_path: pathlib.Path, version: int
-) -> None:
+def test_a_table_that_exists_is_said_to_exist(tmp_path: pathlib.Path, version: int) -> None:
     world = World(offline.config(tmp_path))
     assert world.run(create("t", version=version)) == "done"
     before = world.catalog("lake").load(("default", "t")).state
@@ -48,7 +46,7 @@ def test_fault_21_a_table_that_exists_is_said_to_exist(
     assert world.memory.asked == 1, "what exists needs no log"
 
 
-def test_fault_21_a_name_in_another_case_is_free_while_nothing_is_read_by_it(
+def test_a_name_in_another_case_is_free_while_nothing_is_read_by_it(
     tmp_path: pathlib.Path,
 ) -> None:
     world = World(offline.config(tmp_path))
@@ -59,9 +57,7 @@ def test_fault_21_a_name_in_another_case_is_free_while_nothing_is_read_by_it(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_fault_21_a_plain_table_is_not_what_was_asked_for(
-    tmp_path: pathlib.Path, version: int
-) -> None:
+def test_a_plain_table_is_not_what_was_asked_for(tmp_path: pathlib.Path, version: int) -> None:
     world, own = World(offline.config(tmp_path)), own_catalog(tmp_path)
     own.create_namespace("default")
     own.create_table("default.plain", pa.schema([("id", pa.int64())]))
@@ -74,7 +70,7 @@ def test_fault_21_a_plain_table_is_not_what_was_asked_for(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_fault_21_a_view_has_the_name(tmp_path: pathlib.Path, version: int) -> None:
+def test_a_view_has_the_name(tmp_path: pathlib.Path, version: int) -> None:
     """As Spark leaves one in such a catalog."""
     world = World(offline.config(tmp_path))
     assert world.run(create("first")) == "done"
@@ -89,7 +85,7 @@ def test_fault_21_a_view_has_the_name(tmp_path: pathlib.Path, version: int) -> N
 
 
 @pytest.mark.filterwarnings("ignore:No preferred file implementation:UserWarning")
-def test_fault_21_a_broken_table_has_its_name(tmp_path: pathlib.Path) -> None:
+def test_a_broken_table_has_its_name(tmp_path: pathlib.Path) -> None:
     world = World(offline.config(tmp_path))
     BrokenTables(tmp_path)
     for kind in KINDS:
@@ -98,7 +94,7 @@ def test_fault_21_a_broken_table_has_its_name(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.prove
-def test_fault_21_the_command_says_so_too(tmp_path: pathlib.Path) -> None:
+def test_the_command_says_so_too(tmp_path: pathlib.Path) -> None:
     """Without asking the cluster, which is away."""
     assert World(offline.config(tmp_path)).run(create("t")) == "done"
     environment = {"SEAMLINE_CONFIG": str(offline.write(tmp_path))}
@@ -113,7 +109,7 @@ def test_fault_21_the_command_says_so_too(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("unless", [False, True])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_fault_21_another_creator_wins(tmp_path: pathlib.Path, version: int, unless: bool) -> None:
+def test_another_creator_wins(tmp_path: pathlib.Path, version: int, unless: bool) -> None:
     config = offline.config(tmp_path)
     other = World(config)
     world = World(config, happens=lambda: other.run(create("s.t", version=version)))
@@ -123,7 +119,7 @@ def test_fault_21_another_creator_wins(tmp_path: pathlib.Path, version: int, unl
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_fault_21_of_creators_at_once_one_wins(tmp_path: pathlib.Path, version: int) -> None:
+def test_of_creators_at_once_one_wins(tmp_path: pathlib.Path, version: int) -> None:
     """They make the schema at once, too."""
     count = 6
     config = offline.config(tmp_path)
@@ -142,7 +138,7 @@ def test_fault_21_of_creators_at_once_one_wins(tmp_path: pathlib.Path, version: 
 # --- Topics --------------------------------------------------------------------------------------
 
 
-def test_fault_21_a_topic_just_made_is_asked_for_again(tmp_path: pathlib.Path) -> None:
+def test_a_topic_just_made_is_asked_for_again(tmp_path: pathlib.Path) -> None:
     world = World(offline.config(tmp_path))
 
     def learn() -> None:
@@ -154,7 +150,7 @@ def test_fault_21_a_topic_just_made_is_asked_for_again(tmp_path: pathlib.Path) -
     assert world.memory.asked == 5
 
 
-def test_fault_21_a_topic_that_is_not_there_is_asked_for_so_long(tmp_path: pathlib.Path) -> None:
+def test_a_topic_that_is_not_there_is_asked_for_so_long(tmp_path: pathlib.Path) -> None:
     world = World(offline.config(tmp_path))
     assert world.run(create("t", topic="nowhere")) == "TOPIC_NOT_FOUND"
     assert world.memory.asked > 1

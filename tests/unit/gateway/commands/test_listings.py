@@ -112,7 +112,7 @@ def sources(folder: pathlib.Path) -> BrokenSources:
 # --- Every listing -------------------------------------------------------------------------------
 
 
-def test_fault_30_information_schema_lists_every_table(gateway: Gateway) -> None:
+def test_information_schema_lists_every_table(gateway: Gateway) -> None:
     sql = "SELECT table_name, topic, error FROM lake.information_schema.tables"
     rows = {name: (topic, error) for name, topic, error in gateway.rows(sql)}
     assert set(rows) == {"good", *KINDS}
@@ -128,19 +128,19 @@ def test_fault_30_information_schema_lists_every_table(gateway: Gateway) -> None
     assert rows["unknown_cluster"] == ("bids", None)
 
 
-def test_fault_30_information_schema_lists_columns_of_what_can_be_read(gateway: Gateway) -> None:
+def test_information_schema_lists_columns_of_what_can_be_read(gateway: Gateway) -> None:
     sql = "SELECT table_name, column_name, data_type FROM lake.information_schema.columns"
     rows = gateway.rows(sql)
     assert ("good", "id", "bigint") in rows
     assert {name for name, *_ in rows} >= {*PROPERTIES, *PLAIN}
 
 
-def test_fault_30_show_lists_every_table(gateway: Gateway) -> None:
+def test_show_lists_every_table(gateway: Gateway) -> None:
     assert {name for (name,) in gateway.rows("SHOW TABLES FROM shop")} == {"good", *KINDS}
     assert gateway.rows("SHOW SCHEMAS FROM lake") == [("information_schema",), (NAMESPACE,)]
 
 
-def test_fault_30_the_rest_catalog_lists_every_table(gateway: Gateway) -> None:
+def test_the_rest_catalog_lists_every_table(gateway: Gateway) -> None:
     client = gateway.app.test_client()
     answer = client.get(ROOT, headers=HOST)
     assert answer.status_code == 200
@@ -150,7 +150,7 @@ def test_fault_30_the_rest_catalog_lists_every_table(gateway: Gateway) -> None:
         assert client.head(f"{ROOT}/{name}", headers=HOST).status_code == 204, name
 
 
-def test_fault_30_unified_tables_are_listed_with_what_is_wrong(sources: BrokenSources) -> None:
+def test_unified_tables_are_listed_with_what_is_wrong(sources: BrokenSources) -> None:
     found = {
         entry.table.name.path[-1]: entry
         for entry in listings.unified(sources, NEVER)
@@ -178,9 +178,7 @@ def test_fault_30_unified_tables_are_listed_with_what_is_wrong(sources: BrokenSo
 
 @pytest.mark.parametrize("form", [(), pytest.param(("--json",), marks=pytest.mark.prove)])
 @pytest.mark.prove
-def test_fault_30_the_command_lists_every_unified_table(
-    folder: pathlib.Path, form: tuple[str, ...]
-) -> None:
+def test_the_command_lists_every_unified_table(folder: pathlib.Path, form: tuple[str, ...]) -> None:
     file = offline.write(folder)
     done = CliRunner().invoke(root, ["table", "list", "--config", str(file), *form])
     assert done.exit_code == 0, done.output
@@ -221,7 +219,7 @@ class _Torn:
         return self._inner.tables(namespace)
 
 
-def test_fault_30_schemas_and_catalogs_that_cannot_be_listed_are_said() -> None:
+def test_schemas_and_catalogs_that_cannot_be_listed_are_said() -> None:
     tables = [("closed", "a"), ("open", "b")]
     sources = Torn({"away": [], "lake": tables}, {"kafka": ["bids"]})
     found = list(listings.all_tables(sources, "lake", NEVER))
@@ -379,7 +377,7 @@ STATEMENTS = (
 
 @pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("name", KINDS)
-def test_fault_30_what_a_broken_table_fails_with_has_a_name(
+def test_what_a_broken_table_fails_with_has_a_name(
     gateway: Gateway, sources: BrokenSources, name: str
 ) -> None:
     failures = [gateway.statement(text.format(name=name)).error for text in STATEMENTS]

@@ -37,9 +37,7 @@ EXPLODING = "\n".join(["n0: &n0 [1, 1, 1, 1, 1, 1, 1, 1, 1]", *LEVELS]).encode()
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_fault_24_a_file_that_is_none_is_named(
-    text: bytes, cause: str, tmp_path: pathlib.Path
-) -> None:
+def test_a_file_that_is_none_is_named(text: bytes, cause: str, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "seamline.yaml"
     file.write_bytes(text)
     with pytest.raises(SeamlineError) as caught:
@@ -51,9 +49,7 @@ def test_fault_24_a_file_that_is_none_is_named(
 
 
 @given(text=st.binary() | st.text("abc:-[]{}&*!|>?'\"#%@`, \n01~.<").map(str.encode))
-def test_fault_24_any_file_is_a_tree_or_named(
-    text: bytes, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_any_file_is_a_tree_or_named(text: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.getbasetemp() / "any.yaml"
     file.write_bytes(text)
     try:

@@ -36,7 +36,7 @@ class World:
 
 
 @given(st.lists(st.floats(0, IDLE_S_MAX), max_size=50))
-def test_fault_24_what_goes_on_is_waited_for_however_long(pauses: Sequence[float]) -> None:
+def test_what_goes_on_is_waited_for_however_long(pauses: Sequence[float]) -> None:
     world = World()
     for pause in pauses:
         world.now += pause
@@ -46,7 +46,7 @@ def test_fault_24_what_goes_on_is_waited_for_however_long(pauses: Sequence[float
     assert world.patience.is_over
 
 
-def test_fault_24_how_long_it_has_been_is_told() -> None:
+def test_how_long_it_has_been_is_told() -> None:
     world = World()
     for second in range(1, 26):
         world.now = float(second)

@@ -51,6 +51,6 @@ def test_broken_state_is_an_error_and_not_an_empty_one(tmp_path: pathlib.Path, t
     assert caught.value.code is LOCAL_STACK_FAILED
 
 
-def test_fault_24_a_state_that_cannot_be_read_is_an_error(tmp_path: pathlib.Path) -> None:
+def test_a_state_that_cannot_be_read_is_an_error(tmp_path: pathlib.Path) -> None:
     with pytest.raises(SeamlineError, match="cannot be parsed"):
         state.read(tmp_path)

@@ -326,9 +326,7 @@ def _stuck(served: Served, kind: str) -> Clients:
     ],
 )
 @pytest.mark.prove
-def test_fault_08_clients_that_take_their_time_starve_nobody(
-    scratch: pathlib.Path, kind: str
-) -> None:
+def test_clients_that_take_their_time_starve_nobody(scratch: pathlib.Path, kind: str) -> None:
     with _serving(scratch, "http.threads=2") as served:
         clients = _stuck(served, kind)
         for _ in range(8):
@@ -340,7 +338,7 @@ def test_fault_08_clients_that_take_their_time_starve_nobody(
 
 
 @pytest.mark.soak
-def test_fault_08_clients_that_do_not_read_starve_nobody(scratch: pathlib.Path) -> None:
+def test_clients_that_do_not_read_starve_nobody(scratch: pathlib.Path) -> None:
     with _serving(scratch, "http.threads=2") as served:
         sql = (
             "WITH d(x) AS (VALUES 0,1,2,3,4,5,6,7,8,9) "

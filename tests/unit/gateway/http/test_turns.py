@@ -61,7 +61,7 @@ def asked(path: str, body: bytes = b"") -> dict[str, Any]:
     return {"PATH_INFO": path, "CONTENT_LENGTH": str(len(body)), "wsgi.input": io.BytesIO(body)}
 
 
-def test_fault_08_no_more_are_worked_on_than_may_and_probes_all_the_same(
+def test_no_more_are_worked_on_than_may_and_probes_all_the_same(
     pool: concurrent.futures.ThreadPoolExecutor,
 ) -> None:
     turns = Turns(WORKING, WAITING)
@@ -77,7 +77,7 @@ def test_fault_08_no_more_are_worked_on_than_may_and_probes_all_the_same(
     assert [b"".join(answer.result(10)) for answer in answers] == bodies
 
 
-def test_fault_08_who_waits_has_no_turn_and_too_many_do_not_wait(
+def test_who_waits_has_no_turn_and_too_many_do_not_wait(
     pool: concurrent.futures.ThreadPoolExecutor,
 ) -> None:
     turns = Turns(WORKING, WAITING)

@@ -27,7 +27,7 @@ def test_a_lease_is_held_again_until_it_ends(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     "record", [b"", b"{", b"\xff", b"[]", b"null", b"{}", b'{"paths": 1}', b'{"paths": [], "x": 1}']
 )
-def test_fault_24_what_is_no_record_breaks_nothing(record: bytes, tmp_path: pathlib.Path) -> None:
+def test_what_is_no_record_breaks_nothing(record: bytes, tmp_path: pathlib.Path) -> None:
     Leases(tmp_path, 60).hold("one", "kind", [], {})
     (tmp_path / "broken.json").write_bytes(record)
     assert Leases(tmp_path, 60).get("one") is not None

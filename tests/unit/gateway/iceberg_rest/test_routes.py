@@ -167,7 +167,7 @@ def test_a_table_that_is_there_and_one_that_is_not(catalog: Catalog) -> None:
         assert catalog.error("GET", full) == (404, "NoSuchTableException")
 
 
-def test_fault_29_a_client_is_told_no_more_than_it_has_asked_for(catalog: Catalog) -> None:
+def test_a_client_is_told_no_more_than_it_has_asked_for(catalog: Catalog) -> None:
     """DuckDB treats whatever it is given as credentials, and then requires a region with them."""
     assert catalog.get(TABLE)["config"] == {}
     planned = catalog.get(TABLE.replace("/iceberg/", "/iceberg-plan/"))["config"]

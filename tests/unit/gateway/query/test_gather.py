@@ -93,7 +93,7 @@ def spellings() -> st.SearchStrategy[str]:
 
 @examples(50)
 @given(st.data())
-def test_fault_02_a_table_has_one_seam_however_it_is_spelled(data: st.DataObject) -> None:
+def test_a_table_has_one_seam_however_it_is_spelled(data: st.DataObject) -> None:
     world = World()
     for number in range(6):
         world.log.produce(TOPIC, 0, f"first {number}".encode())
@@ -112,7 +112,7 @@ def test_fault_02_a_table_has_one_seam_however_it_is_spelled(data: st.DataObject
 @pytest.mark.parametrize(
     "spelling", ["orders", "ORDERS", '"default"."Orders"', "lake.default.orders"]
 )
-def test_fault_02_tokens_and_sessions_know_the_table_by_its_id(
+def test_tokens_and_sessions_know_the_table_by_its_id(
     sources: tuple[World, Sources], spelling: str
 ) -> None:
     first = answer(*sources, "orders")

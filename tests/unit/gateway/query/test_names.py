@@ -101,7 +101,7 @@ def test_a_session_needs_a_catalog_that_is_there() -> None:
     assert caught.value.code.name == "CATALOG_NOT_FOUND"
 
 
-def test_fault_19_a_schema_hides_the_cluster_that_is_called_like_it() -> None:
+def test_a_schema_hides_the_cluster_that_is_called_like_it() -> None:
     assert resolved("default", "bids") == TableName("lake", "", ("default", "bids"))
     assert resolved("DEFAULT", "bids").full == ("lake", "DEFAULT", "bids")
     with pytest.raises(SeamlineError) as caught:
@@ -137,7 +137,7 @@ def worlds(draw: st.DrawFn) -> NamedSources:
 
 @examples(300)
 @given(world=worlds())
-def test_fault_19_every_listed_name_stands_for_what_was_listed(world: NamedSources) -> None:
+def test_every_listed_name_stands_for_what_was_listed(world: NamedSources) -> None:
     config = world.config
     found: set[tuple[str, ...]] = set()
     for source in listings.catalogs(world):

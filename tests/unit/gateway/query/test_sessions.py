@@ -39,9 +39,7 @@ def table(gateway: Gateway) -> Table:
     return made
 
 
-def test_fault_11_after_of_another_connection_counts_beside_ones_own(
-    gateway: Gateway, table: Table
-) -> None:
+def test_after_of_another_connection_counts_beside_ones_own(gateway: Gateway, table: Table) -> None:
     first = table.current_snapshot()
     assert first is not None
     with gateway.connect() as one, gateway.connect() as other:

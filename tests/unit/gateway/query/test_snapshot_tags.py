@@ -115,7 +115,7 @@ def at_once(work: Callable[[], object]) -> list[Any]:
     return found
 
 
-def test_fault_16_fifty_statements_commit_once_and_not_each(orders: Orders) -> None:
+def test_fifty_statements_commit_once_and_not_each(orders: Orders) -> None:
     tags = SnapshotTags(orders.connections)
     before, pin = orders.commits, (NAME, orders.head)
     held = at_once(lambda: tags.hold([pin], NoDeadline()))
@@ -250,7 +250,7 @@ def pipeline(orders: Orders, catalog: Meddled) -> tuple[SparkTierTable, Batch]:
 
 
 @pytest.mark.parametrize("times", [0, 1, 5])
-def test_fault_16_tags_of_others_do_not_refuse_a_boundary(orders: Orders, times: int) -> None:
+def test_tags_of_others_do_not_refuse_a_boundary(orders: Orders, times: int) -> None:
     names = (f"{TAG_PREFIX}{number}" for number in itertools.count())
     meddling: list[Callable[[], object]] = []
     table, batch = pipeline(orders, Meddled(orders, popped(meddling)))
@@ -275,7 +275,7 @@ def test_fault_16_tags_of_others_do_not_refuse_a_boundary(orders: Orders, times:
     assert orders.head == before
 
 
-def test_fault_16_another_head_does(orders: Orders) -> None:
+def test_another_head_does(orders: Orders) -> None:
     table, batch = pipeline(orders, Meddled(orders, iter([orders.append])))
     with pytest.raises(SeamlineError) as caught:
         table.commit_boundary(batch)

@@ -159,7 +159,7 @@ def test_tokens_in_one_text_are_all_of_them() -> None:
     assert SIGNER.after([joined], "ann").seen == (SEAM, COLD, others)
 
 
-def test_fault_11_a_session_fits_a_request_many_times_over() -> None:
+def test_a_session_fits_a_request_many_times_over() -> None:
     """Fifty tables of a hundred partitions, with offsets as they are in production."""
     random = Random(11)
     seams = [

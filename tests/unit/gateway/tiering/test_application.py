@@ -82,7 +82,7 @@ def running(application: TieringApplication) -> Iterator[None]:
 @pytest.mark.one_in(test=4)
 @pytest.mark.parametrize("make", FOREIGN, ids=kind)
 @pytest.mark.parametrize("call", CALLS)
-def test_fault_04_a_table_that_fails_comes_back_and_stops_no_other(
+def test_a_table_that_fails_comes_back_and_stops_no_other(
     call: str, make: Callable[[], BaseException]
 ) -> None:
     tables = MemoryTables(Raises(call, make))
@@ -103,7 +103,7 @@ def test_fault_04_a_table_that_fails_comes_back_and_stops_no_other(
 
 @pytest.mark.parametrize("make", FOREIGN, ids=kind)
 @pytest.mark.parametrize("call", CALLS)
-def test_fault_04_tiering_once_tells_why_a_table_failed(
+def test_tiering_once_tells_why_a_table_failed(
     call: str, make: Callable[[], BaseException]
 ) -> None:
     tables = MemoryTables(Raises(call, make))
@@ -114,7 +114,7 @@ def test_fault_04_tiering_once_tells_why_a_table_failed(
     assert tables.is_tiered(GOOD)
 
 
-def test_fault_04_a_report_that_cannot_be_written_stops_nothing() -> None:
+def test_a_report_that_cannot_be_written_stops_nothing() -> None:
     def broken(progress: Progress, step: Step | SeamlineError, seconds: float) -> None:
         raise BrokenPipeError
 
@@ -185,7 +185,7 @@ def health(application: TieringApplication, after_s: float) -> tuple[int, Mappin
         server.server_close()
 
 
-def test_fault_04_health_says_no_when_a_table_has_only_failed_for_long() -> None:
+def test_health_says_no_when_a_table_has_only_failed_for_long() -> None:
     tables = MemoryTables(Raises("commit", RuntimeError))
     application = TieringApplication(tables, records_max=100, backoff=SOON)
     with running(application):
@@ -212,7 +212,7 @@ def test_fault_04_health_says_no_when_a_table_has_only_failed_for_long() -> None
         assert health(application, 60.0)[0] == 200
 
 
-def test_fault_04_health_says_no_when_a_batch_does_not_end() -> None:
+def test_health_says_no_when_a_batch_does_not_end() -> None:
     blocked, entered = threading.Event(), threading.Event()
 
     class Hanging(MemoryTables):

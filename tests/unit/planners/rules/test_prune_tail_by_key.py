@@ -67,9 +67,7 @@ def test_every_partitioner_is_held_against_a_client() -> None:
 @given(key=KEYS, count=st.integers(1, 200))
 @example(key=b"", count=7)
 @example(key=LARGE, count=7)
-def test_fault_09_a_record_lies_where_librdkafka_puts_it(
-    key: bytes, count: int, partitioner: str
-) -> None:
+def test_a_record_lies_where_librdkafka_puts_it(key: bytes, count: int, partitioner: str) -> None:
     expected = partition_of(key, binding_of(partitioner, count))
     for name in CLIENTS[partitioner]:
         found = chosen_by_librdkafka(name, key, count)
@@ -77,7 +75,7 @@ def test_fault_09_a_record_lies_where_librdkafka_puts_it(
     assert (expected is None) == (partitioner == "crc32" and not key), "nothing is given up"
 
 
-def test_fault_09_librdkafka_puts_an_empty_key_anywhere() -> None:
+def test_librdkafka_puts_an_empty_key_anywhere() -> None:
     """Else there would be no need to read every partition for it."""
     found = {chosen_by_librdkafka("consistent_random", b"", 50) for _ in range(200)}
     assert len(found) > 1
@@ -91,7 +89,7 @@ def java_partition() -> Iterator[Callable[[bytes, int], int]]:
 
 
 @pytest.mark.integration
-def test_fault_09_a_record_lies_where_java_puts_it(
+def test_a_record_lies_where_java_puts_it(
     java_partition: Callable[[bytes, int], int],
 ) -> None:
     chance = random.Random(9)
