@@ -26,7 +26,7 @@ from seamline.connectors.places import place_of
 
 Text = Annotated[str, Field(min_length=1)]
 
-_NEEDED = {"sql": ("uri", "warehouse"), "rest": ("uri",)}
+_NEEDED = {"sql": ("uri", "warehouse"), "rest": ("uri",), "hive": ("uri",)}
 """The settings that each type of catalog requires."""
 DELTA = "delta"
 CATALOG_TYPES = ("sql", "rest", "hive", "glue", "dynamodb", "bigquery", "in-memory", DELTA)

@@ -263,9 +263,8 @@ class TablePinner:
             asked_at=facts.known_at if cached is None else None,
             log_start=log_start,
         )
-        return PinnedTable(
-            relation_of(columns_read(schema.columns, seam), state), table_facts, table
-        )
+        relation = relation_of(columns_read(schema.columns, seam), state)
+        return PinnedTable(relation, table_facts, table)
 
     def _check_not_compacted(self, seam: Seam, target: Target, deadline: Deadline) -> None:
         """Refuses a compacted log, which may have lost what was then the newest record of a key.
