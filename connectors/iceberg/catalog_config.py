@@ -21,9 +21,9 @@ from seamline.connectors.iceberg.pyiceberg_internals import (
 from seamline.connectors.places import CatalogPlaces
 from seamline.errors import INVALID_CONFIG, SeamlineError
 
-_GLUE_ATTEMPTS = "glue.max-retries"
-_ATTEMPTS = 3
-"""How often Glue is asked before a request fails, unless its configuration says so."""
+_RETRIES = "glue.max-retries"
+_RETRIES_DEFAULT = 2
+"""How often a request to Glue is repeated before it fails."""
 
 
 def open_catalog(config: CatalogConfig, dependency: Dependency) -> GuardedCatalog:
@@ -76,7 +76,10 @@ def _opened(config: CatalogConfig) -> GuardedCatalog:
 def _limits_of_amazon(properties: dict[str, Any]) -> dict[str, Any]:
     """Returns the properties of a catalog of Amazon's whose requests take a limited time.
 
-    The configuration's number of attempts is a text, which Amazon's library does not take.
+    The configuration's number of retries is a text, which Amazon's library does not take.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG when it is no number.
     """
     session = _driver("botocore.session").get_session()
     session.set_default_client_config(
@@ -84,8 +87,10 @@ def _limits_of_amazon(properties: dict[str, Any]) -> dict[str, Any]:
             connect_timeout=pyiceberg_internals.CONNECT_S, read_timeout=pyiceberg_internals.READ_S
         )
     )
-    attempts = int(properties.get(_GLUE_ATTEMPTS, _ATTEMPTS))
-    return {BOTOCORE_SESSION: session, _GLUE_ATTEMPTS: attempts}
+    retries = str(properties.get(_RETRIES, _RETRIES_DEFAULT))
+    if not retries.isdecimal():
+        raise SeamlineError(INVALID_CONFIG, f"{_RETRIES} is {retries!r}, which is not a number")
+    return {BOTOCORE_SESSION: session, _RETRIES: int(retries)}
 
 
 def _driver(module: str) -> Any:

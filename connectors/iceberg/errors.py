@@ -104,8 +104,12 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether an error means that a catalog, rather than the files of a table, does not answer."""
-    if not isinstance(error, _failures()) or isinstance(error, IntegrityError):
+    """Whether an error means that a catalog, rather than the files of a table, does not answer.
+
+    What a metastore answers has a Thrift specification; failures of the connection have none.
+    """
+    is_answer = isinstance(error, IntegrityError) or hasattr(error, "thrift_spec")
+    if is_answer or not isinstance(error, _failures()):
         return False
     status = _response(error).get("HTTPStatusCode")
     return status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR

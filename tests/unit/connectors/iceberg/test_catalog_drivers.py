@@ -37,6 +37,12 @@ def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
         assert error.hint == f"pip install 'pyiceberg[{type_}]'"
 
 
+def test_a_number_of_retries_that_is_none_is_named() -> None:
+    error = failure("glue", **GLUE, **{"glue.max-retries": "many"})
+    assert error.code is INVALID_CONFIG
+    assert "glue.max-retries is 'many'" in error.message
+
+
 @pytest.mark.parametrize(
     "code", ["AccessDeniedException", "ExpiredTokenException", "UnrecognizedClientException"]
 )
