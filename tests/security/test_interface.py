@@ -125,6 +125,12 @@ class World:
         answer = client.post(path, json={}, headers={"Authorization": "Bearer boss"})
         return str(answer.get_json()["plan-id"])
 
+    def right_names(self) -> dict[str, Any]:
+        """Parts of paths that name something that there is."""
+        self.renew()
+        right: dict[str, Any] = {name: known[0] for name, known in self.known.items()}
+        return collections.defaultdict(lambda: "none", {**right, "index": 0})
+
     def one_of(self, kind: str, drawn: str) -> str:
         """Something that there is, chosen by what was drawn."""
         known = self.known[kind]
@@ -235,5 +241,13 @@ def test_the_interface_is_as_it_is_described(world: World, interface: Any, who: 
         plain = world.gateway.app.test_client().post(path, **body, headers=headers)
         assert who != "boss" or plain.status_code in {200, 202}, plain.get_data(as_text=True)
         answered[f"POST {label}"].add(plain.status_code)
+    for operation in (found.ok() for found in interface.get_all_operations()):
+        if operation.method in {"get", "head"} or operation.path.endswith("{plan_id}"):
+            path = operation.path.format_map(world.right_names())
+            headers = {"Authorization": f"Bearer {who}"}
+            client = world.gateway.app.test_client()
+            if "/tail/" not in path:
+                plain = client.open(path, method=operation.method, headers=headers)
+                answered[operation.label].add(plain.status_code)
     never = {label for label, found in answered.items() if not found & {200, 202, 204, 304}}
     assert who != "boss" or {label.partition("/")[2] for label in never} == NEVER
