@@ -21,7 +21,7 @@ from seamline.connectors.iceberg.expressions import to_iceberg
 from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.iceberg.moments import MomentColumns
 from seamline.connectors.iceberg.pruning import statistics_filter
-from seamline.connectors.iceberg.scan import WILDCARD, has_wildcard
+from seamline.connectors.iceberg.tables.scan import WILDCARD, has_wildcard
 from seamline.connectors.places import TablePlaces
 from seamline.errors import SNAPSHOT_GONE, SeamlineError
 from seamline.seam.checks import outrun, require

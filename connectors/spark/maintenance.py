@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
+from seamline.connectors.iceberg.tables import commits
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.protocols import Deadline, NoDeadline
 from seamline.connectors.spark.errors import named_errors
 from seamline.errors import (

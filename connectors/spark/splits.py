@@ -25,8 +25,8 @@ from pyspark.sql.datasource import (
 from seamline.connectors.config import ClusterConfig, SchemaRegistryConfig
 from seamline.connectors.continuity import Overtaken, checked, overtaken
 from seamline.connectors.duckdb.engine import read_scan
-from seamline.connectors.iceberg.catalog import IcebergTable, table_of_file
 from seamline.connectors.iceberg.static_table import static_table
+from seamline.connectors.iceberg.tables.catalog import IcebergTable, table_of_file
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.log import KafkaLog

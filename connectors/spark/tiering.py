@@ -27,9 +27,9 @@ from pyiceberg.transforms import TruncateTransform
 from pyiceberg.types import IntegerType, LongType
 
 from seamline.connectors.config import ClusterConfig
-from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
-from seamline.connectors.iceberg.landing import Landing
+from seamline.connectors.iceberg.tables import commits
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
+from seamline.connectors.iceberg.tables.landing import Landing
 from seamline.connectors.iceberg.transforms import path_to
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seamline.connectors.config import CatalogConfig
     from seamline.connectors.delta.catalog import DeltaCatalog
     from seamline.connectors.dependencies import Outage
-    from seamline.connectors.iceberg.catalog import IcebergCatalog
+    from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
     from seamline.connectors.kafka.cluster import Cluster
     from seamline.connectors.kafka.log import KafkaLog
     from seamline.connectors.protocols import Catalog, HotLog
@@ -157,7 +157,7 @@ class Connections:
         Raises:
             SeamlineError: CATALOG_NOT_FOUND; NOT_SUPPORTED for a catalog of another format.
         """
-        from seamline.connectors.iceberg.catalog import IcebergCatalog
+        from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
 
         config = self._catalog_config(name)
         if config.is_delta:

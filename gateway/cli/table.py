@@ -219,7 +219,7 @@ def alter(
     given = {setting: value for setting, value in wanted.items() if value is not None}
     if not given and not spellings:
         raise click.UsageError("nothing to change: give --on-error, --evolution or --spelling")
-    from seamline.connectors.iceberg import commits
+    from seamline.connectors.iceberg.tables import commits
     from seamline.gateway.commands import alterations, upserts
     from seamline.gateway.commands import evolution as evolving
 

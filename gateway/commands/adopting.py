@@ -14,9 +14,9 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.boundaries.provider import OPTION_PREFIX
 from seamline.connectors.iceberg.boundaries.writers import Writer
+from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols import ColdTable, Deadline, HotLog
 from seamline.errors import (

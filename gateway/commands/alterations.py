@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pyiceberg.types import PrimitiveType
 
-from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.tables import commits
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.types import to_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
-from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.tables import commits
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.protocols import Compute, at_once
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.errors import COMMIT_CONFLICT, STATEMENT_NOT_ALLOWED, SeamlineError

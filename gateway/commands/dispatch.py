@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.iceberg.types import storable
 from seamline.connectors.protocols import Deadline
 from seamline.errors import (

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 
 from pyiceberg.table.update.schema import UpdateSchema
 
-from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.boundaries.provider import OPTION_PREFIX
 from seamline.connectors.iceberg.boundaries.registry import PROPERTY, PROVIDERS
-from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.tables import commits
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.types import to_schema
 from seamline.connectors.protocols import Deadline
 from seamline.errors import (

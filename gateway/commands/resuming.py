@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.protocols import Deadline
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import NOT_A_UNIFIED_TABLE, SeamlineError

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from seamline.connectors.iceberg import commits, row_changes
-from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.tables import commits, row_changes
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.errors import (
     MERGE_TARGET_ROW_MULTIPLE_MATCHES,
     STATEMENT_NOT_ALLOWED,

@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from seamline.connectors.iceberg.catalog import IcebergTable
-from seamline.connectors.iceberg.statistics import ColumnBounds, column_bounds
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
+from seamline.connectors.iceberg.tables.statistics import ColumnBounds, column_bounds
 from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.catalogs import resolution

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.iceberg import layout
-from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.types import storable, to_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.infer import Inferred

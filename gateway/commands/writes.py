@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from seamline.connectors.iceberg import layout, row_changes, writing
-from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg import layout
+from seamline.connectors.iceberg.tables import row_changes, writing
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.types import storable, to_schema
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.kafka.formats.writing import RecordWriter, is_written

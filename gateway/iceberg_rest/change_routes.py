@@ -15,8 +15,9 @@ import flask
 from pydantic import Field
 from pyiceberg.table import Table as PyTable
 
-from seamline.connectors.iceberg.catalog import IcebergCatalog
-from seamline.connectors.iceberg.changes import (
+from seamline.connectors.iceberg.pyiceberg_internals import metadata_text
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
+from seamline.connectors.iceberg.tables.changes import (
     CREATE_VIEW,
     TOGETHER,
     CatalogChanges,
@@ -24,7 +25,6 @@ from seamline.connectors.iceberg.changes import (
     NewTable,
     TableCommit,
 )
-from seamline.connectors.iceberg.pyiceberg_internals import metadata_text
 from seamline.errors import (
     INVALID_REQUEST,
     NOT_SUPPORTED,

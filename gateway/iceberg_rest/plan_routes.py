@@ -25,7 +25,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from seamline.connectors.iceberg import rest_files
 from seamline.connectors.iceberg.row_ids import CONTENT_OFFSET
-from seamline.connectors.iceberg.scan import FileTask
+from seamline.connectors.iceberg.tables.scan import FileTask
 from seamline.connectors.iceberg.virtual import Json
 from seamline.errors import (
     INTERNAL_ERROR,

@@ -22,7 +22,7 @@ from seamline.gateway.iceberg_rest import storage_access
 from seamline.gateway.names import TableName
 
 if TYPE_CHECKING:
-    from seamline.connectors.iceberg.catalog import IcebergCatalog
+    from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
     from seamline.gateway.iceberg_rest.catalog import IcebergRest
 
 _SEPARATOR = "\x1f"

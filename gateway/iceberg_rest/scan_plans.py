@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 from seamline.connectors import supervision
-from seamline.connectors.iceberg.scan import FileTask
+from seamline.connectors.iceberg.tables.scan import FileTask
 from seamline.errors import PLAN_NOT_FOUND, SeamlineError
 from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.iceberg_rest.scans import ScanPlan

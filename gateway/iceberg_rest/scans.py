@@ -26,7 +26,7 @@ from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import live_entries
 from seamline.connectors.iceberg.row_filters import matching
 from seamline.connectors.iceberg.row_ids import with_first_row_id
-from seamline.connectors.iceberg.scan import FileTask
+from seamline.connectors.iceberg.tables.scan import FileTask
 from seamline.connectors.newest import newest_rows, without_deletes
 from seamline.connectors.protocols import Deadline
 from seamline.errors import COLD_FILE_INVALID, INVALID_REQUEST, SeamlineError

@@ -9,8 +9,8 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.typedef import TableVersion
 
 from seamline.connectors.iceberg import virtual
-from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.metadata_files import MetadataFile
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.tail_files import TailLayout
 from seamline.connectors.iceberg.virtual import Json
 from seamline.gateway.names import TableName

@@ -17,8 +17,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 
-from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.tables import commits
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.protocols import Deadline
 from seamline.errors import NOT_SUPPORTED, SNAPSHOT_GONE, ErrorKind, SeamlineError
 from seamline.gateway.catalogs.connections import Connections

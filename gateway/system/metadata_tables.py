@@ -21,10 +21,10 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from seamline.connectors.iceberg import inspection
-from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.metadata_properties import readable_by_others
-from seamline.connectors.iceberg.partition_rows import partitions
+from seamline.connectors.iceberg.tables import inspection
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
+from seamline.connectors.iceberg.tables.partition_rows import partitions
 from seamline.connectors.protocols import ColdTable
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.seam.boundary import decode

@@ -23,7 +23,7 @@ from chaos.arena import Arena, NotInjectedError
 from chaos.history import ForeignRow
 from chaos.process_faults import Fault
 from chaos.tables import FOREIGN, Table
-from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.spark.sessions import connect
 from seamline.errors import COMMIT_CONFLICT, SeamlineError
 from seamline.gateway.dev.local.settings import CATALOG, SCHEMA

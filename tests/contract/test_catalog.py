@@ -17,7 +17,7 @@ from fakes.memory import ManualClock, MemoryCatalog, MemoryLog, MemoryTable
 from support import offline
 
 from seamline.connectors.iceberg import layout
-from seamline.connectors.iceberg.catalog import IcebergCatalog
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
 from seamline.connectors.iceberg.types import to_schema
 from seamline.connectors.protocols import Catalog, ColdTable, NoDeadline
 from seamline.errors import SeamlineError

@@ -24,8 +24,8 @@ from support.meddling import Event
 from support.stack import Stack
 from support.waiting import wait_until
 
-from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.errors import TAKEN
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.protocols import HotLog, TierTable
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import COMMIT_CONFLICT, SeamlineError

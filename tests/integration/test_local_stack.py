@@ -25,7 +25,7 @@ from pyiceberg.types import LongType, NestedField
 from support.ports import reserved_port
 from support.waiting import wait_until
 
-from seamline.connectors.iceberg.catalog import IcebergCatalog
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
 from seamline.connectors.jvm.jars import cache_directory, kafka_jars
 from seamline.connectors.jvm.java import find_java
 from seamline.errors import (

@@ -26,8 +26,8 @@ from support.rest_catalog import config_of, rest_catalog
 from support.stack import Stack
 
 from seamline.connectors.config import CatalogConfig
-from seamline.connectors.iceberg.catalog import IcebergCatalog
-from seamline.connectors.iceberg.commits import create_tag, set_properties
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
+from seamline.connectors.iceberg.tables.commits import create_tag, set_properties
 from seamline.errors import CATALOG_UNAVAILABLE, COMMIT_CONFLICT, SNAPSHOT_GONE, SeamlineError
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]

@@ -20,7 +20,7 @@ from support.gateway import Gateway, statement_rows
 from support.stack import Stack
 from support.waiting import wait_until
 
-from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.tables import commits
 from seamline.errors import COMMIT_CONFLICT, TOKEN_EXPIRED, SeamlineError
 from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.query.snapshot_tags import TAG_PREFIX, SnapshotTags

@@ -26,7 +26,7 @@ from support.records import assert_tiered_exactly_once, by_position, consumed
 from support.references import retain, retention
 from support.stack import Stack
 
-from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.tables import commits
 from seamline.errors import (
     BAD_RECORD,
     BOUNDARY_MISSING,

@@ -19,7 +19,7 @@ from support.gateway import Gateway
 from support.records import assert_tiered_exactly_once
 from support.stack import Stack
 
-from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.spark import daemon
 from seamline.connectors.spark.tail import RECORD
 from seamline.connectors.spark.tiering import SparkTierTable

@@ -21,7 +21,7 @@ from support.stack import Stack
 from support.waiting import wait_until
 
 import seamline
-from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.tables import commits
 from seamline.errors import SeamlineError
 from seamline.gateway.deadline import no_deadline
 

@@ -31,10 +31,10 @@ from pyiceberg.types import IcebergType, LongType, NestedField, StringType, Time
 from support.conditions import NOW, VALUES, fitting
 from support.predicates import keeps
 
-from seamline.connectors.iceberg.catalog import table_of_file
 from seamline.connectors.iceberg.expressions import to_iceberg
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import live_entries
+from seamline.connectors.iceberg.tables.catalog import table_of_file
 from seamline.connectors.iceberg.tail_files import TailLayout, plan_files, write_file
 from seamline.connectors.iceberg.types import to_schema
 from seamline.gateway.tail.statistics import Statistics

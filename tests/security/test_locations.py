@@ -50,8 +50,8 @@ from support.stack import Stack
 
 from seamline.connectors.config import CatalogConfig, ClusterConfig
 from seamline.connectors.iceberg import manifests
-from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.iceberg.pyiceberg_internals import ManifestWriter
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.connectors.places import SCHEMES, STORES, CatalogPlaces, TablePlaces

@@ -38,9 +38,9 @@ from support.gateway import Gateway
 from support.stack import Stack
 
 from seamline.connectors.config import CatalogConfig
-from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.iceberg.metadata_properties import readable_by_others
+from seamline.connectors.iceberg.tables import commits
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
 from seamline.connectors.jvm.jars import spark_jars
 from seamline.connectors.spark.splits import Options, Table
 from seamline.errors import SeamlineError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyiceberg.table.update import AssertTableUUID, SetSnapshotRefUpdate
 
-from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
 
 Retention = tuple[int | None, int | None, int | None]
 WANTED: Retention = (3, 500_000_000_000, 900_000_000_000)

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from seamline.connectors.config import CatalogConfig
-from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.spark.maintenance import Compaction, Maintained, Tasks, maintain
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.tiering import SparkTierTable

@@ -21,7 +21,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from seamline.connectors.duckdb.workers import DuckDBWorkers
-from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import NoDeadline
 from seamline.gateway.catalogs import resolution

@@ -44,7 +44,6 @@ IMPORTS = {
 """What a folder may import of ours."""
 KNOTS = {
     ("client", "client/dbapi"),
-    ("connectors/iceberg", "connectors/iceberg/boundaries"),
 }
 """Folders that still import each other."""
 ERRORS_MODULE = "seamline.errors"
@@ -177,7 +176,7 @@ IN_THE_BACKGROUND = {
     "connectors/duckdb/instances.py": "a queue of work, each piece of it an `attempt`",
     "connectors/iceberg/boundaries/positions.py": "its futures are asked for what they raised",
     "connectors/iceberg/files.py": "its futures are asked for what they raised",
-    "connectors/iceberg/scan.py": "its futures are asked for what they raised",
+    "connectors/iceberg/tables/scan.py": "its futures are asked for what they raised",
     "gateway/query/run.py": "its futures are asked for what they raised",
     "gateway/iceberg_rest/scan_plans.py": "its futures are asked for what they raised",
     "gateway/flight/server.py": "a call ends with a named error, and gRPC asks its futures",

@@ -10,12 +10,16 @@ import abc
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table as PyTable
 from pyiceberg.table import TableProperties
 
 from seamline.connectors.cache import Cache
+from seamline.connectors.iceberg.boundaries.files import OwnFiles
+from seamline.connectors.iceberg.pruning import Pruner
 from seamline.errors import BOUNDARY_INVALID, BOUNDARY_NOT_TRUSTED, SeamlineError
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
 from seamline.seam.boundary import HINT, Boundary
@@ -25,7 +29,6 @@ from seamline.seam.table import Snapshot, TableState
 if TYPE_CHECKING:
     from seamline.connectors.iceberg.boundaries.kafka_connect import ControlTopics
     from seamline.connectors.iceberg.boundaries.positions import PositionReader
-    from seamline.connectors.iceberg.catalog import IcebergTable
     from seamline.connectors.protocols import HotLog
 
 OPTION_PREFIX = f"{PROPERTY_PREFIX}boundary-"
@@ -81,6 +84,25 @@ class Adopted:
         return start_of(self.state)
 
 
+class PlannedFile(Protocol):
+    """A data file of a scan."""
+
+    @property
+    def file(self) -> DataFile:
+        """The file, as its manifest describes it."""
+
+
+class ScannedTable(OwnFiles, Protocol):
+    """An Iceberg table whose files can be planned."""
+
+    @property
+    def iceberg(self) -> PyTable:
+        """The table as PyIceberg has it."""
+
+    def tasks(self, snapshot_id: int, pruner: Pruner) -> Sequence[PlannedFile]:
+        """Returns the files that a scan of a snapshot must read."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class AdoptedIceberg(Adopted):
     """An Iceberg table that another writer fills.
@@ -91,7 +113,7 @@ class AdoptedIceberg(Adopted):
         reports: Reads the control topics of sinks.
     """
 
-    table: IcebergTable
+    table: ScannedTable
     positions: PositionReader
     reports: ControlTopics
 

@@ -15,6 +15,7 @@ from seamline.connectors.iceberg.boundaries.provider import (
     Answer,
     Answers,
     Provider,
+    ScannedTable,
 )
 from seamline.connectors.iceberg.boundaries.spark_streaming import SparkStreaming
 from seamline.connectors.iceberg.boundaries.stream_loader import StreamLoader
@@ -25,7 +26,6 @@ from seamline.seam.boundary import EXACT
 from seamline.seam.table import Snapshot
 
 if TYPE_CHECKING:
-    from seamline.connectors.iceberg.catalog import IcebergTable
     from seamline.connectors.protocols import HotLog
 
 PROVIDERS: Mapping[str, type[Provider[AdoptedIceberg]]] = {
@@ -72,7 +72,7 @@ class Providers:
         self._reports = ControlTopics()
         self._answers: Answers = Cache(_ANSWERS_MAX)
 
-    def of(self, table: IcebergTable) -> Provider[AdoptedIceberg] | None:
+    def of(self, table: ScannedTable) -> Provider[AdoptedIceberg] | None:
         """Returns the provider of a table; None if Seamline itself copies the topic into it.
 
         An error in the table's binding is raised only when its boundary is needed, since the

@@ -10,7 +10,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from seamline.connectors.config import CatalogConfig
-from seamline.connectors.iceberg.catalog import IcebergCatalog
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
 from seamline.errors import CATALOG_UNAVAILABLE, SeamlineError
 
 

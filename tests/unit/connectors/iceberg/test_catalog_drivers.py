@@ -13,7 +13,7 @@ import pytest
 from support.doors import Door
 
 from seamline.connectors.config import CatalogConfig
-from seamline.connectors.iceberg.catalog import IcebergCatalog
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
 from seamline.errors import CATALOG_ACCESS_DENIED, INVALID_CONFIG, SeamlineError
 
 GLUE = {"glue.access-key-id": "key", "glue.secret-access-key": "secret", "glue.region": "us-east-1"}

@@ -20,8 +20,8 @@ from pyiceberg.types import LongType, NestedField
 from support.references import retain, retention
 
 from seamline.connectors.config import CatalogConfig
-from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
+from seamline.connectors.iceberg.tables import commits
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
 from seamline.seam.boundary import TAG, Boundary
 from seamline.seam.evolution import AddColumn
 from seamline.seam.offsets import Offsets

@@ -21,8 +21,8 @@ from pyiceberg.table.update import (
 from pyiceberg.types import LongType, NestedField
 
 from seamline.connectors.config import CatalogConfig
-from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
+from seamline.connectors.iceberg.tables import commits
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
 from seamline.errors import BOUNDARY_MISSING, SeamlineError
 from seamline.seam.boundary import TAG, Boundary, boundary_of, foreign_change, renewed
 from seamline.seam.offsets import Offsets

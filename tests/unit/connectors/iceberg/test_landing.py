@@ -19,9 +19,9 @@ from pyiceberg.types import LongType, NestedField
 from support.rest_catalog import config_of, rest_catalog
 
 from seamline.connectors.config import CatalogConfig
-from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
-from seamline.connectors.iceberg.landing import Landing
+from seamline.connectors.iceberg.tables import commits
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
+from seamline.connectors.iceberg.tables.landing import Landing
 from seamline.errors import COMMIT_CONFLICT, SeamlineError
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import SUMMARY_KEY, Boundary, encode

@@ -24,7 +24,7 @@ from support.handmade import EQUALITY, File, Handmade, column, with_ids
 from support.one_table import answering
 
 from seamline.connectors.config import CatalogConfig
-from seamline.connectors.iceberg.catalog import IcebergCatalog
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
 from seamline.connectors.spark.maintenance import Compaction, Tasks, maintain
 from seamline.errors import (
     COLUMN_AMBIGUOUS,

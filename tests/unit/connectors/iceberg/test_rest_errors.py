@@ -16,7 +16,7 @@ import pytest
 
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import pyiceberg_internals
-from seamline.connectors.iceberg.catalog import IcebergCatalog
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
 from seamline.errors import CATALOG_ACCESS_DENIED, CATALOG_UNAVAILABLE, SeamlineError
 
 

@@ -15,7 +15,7 @@ from support import offline
 from support.one_table import answering
 
 from seamline.connectors.config import CatalogConfig
-from seamline.connectors.iceberg.catalog import IcebergCatalog
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
 from seamline.errors import SeamlineError
 
 NAME = ("default", "t")

@@ -13,7 +13,7 @@ from pyiceberg.table import TableProperties
 from support import offline
 from support.creating import World
 
-from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.tables import commits
 from seamline.errors import SeamlineError
 from seamline.seam.binding import TopicBinding
 from seamline.seam.table import TableState

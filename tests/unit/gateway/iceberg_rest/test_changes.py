@@ -38,7 +38,7 @@ from support.gateway import Gateway
 from support.rest_answers import Watch
 from werkzeug.test import TestResponse
 
-from seamline.connectors.iceberg.changes import CatalogChanges, TableCommit
+from seamline.connectors.iceberg.tables.changes import CatalogChanges, TableCommit
 from seamline.errors import INVALID_CONFIG, SeamlineError
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "text": [f"t{i % 3}" for i in range(10)]})

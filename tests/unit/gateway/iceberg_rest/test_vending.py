@@ -18,8 +18,8 @@ from support.handmade import Handmade, column
 from support.one_table import answering
 
 from seamline.connectors.config import CatalogConfig
-from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.iceberg.pyiceberg_internals import vended_credentials
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
 from seamline.gateway.iceberg_rest.storage_access import passed_on
 
 LOCATION = "s3://lake/warehouse/t"

@@ -21,8 +21,8 @@ from pyiceberg.table import Table
 from support import offline
 
 from seamline.connectors.config import ClusterConfig
-from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
+from seamline.connectors.iceberg.tables import commits
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.protocols import HotLog, NoDeadline
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SeamlineError

@@ -31,7 +31,7 @@ from seamline.sql import types
 from seamline.sql.types import Field
 
 if TYPE_CHECKING:
-    from seamline.connectors.iceberg.catalog import IcebergCatalog
+    from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
 
 PROPERTY = "seamline.view."
 """Prefix, before a view's name, of the namespace property that says where its metadata is."""

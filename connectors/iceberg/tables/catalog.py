@@ -40,7 +40,6 @@ from seamline.connectors.iceberg.boundaries.registry import Logs, Providers
 from seamline.connectors.iceberg.boundaries.second_writer import replaced_rows
 from seamline.connectors.iceberg.boundary_commits import prepare_boundary
 from seamline.connectors.iceberg.catalog_config import open_catalog
-from seamline.connectors.iceberg.earlier_metadata import EarlierMetadata
 from seamline.connectors.iceberg.errors import (
     can_exist,
     catalog_errors,
@@ -60,10 +59,11 @@ from seamline.connectors.iceberg.metadata_properties import (
 from seamline.connectors.iceberg.moments import MomentColumns
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import GuardedCatalog
-from seamline.connectors.iceberg.scan import FileTask, ScanPlanner
 from seamline.connectors.iceberg.schema_changes import named_mapping, text_of
 from seamline.connectors.iceberg.states import States, table_state
-from seamline.connectors.iceberg.views import PROPERTY, ViewStore
+from seamline.connectors.iceberg.tables.earlier_metadata import EarlierMetadata
+from seamline.connectors.iceberg.tables.scan import FileTask, ScanPlanner
+from seamline.connectors.iceberg.tables.views import PROPERTY, ViewStore
 from seamline.connectors.places import TablePlaces
 from seamline.connectors.protocols import HotLog
 from seamline.errors import (

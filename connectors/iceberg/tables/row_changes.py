@@ -58,9 +58,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from seamline.connectors.iceberg import commits, writing
 from seamline.connectors.iceberg.boundary_commits import moved_ref
-from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.errors import commit_errors, manifest_errors
 from seamline.connectors.iceberg.partitions import schema_for
 from seamline.connectors.iceberg.position_deletes import (
@@ -72,8 +70,10 @@ from seamline.connectors.iceberg.position_deletes import (
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import live_entries
 from seamline.connectors.iceberg.row_ids import REFERENCED_FILE, inherit_row_ids
-from seamline.connectors.iceberg.scan import FileTask
 from seamline.connectors.iceberg.snapshots import NewSnapshot
+from seamline.connectors.iceberg.tables import commits, writing
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
+from seamline.connectors.iceberg.tables.scan import FileTask
 from seamline.connectors.iceberg.update_ids import LAST_ADDED, renumbered
 from seamline.errors import (
     COMMIT_CONFLICT,

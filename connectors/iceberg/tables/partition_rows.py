@@ -28,9 +28,9 @@ from pyiceberg.types import (
 )
 
 from seamline.connectors.iceberg.bounds import bound
-from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.foreign_metadata import VariantType
 from seamline.connectors.iceberg.pruning import Pruner
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.types import from_iceberg
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.sql import types

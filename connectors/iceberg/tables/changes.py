@@ -45,7 +45,6 @@ from pyiceberg.table.update import (
 from sqlalchemy.exc import IntegrityError
 
 from seamline.connectors.iceberg import pyiceberg_internals
-from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.iceberg.errors import (
     can_exist,
     catalog_errors,
@@ -62,8 +61,9 @@ from seamline.connectors.iceberg.metadata_properties import (
     require_no_code,
     require_own_places,
 )
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
+from seamline.connectors.iceberg.tables.views import PROPERTY as VIEW_PROPERTY
 from seamline.connectors.iceberg.update_ids import with_field_ids, with_spec_ids
-from seamline.connectors.iceberg.views import PROPERTY as VIEW_PROPERTY
 from seamline.connectors.places import TablePlaces
 from seamline.errors import (
     CATALOG_ACCESS_DENIED,

@@ -45,9 +45,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import NestedField
 
-from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.boundary_commits import moved_ref
-from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.equality_deletes import FileBounds
 from seamline.connectors.iceberg.errors import manifest_errors, storage_errors
 from seamline.connectors.iceberg.files import read_vector
@@ -61,6 +59,8 @@ from seamline.connectors.iceberg.position_deletes import (
 from seamline.connectors.iceberg.pyiceberg_internals import inheriting_entries, live_entries
 from seamline.connectors.iceberg.row_ids import CONTENT_OFFSET, CONTENT_SIZE, REFERENCED_FILE
 from seamline.connectors.iceberg.snapshots import NewSnapshot
+from seamline.connectors.iceberg.tables import commits
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.errors import COMMIT_CONFLICT, SeamlineError
 from seamline.seam.boundary import REWRITE
 from seamline.seam.tiering import Batch, overtaken, since

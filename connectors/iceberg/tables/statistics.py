@@ -26,8 +26,8 @@ from pyiceberg.types import (
 )
 
 from seamline.connectors.iceberg.bounds import bound
-from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.pruning import Pruner
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _BOUNDED = (

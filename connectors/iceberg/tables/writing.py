@@ -17,10 +17,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
 
 from seamline.connectors.iceberg import pyiceberg_internals
-from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.iceberg.errors import catalog_errors, commit_errors, storage_errors
 from seamline.connectors.iceberg.parquet_types import as_stored
 from seamline.connectors.iceberg.row_ids import with_fields_of_version_3
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.iceberg.transforms import can_compute
 from seamline.connectors.iceberg.types import table_schema
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError

@@ -31,13 +31,13 @@ from pyiceberg.table.update.schema import UpdateSchema
 
 from seamline.connectors.iceberg import pyiceberg_internals
 from seamline.connectors.iceberg.boundary_commits import moved_ref, new_ref, prepare_boundary
-from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.errors import commit_errors, storage_errors
 from seamline.connectors.iceberg.schema_changes import (
     apply_changes,
     text_of,
     with_former_names,
 )
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.errors import (
     COMMIT_CONFLICT,
     INVALID_TABLE_DEFINITION,

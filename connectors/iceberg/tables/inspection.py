@@ -31,13 +31,13 @@ from pyiceberg.types import (
 )
 
 from seamline.connectors.iceberg.bounds import decoded
-from seamline.connectors.iceberg.catalog import IcebergTable
-from seamline.connectors.iceberg.partition_rows import (
+from seamline.connectors.iceberg.partitions import schema_for
+from seamline.connectors.iceberg.tables.catalog import IcebergTable
+from seamline.connectors.iceberg.tables.partition_rows import (
     PartitionColumn,
     partition_columns,
     partition_row,
 )
-from seamline.connectors.iceberg.partitions import schema_for
 from seamline.sql import types
 from seamline.sql.types import Array, Field, Map, Row, Type
 

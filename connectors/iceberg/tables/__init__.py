@@ -1,0 +1,1 @@
+"""Tables of a catalog: loaded, scanned, written, changed and landed on."""
