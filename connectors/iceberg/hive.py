@@ -6,6 +6,7 @@ the first of several addresses.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import Any
@@ -27,6 +28,7 @@ from thrift.transport.TTransport import (
 from seamline.connectors.iceberg import pyiceberg_internals
 
 _PORT = 9083
+logging.getLogger("thrift").addHandler(logging.NullHandler())  # it raises what it logs
 
 
 class PatientHiveCatalog(hive.HiveCatalog):
