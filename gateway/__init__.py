@@ -1,1 +1,1 @@
-"""The gateway: wiring, policy and wire formats around the planners and connectors."""
+"""The gateway: policy, statements and wire formats around the planners and connectors."""

@@ -1,1 +1,1 @@
-"""The cold tier: catalogs, snapshots, boundaries, and file planning."""
+"""The cold tier: metadata, manifests, partitions and deletes, as Iceberg specifies them."""

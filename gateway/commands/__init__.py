@@ -1,1 +1,1 @@
-"""Statements that are not queries: SHOW, CREATE TABLE, and metadata tables."""
+"""What each kind of statement does: queries, SHOW, CREATE TABLE, INSERT and the others."""

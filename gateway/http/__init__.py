@@ -1,1 +1,1 @@
-"""The gateway's HTTP interface."""
+"""The gateway's HTTP interface, and what everything that speaks HTTP shares."""

@@ -1,1 +1,1 @@
-"""The path of a statement: facts, plan, run, receipt, result."""
+"""The path of a query: facts, plan, run, receipt, token."""
