@@ -111,15 +111,14 @@ def is_outage(error: BaseException) -> bool:
     is_answer = isinstance(error, IntegrityError) or hasattr(error, "thrift_spec")
     if is_answer or not isinstance(error, _failures()):
         return False
-    status = _response(error).get("HTTPStatusCode")
+    status = _response(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
     return status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _response(error: BaseException) -> dict[str, Any]:
-    """Returns what one of Amazon's errors says about the response; empty for others."""
+    """Returns the response that one of Amazon's errors carries; empty for others."""
     response = getattr(error, "response", None)
-    found = response.get("ResponseMetadata") if isinstance(response, dict) else None
-    return found or {}
+    return response if isinstance(response, dict) else {}
 
 
 @contextlib.contextmanager
@@ -285,8 +284,7 @@ def _failure(who: str, what: str, error: Exception) -> SeamlineError:
 
 
 def _is_refusal_of_amazon(error: Exception) -> bool:
-    response = getattr(error, "response", None)
-    code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
+    code = _response(error).get("Error", {}).get("Code")
     return code in _REFUSALS_OF_AMAZON or type(error).__name__ in _NO_CREDENTIALS
 
 

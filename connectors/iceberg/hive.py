@@ -6,6 +6,7 @@ the first of several addresses.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -78,12 +79,11 @@ class MetastoreConnections:
         """
         transport = self._connect()
         client = Client(TBinaryProtocol(transport))
-        try:
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(transport.close)
             if self._login is not None:
                 client.set_ugi(*self._login)
-        except BaseException:
-            transport.close()
-            raise
+            on_failure.pop_all()
         self._open.transports.append(transport)
         return client
 

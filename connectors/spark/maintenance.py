@@ -233,9 +233,9 @@ class _Run:
     def _rows(self, procedure: str, *arguments: str) -> list[Any]:
         self.deadline.check()
         name = spark_name(self.catalog.name, *self.identifier)
-        given = ", ".join((f"table => {spark_text(name)}", *arguments))
+        listed = ", ".join((f"table => {spark_text(name)}", *arguments))
         with named_errors(self.deadline):
-            call = f"CALL {spark_name(self.catalog.name)}.system.{procedure}({given})"
+            call = f"CALL {spark_name(self.catalog.name)}.system.{procedure}({listed})"
             rows: list[Any] = self.spark.sql(call).collect()
             return rows
 

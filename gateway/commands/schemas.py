@@ -144,9 +144,8 @@ def _plain(connections: Connections, name: TableName) -> TableState:
 def _place(connections: Connections, parts: tuple[str, ...], session: Session) -> tuple[str, str]:
     """Returns the catalog and the schema that a name refers to."""
     source = parts[0] if len(parts) > 1 else session.catalog
-    return resolution.session(connections.config, source, rights=connections.rights).catalog, parts[
-        -1
-    ]
+    defaults = resolution.session(connections.config, source, rights=connections.rights)
+    return defaults.catalog, parts[-1]
 
 
 def _own(connections: Connections, source: str, schema: str) -> IcebergCatalog:

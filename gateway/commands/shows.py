@@ -76,9 +76,9 @@ class Shows:
     def _schemas(self, statement: Show, session: Session) -> Rows:
         source = statement.name[0] if statement.name else session.catalog
         connections = self._connections
-        asked = resolution.session(connections.config, source, rights=connections.rights)
-        found = listings.schemas(connections, asked.catalog)
-        return _names("Schema", found, statement)
+        defaults = resolution.session(connections.config, source, rights=connections.rights)
+        schemas = listings.schemas(connections, defaults.catalog)
+        return _names("Schema", schemas, statement)
 
     def _tables(self, statement: Show, session: Session, deadline: Deadline) -> Rows:
         source, schema = existing_schema(statement.name, session, self._connections)

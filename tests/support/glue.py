@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import unittest.mock
 from collections.abc import Iterator
 
 import boto3
+import pytest
 from moto.server import ThreadedMotoServer
 
 from seamline.connectors.config import CatalogConfig
@@ -37,7 +36,7 @@ def glue_config(url: str, folder: str) -> CatalogConfig:
 
 @contextlib.contextmanager
 def glue() -> Iterator[str]:
-    """A running server, with one bucket; Spark logs in with what the environment says meanwhile.
+    """A running server, with one bucket; meanwhile the environment has the keys, for Spark.
 
     Yields:
         Its address.
@@ -48,12 +47,10 @@ def glue() -> Iterator[str]:
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
     try:
-        keys = {f"aws_{name.replace('-', '_')}": value for name, value in _KEYS.items()}
-        boto3.client("s3", endpoint_url=url, region_name=_REGION, **keys).create_bucket(
-            Bucket=_BUCKET
-        )
-        own = {f"AWS_{name.replace('-', '_').upper()}": value for name, value in _KEYS.items()}
-        with unittest.mock.patch.dict(os.environ, own):
+        with pytest.MonkeyPatch.context() as environment:
+            for name, value in _KEYS.items():
+                environment.setenv(f"AWS_{name.replace('-', '_').upper()}", value)
+            boto3.client("s3", endpoint_url=url, region_name=_REGION).create_bucket(Bucket=_BUCKET)
             yield url
     finally:
         server.stop()
