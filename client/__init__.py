@@ -33,7 +33,7 @@ from seamline.dbapi.types import (
     Timestamp,
     TimestampFromTicks,
 )
-from seamline.version import VERSION as __version__  # noqa: N811 - PEP 8's own name for it
+from seamline.dbapi.version import VERSION as __version__  # noqa: N811 - PEP 8's own name for it
 
 apilevel = "2.0"
 threadsafety = 2

@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 import click
 
 from seamline import ending
+from seamline.dbapi.version import VERSION
 from seamline.errors import MISSING_EXTRA, SeamlineError
-from seamline.version import VERSION
 
 _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "audit": ("seamline.gateway.cli.adopting", "gateway", "Count the records of a table."),

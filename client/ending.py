@@ -26,7 +26,7 @@ import click
 
 from seamline.dbapi.texts import printable
 from seamline.errors import DISK_FULL, GATEWAY_UNAVAILABLE, INTERNAL_ERROR, SeamlineError
-from seamline.sentences import sentence
+from seamline.errors.sentences import sentence
 
 FAILED = 1
 NOTHING_ANSWERS = 3

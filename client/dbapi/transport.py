@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from seamline.dbapi.credentials import Credentials
 from seamline.dbapi.errors import OperationalError, as_client_error
+from seamline.dbapi.version import VERSION
 from seamline.errors import GATEWAY_UNAVAILABLE, INVALID_ARGUMENT, SeamlineError
-from seamline.version import VERSION
 
 if TYPE_CHECKING:
     import urllib3

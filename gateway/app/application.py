@@ -15,6 +15,7 @@ import flask
 from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
+from seamline.dbapi.version import VERSION
 from seamline.errors import (
     DISK_FULL,
     INTERNAL_ERROR,
@@ -48,7 +49,6 @@ from seamline.gateway.query.seams import Seams
 from seamline.gateway.readiness import Readiness
 from seamline.gateway.statements.service import Service
 from seamline.gateway.trino import routes as trino
-from seamline.version import VERSION
 
 _LOG = logging.getLogger("seamline.http")
 _WAITS_MAX = 500

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from werkzeug.routing import Rule
 
+from seamline.dbapi.version import VERSION
 from seamline.errors import (
     ERRORS,
     METHOD_NOT_ALLOWED,
@@ -38,7 +39,6 @@ from seamline.gateway.http.turns import PROBES
 from seamline.gateway.iceberg_rest import routes as iceberg
 from seamline.gateway.iceberg_rest.answers import IcebergFailure
 from seamline.gateway.iceberg_rest.errors import status_of
-from seamline.version import VERSION
 
 PATH = "/api/v1/openapi.json"
 _REF = "#/components/schemas/{model}"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seamline.dbapi.version import VERSION
 from seamline.errors import SeamlineError
 from seamline.gateway.cli.options import Duration, config_options, load_config
-from seamline.version import VERSION
 
 if TYPE_CHECKING:
     from seamline.gateway.config.load import Loaded

@@ -9,8 +9,8 @@ import re
 import sys
 from collections.abc import Iterator
 
+from seamline.dbapi.version import VERSION
 from seamline.gateway.doctor.findings import Finding, ok, skipped, warning, wrong
-from seamline.version import VERSION
 
 _PYTHON = (3, 11)
 _DISTRIBUTION = "seamline"

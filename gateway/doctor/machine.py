@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from seamline.connectors.jvm import jars
 from seamline.connectors.jvm.jars import JarSet
 from seamline.connectors.jvm.java import find_java
+from seamline.dbapi.version import VERSION
 from seamline.errors import PORT_TAKEN, SeamlineError
 from seamline.gateway.config.model import Config
 from seamline.gateway.doctor.findings import Finding, Level, of_error, ok, skipped, warning, wrong
-from seamline.version import VERSION
 
 MEGABYTES = {"kafka": 45, "spark": 72}
 """Approximate download sizes; those of the object stores' bundles are not known in advance."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from seamline.dbapi.version import VERSION
 from seamline.gateway.flight.prepared import KEPT_S
 from seamline.sql.functions import FORMS
 from seamline.sql.functions.registry import FUNCTIONS, Overload
-from seamline.version import VERSION
 
 _AT_END = 3
 _LOWER_CASE, _INSENSITIVE = 3, 1

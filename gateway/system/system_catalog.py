@@ -13,11 +13,11 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Mapping
 
+from seamline.dbapi.version import VERSION
 from seamline.gateway.statements.statement import Statement
 from seamline.gateway.system import jdbc, listings
 from seamline.gateway.system.request import Row, Rows, SystemTableRequest
 from seamline.gateway.system.table_properties import PROPERTIES
-from seamline.version import VERSION
 
 
 def _catalogs(request: SystemTableRequest) -> Iterator[Row]:

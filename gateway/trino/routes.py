@@ -27,6 +27,7 @@ from typing import Any
 
 import flask
 
+from seamline.dbapi.version import VERSION
 from seamline.errors import INVALID_REQUEST, SHUTTING_DOWN, SeamlineError
 from seamline.gateway.access.rules import Action
 from seamline.gateway.http.turns import Turns
@@ -36,7 +37,6 @@ from seamline.gateway.trino import results, segments, session
 from seamline.gateway.trino.addresses import Addresses
 from seamline.gateway.trino.forms import Form
 from seamline.gateway.trino.pages import Page, Place, page
-from seamline.version import VERSION
 
 POLL_S = 1.0
 COLUMNS_S = 0.1

@@ -22,9 +22,9 @@ from packaging.utils import canonicalize_name
 from support.locks import locked
 from support.sources import PARTS
 
+from seamline.dbapi.version import VERSION
 from seamline.gateway.config.load import load
 from seamline.gateway.config.model import Config
-from seamline.version import VERSION
 
 _HELM = pathlib.Path(__file__).parents[2] / "helm"
 _SECRET = "5e" * 32

@@ -187,7 +187,7 @@ def written(hooks: Any, place: str, text: str) -> str:
         ("index.md", "[a\nb](../helm/README.md)", "[a\nb](helm.md)"),
         ("contributing.md", "[a](docs/tables.md#formats)", "[a](tables.md#formats)"),
         ("helm.md", "[`values.yaml`](seamline/values.yaml)", "`values.yaml`"),
-        ("contributing.md", "[a](client/errors.py), [b](#taste)", "a, [b](#taste)"),
+        ("contributing.md", "[a](client/errors/__init__.py), [b](#taste)", "a, [b](#taste)"),
         ("index.md", "[a](https://example.com/nowhere.md)", "[a](https://example.com/nowhere.md)"),
         ("index.md", "```\n[a](nowhere.md)\n```", "```\n[a](nowhere.md)\n```"),
         ("index.md", r"| `a\|b` | c\|d |", r"| `a|b` | c\|d |"),

@@ -13,7 +13,7 @@ import re
 import pytest
 
 from seamline.errors import INTERNAL_ERROR, SeamlineError
-from seamline.sentences import sentence
+from seamline.errors.sentences import sentence
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "sentences.txt"
 _CASE = re.compile(r"^== (.*)\n((?:.*\n)*?)----\n((?:.*\n)*?)(?=\n==|\n?\Z)", re.MULTILINE)

@@ -24,9 +24,9 @@ from support.registry import Registry
 from seamline.cli import root
 from seamline.connectors.config import ClusterConfig, SchemaRegistryConfig
 from seamline.connectors.kafka import probing
+from seamline.dbapi.version import VERSION
 from seamline.gateway.doctor import clusters
 from seamline.gateway.doctor.installation import satisfies
-from seamline.version import VERSION
 
 
 def doctor(*arguments: str) -> Result:

@@ -13,7 +13,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any, Self
 
-from seamline.sentences import sentence as sentence
+from seamline.errors.sentences import sentence as sentence
 
 RETRY_AFTER = "retry_after_s"
 """The error detail that gives the number of seconds to wait before a retry."""
