@@ -24,7 +24,8 @@ from harness import REPEATS, compare, report
 from seamline.connectors.kafka.formats import protobuf_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import Schema, SchemaId, Schemas
-from seamline.connectors.protocols import Deadline, RawBatch
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.gateway.commands.tables import parse_fields
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns

@@ -22,7 +22,8 @@ from harness import REPEATS, compare, report
 
 from seamline.connectors.duckdb.engine import DuckDBEngine
 from seamline.connectors.duckdb.workers import DuckDBWorkers
-from seamline.connectors.protocols import Engine, EngineQuery, EngineScan, NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.protocols.engines import Engine, EngineQuery, EngineScan
 from seamline.connectors.shared_memory import shared_memory
 from seamline.sql import parse, types
 from seamline.sql.binder.qualify import Relation, qualify

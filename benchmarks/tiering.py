@@ -18,7 +18,7 @@ from typing import Any
 from harness import REPEATS, compare, report, timed, verdict_of
 from stand import Stand, say, stand
 
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.gateway import names
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections

@@ -21,7 +21,7 @@ from seamline.connectors.delta.versions import Version
 from seamline.connectors.iceberg.boundaries.files import OwnFiles
 from seamline.connectors.iceberg.boundaries.provider import Adopted, Answer, Provider
 from seamline.connectors.iceberg.boundaries.spark_streaming import Checkpoint, SparkStreaming
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.errors import (
     BOUNDARY_INVALID,
     BOUNDARY_MISSING,

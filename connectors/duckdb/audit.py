@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from seamline.connectors.duckdb.engine import open_scan
-from seamline.connectors.protocols import ColdTable, EngineScan
+from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.connectors.protocols.engines import EngineScan
 from seamline.errors import NOT_SUPPORTED, OFFSETS_NOT_STORED, SeamlineError
 from seamline.seam.encoding import Encoding
 from seamline.seam.files import ScanRequest

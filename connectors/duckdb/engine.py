@@ -30,18 +30,9 @@ from seamline.connectors.duckdb.relation import (
 from seamline.connectors.duckdb.storage import attach, is_remote
 from seamline.connectors.files import private_folder
 from seamline.connectors.newest import of_keys
-from seamline.connectors.protocols import (
-    Compute,
-    Deadline,
-    EngineQuery,
-    EngineScan,
-    NoDeadline,
-    ResultStream,
-    SpilledTail,
-    TailFile,
-    TailSource,
-    at_once,
-)
+from seamline.connectors.protocols.deadlines import Compute, Deadline, NoDeadline, at_once
+from seamline.connectors.protocols.engine_tails import SpilledTail, TailFile, TailSource
+from seamline.connectors.protocols.engines import EngineQuery, EngineScan, ResultStream
 from seamline.errors import INTERNAL_ERROR, NOT_SUPPORTED, TAIL_TOO_LARGE, SeamlineError
 from seamline.seam.files import DataFile
 from seamline.sql import types

@@ -18,7 +18,8 @@ import pyarrow as pa
 from seamline.connectors import joined
 from seamline.connectors.duckdb.engine import Statement
 from seamline.connectors.duckdb.storage import is_remote
-from seamline.connectors.protocols import EngineScan, SpilledTail, TailSource
+from seamline.connectors.protocols.engine_tails import SpilledTail, TailSource
+from seamline.connectors.protocols.engines import EngineScan
 from seamline.connectors.shared_memory import MappedMemory, PlacedRows, SharedMemory, compact
 from seamline.sql.functions import FUNCTIONS
 from seamline.sql.kernels.kernel import Kernel

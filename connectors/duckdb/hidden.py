@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from seamline.connectors.cache import Cache
 from seamline.connectors.duckdb.relation import HiddenRows, groups, hiding_sql, row_counts_sql
 from seamline.connectors.newest import is_truncated, newest_places, newest_rows
-from seamline.connectors.protocols import EngineScan, FollowedTail
+from seamline.connectors.protocols.engine_tails import FollowedTail
+from seamline.connectors.protocols.engines import EngineScan
 from seamline.errors import COLD_FILE_INVALID, UPSERT_ORDER_UNKNOWN, SeamlineError
 from seamline.seam.files import FILE, POSITION, DataFile
 from seamline.seam.offsets import Offsets

@@ -32,7 +32,7 @@ from seamline.connectors import supervision
 from seamline.connectors.duckdb.engine import Statement
 from seamline.connectors.duckdb.frames import Kind, packed, receive, send
 from seamline.connectors.duckdb.worker import DEADLINE, FORK, KILL, ORDER
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.shared_memory import SharedMemory, shared_memory
 from seamline.errors import STATEMENT_KILLED, SeamlineError
 

@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from seamline.connectors.duckdb.literals import literal
 from seamline.connectors.duckdb.storage import local_path
-from seamline.connectors.protocols import EngineScan, TailFile
+from seamline.connectors.protocols.engine_tails import TailFile
+from seamline.connectors.protocols.engines import EngineScan
 from seamline.seam.files import FILE, POSITION, DataFile, field_id
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import ColdSpan

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 from fsspec import AbstractFileSystem
 
-from seamline.connectors.protocols import EngineScan
+from seamline.connectors.protocols.engines import EngineScan
 
 
 def local_path(path: str) -> str:

@@ -25,7 +25,8 @@ from seamline.connectors.duckdb.engine import DuckDBEngine, Statement, Writer
 from seamline.connectors.duckdb.frames import FIRST_BYTES, STORED, Kind
 from seamline.connectors.duckdb.processes import ProcessPool, WorkerProcess
 from seamline.connectors.duckdb.shares import Shares
-from seamline.connectors.protocols import Compute, Deadline, EngineQuery, ResultStream, at_once
+from seamline.connectors.protocols.deadlines import Compute, Deadline, at_once
+from seamline.connectors.protocols.engines import EngineQuery, ResultStream
 from seamline.connectors.shared_memory import shared_memory
 from seamline.errors import STATEMENT_KILLED, SeamlineError
 

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.dependencies import Dependency
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import (
     DEADLINE_EXCEEDED,
     KAFKA_UNAVAILABLE,

@@ -53,7 +53,8 @@ from seamline.connectors.kafka.requests import (
 )
 from seamline.connectors.kafka.subscription import KafkaSubscription
 from seamline.connectors.kafka.views import agreed, partitions_of
-from seamline.connectors.protocols import Deadline, RawBatch
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import TOPIC_NOT_FOUND, SeamlineError
 from seamline.seam.checks import recreated, require, truncated
 from seamline.seam.log import READ_COMMITTED, READ_UNCOMMITTED, LogBounds

@@ -15,7 +15,7 @@ from confluent_kafka import (
 )
 
 from seamline.connectors.kafka.formats.large import without_large
-from seamline.connectors.protocols import NOT_TEXT, Headers, RawBatch
+from seamline.connectors.protocols.raw_records import NOT_TEXT, Headers, RawBatch
 
 MESSAGES_MAX = 20_000
 """The most that are asked for at once."""

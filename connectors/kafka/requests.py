@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from seamline.connectors.kafka.cluster import named_error
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import SeamlineError
 from seamline.seam.offsets import Offsets
 

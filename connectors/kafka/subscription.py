@@ -27,7 +27,8 @@ from seamline.connectors.kafka.cluster import (
 )
 from seamline.connectors.kafka.messages import Arrivals, raw_batch
 from seamline.connectors.kafka.positions import assign
-from seamline.connectors.protocols import Polled, RawBatch
+from seamline.connectors.protocols.hot_logs import Polled
+from seamline.connectors.protocols.raw_records import RawBatch
 
 MESSAGES_MAX = 10_000
 """The most that one poll returns: a large batch decodes faster, a small one is shared sooner."""

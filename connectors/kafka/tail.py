@@ -10,7 +10,10 @@ import pyarrow as pa
 
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of
-from seamline.connectors.protocols import Deadline, HotLog, RawBatch, TailFile
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.engine_tails import TailFile
+from seamline.connectors.protocols.hot_logs import HotLog
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import TAIL_TOO_LARGE, SeamlineError
 from seamline.seam.compaction import Seen
 from seamline.seam.offsets import OffsetRange

@@ -9,7 +9,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from seamline.connectors.kafka.cluster import Cluster, named_error
 from seamline.connectors.kafka.formats.large import PART_BYTES_MAX
-from seamline.connectors.protocols import Deadline, NewRecord
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.raw_records import NewRecord
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
 
 PARTITIONERS = {"murmur2": "murmur2_random", "crc32": "consistent_random"}

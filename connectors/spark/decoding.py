@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import registry
-from seamline.connectors.protocols import RawBatch
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.seam.encoding import KEY, VALUE
 from seamline.seam.records import DecoderSpec
 

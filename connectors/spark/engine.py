@@ -20,16 +20,9 @@ import pyarrow as pa
 from seamline.connectors import supervision
 from seamline.connectors.arrow import conform
 from seamline.connectors.config import ClusterConfig
-from seamline.connectors.protocols import (
-    Compute,
-    Deadline,
-    EngineQuery,
-    EngineScan,
-    ResultStream,
-    SpilledTail,
-    TailSource,
-    at_once,
-)
+from seamline.connectors.protocols.deadlines import Compute, Deadline, at_once
+from seamline.connectors.protocols.engine_tails import SpilledTail, TailSource
+from seamline.connectors.protocols.engines import EngineQuery, EngineScan, ResultStream
 from seamline.connectors.spark.errors import named_errors
 from seamline.connectors.spark.kernels import learn
 from seamline.connectors.spark.relation import relation_sql

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from seamline.connectors.iceberg.errors import TAKEN
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import (
     COLD_FILE_INVALID,
     COLD_FILE_MISSING,

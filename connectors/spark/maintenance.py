@@ -15,7 +15,7 @@ from typing import Any
 
 from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
-from seamline.connectors.protocols import Deadline, NoDeadline
+from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
 from seamline.connectors.spark.errors import named_errors
 from seamline.errors import (
     BOUNDARY_MISSING,

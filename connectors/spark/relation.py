@@ -11,7 +11,7 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from seamline.connectors.protocols import EngineScan
+from seamline.connectors.protocols.engines import EngineScan
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import ColdSpan
 from seamline.seam.upserts import Newest

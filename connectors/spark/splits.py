@@ -23,15 +23,16 @@ from pyspark.sql.datasource import (
 )
 
 from seamline.connectors.config import ClusterConfig, SchemaRegistryConfig
-from seamline.connectors.continuity import Overtaken, checked, overtaken
 from seamline.connectors.duckdb.engine import read_scan
 from seamline.connectors.iceberg.static_table import static_table
 from seamline.connectors.iceberg.tables.catalog import IcebergTable, table_of_file
 from seamline.connectors.kafka.cluster import Cluster
+from seamline.connectors.kafka.continuity import Overtaken, checked, overtaken
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.connectors.kafka.tail import Looked
-from seamline.connectors.protocols import EngineScan, NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.protocols.engines import EngineScan
 from seamline.connectors.spark.decoding import plain
 from seamline.connectors.spark.hot_keys import HotKeys, KeysFound
 from seamline.errors import (

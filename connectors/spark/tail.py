@@ -18,7 +18,8 @@ import pyarrow as pa
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.large import PART_BYTES_MAX
-from seamline.connectors.protocols import NOT_TEXT, NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.protocols.raw_records import NOT_TEXT
 from seamline.connectors.spark.decoding import Decoding, plain
 from seamline.seam.encoding import KEY, VALUE
 from seamline.seam.offsets import OffsetRange

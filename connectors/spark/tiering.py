@@ -33,7 +33,9 @@ from seamline.connectors.iceberg.tables.landing import Landing
 from seamline.connectors.iceberg.transforms import path_to
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of
-from seamline.connectors.protocols import Deadline, HotLog, RawBatch
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.merging import merge
 from seamline.connectors.spark.sessions import functions_for, session_apart

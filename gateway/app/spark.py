@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Iterable
 
 from seamline.connectors.jvm import jars
-from seamline.connectors.protocols import Compute, at_once
+from seamline.connectors.protocols.deadlines import Compute, at_once
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.settings import SparkSettings

@@ -22,7 +22,7 @@ from seamline.connectors.dependencies import Outage
 from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.connectors.kafka.appending import TopicAppender
 from seamline.connectors.machine import cores
-from seamline.connectors.protocols import Engine
+from seamline.connectors.protocols.engines import Engine
 from seamline.connectors.supervision import Loop
 from seamline.gateway.access.audit import AuditLog
 from seamline.gateway.access.audit_sinks import FileSink

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
     from seamline.connectors.kafka.cluster import Cluster
     from seamline.connectors.kafka.log import KafkaLog
-    from seamline.connectors.protocols import Catalog, HotLog
+    from seamline.connectors.protocols.catalogs import Catalog
+    from seamline.connectors.protocols.hot_logs import HotLog
     from seamline.gateway.access.rights import Rights
     from seamline.gateway.config.model import Config
 

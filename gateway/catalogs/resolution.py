@@ -185,7 +185,7 @@ _SUGGESTED_WITHIN_S = 2.0
 
 def _near(name: TableName, sources: Sources) -> str | None:
     """Suggests similar tables of its schema, or similar schemas if the schema does not exist."""
-    from seamline.connectors.protocols import views_of  # a command's help needs no pyarrow
+    from seamline.connectors.protocols.catalogs import views_of  # a command's help needs no pyarrow
 
     catalog, rights, namespace = sources.cold(name.catalog), sources.rights, name.path[:-1]
     with contextlib.suppress(SeamlineError):  # the first error is the one to report

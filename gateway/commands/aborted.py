@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from seamline.connectors.protocols import Deadline, HotLog
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.seam.log import READ_COMMITTED, READ_UNCOMMITTED
 from seamline.seam.offsets import OffsetRange
 

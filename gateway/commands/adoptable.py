@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from seamline.connectors.iceberg.boundaries.registry import PROVIDERS
 from seamline.connectors.iceberg.boundaries.writers import BY_COLUMNS, FLINK, Writer, writer_of
-from seamline.connectors.protocols import ColdTable
+from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.errors import ADOPTION_REFUSED, INVALID_ARGUMENT, SeamlineError
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands import alterations

@@ -18,7 +18,9 @@ from seamline.connectors.iceberg.boundaries.provider import OPTION_PREFIX
 from seamline.connectors.iceberg.boundaries.writers import Writer
 from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.kafka.formats.schemas import schemas_of
-from seamline.connectors.protocols import ColdTable, Deadline, HotLog
+from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.errors import (
     ADOPTION_REFUSED,
     INVALID_ARGUMENT,

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
-from seamline.connectors.protocols import Compute, at_once
+from seamline.connectors.protocols.deadlines import Compute, at_once
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.errors import COMMIT_CONFLICT, STATEMENT_NOT_ALLOWED, SeamlineError
 from seamline.gateway.access.rights import Sight, TableRights, told_as_seen

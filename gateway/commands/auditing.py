@@ -17,12 +17,14 @@ import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from seamline.connectors.continuity import checked
 from seamline.connectors.duckdb.audit import PartitionRows, SnapshotRecords, snapshot_records
 from seamline.connectors.iceberg.boundaries.provider import start_of
+from seamline.connectors.kafka.continuity import checked
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of
-from seamline.connectors.protocols import ColdTable, Deadline, HotLog
+from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.errors import NOT_A_UNIFIED_TABLE, SeamlineError
 from seamline.gateway.catalogs.connections import Sources
 from seamline.gateway.commands.aborted import aborted_offsets

@@ -17,12 +17,14 @@ from typing import Any
 import pyarrow as pa
 
 from seamline.connectors.arrow import conform
-from seamline.connectors.continuity import checked
 from seamline.connectors.duckdb.audit import cold_scan, expression, snapshot_records
 from seamline.connectors.duckdb.engine import open_scan
+from seamline.connectors.kafka.continuity import checked
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of
-from seamline.connectors.protocols import ColdTable, Deadline, HotLog
+from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.gateway.commands.aborted import aborted_offsets
 from seamline.gateway.commands.auditing import MEMORY_BYTES
 from seamline.seam.binding import TopicBinding

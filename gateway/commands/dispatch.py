@@ -8,7 +8,7 @@ from typing import Any
 
 from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.iceberg.types import storable
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import (
     INVALID_TABLE_DEFINITION,
     STATEMENT_NOT_ALLOWED,

@@ -17,7 +17,7 @@ from seamline.connectors.iceberg.boundaries.registry import PROPERTY, PROVIDERS
 from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.types import to_schema
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import (
     ADOPTION_REFUSED,
     COMMIT_CONFLICT,

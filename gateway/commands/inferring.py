@@ -23,7 +23,9 @@ from seamline.connectors.kafka.formats.known import JSON
 from seamline.connectors.kafka.formats.parts import Setting
 from seamline.connectors.kafka.formats.schemas import Schemas
 from seamline.connectors.kafka.formats.spelling import Spelling
-from seamline.connectors.protocols import Deadline, Headers, HotLog, RawBatch
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog
+from seamline.connectors.protocols.raw_records import Headers, RawBatch
 from seamline.errors import INFERENCE_FAILED, SeamlineError
 from seamline.seam.encoding import HEADER, KEY, VALUE, DeleteMark, Encoding, Path
 from seamline.seam.log import LogBounds

@@ -13,7 +13,7 @@ from seamline.connectors.formats import read_only
 from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.types import storable
-from seamline.connectors.protocols import ColdTable
+from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.errors import NOT_SUPPORTED, STATEMENT_NOT_ALLOWED, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.access.rules import Privilege
 from seamline.gateway.catalogs import resolution

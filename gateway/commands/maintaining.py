@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.spark.conditions import condition
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.connectors.spark.maintenance import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from seamline.connectors.iceberg.tables import commits
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import NOT_A_UNIFIED_TABLE, SeamlineError
 from seamline.gateway.catalogs.connections import Connections

@@ -8,7 +8,8 @@ from collections.abc import Collection
 from seamline.connectors.formats import read_only
 from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
-from seamline.connectors.protocols import ColdTable, Deadline
+from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway import names
 from seamline.gateway.access.rules import Privilege

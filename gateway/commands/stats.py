@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.tables.statistics import ColumnBounds, column_bounds
-from seamline.connectors.protocols import ColdTable, Deadline
+from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections

@@ -22,7 +22,8 @@ from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.infer import Inferred
 from seamline.connectors.kafka.formats.known import FORMATS
 from seamline.connectors.kafka.formats.schemas import schemas_of
-from seamline.connectors.protocols import Deadline, HotLog
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.errors import (
     CATALOG_ACCESS_DENIED,
     CATALOG_UNAVAILABLE,

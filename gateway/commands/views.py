@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from seamline.connectors.protocols import View
+from seamline.connectors.protocols.catalogs import View
 from seamline.errors import (
     COLUMN_NOT_FOUND,
     INVALID_VIEW,

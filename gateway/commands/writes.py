@@ -24,7 +24,8 @@ from seamline.connectors.iceberg.types import storable, to_schema
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.kafka.formats.writing import RecordWriter, is_written
 from seamline.connectors.kafka.writing import write
-from seamline.connectors.protocols import Deadline, NewRecord
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.raw_records import NewRecord
 from seamline.errors import (
     COLUMN_NOT_FOUND,
     INVALID_ARGUMENT,

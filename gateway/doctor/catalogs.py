@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from seamline.connectors.iceberg.errors import catalog_errors, storage_errors
 from seamline.connectors.places import place_of
-from seamline.connectors.protocols import Catalog
+from seamline.connectors.protocols.catalogs import Catalog
 from seamline.errors import SeamlineError
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.doctor.findings import Finding, Level, of_error, ok, skipped, wrong

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator
 
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import SeamlineError
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.doctor.findings import Finding, Level, of_error, ok, skipped, warning

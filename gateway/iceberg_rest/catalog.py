@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.pyiceberg_internals import vended_credentials
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import SeamlineError
 from seamline.gateway.access.authentication import Authentication
 from seamline.gateway.access.identity import Identity

@@ -17,7 +17,9 @@ from seamline.connectors.duckdb.engine import find_hidden_rows
 from seamline.connectors.duckdb.hidden import HiddenRowsCache, taken_name
 from seamline.connectors.iceberg.position_deletes import DeletedRows
 from seamline.connectors.iceberg.pruning import Pruner
-from seamline.connectors.protocols import Deadline, EngineScan, FollowedTail
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.engine_tails import FollowedTail
+from seamline.connectors.protocols.engines import EngineScan
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.gateway.iceberg_rest.table import ServedTable
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest

@@ -28,7 +28,7 @@ from seamline.connectors.iceberg.row_filters import matching
 from seamline.connectors.iceberg.row_ids import with_first_row_id
 from seamline.connectors.iceberg.tables.scan import FileTask
 from seamline.connectors.newest import newest_rows, without_deletes
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import COLD_FILE_INVALID, INVALID_REQUEST, SeamlineError
 from seamline.gateway.iceberg_rest import tail_store
 from seamline.gateway.iceberg_rest.requests import SpecBody

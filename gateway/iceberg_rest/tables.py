@@ -22,7 +22,7 @@ from seamline.connectors.iceberg import virtual
 from seamline.connectors.iceberg.errors import metadata_errors, storage_errors
 from seamline.connectors.iceberg.metadata_files import MetadataFile, MetadataFiles
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.supervision import Loop
 from seamline.errors import SNAPSHOT_GONE, SeamlineError
 from seamline.gateway.catalogs.connections import Connections

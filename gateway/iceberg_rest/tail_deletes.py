@@ -34,7 +34,7 @@ from seamline.connectors.iceberg.position_deletes import (
 )
 from seamline.connectors.iceberg.pyiceberg_internals import live_entries
 from seamline.connectors.iceberg.row_ids import REFERENCED_FILE
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.gateway.iceberg_rest.hidden_rows import HiddenRowsFinder
 from seamline.gateway.iceberg_rest.leases import Leases
 from seamline.gateway.iceberg_rest.table import ServedTable

@@ -20,7 +20,7 @@ from seamline.connectors.iceberg.errors import manifest_errors, storage_errors
 from seamline.connectors.iceberg.pyiceberg_internals import live_entries
 from seamline.connectors.iceberg.virtual import VirtualSnapshot
 from seamline.connectors.newest import newest_rows, without_deletes
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import TAIL_TOO_LARGE, SeamlineError
 from seamline.gateway.iceberg_rest.leases import Leases
 from seamline.gateway.iceberg_rest.snapshots import ServedSnapshot, ServedSnapshots

@@ -8,7 +8,7 @@ from typing import Self
 import pyarrow as pa
 
 from seamline.connectors.chunks import StoredChunk
-from seamline.connectors.protocols import ResultStream
+from seamline.connectors.protocols.engines import ResultStream
 
 
 class Batches:

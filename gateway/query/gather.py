@@ -12,7 +12,8 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from seamline.connectors.protocols import ColdTable, Deadline
+from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import (
     INVALID_CONFIG,
     INVALID_TOKEN,

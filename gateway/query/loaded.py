@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.protocols import ColdTable
+from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Sources

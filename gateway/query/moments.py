@@ -15,10 +15,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from seamline.connectors.continuity import check_read
+from seamline.connectors.kafka.continuity import check_read
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import Schemas, schemas_of
-from seamline.connectors.protocols import ColdTable, Deadline, HotLog, RawBatch
+from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.seam.boundary import ColdSide
 from seamline.seam.checks import LogRead
 from seamline.seam.log import LogBounds

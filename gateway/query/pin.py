@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from seamline.connectors.continuity import check_not_truncated
-from seamline.connectors.protocols import ColdTable, Deadline, HotLog, TellsCompaction
+from seamline.connectors.kafka.continuity import check_not_truncated
+from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog, TellsCompaction
 from seamline.errors import (
     HISTORY_CHANGED,
     INVALID_TOKEN,

@@ -17,7 +17,8 @@ from typing import Protocol
 from sqlglot import exp
 
 from seamline.connectors.chunks import ResultFile
-from seamline.connectors.protocols import ColdTable, Compute, Deadline, at_once
+from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.connectors.protocols.deadlines import Compute, Deadline, at_once
 from seamline.errors import (
     COLD_FILE_MISSING,
     INTERNAL_ERROR,

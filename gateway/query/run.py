@@ -12,17 +12,10 @@ import pyarrow as pa
 
 from seamline.connectors.chunks import ResultFile
 from seamline.connectors.kafka.tail import Tail, read_tail
-from seamline.connectors.protocols import (
-    ColdTable,
-    Deadline,
-    Engine,
-    EngineQuery,
-    EngineScan,
-    FollowedTail,
-    ResultStream,
-    SpilledTail,
-    TailSource,
-)
+from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.engine_tails import FollowedTail, SpilledTail, TailSource
+from seamline.connectors.protocols.engines import Engine, EngineQuery, EngineScan, ResultStream
 from seamline.errors import SCAN_TOO_LARGE, SeamlineError
 from seamline.gateway.catalogs.connections import Sources
 from seamline.gateway.statements.spool import ResultSpool

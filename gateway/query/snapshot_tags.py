@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import NOT_SUPPORTED, SNAPSHOT_GONE, ErrorKind, SeamlineError
 from seamline.gateway.catalogs.connections import Connections
 from seamline.planners.plan.physical import PhysicalPlan

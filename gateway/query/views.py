@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from seamline.connectors.protocols import View, views_of
+from seamline.connectors.protocols.catalogs import View, views_of
 from seamline.errors import (
     INVALID_VIEW,
     NOT_SUPPORTED,

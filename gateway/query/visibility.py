@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from seamline.connectors.protocols import Deadline, HotLog
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.errors import DEADLINE_EXCEEDED, KAFKA_UNAVAILABLE, WRITE_NOT_VISIBLE, SeamlineError
 from seamline.seam.log import LogBounds
 from seamline.seam.now import invisible

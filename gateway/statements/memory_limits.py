@@ -12,7 +12,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import MEMORY_LIMIT, RETRY_AFTER, SeamlineError
 from seamline.gateway.config.model import LimitsConfig
 from seamline.gateway.statements.statement import State, Statement

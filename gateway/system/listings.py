@@ -11,7 +11,8 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from seamline.connectors.protocols import Deadline, View, views_of
+from seamline.connectors.protocols.catalogs import View, views_of
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.supervision import named
 from seamline.errors import (
     CATALOG_UNAVAILABLE,

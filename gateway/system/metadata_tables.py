@@ -25,7 +25,7 @@ from seamline.connectors.iceberg.metadata_properties import readable_by_others
 from seamline.connectors.iceberg.tables import inspection
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.tables.partition_rows import partitions
-from seamline.connectors.protocols import ColdTable
+from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.seam.boundary import decode
 from seamline.seam.files import ScanRequest

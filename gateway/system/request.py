@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.gateway.catalogs.connections import Sources
 from seamline.gateway.statements.statement import Statement
 from seamline.gateway.system.listings import Only

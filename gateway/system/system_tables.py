@@ -16,7 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamline.connectors.protocols import ColdTable, Deadline
+from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.access.rights import Sight, as_seen
 from seamline.gateway.catalogs.connections import Sources

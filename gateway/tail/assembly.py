@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from seamline.connectors.kafka.formats.decoder import bad_record
 from seamline.connectors.kafka.tail import Tail, TailOrigin, kept_columns, table_of
-from seamline.connectors.protocols import TailFile
+from seamline.connectors.protocols.engine_tails import TailFile
 from seamline.errors import SeamlineError
 from seamline.gateway.tail.segments import Slice
 from seamline.seam.records import DecoderSpec

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.continuity import Overtaken, overtaken
+from seamline.connectors.kafka.continuity import Overtaken, overtaken
 from seamline.connectors.kafka.tail import Looked
-from seamline.connectors.protocols import Deadline, HotLog
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.gateway.catalogs.connections import Sources
 from seamline.planners.plan.physical import TailRead
 from seamline.seam import compaction

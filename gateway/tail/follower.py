@@ -14,9 +14,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from seamline.connectors.continuity import check_not_truncated
+from seamline.connectors.kafka.continuity import check_not_truncated
 from seamline.connectors.kafka.formats.schemas import schemas_of
-from seamline.connectors.protocols import Deadline, FollowableLog, NoDeadline
+from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.protocols.hot_logs import FollowableLog
 from seamline.connectors.supervision import Loop
 from seamline.errors import READ_CONFLICT, SeamlineError
 from seamline.gateway.tail import watch

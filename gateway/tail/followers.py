@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from seamline.connectors.protocols import FollowableLog
+from seamline.connectors.protocols.hot_logs import FollowableLog
 from seamline.gateway.tail.follower import READERS, Follower
 from seamline.gateway.tail.retention import Retention
 from seamline.gateway.tail.segments import merge

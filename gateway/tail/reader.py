@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from seamline.connectors import supervision
 from seamline.connectors.kafka.cluster import SILENT_S
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.protocols import FollowableLog, Polled, Subscription
+from seamline.connectors.protocols.hot_logs import FollowableLog, Polled, Subscription
 from seamline.connectors.supervision import Backoff, Loop
 from seamline.errors import (
     DEADLINE_EXCEEDED,

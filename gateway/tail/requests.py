@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from seamline.connectors.kafka.tail import Tail
-from seamline.connectors.protocols import Deadline, HotLog
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.gateway.tail.source import FollowedTable, RowSource
 from seamline.planners.plan.physical import TailRead
 from seamline.seam.log import LogBounds

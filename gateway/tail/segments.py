@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.protocols import RawBatch
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.connectors.shared_memory import shared_memory
 from seamline.gateway.tail.source import RowSource
 from seamline.gateway.tail.statistics import Statistics

@@ -18,9 +18,9 @@ import pathlib
 import time
 from collections.abc import Sequence
 
-from seamline.connectors.continuity import check_read
+from seamline.connectors.kafka.continuity import check_read
 from seamline.connectors.kafka.tail import Tail, read_tail
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import TAIL_TOO_LARGE, SeamlineError
 from seamline.gateway.catalogs.connections import Connections, Sources
 from seamline.gateway.config.model import Config

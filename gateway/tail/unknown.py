@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 
 from seamline.connectors.kafka.formats.schemas import Schema, SchemaId, Schemas
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 
 
 class NotedSchemas:

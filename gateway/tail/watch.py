@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from seamline.connectors.continuity import check_not_truncated
-from seamline.connectors.protocols import Deadline, HotLog
+from seamline.connectors.kafka.continuity import check_not_truncated
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.errors import LOG_TRUNCATED, READ_CONFLICT, TOPIC_RECREATED, SeamlineError
 from seamline.gateway.tail.source import FollowedTable
 from seamline.seam.checks import recreated, require, shortened

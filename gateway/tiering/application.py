@@ -21,7 +21,9 @@ from seamline.connectors import supervision
 from seamline.connectors.files import is_full
 from seamline.connectors.jvm.java import find_java
 from seamline.connectors.machine import cores
-from seamline.connectors.protocols import HotLog, NoDeadline, TierTable
+from seamline.connectors.protocols.cold_tables import TierTable
+from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.connectors.spark.errors import named_errors
 from seamline.connectors.spark.sessions import open_session
 from seamline.connectors.spark.submission import start_interruptibly

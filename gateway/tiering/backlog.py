@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import time
 
-from seamline.connectors.protocols import Deadline, HotLog
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 

@@ -7,7 +7,9 @@ import contextlib
 import dataclasses
 import time
 
-from seamline.connectors.protocols import Deadline, HotLog, TierTable
+from seamline.connectors.protocols.cold_tables import TierTable
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.errors import SeamlineError
 from seamline.gateway.tiering.backlog import Backlog, BacklogOf
 from seamline.seam.binding import TopicBinding

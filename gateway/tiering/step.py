@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from seamline.connectors.continuity import check_not_truncated
-from seamline.connectors.protocols import Deadline, HotLog, TierTable
+from seamline.connectors.kafka.continuity import check_not_truncated
+from seamline.connectors.protocols.cold_tables import TierTable
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.errors import (
     COMMIT_CONFLICT,
     LOG_TRIMMED,

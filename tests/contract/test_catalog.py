@@ -19,7 +19,9 @@ from support import offline
 from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
 from seamline.connectors.iceberg.types import to_schema
-from seamline.connectors.protocols import Catalog, ColdTable, NoDeadline
+from seamline.connectors.protocols.catalogs import Catalog
+from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.errors import SeamlineError
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.binding import TopicBinding

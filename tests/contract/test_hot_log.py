@@ -14,7 +14,8 @@ from collections.abc import Callable
 import pytest
 from fakes.memory import ManualClock, MemoryLog
 
-from seamline.connectors.protocols import FollowableLog, NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.protocols.hot_logs import FollowableLog
 from seamline.errors import TOPIC_RECREATED, SeamlineError
 from seamline.seam.log import READ_COMMITTED, READ_UNCOMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets

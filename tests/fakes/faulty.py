@@ -12,17 +12,11 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from seamline.connectors.protocols import (
-    Catalog,
-    ColdTable,
-    Deadline,
-    FollowableLog,
-    HotLog,
-    Polled,
-    RawBatch,
-    Subscription,
-    TierTable,
-)
+from seamline.connectors.protocols.catalogs import Catalog
+from seamline.connectors.protocols.cold_tables import ColdTable, TierTable
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import FollowableLog, HotLog, Polled, Subscription
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import (
     CATALOG_UNAVAILABLE,
     KAFKA_UNAVAILABLE,

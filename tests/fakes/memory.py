@@ -21,7 +21,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from fakes import foreign
-from seamline.connectors.protocols import Deadline, NoDeadline, Polled, RawBatch
+from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.protocols.hot_logs import Polled
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import (
     COLD_FILE_MISSING,
     COMMIT_CONFLICT,

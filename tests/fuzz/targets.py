@@ -17,7 +17,7 @@ from fuzz.queries import Query
 from fuzz.schema import Table
 from seamline.connectors.chunks import read_chunk
 from seamline.connectors.duckdb.workers import DuckDBWorkers
-from seamline.connectors.protocols import Engine
+from seamline.connectors.protocols.engines import Engine
 from seamline.errors import SeamlineError
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.commands import tables as commands

@@ -25,7 +25,7 @@ from fuzz import schema
 from fuzz.arguments import HINTS
 from fuzz.expressions import EMPTY, Expressions, Signature, assigned, casts_between
 from seamline.connectors.duckdb.engine import DuckDBEngine
-from seamline.connectors.protocols import Engine
+from seamline.connectors.protocols.engines import Engine
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.errors import SeamlineError
 from seamline.sql import types

@@ -26,7 +26,8 @@ from support.waiting import wait_until
 
 from seamline.connectors.iceberg.errors import TAKEN
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
-from seamline.connectors.protocols import HotLog, TierTable
+from seamline.connectors.protocols.cold_tables import TierTable
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import COMMIT_CONFLICT, SeamlineError
 from seamline.gateway.deadline import no_deadline

@@ -26,7 +26,7 @@ from support.tierers import At, Interrupted
 
 from seamline.connectors.kafka.formats import protobuf_schema
 from seamline.connectors.kafka.formats.schemas import Schema
-from seamline.connectors.protocols import TierTable
+from seamline.connectors.protocols.cold_tables import TierTable
 from seamline.connectors.spark.splits import Options, Table
 from seamline.errors import SeamlineError
 from seamline.gateway.deadline import no_deadline

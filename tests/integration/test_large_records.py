@@ -29,7 +29,8 @@ import seamline
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.formats.large import PART_BYTES_MAX
 from seamline.connectors.kafka.log import KafkaLog
-from seamline.connectors.protocols import NoDeadline, RawBatch
+from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import BAD_RECORD, INVALID_ARGUMENT, TAIL_TOO_LARGE, SeamlineError
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.offsets import OffsetRange, Offsets

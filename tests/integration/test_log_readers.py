@@ -30,7 +30,7 @@ from support.waiting import wait_until
 
 from seamline.connectors.chunks import ResultFile
 from seamline.connectors.duckdb.workers import DuckDBWorkers
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.connectors.spark.source import _BatchReader, _StreamReader
 from seamline.connectors.spark.splits import Options, Table
@@ -431,7 +431,7 @@ def _alter(stack: Stack, name: str, setting: str, value: str) -> None:
 # --- That these are all --------------------------------------------------------------------------
 
 KNOWN = {
-    ("connectors/continuity.py", "read"): "asks about epochs, takes no row",
+    ("connectors/kafka/continuity.py", "read"): "asks about epochs, takes no row",
     ("gateway/query/moments.py", "read"): "looks up a moment, takes no row; checked all the same",
     ("gateway/tail/reader.py", "follow"): follower,
     ("gateway/tail/compaction.py", "read"): "looks which records are there, takes no row; checked",

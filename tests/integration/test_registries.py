@@ -23,7 +23,7 @@ from support.apicurio import apicurio
 from seamline.connectors.config import SchemaRegistryConfig
 from seamline.connectors.kafka.formats import protobuf_schema, schemas
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.protocols import RawBatch
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import SeamlineError
 from seamline.gateway.commands.tables import parse_fields
 from seamline.seam.records import DecoderSpec

@@ -27,7 +27,7 @@ from seamline.connectors.kafka.formats.keys import Keys, unmet
 from seamline.connectors.kafka.formats.parts import Leaf
 from seamline.connectors.kafka.formats.schemas import NoRegistry, Schema
 from seamline.connectors.kafka.formats.trees import Node
-from seamline.connectors.protocols import RawBatch
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.gateway.commands import inferring
 from seamline.seam.binding import TopicBinding
 from seamline.seam.records import DecoderSpec

@@ -29,7 +29,7 @@ from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.envelopes import ENVELOPES, rows_of
 from seamline.connectors.kafka.formats.infer import infer_json
 from seamline.connectors.kafka.formats.schemas import Schema
-from seamline.connectors.protocols import RawBatch
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import (
     BAD_RECORD,
     INVALID_TABLE_DEFINITION,

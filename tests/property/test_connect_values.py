@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.envelopes import ENVELOPES
 from seamline.connectors.kafka.formats.schemas import NoRegistry
-from seamline.connectors.protocols import RawBatch
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import BAD_RECORD, SeamlineError
 from seamline.gateway import names
 from seamline.gateway.commands import inferring, tables

@@ -31,7 +31,7 @@ from seamline.connectors.kafka.formats import protobuf_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.infer import infer_json
 from seamline.connectors.kafka.formats.schemas import Schema
-from seamline.connectors.protocols import RawBatch
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.seam.binding import TopicBinding
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns, types

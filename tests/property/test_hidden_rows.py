@@ -19,7 +19,9 @@ import pytest
 from support.engine_tables import Storage, arrow_schema, bound
 
 from seamline.connectors.duckdb.workers import DuckDBWorkers
-from seamline.connectors.protocols import EngineQuery, EngineScan, FollowedTail, NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.protocols.engine_tails import FollowedTail
+from seamline.connectors.protocols.engines import EngineQuery, EngineScan
 from seamline.errors import COLD_FILE_INVALID, UPSERT_ORDER_UNKNOWN, SeamlineError
 from seamline.seam.files import ColdPlan, DataFile, DeleteFile
 from seamline.seam.offsets import Offsets

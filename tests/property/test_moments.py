@@ -14,7 +14,7 @@ from simulation.reading import Sources, at_moment, read
 from simulation.world import World
 from support.examples import examples
 
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.gateway.tiering.step import tier_once
 
 AGES = st.sampled_from([0, 0, 0, 3, 50, -1, -5, -60, -100_000])

@@ -28,7 +28,7 @@ from support.stack import Stack
 
 from seamline.connectors.duckdb.engine import DuckDBEngine
 from seamline.connectors.duckdb.instances import Instance
-from seamline.connectors.protocols import Engine
+from seamline.connectors.protocols.engines import Engine
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.errors import INVALID_CAST, NUMERIC_OVERFLOW, SeamlineError
 from seamline.sql import types

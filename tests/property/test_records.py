@@ -23,7 +23,7 @@ from support.odd_records import OddRecord
 
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.large import PART_BYTES_MAX
-from seamline.connectors.protocols import NOT_TEXT, Headers, RawBatch
+from seamline.connectors.protocols.raw_records import NOT_TEXT, Headers, RawBatch
 from seamline.connectors.spark import decoding
 from seamline.errors import SeamlineError
 from seamline.gateway.commands.tables import parse_fields

@@ -35,7 +35,7 @@ from seamline.connectors.kafka.formats.json_schema_checks import checker, loads
 from seamline.connectors.kafka.formats.protobuf_values import ProtobufValues
 from seamline.connectors.kafka.formats.schemas import Schema, SchemaRegistry
 from seamline.connectors.kafka.formats.writing import RecordWriter
-from seamline.connectors.protocols import NewRecord
+from seamline.connectors.protocols.raw_records import NewRecord
 from seamline.errors import SeamlineError
 from seamline.gateway.commands.tables import parse_fields
 from seamline.gateway.deadline import StatementDeadline

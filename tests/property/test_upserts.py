@@ -26,7 +26,8 @@ from support.upserts import MARK, TOPIC, Row, Users, in_order, model
 from seamline.connectors.duckdb.relation import newest_rows_sql
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.newest import newest_rows
-from seamline.connectors.protocols import NoDeadline, RawBatch
+from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import (
     BAD_RECORD,
     INVALID_TABLE_DEFINITION,

@@ -28,7 +28,7 @@ from support.upserts import MARK, Users, model
 from seamline.connectors.iceberg import manifests
 from seamline.connectors.iceberg.pyiceberg_internals import live_entries
 from seamline.connectors.iceberg.row_ids import REFERENCED_FILE
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.errors import NOT_SUPPORTED, UPSERT_ORDER_UNKNOWN, SeamlineError
 from seamline.gateway.commands.tables import parse_fields
 from seamline.gateway.iceberg_rest import (

@@ -32,7 +32,7 @@ from support import offline
 from support.gateway import Gateway
 
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.errors import SeamlineError
 from seamline.gateway.access.identity import Identity
 from seamline.gateway.access.rights import Principal

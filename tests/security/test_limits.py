@@ -21,7 +21,7 @@ from support.flight import RawFlight
 from support.gateway import Gateway
 
 import seamline
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import MEMORY_LIMIT, SCAN_TOO_LARGE, TOO_MANY_STATEMENTS, SeamlineError
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import LimitsConfig

@@ -25,7 +25,7 @@ from support import offline
 from support.gateway import Gateway
 from support.stack import Stack
 
-from seamline.connectors.protocols import EngineScan
+from seamline.connectors.protocols.engines import EngineScan
 from seamline.errors import SeamlineError
 from seamline.sql import parse, types
 from seamline.sql.binder import qualify

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from fakes.memory import SavedTable
 
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.errors import SeamlineError
 from seamline.gateway.query.queries import ATTEMPTS_MAX
 from seamline.seam.boundary import renewed

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 from fakes.memory import Row
 
-from seamline.connectors.protocols import FollowableLog, SpilledTail
+from seamline.connectors.protocols.engine_tails import SpilledTail
+from seamline.connectors.protocols.hot_logs import FollowableLog
 from seamline.gateway.tail.follower import Follower
 from seamline.gateway.tail.followers import Budget, Followers
 from seamline.gateway.tail.source import FollowedTable

@@ -12,7 +12,10 @@ from typing import Any
 
 from fakes.memory import Row
 
-from seamline.connectors.protocols import Deadline, HotLog, NoDeadline, RawBatch, TierTable
+from seamline.connectors.protocols.cold_tables import TierTable
+from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.protocols.hot_logs import HotLog
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.tail.follower import Follower
 from seamline.gateway.tail.source import FollowedTable

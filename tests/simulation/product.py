@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Protocol
 
-from seamline.connectors.protocols import Deadline, HotLog, NoDeadline, TierTable
+from seamline.connectors.protocols.cold_tables import TierTable
+from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.gateway.query.gather import ReadToken, no_tokens
 from seamline.gateway.query.loaded import LastSeen
 from seamline.gateway.query.tokens import NOTHING, After

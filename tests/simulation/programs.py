@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from fakes.memory import Row
 
-from seamline.connectors.protocols import ColdTable, Deadline, NoDeadline, RawBatch
+from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import ERRORS, SeamlineError
 from seamline.seam.evolution import Change
 from seamline.seam.files import ColdPlan, ScanRequest

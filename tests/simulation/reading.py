@@ -18,16 +18,10 @@ from sqlglot import exp
 
 from seamline.connectors.config import CatalogConfig, ClusterConfig
 from seamline.connectors.kafka.tail import Looked, Tail, read_tail
-from seamline.connectors.protocols import (
-    Catalog,
-    Deadline,
-    Engine,
-    EngineQuery,
-    EngineScan,
-    HotLog,
-    NoDeadline,
-    ResultStream,
-)
+from seamline.connectors.protocols.catalogs import Catalog
+from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.protocols.engines import Engine, EngineQuery, EngineScan, ResultStream
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.gateway.access.rights import OPERATOR, Rights
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.silent import Silent

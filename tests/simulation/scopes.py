@@ -7,7 +7,7 @@ continued, with a transaction open or without.
 
 from __future__ import annotations
 
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.gateway.tiering.step import tier_once
 from simulation.explorer import Scope
 from simulation.reading import ALL, FROM_1, ON_1, TIERS

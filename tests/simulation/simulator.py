@@ -23,7 +23,7 @@ from fakes.faulty import (
 from fakes.memory import MemoryTable, Row, shown
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.protocols import Deadline, NoDeadline
+from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
 from seamline.errors import ERRORS, SeamlineError
 from seamline.gateway.query import tokens
 from seamline.gateway.query.loaded import REMEMBERED_MAX, LastSeen

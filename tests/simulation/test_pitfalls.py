@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fakes.faulty import Fault, FaultyTierTable
 
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.errors import (
     CATALOG_UNAVAILABLE,
     HISTORY_CHANGED,

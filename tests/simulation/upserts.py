@@ -22,13 +22,9 @@ from typing import Any, cast
 from fakes.faulty import Fault, FaultyCatalog, FaultyLog, FaultyTierTable
 from fakes.memory import ManualClock, MemoryCatalog, MemoryLog, MemoryTable, Row
 
-from seamline.connectors.protocols import (
-    Deadline,
-    EngineScan,
-    HotLog,
-    NoDeadline,
-    TellsCompaction,
-)
+from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.protocols.engines import EngineScan
+from seamline.connectors.protocols.hot_logs import HotLog, TellsCompaction
 from seamline.errors import (
     BOUNDARY_MISSING,
     COMMIT_CONFLICT,

@@ -28,7 +28,7 @@ from fakes.memory import (
 
 from seamline.connectors.iceberg.boundaries.fluss import Fluss
 from seamline.connectors.iceberg.boundaries.registry import PROPERTY
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.errors import SeamlineError
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
 from seamline.seam.boundary import REWRITE, SUMMARY_KEY, Boundary, encode, renewed

@@ -20,7 +20,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.commands import adopting
 from seamline.gateway.commands.adopting import Adoption, Findings

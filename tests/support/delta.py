@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 from fakes.memory import MemoryLog
 
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.gateway.config.model import Config
 from seamline.seam.log import READ_COMMITTED
 from support import offline

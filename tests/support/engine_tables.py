@@ -16,14 +16,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seamline.connectors.protocols import (
-    Engine,
-    EngineQuery,
-    EngineScan,
-    NoDeadline,
-    SpilledTail,
-    TailFile,
-)
+from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.protocols.engine_tails import SpilledTail, TailFile
+from seamline.connectors.protocols.engines import Engine, EngineQuery, EngineScan
 from seamline.planners.plan.logical import LogicalPlan, Scan, TableFacts
 from seamline.planners.rules.push_predicates import push_predicates
 from seamline.seam.files import ColdPlan, DataFile, DeleteFile

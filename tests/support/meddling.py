@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from seamline.connectors.protocols import (
-    Catalog,
-    Deadline,
-    Engine,
-    EngineQuery,
-    FollowableLog,
-    RawBatch,
-    ResultStream,
-    Subscription,
-    TellsCompaction,
-)
+from seamline.connectors.protocols.catalogs import Catalog
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.engines import Engine, EngineQuery, ResultStream
+from seamline.connectors.protocols.hot_logs import FollowableLog, Subscription, TellsCompaction
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.gateway.access.rights import Rights
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.catalogs.silent import Silent

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from fakes.memory import ManualClock, MemoryLog, MemoryTable, seam_rows
 
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam import now, repeat
 from seamline.seam.binding import TopicBinding

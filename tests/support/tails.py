@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from fakes.memory import MemoryLog
 
 from seamline.connectors.kafka.tail import Tail, read_tail
-from seamline.connectors.protocols import Catalog, NoDeadline
+from seamline.connectors.protocols.catalogs import Catalog
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.gateway.access.rights import OPERATOR
 from seamline.gateway.catalogs.silent import Silent
 from seamline.gateway.config.model import Config

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 
-from seamline.connectors.protocols import Deadline, TierTable
+from seamline.connectors.protocols.cold_tables import TierTable
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.seam.evolution import Change
 from seamline.seam.table import TableState
 from seamline.seam.tiering import Batch

@@ -23,7 +23,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.commands import tables
 from seamline.gateway.query.gather import Gatherer

@@ -17,7 +17,6 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 
-from seamline.connectors.continuity import checked
 from seamline.connectors.iceberg.boundaries import avro
 from seamline.connectors.iceberg.boundaries.provider import (
     Adopted,
@@ -28,7 +27,9 @@ from seamline.connectors.iceberg.boundaries.provider import (
     summary_of,
     whole,
 )
-from seamline.connectors.protocols import HotLog, NoDeadline
+from seamline.connectors.kafka.continuity import checked
+from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.errors import BOUNDARY_INVALID, BOUNDARY_MISSING, SeamlineError
 from seamline.seam.boundary import EXACT
 from seamline.seam.checks import LogRead

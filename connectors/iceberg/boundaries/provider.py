@@ -29,7 +29,7 @@ from seamline.seam.table import Snapshot, TableState
 if TYPE_CHECKING:
     from seamline.connectors.iceberg.boundaries.kafka_connect import ControlTopics
     from seamline.connectors.iceberg.boundaries.positions import PositionReader
-    from seamline.connectors.protocols import HotLog
+    from seamline.connectors.protocols.hot_logs import HotLog
 
 OPTION_PREFIX = f"{PROPERTY_PREFIX}boundary-"
 APPEND = "append"

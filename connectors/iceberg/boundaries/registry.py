@@ -26,7 +26,7 @@ from seamline.seam.boundary import EXACT
 from seamline.seam.table import Snapshot
 
 if TYPE_CHECKING:
-    from seamline.connectors.protocols import HotLog
+    from seamline.connectors.protocols.hot_logs import HotLog
 
 PROVIDERS: Mapping[str, type[Provider[AdoptedIceberg]]] = {
     provider.name: provider

@@ -16,7 +16,7 @@ from seamline.connectors.iceberg.boundaries.provider import (
     Provider,
     invalid,
 )
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.seam.boundary import HINT
 from seamline.seam.table import Snapshot
 

@@ -65,7 +65,7 @@ from seamline.connectors.iceberg.tables.earlier_metadata import EarlierMetadata
 from seamline.connectors.iceberg.tables.scan import FileTask, ScanPlanner
 from seamline.connectors.iceberg.tables.views import PROPERTY, ViewStore
 from seamline.connectors.places import TablePlaces
-from seamline.connectors.protocols import HotLog
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.errors import (
     CATALOG_UNAVAILABLE,
     INVALID_CONFIG,

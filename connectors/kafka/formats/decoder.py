@@ -34,7 +34,7 @@ from seamline.connectors.kafka.formats.schemas import NoRegistry, Schemas
 from seamline.connectors.kafka.formats.spelling import Spelling
 from seamline.connectors.kafka.formats.tombstones import Tombstones
 from seamline.connectors.kafka.formats.watching import SchemaWatch
-from seamline.connectors.protocols import RawBatch
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import BAD_RECORD, SeamlineError
 from seamline.seam.encoding import KEY, VALUE, Path, Source
 from seamline.seam.records import DecoderSpec

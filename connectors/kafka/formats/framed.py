@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts, Setting
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema, SchemaId
-from seamline.connectors.protocols import Headers
+from seamline.connectors.protocols.raw_records import Headers
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.sql.types import Field, to_arrow
 

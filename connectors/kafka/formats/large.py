@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.connectors.protocols import NOT_TEXT, Headers, RawBatch
+from seamline.connectors.protocols.raw_records import NOT_TEXT, Headers, RawBatch
 from seamline.seam.encoding import KEY, VALUE
 
 PART_BYTES_MAX = 32 << 20

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from seamline.connectors.kafka.formats.parts import Bad, PartDecoder
 from seamline.connectors.kafka.formats.spelling import PLAIN, Spelling
 from seamline.connectors.kafka.formats.text_values import TextValues
-from seamline.connectors.protocols import NOT_TEXT, Headers, RawBatch
+from seamline.connectors.protocols.raw_records import NOT_TEXT, Headers, RawBatch
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.seam.encoding import HEADER, Source
 from seamline.sql import columns as names

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from seamline.connectors.kafka.formats.schemas import NoRegistry, Schemas
 from seamline.connectors.kafka.formats.spelling import PLAIN, Spelling
-from seamline.connectors.protocols import Headers
+from seamline.connectors.protocols.raw_records import Headers
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.seam.encoding import VALUE, Path
 from seamline.sql.types import Field, Row, to_arrow

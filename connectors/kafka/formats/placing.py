@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.kafka.formats.known import JSON
-from seamline.connectors.protocols import NewRecord
+from seamline.connectors.protocols.raw_records import NewRecord
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
 from seamline.seam.binding import TopicBinding
 from seamline.seam.encoding import KEY, Source

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, runti
 
 from seamline.connectors import supervision
 from seamline.connectors.dependencies import Dependency, again, letting_others_run
-from seamline.connectors.protocols import Deadline, NoDeadline
+from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
 from seamline.errors import SCHEMA_REGISTRY_UNAVAILABLE, SeamlineError
 
 if TYPE_CHECKING:

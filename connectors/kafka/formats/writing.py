@@ -24,7 +24,7 @@ from seamline.connectors.kafka.formats.parts import Leaf, Setting, grouped
 from seamline.connectors.kafka.formats.placing import PlacedKeys
 from seamline.connectors.kafka.formats.schema_writing import Described, described, part_writer
 from seamline.connectors.kafka.formats.schemas import NoRegistry, Schemas
-from seamline.connectors.protocols import NewRecord, RawBatch
+from seamline.connectors.protocols.raw_records import NewRecord, RawBatch
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
 from seamline.seam.binding import TopicBinding
 from seamline.seam.encoding import HEADER, KEY, LOG_PARTS, VALUE, Encoding, Path, Source

@@ -23,7 +23,7 @@ from support.waiting import wait_until
 
 from seamline.connectors import supervision
 from seamline.connectors.duckdb.instances import Instances
-from seamline.connectors.protocols import Polled, Subscription
+from seamline.connectors.protocols.hot_logs import Polled, Subscription
 from seamline.errors import SeamlineError
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.app.server import DrainingWorker

@@ -14,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.tails import TOPIC, MemoryTail, value
 from support.waiting import wait_until
 
-from seamline.connectors.protocols import HotLog, TierTable
+from seamline.connectors.protocols.cold_tables import TierTable
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.connectors.supervision import Backoff, Loop
 from seamline.errors import INTERNAL_ERROR, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.access.rights import Principal

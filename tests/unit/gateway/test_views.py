@@ -19,7 +19,7 @@ from support.clients import refused, rows
 from support.gateway import Gateway
 
 import seamline
-from seamline.connectors.protocols import View
+from seamline.connectors.protocols.catalogs import View
 from seamline.sql import types
 from seamline.sql.types import Field
 

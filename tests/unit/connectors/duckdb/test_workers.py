@@ -29,7 +29,8 @@ from seamline.connectors.duckdb import workers as module
 from seamline.connectors.duckdb.frames import Kind
 from seamline.connectors.duckdb.processes import IDLE_MAX, MODULE, WorkerProcess
 from seamline.connectors.duckdb.workers import DuckDBWorkers
-from seamline.connectors.protocols import EngineQuery, EngineScan, NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.protocols.engines import EngineQuery, EngineScan
 from seamline.connectors.shared_memory import shared_memory
 from seamline.errors import (
     CANCELED,

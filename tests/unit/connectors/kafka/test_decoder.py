@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.protocols import RawBatch
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import SeamlineError
 from seamline.gateway.commands.tables import parse_fields
 from seamline.seam.binding import TopicBinding

@@ -33,7 +33,7 @@ from seamline.connectors.kafka.formats import protobuf_schema
 from seamline.connectors.kafka.formats import schemas as schema_of
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import SchemaRegistry
-from seamline.connectors.protocols import Headers, RawBatch
+from seamline.connectors.protocols.raw_records import Headers, RawBatch
 from seamline.errors import SeamlineError
 from seamline.gateway.commands.tables import parse_fields
 from seamline.gateway.deadline import StatementDeadline

@@ -15,7 +15,7 @@ import fastavro
 import pytest
 
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.protocols import RawBatch
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import BAD_RECORD, INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.gateway.commands.tables import parse_fields
 from seamline.seam.binding import TopicBinding

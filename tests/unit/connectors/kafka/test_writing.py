@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from seamline.connectors.kafka.formats.writing import RecordWriter
-from seamline.connectors.protocols import NewRecord
+from seamline.connectors.protocols.raw_records import NewRecord
 from seamline.errors import SeamlineError
 from seamline.gateway.commands.tables import parse_fields
 from seamline.planners.rules.prune_tail_by_key import key_bytes

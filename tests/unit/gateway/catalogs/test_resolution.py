@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.named import NamedSources
 
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.errors import SeamlineError
 from seamline.gateway import names
 from seamline.gateway.catalogs import resolution

@@ -17,7 +17,7 @@ from simulation.reading import Answer, Sources, read
 from simulation.world import CATALOG, TOPIC, World
 from support.examples import examples
 
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.errors import HISTORY_CHANGED, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.query import tokens
 from seamline.gateway.query.tokens import After

@@ -16,14 +16,10 @@ import pytest
 from support.named import NamedSources
 
 from seamline.connectors.kafka.tail import Tail, read_tail
-from seamline.connectors.protocols import (
-    Deadline,
-    EngineQuery,
-    HotLog,
-    NoDeadline,
-    ResultStream,
-    TailSource,
-)
+from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.protocols.engine_tails import TailSource
+from seamline.connectors.protocols.engines import EngineQuery, ResultStream
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.errors import (
     INTERNAL_ERROR,
     LOG_TRIMMED,

@@ -23,7 +23,8 @@ from support import offline
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
-from seamline.connectors.protocols import HotLog, NoDeadline
+from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SeamlineError
 from seamline.gateway.catalogs.connections import Connections

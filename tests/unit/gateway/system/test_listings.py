@@ -21,7 +21,9 @@ from support.gateway import Gateway
 from support.named import NamedSources
 
 from seamline.cli import root
-from seamline.connectors.protocols import Catalog, Deadline, HotLog, NoDeadline
+from seamline.connectors.protocols.catalogs import Catalog
+from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.errors import (
     CATALOG_UNAVAILABLE,
     INVALID_CONFIG,

@@ -14,7 +14,7 @@ import pytest
 from fakes.memory import MemoryLog
 from support.tails import COLUMNS, NEVER, TOPIC, MemoryTail, value
 
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import READ_CONFLICT, SeamlineError
 from seamline.planners.plan.physical import TailRead
 from seamline.seam.binding import TopicBinding

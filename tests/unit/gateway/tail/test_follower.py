@@ -16,7 +16,9 @@ from fakes.memory import MemoryLog
 from support.tails import NEVER, TOPIC, MemoryTail, rows_of, value
 from support.waiting import wait_until
 
-from seamline.connectors.protocols import Deadline, Polled, RawBatch, Subscription
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import Polled, Subscription
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import (
     CANCELED,
     DEADLINE_EXCEEDED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seamline.connectors.kafka.tail import Looked
-from seamline.connectors.protocols import RawBatch
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.gateway.tail.gaps import NO_GAPS, Span, gaps_in
 from seamline.seam.compaction import Seen
 from seamline.seam.offsets import OffsetRange

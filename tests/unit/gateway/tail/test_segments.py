@@ -13,7 +13,7 @@ import pytest
 from support.tails import decoder, value
 
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.protocols import RawBatch
+from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.gateway.tail.segments import (
     MERGED_BYTES,
     Segment,

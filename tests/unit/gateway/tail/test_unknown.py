@@ -17,7 +17,7 @@ from support.tails import COLUMNS, NEVER, TOPIC, MemoryTail
 from support.waiting import wait_until
 
 from seamline.connectors.kafka.formats.schemas import Schema, SchemaId, Schemas
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import SCHEMA_REGISTRY_UNAVAILABLE, SeamlineError
 from seamline.gateway.tail.unknown import NotedSchemas
 from seamline.seam.records import DecoderSpec

@@ -18,7 +18,8 @@ from support.raised import FOREIGN, Raises, kind
 from support.story import Story
 from support.waiting import wait_until
 
-from seamline.connectors.protocols import HotLog, TierTable
+from seamline.connectors.protocols.cold_tables import TierTable
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.connectors.supervision import Backoff
 from seamline.errors import COMMIT_CONFLICT, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.metrics import new_registry, text_of

@@ -19,7 +19,8 @@ from support.examples import examples
 from support.story import NO_DEADLINE, TOPIC, Story
 from support.waiting import wait_until
 
-from seamline.connectors.protocols import HotLog, TierTable
+from seamline.connectors.protocols.cold_tables import TierTable
+from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.gateway.cli.tier import clocked, show_stage
 from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.names import TableName

@@ -13,7 +13,8 @@ import pytest
 from support.story import NO_DEADLINE, Story
 from support.tierers import Interrupted
 
-from seamline.connectors.protocols import Deadline, TierTable
+from seamline.connectors.protocols.cold_tables import TierTable
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import SCHEMA_NOT_EVOLVED, SeamlineError
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.boundary import TAG

@@ -9,7 +9,8 @@ import contextlib
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 
-from seamline.connectors.protocols import Deadline, HotLog, TellsCompaction
+from seamline.connectors.protocols.deadlines import Deadline
+from seamline.connectors.protocols.hot_logs import HotLog, TellsCompaction
 from seamline.errors import LOG_TRIMMED, LOG_TRUNCATED, SeamlineError
 from seamline.seam.checks import LogRead, doubtful, require, spoiled
 from seamline.seam.log import LogBounds

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 from fakes.memory import MemoryLog
 
-from seamline.connectors.continuity import checked
-from seamline.connectors.protocols import NoDeadline
+from seamline.connectors.kafka.continuity import checked
+from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.errors import LOG_TRIMMED, LOG_TRUNCATED, TOPIC_RECREATED, ErrorCode, SeamlineError
 from seamline.seam.checks import LogRead
 from seamline.seam.log import READ_COMMITTED

@@ -1,0 +1,1 @@
+"""The Protocols of the outside world, and the values that cross them."""

@@ -1,0 +1,57 @@
+"""Records as a log holds them, and records to be written to it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+
+"""Names and values of the headers of one record."""
+
+
+NOT_TEXT = "\ufffd"
+
+
+"""Replaces bytes that are not UTF-8 in the name of a header, as Kafka's Java client does."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RawBatch:
+    """Records as the log holds them, in columns of equal length; offsets ascend per partition.
+
+    Attributes:
+        partitions: Partition of each record.
+        offsets: Offset of each record.
+        timestamps_ms: Record time in milliseconds since the epoch, any 64-bit number; -1 for none.
+        keys: Key bytes or None.
+        values: Value bytes or None (a tombstone).
+        headers: Per record, a list of (name, value), or None when it has none. A name that is not
+            UTF-8 contains `NOT_TEXT`; the number of such names, and the rest, may be lost.
+        timestamp_types: The type of each record's time, as Kafka numbers it: -1 none, 0 creation
+            time, 1 log append time; empty where the log does not say.
+        large: The bytes of parts that are too large to become rows, by index and by part, which is
+            `value` or `key`; the part itself is None.
+    """
+
+    partitions: Sequence[int]
+    offsets: Sequence[int]
+    timestamps_ms: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[Headers | None]
+    timestamp_types: Sequence[int] = ()
+    large: Mapping[int, Mapping[str, int]] = dataclasses.field(default_factory=dict, hash=False)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+class NewRecord(NamedTuple):
+    """A record to be written."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
