@@ -110,12 +110,14 @@ class Actions:
     # --- Ending statements -----------------------------------------------------------------------
 
     def _cancel(self, call: Call, body: bytes) -> Iterator[bytes]:
-        info = messages.read("CancelRequest", body).info
-        yield messages.new("CancelResult", status=self._ended(call, info)).SerializeToString()
+        info = messages.read("CancelFlightInfoRequest", body).info
+        yield messages.new(
+            "CancelFlightInfoResult", status=self._ended(call, info)
+        ).SerializeToString()
 
     def _cancel_query(self, call: Call, body: bytes) -> Iterator[bytes]:
         asked = messages.unpacked_as("ActionCancelQueryRequest", body)
-        info = messages.read("Info", asked.info)
+        info = messages.read("FlightInfo", asked.info)
         yield messages.packed("ActionCancelQueryResult", result=self._ended(call, info))
 
     def _ended(self, call: Call, info: Any) -> int:
@@ -193,11 +195,10 @@ class Actions:
 
 def _text(value: Any) -> str | None:
     """Returns an option's value as the text that SET SESSION takes; None if it has no value."""
-    kinds = ("string_value", "bool_value", "int64_value", "double_value")
-    for kind in kinds:
-        if value.HasField(kind):
-            found = getattr(value, kind)
-            return str(found).lower() if isinstance(found, bool) else str(found)
-    if value.HasField("string_list_value"):
-        return ",".join(value.string_list_value.values)
-    return None
+    kind = value.WhichOneof("option_value")
+    if kind is None:
+        return None
+    given = getattr(value, kind)
+    if kind == "string_list_value":
+        return ",".join(given.values)
+    return str(given).lower() if isinstance(given, bool) else str(given)

@@ -1,4 +1,4 @@
-"""Encodes rows for clients: Arrow IPC messages, each in a Flight message.
+"""Encodes rows for clients: Arrow IPC messages, each in a `FlightData`.
 
 A chunk of a result is already Arrow IPC, so its messages are sent unchanged, without decoding.
 Clients accept messages of a few megabytes, so a larger message is split.
@@ -13,15 +13,14 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from seamline.connectors.chunks import chunk_of
+from seamline.gateway.flight import messages
 
 MESSAGE_BYTES = 8 << 20
 """The maximum size of a message, unless a single row is larger."""
-_HEADER, _BODY = b"\x12", b"\xc2\x3e"
-"""The tags of FlightData's fields 2 and 1000."""
 
 
-def frames(chunks: Iterable[bytes], schema: pa.Schema) -> Iterator[bytes]:
-    """Yields Flight messages with the rows of chunks: the schema first, then each batch.
+def frames(chunks: Iterable[bytes], schema: pa.Schema) -> Iterator[Any]:
+    """Yields `FlightData` with the rows of chunks: the schema first, then each batch.
 
     Args:
         chunks: Arrow IPC streams; at least one.
@@ -32,59 +31,45 @@ def frames(chunks: Iterable[bytes], schema: pa.Schema) -> Iterator[bytes]:
         if is_first:
             yield from map(_frame, pa.ipc.MessageReader.open_stream(schema.serialize()))
             is_first = False
-        for message in pa.ipc.MessageReader.open_stream(chunk):
-            if message.type != "schema":
-                yield from map(_frame, _small(message, schema))
+        for message in _batches(chunk):
+            yield from map(_frame, _small(message, schema))
 
 
-def table_frames(table: pa.Table) -> Iterator[bytes]:
+def table_frames(table: pa.Table) -> Iterator[Any]:
     """Yields the same for a table of a few rows."""
     return frames([chunk_of(table.to_batches(), table.schema)], table.schema)
 
 
-def _small(message: Any, schema: pa.Schema) -> Iterator[Any]:
+def schema_bytes(schema: pa.Schema) -> bytes:
+    """Returns a schema in Flight's encoding."""
+    return bytes(schema.serialize())
+
+
+def _batches(stream: pa.Buffer | bytes) -> Iterator[pa.Message]:
+    """Yields the messages of a stream, except that of its schema."""
+    return (each for each in pa.ipc.MessageReader.open_stream(stream) if each.type != "schema")
+
+
+def _small(message: pa.Message, schema: pa.Schema) -> Iterator[pa.Message]:
     """Yields a message, or more of them with the same rows that are small enough."""
     if message.body is None or message.body.size <= MESSAGE_BYTES:
         yield message
         return
-    batch = pa.ipc.read_record_batch(message, schema)
-    rows = max(1, batch.num_rows * MESSAGE_BYTES // max(1, batch.nbytes) // 2)
-    for start in range(0, batch.num_rows, rows):
-        for part in _halved(batch.slice(start, rows)):
-            yield from (
-                each for each in pa.ipc.MessageReader.open_stream(part) if each.type != "schema"
-            )
+    for part in _halved(pa.ipc.read_record_batch(message, schema)):
+        yield from _batches(chunk_of([part], schema))
 
 
-def _halved(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
-    """Yields the rows in streams that are small enough, as rows may differ greatly in size."""
-    size = pa.ipc.get_record_batch_size(batch)
-    if size <= MESSAGE_BYTES or batch.num_rows == 1:
-        yield chunk_of([batch], batch.schema)
+def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yields the rows in batches that are small enough, as rows may differ greatly in size."""
+    if pa.ipc.get_record_batch_size(batch) <= MESSAGE_BYTES or batch.num_rows == 1:
+        yield batch
         return
     half = batch.num_rows // 2
     yield from _halved(batch.slice(0, half))
     yield from _halved(batch.slice(half))
 
 
-def _frame(message: Any) -> bytes:
-    header, body = message.metadata, message.body
-    parts = [_HEADER, _length(header.size), header]
-    if body is not None and body.size:
-        parts += [_BODY, _length(body.size), body]
-    return b"".join(parts)
-
-
-def _length(number: int) -> bytes:
-    """Returns a number as a Protocol Buffers varint."""
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
-
-
-def schema_bytes(schema: pa.Schema) -> bytes:
-    """Returns a schema in Flight's encoding."""
-    return bytes(schema.serialize())
+def _frame(message: pa.Message) -> Any:
+    body = message.body.to_pybytes() if message.body is not None else b""
+    header = message.metadata.to_pybytes()
+    return messages.new("FlightData", data_header=header, data_body=body)

@@ -14,6 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.ipc
+from flatbuffers.number_types import Int64Flags, Uint8Flags
+from flatbuffers.table import Table
 
 from seamline.errors import INVALID_REQUEST, SeamlineError
 from seamline.sql.slices import whole
@@ -22,8 +24,14 @@ _CONTINUES = b"\xff\xff\xff\xff"
 _ALIGNED = 8
 _SHARED_BYTES_MAX = 64 << 20
 """Limit of the bytes, or the number, of shared values if each row had its own copy."""
-_DICTIONARY, _RECORDS = 2, 3
-"""Kinds of Arrow IPC messages."""
+_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+"""The types of the header of a Message that have rows."""
+_HEADER_TYPE, _HEADER = 6, 8
+"""The slots of a Message's fields, as Arrow's `Message.fbs` numbers them."""
+_DATA = 6
+"""The slot of a DictionaryBatch's record batch."""
+_LENGTH, _NODES, _BUFFERS, _COMPRESSION = 4, 6, 8, 10
+"""The slots of a RecordBatch's fields."""
 _SHARE = (
     pa.types.is_dictionary,
     pa.types.is_run_end_encoded,
@@ -52,7 +60,7 @@ def read_rows(messages: Iterable[Any], bytes_max: int) -> pa.Table:
             continue
         try:
             size = _Size.of(message.data_header, message.data_body)
-        except (struct.error, OverflowError) as error:
+        except (struct.error, TypeError) as error:
             raise _no_rows("a message cannot be read") from error
         length += len(message.data_header) + size.length
         values += size.values
@@ -138,67 +146,34 @@ class _Size:
         """Returns the size of a message.
 
         Raises:
-            struct.error, OverflowError: The message is malformed.
+            struct.error, TypeError: The message is malformed.
         """
-        message = _Flat.root(header)
-        kind, content = message.number(1, "B"), message.table(2)
-        if kind == _DICTIONARY and content is not None:
-            content = content.table(1)
-        if kind not in {_DICTIONARY, _RECORDS} or content is None:
+        message = Table(header, Table(header, 0).Indirect(0))
+        kind, batch = message.GetSlot(_HEADER_TYPE, 0, Uint8Flags), _table(message, _HEADER)
+        if kind == _DICTIONARY_BATCH and batch is not None:
+            batch = _table(batch, _DATA)
+        if kind not in {_DICTIONARY_BATCH, _RECORD_BATCH} or batch is None:
             return cls(len(body), 0)
-        values = sum(abs(length) for length, _ in content.pairs(1))
-        values = max(values, abs(content.number(0, "q")))
-        if content.table(3) is None:
-            return cls(len(body), values)
-        held = len(body)
-        for start, length in content.pairs(2):
-            if length:
-                (whole,) = struct.unpack_from("<q", body, start)
-                held += max(0, whole)
-        return cls(held, values)
+        values = sum(abs(length) for length, _ in _pairs(batch, _NODES))
+        values = max(values, abs(batch.GetSlot(_LENGTH, 0, Int64Flags)))
+        decompressed = len(body)
+        if _table(batch, _COMPRESSION) is not None:
+            for start, length in _pairs(batch, _BUFFERS):
+                if length:
+                    (size,) = struct.unpack_from("<q", body, start)
+                    decompressed += max(0, size)
+        return cls(decompressed, values)
 
 
-class _Flat:
-    """A table in a FlatBuffer, whose fields are accessed by number."""
+def _table(table: Table, slot: int) -> Table | None:
+    """Returns a nested table; None if it is absent."""
+    offset = table.Offset(slot)
+    return Table(table.Bytes, table.Indirect(table.Pos + offset)) if offset else None
 
-    def __init__(self, data: bytes, place: int) -> None:
-        self._data = data
-        self._place = place
-        self._fields = place - self._at("<i", place)
 
-    @classmethod
-    def root(cls, data: bytes) -> _Flat:
-        """Returns the root table."""
-        return cls(data, struct.unpack_from("<I", data)[0])
-
-    def number(self, field: int, kind: str) -> int:
-        """Returns a number; 0 if it is absent."""
-        place = self._field(field)
-        return self._at(f"<{kind}", place) if place else 0
-
-    def table(self, field: int) -> _Flat | None:
-        """Returns a nested table; None if it is absent."""
-        place = self._field(field)
-        return _Flat(self._data, place + self._at("<I", place)) if place else None
-
-    def pairs(self, field: int) -> Iterator[tuple[int, int]]:
-        """Yields the elements of a vector of structs of two 64-bit integers."""
-        place = self._field(field)
-        if place:
-            start = place + self._at("<I", place)
-            count = self._at("<I", start)
-            yield from struct.iter_unpack("<qq", self._data[start + 4 : start + 4 + 16 * count])
-
-    def _field(self, number: int) -> int:
-        """Returns the position of a field; 0 if it is absent."""
-        place = 4 + 2 * number
-        if place >= self._at("<H", self._fields):
-            return 0
-        offset = self._at("<H", self._fields + place)
-        return self._place + offset if offset else 0
-
-    def _at(self, kind: str, place: int) -> int:
-        if place < 0:
-            raise struct.error("a position before the start")
-        found: int = struct.unpack_from(kind, self._data, place)[0]
-        return found
+def _pairs(table: Table, slot: int) -> Iterator[tuple[int, int]]:
+    """Yields the elements of a vector of structs of two 64-bit integers."""
+    offset = table.Offset(slot)
+    if offset:
+        start, count = table.Vector(offset), table.VectorLen(offset)
+        yield from struct.iter_unpack("<qq", table.Bytes[start : start + 16 * count])

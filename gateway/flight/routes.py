@@ -105,7 +105,7 @@ class Routes:
         call.session.offer(context)
         return messages.new("SchemaResult", schema=schema_bytes(found))
 
-    def get(self, requests: Iterator[Any], context: Any) -> Iterator[bytes]:
+    def get(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
         """Yields the rows of a ticket."""
         call = self._call(context, "DoGet")
         name, command = messages.unpacked(_only(requests).ticket)
@@ -257,9 +257,9 @@ def _row_count(statement: Statement) -> int:
 
 
 def _info(descriptor: Any, schema: pa.Schema, ticket: bytes, rows: int) -> Any:
-    endpoint = messages.new("Endpoint", ticket=messages.new("Ticket", ticket=ticket))
+    endpoint = messages.new("FlightEndpoint", ticket=messages.new("Ticket", ticket=ticket))
     return messages.new(
-        "Info",
+        "FlightInfo",
         schema=schema_bytes(schema),
         flight_descriptor=descriptor,
         endpoint=[endpoint],

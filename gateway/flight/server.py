@@ -120,10 +120,10 @@ def _handlers(routes: Routes, silence: Silence) -> Any:
     """
     methods = {
         "Handshake": _many(routes.handshake, "HandshakeRequest", silence),
-        "GetFlightInfo": _one(routes.flight_info, "Descriptor", silence),
-        "GetSchema": _one(routes.schema, "Descriptor", silence),
-        "DoGet": _many(routes.get, "Ticket", silence, bytes),
-        "DoPut": _many(routes.put, "Data", silence),
+        "GetFlightInfo": _one(routes.flight_info, "FlightDescriptor", silence),
+        "GetSchema": _one(routes.schema, "FlightDescriptor", silence),
+        "DoGet": _many(routes.get, "Ticket", silence),
+        "DoPut": _many(routes.put, "FlightData", silence),
         "DoAction": _many(routes.action, "Action", silence),
         "ListActions": _many(routes.list_actions, "Empty", silence),
     }
@@ -144,12 +144,7 @@ def _one(route: Callable[[Any, Any], Any], request: str, silence: Silence) -> An
     return grpc.stream_unary_rpc_method_handler(answer, response_serializer=_bytes)
 
 
-def _many(
-    route: Callable[[Any, Any], Iterator[Any]],
-    request: str,
-    silence: Silence,
-    write: Callable[[Any], bytes] | None = None,
-) -> Any:
+def _many(route: Callable[[Any, Any], Iterator[Any]], request: str, silence: Silence) -> Any:
     """Returns the handler of a method with a stream of answers, whose failures are named errors."""
 
     def answer(requests: Iterator[bytes], context: Any) -> Iterator[Any]:
@@ -159,7 +154,7 @@ def _many(
         except Exception as error:  # noqa: BLE001 - a call ends with a named error
             refuse(context, _named(error, context))
 
-    return grpc.stream_stream_rpc_method_handler(answer, response_serializer=write or _bytes)
+    return grpc.stream_stream_rpc_method_handler(answer, response_serializer=_bytes)
 
 
 def _read(requests: Iterator[bytes], kind: str) -> Iterator[Any]:

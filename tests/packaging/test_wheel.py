@@ -81,6 +81,7 @@ CONSOLE = {
     f"seamline/gateway/http/console/{name}"
     for name in ("console.css", "console.js", "index.html", "licenses.txt", "sources.sha256")
 }
+PROTOS = {f"seamline/gateway/flight/{name}.proto" for name in ("flight", "flight_sql")}
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: pathlib.Path) -> None:
@@ -89,7 +90,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: pathlib.Path) -> No
     files = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
     found = {name.removesuffix("/__init__.py").removesuffix(".py") for name in files}
     expected = {module_name(path).replace(".", "/") for path in modules()}
-    others = {"seamline/py.typed", "seamline/connectors/jvm/jars.sha256", *CONSOLE}
+    others = {"seamline/py.typed", "seamline/connectors/jvm/jars.sha256", *CONSOLE, *PROTOS}
     assert found == {*expected, *others}
 
 

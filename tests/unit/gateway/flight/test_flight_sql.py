@@ -291,12 +291,12 @@ def test_a_statement_is_ended_by_another_call(client: RawFlight, offline_gateway
     thread.start()
     running = offline_gateway.running()
     ticket = messages.packed("TicketStatementQuery", statement_handle=running.statement_id.encode())
-    endpoint = messages.new("Endpoint", ticket=messages.new("Ticket", ticket=ticket))
-    info = messages.new("Info", endpoint=[endpoint])
+    endpoint = messages.new("FlightEndpoint", ticket=messages.new("Ticket", ticket=ticket))
+    info = messages.new("FlightInfo", endpoint=[endpoint])
     (answer,) = client.action(
-        "CancelFlightInfo", messages.new("CancelRequest", info=info).SerializeToString()
+        "CancelFlightInfo", messages.new("CancelFlightInfoRequest", info=info).SerializeToString()
     )
-    assert messages.read("CancelResult", answer).status == 1
+    assert messages.read("CancelFlightInfoResult", answer).status == 1
     thread.join(60)
     assert "CANCELED" in told[0]
     body = messages.packed("ActionCancelQueryRequest", info=info.SerializeToString())
@@ -386,9 +386,11 @@ class Cookies:
         return self.channel.unary_unary(
             "/arrow.flight.protocol.FlightService/GetFlightInfo",
             request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=messages.CLASSES["Info"].FromString,
+            response_deserializer=messages.CLASSES["FlightInfo"].FromString,
         ).future(
-            messages.new("Descriptor", type=2, cmd=cmd), metadata=self._metadata(), timeout=timeout
+            messages.new("FlightDescriptor", type=2, cmd=cmd),
+            metadata=self._metadata(),
+            timeout=timeout,
         )
 
     def query(self, sql: str) -> list[dict[str, Any]]:
@@ -547,7 +549,7 @@ def test_a_large_chunk_is_sent_in_messages_that_clients_take() -> None:
         writer.write_table(rows)
     sent = list(frames([sink.getvalue().to_pybytes()], rows.schema))
     assert len(sent) > 5
-    assert max(map(len, sent)) <= MESSAGE_BYTES + 1000
+    assert max(frame.ByteSize() for frame in sent) <= MESSAGE_BYTES + 1000
 
 
 def test_who_is_silent_in_the_middle_of_a_call_is_cut_off() -> None:
