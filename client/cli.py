@@ -67,8 +67,8 @@ class _LazyGroup(click.Group):
             module = importlib.import_module(_COMMANDS[cmd_name][0])
         except ModuleNotFoundError as error:
             _say_what_to_install(cmd_name, error)
-        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
-        return found
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parses the command line; options without a command are those of `query`."""

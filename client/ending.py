@@ -73,16 +73,16 @@ def exit_code(error: BaseException) -> int:
         case ReaderGoneError() | BrokenPipeError():
             _drop_output()
             return READER_GONE
-    found = _named(error)
-    click.echo(told(found), err=True)
+    named = _named(error)
+    click.echo(describe(named), err=True)
     if _is_full(error):
         _drop_output()
-    if found.code is INTERNAL_ERROR and os.environ.get(TRACEBACK_VARIABLE):
+    if named.code is INTERNAL_ERROR and os.environ.get(TRACEBACK_VARIABLE):
         click.echo("".join(traceback.format_exception(error)), err=True)
-    return NOTHING_ANSWERS if found.code is GATEWAY_UNAVAILABLE else FAILED
+    return NOTHING_ANSWERS if named.code is GATEWAY_UNAVAILABLE else FAILED
 
 
-def told(error: SeamlineError) -> str:
+def describe(error: SeamlineError) -> str:
     """Returns the printed form of an error: its summary, its notes, and the hint."""
     notes = getattr(error, "__notes__", ())
     hint = [f"hint: {error.hint}"] if error.hint else []

@@ -15,7 +15,7 @@ VARIABLE = "_SEAMLINE_COMPLETE"
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script for SHELL, to be sourced when your shell starts."""
-    found = get_completion_class(shell)
-    assert found is not None
+    class_ = get_completion_class(shell)
+    assert class_ is not None
     command = ctx.find_root().command
-    click.echo(found(command, {}, "seamline", VARIABLE).source())
+    click.echo(class_(command, {}, "seamline", VARIABLE).source())

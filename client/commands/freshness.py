@@ -49,11 +49,11 @@ def freshness(table: str, format_: str, **options: Any) -> None:
 
 def variant(table: str, kind: str) -> str:
     """Returns the name of a metadata table: `shop."bids$seam"` for `shop.bids`."""
-    found = _NAME.fullmatch(table)
-    if found is None:
+    match = _NAME.fullmatch(table)
+    if match is None:
         raise click.BadParameter(f"{table} is not the name of a table")
-    name = found["table"].removeprefix('"').removesuffix('"')
-    return f'{found["front"]}"{name}${kind}"'
+    name = match["table"].removeprefix('"').removesuffix('"')
+    return f'{match["front"]}"{name}${kind}"'
 
 
 def _summary(connection: Connection, table: str) -> str:

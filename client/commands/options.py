@@ -92,12 +92,12 @@ def url_of(options: dict[str, Any], profile: Profile) -> str:
 def credentials_of(options: dict[str, Any], profile: Profile) -> Credentials:
     """Removes the credentials from the options and returns them; may prompt for a password."""
     names = ("access_token", "user", "ca", "certificate", "key")
-    given = Credentials(**{name: options.pop(name) for name in names})
-    found = given.or_of(os.environ).or_else(profile.credentials())
-    if found.user and found.password is None and sys.stdin.isatty():
-        password = click.prompt(f"Password of {found.user}", hide_input=True, err=True)
-        return dataclasses.replace(found, password=password)
-    return found
+    from_options = Credentials(**{name: options.pop(name) for name in names})
+    credentials = from_options.or_of(os.environ).or_else(profile.credentials())
+    if credentials.user and credentials.password is None and sys.stdin.isatty():
+        password = click.prompt(f"Password of {credentials.user}", hide_input=True, err=True)
+        return dataclasses.replace(credentials, password=password)
+    return credentials
 
 
 def connect(options: dict[str, Any], profile: Profile, *, follows: bool = False) -> Connection:

@@ -56,7 +56,7 @@ class Profile:
         """Returns the credentials for the gateway; a token is read when it is needed."""
         token: Callable[[], str] | None = None
         if self.token_command is not None:
-            token = _remembered(lambda: _from_command(self.token_command or ""))
+            token = _cached(lambda: _from_command(self.token_command or ""))
         elif self.token_file is not None:
             token = lambda: _from_file(self.token_file or "")  # noqa: E731 - shorter than a def
         files = [_expanded(file) for file in (self.ca, self.certificate, self.key)]
@@ -65,8 +65,8 @@ class Profile:
 
 def file_of(environment: Mapping[str, str]) -> pathlib.Path:
     """Returns the path of the profiles file."""
-    given = environment.get("XDG_CONFIG_HOME") or "~/.config"
-    return pathlib.Path(given).expanduser() / "seamline" / "config.toml"
+    folder = environment.get("XDG_CONFIG_HOME") or "~/.config"
+    return pathlib.Path(folder).expanduser() / "seamline" / "config.toml"
 
 
 def load(name: str | None, environment: Mapping[str, str]) -> Profile:
@@ -77,15 +77,15 @@ def load(name: str | None, environment: Mapping[str, str]) -> Profile:
     """
     file = file_of(environment)
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        found = {}
+        content = {}
     except (OSError, ValueError) as error:
         cause = getattr(error, "strerror", None) or error
         raise _wrong(file, str(cause)) from error
-    name = name or environment.get(PROFILE_VARIABLE) or found.get("profile")
-    _refuse_unknown(file, "the file", found, {"profile", "profiles"})
-    profiles = found.get("profiles", {})
+    name = name or environment.get(PROFILE_VARIABLE) or content.get("profile")
+    _refuse_unknown(file, "the file", content, {"profile", "profiles"})
+    profiles = content.get("profiles", {})
     if name is None:
         return Profile()
     if not isinstance(profiles, dict) or not isinstance(profiles.get(name), dict):
@@ -99,10 +99,12 @@ def load(name: str | None, environment: Mapping[str, str]) -> Profile:
 def names(environment: Mapping[str, str]) -> list[str]:
     """Returns the names of all profiles; empty if the file cannot be read."""
     try:
-        found = tomllib.loads(file_of(environment).read_text(encoding="utf-8")).get("profiles", {})
+        profiles = tomllib.loads(file_of(environment).read_text(encoding="utf-8")).get(
+            "profiles", {}
+        )
     except (OSError, ValueError):
         return []
-    return sorted(found) if isinstance(found, dict) else []
+    return sorted(profiles) if isinstance(profiles, dict) else []
 
 
 def _profile(file: pathlib.Path, name: str, values: dict[str, Any]) -> Profile:
@@ -118,11 +120,11 @@ def _profile(file: pathlib.Path, name: str, values: dict[str, Any]) -> Profile:
 
 
 def _refuse_unknown(
-    file: pathlib.Path, where: str, values: Mapping[str, Any], known: set[str]
+    file: pathlib.Path, where: str, values: Mapping[str, Any], keys: set[str]
 ) -> None:
-    unknown = sorted(set(values) - known)
+    unknown = sorted(set(values) - keys)
     if unknown:
-        hint = f"Known keys: {', '.join(sorted(known))}."
+        hint = f"Known keys: {', '.join(sorted(keys))}."
         raise _wrong(file, f"{where} has no {', '.join(unknown)}", hint=hint)
 
 
@@ -161,20 +163,20 @@ def _from_command(command: str | list[str]) -> str:
 
 
 def _token(text: str) -> str:
-    found = text.strip()
-    if not found:
+    token = text.strip()
+    if not token:
         raise ValueError("nothing is there")
-    return found
+    return token
 
 
-def _remembered(make: Callable[[], str]) -> Callable[[], str]:
+def _cached(make: Callable[[], str]) -> Callable[[], str]:
     """Caches the text for a while, so that not every request runs a command."""
-    made, made_at = "", float("-inf")
+    text, made_at = "", float("-inf")
 
     def token() -> str:
-        nonlocal made, made_at
+        nonlocal text, made_at
         if time.monotonic() - made_at > TOKEN_S:
-            made, made_at = make(), time.monotonic()
-        return made
+            text, made_at = make(), time.monotonic()
+        return text
 
     return token

@@ -22,7 +22,7 @@ from seamline.dbapi.embedded import EmbeddedConnection
 from seamline.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError
 from seamline.shell.state import State
 from seamline.terminal.lexis import Statement, statements
-from seamline.terminal.output import BINARY_WRITERS, FORMATS, WRITERS, opened, write
+from seamline.terminal.output import BINARY_WRITERS, FORMATS, WRITERS, open_output, write
 from seamline.terminal.pictures import Look, look_of_terminal
 from seamline.terminal.running import receipt_line, run
 
@@ -108,20 +108,20 @@ def _source(statement: str | None, execute: Sequence[str], file: str | None) -> 
     if statement is not None and statement != _STDIN:
         return Source(None, (Statement(statement),) if statements(statement) else ())
     if execute:
-        found = _together(execute)
-        return Source("--execute" if len(found) > 1 else None, found)
+        script = _together(execute)
+        return Source("--execute" if len(script) > 1 else None, script)
     if file is None and statement is None and sys.stdin.isatty() and sys.stdout.isatty():
         return None
     if file in {None, _STDIN}:
-        found = tuple(statements(sys.stdin.buffer.read().decode(errors="replace")))
-        return Source("standard input" if len(found) > 1 else None, found)
+        script = tuple(statements(sys.stdin.buffer.read().decode(errors="replace")))
+        return Source("standard input" if len(script) > 1 else None, script)
     return Source(file, tuple(statements(_text_of(str(file)))))
 
 
 def _together(texts: Sequence[str]) -> tuple[Statement, ...]:
     """Returns the statements of several texts, one after another."""
-    found = [each for text in texts for each in statements(text)]
-    return tuple(dataclasses.replace(each, number=i) for i, each in enumerate(found, start=1))
+    script = [each for text in texts for each in statements(text)]
+    return tuple(dataclasses.replace(each, number=i) for i, each in enumerate(script, start=1))
 
 
 def _text_of(file: str) -> str:
@@ -158,7 +158,7 @@ def _run_all(
             show = not quiet and sys.stderr.isatty()
             run(cursor, each, script=source.name, show_progress=show, **settings)
             if sink is None:
-                sink = files.enter_context(opened(output, binary=form in BINARY_WRITERS))
+                sink = files.enter_context(open_output(output, binary=form in BINARY_WRITERS))
             write(cursor, form, sink, look, raw=each.is_raw)
             sink.flush()
             if not quiet:

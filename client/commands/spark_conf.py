@@ -93,11 +93,11 @@ def _text(settings: dict[str, str], form: str) -> str:
 def _check(url: str, credentials: Credentials, planned: bool) -> None:
     """Reports whether the gateway answers, and whether this machine can read what it writes."""
     path = "/iceberg-plan" if planned else "/iceberg"
-    found = Transport(url, credentials).json("GET", f"{path}/v1/config", None)
-    defaults = found.get("defaults", {})
-    if not found.get("endpoints"):
+    config = Transport(url, credentials).json("GET", f"{path}/v1/config", None)
+    defaults = config.get("defaults", {})
+    if not config.get("endpoints"):
         raise SeamlineError(GATEWAY_UNAVAILABLE, f"{url}{path} is not an Iceberg catalog")
-    click.echo(f"{url}{path} answers, with {len(found['endpoints'])} routes", err=True)
+    click.echo(f"{url}{path} answers, with {len(config['endpoints'])} routes", err=True)
     probe = str(defaults.get("seamline.probe", ""))
     if "://" not in probe.replace("file://", "") and probe:
         try:

@@ -158,9 +158,9 @@ class Connection:
             raise errors.InterfaceError(INVALID_ARGUMENT, "the connection is closed", hint="")
 
 
-def _changed(known: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+def _changed(current: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
     """Returns a new mapping with the changes, so threads that read the old one are unaffected."""
-    both = {**known, **changes}
+    both = {**current, **changes}
     return {name: text for name, text in both.items() if text is not None}
 
 

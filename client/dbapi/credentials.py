@@ -33,13 +33,13 @@ class Credentials:
 
     def or_of(self, environment: Mapping[str, str]) -> Credentials:
         """Returns these, with gaps filled from variables such as `SEAMLINE_TOKEN`."""
-        found = {
+        values = {
             field.name: environment.get(f"SEAMLINE_{field.name.removeprefix('access_').upper()}")
             for field in dataclasses.fields(self)
         }
-        if found["access_token"]:
-            found["user"] = None
-        return self.or_else(Credentials(**found))
+        if values["access_token"]:
+            values["user"] = None
+        return self.or_else(Credentials(**values))
 
     def or_else(self, others: Credentials) -> Credentials:
         """Returns these, with gaps filled from others; never adds a second form of login."""

@@ -423,15 +423,15 @@ class Batches:
             raise
 
     def _take(self, size: int) -> pa.Table:
-        taken: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
         while size > 0:
             batch = self._rest if self._rest is not None else next(self._reader, None)
             if batch is None:
                 break
-            taken.append(batch.slice(0, size))
+            batches.append(batch.slice(0, size))
             self._rest = batch.slice(size) if batch.num_rows > size else None
-            size -= taken[-1].num_rows
-        return _arrow().Table.from_batches(taken, self._reader.schema)
+            size -= batches[-1].num_rows
+        return _arrow().Table.from_batches(batches, self._reader.schema)
 
 
 def _lasting(error: BaseException) -> Exception:

@@ -98,15 +98,15 @@ def separated_line(
 def _cell(value: Any, separator: str, null: str) -> str:
     if value is None:
         return null
-    found = text(value)
-    is_plain = found.isalnum() or not ({separator, '"', "\r", "\n"} & {*found})
-    if is_plain and found and found != null:
-        return found
-    return '"' + found.replace('"', '""') + '"'
+    cell = text(value)
+    is_plain = cell.isalnum() or not ({separator, '"', "\r", "\n"} & {*cell})
+    if is_plain and cell and cell != null:
+        return cell
+    return '"' + cell.replace('"', '""') + '"'
 
 
-def printable(found: str) -> str:
+def printable(text: str) -> str:
     """Returns a text of one line that cannot control a terminal: dots stand for what could."""
-    if found.isprintable():
-        return found
-    return "".join(c if c.isprintable() else "·" for c in found)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else "·" for c in text)

@@ -44,7 +44,7 @@ class SeenTokens:
         Without a new token they are just dropped, as the session cannot continue from them.
         """
         with self._lock:
-            others = (known for known in self._tokens if known not in sent)
+            others = (token for token in self._tokens if token not in sent)
             self._tokens = tuple(dict.fromkeys((*others, *tokens)))
 
 

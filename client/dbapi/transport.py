@@ -71,10 +71,10 @@ class Transport:
             Error: the gateway's named error, or OperationalError when it cannot be reached.
         """
         answer = self._send(method, path, body)
-        found = {} if answer.status == _NO_CONTENT else _parsed(answer.data)
-        if answer.status >= 400 or found is None or (key and key not in found):
-            raise as_client_error(_error(found, answer))
-        return found
+        document = {} if answer.status == _NO_CONTENT else _parsed(answer.data)
+        if answer.status >= 400 or document is None or (key and key not in document):
+            raise as_client_error(_error(document, answer))
+        return document
 
     def bytes(self, path: str) -> tuple[int, bytes, Mapping[str, str]]:
         """Sends a GET request for Arrow and returns status, body and headers of the response.
@@ -182,10 +182,10 @@ def _says_its_end(answer: urllib3.BaseHTTPResponse) -> bool:
 
 def _parsed(data: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _error(body: Mapping[str, Any] | None, answer: urllib3.BaseHTTPResponse) -> SeamlineError:

@@ -159,7 +159,7 @@ def _nested(type_: str, leaves: dict[str, Converter]) -> Converter:
                 }
             )
         case "row":
-            fields = [row_field(part, place) for place, part in enumerate(inside)]
+            fields = [row_field(part, position) for position, part in enumerate(inside)]
             converters = {field: _nested(inner, leaves) for field, inner in fields}
             return _nullable(
                 lambda row: {field: convert(row[field]) for field, convert in converters.items()}
@@ -204,7 +204,7 @@ def _parts(text: str) -> list[str]:
     return [*parts, current.strip()]
 
 
-def row_field(text: str, place: int) -> tuple[str, str]:
+def row_field(text: str, position: int) -> tuple[str, str]:
     """Returns the name and type of a row field, as written in the row's type.
 
     A field without a name is called by its place, from 0: `field0`.
@@ -214,7 +214,7 @@ def row_field(text: str, place: int) -> tuple[str, str]:
         assert end is not None
         return end[1].replace('""', '"'), text[end.end() :].strip()
     named = _NAMED.fullmatch(text)
-    return (named[1], named[2]) if named else (f"field{place}", text)
+    return (named[1], named[2]) if named else (f"field{position}", text)
 
 
 _NAMED = re.compile(r"(?!interval )([a-z_][a-z0-9_]*) (.+)")

@@ -37,7 +37,7 @@ _NAMED = re.compile(
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 
 
-class KnownNames(Protocol):
+class NameSource(Protocol):
     """A source of known names."""
 
     def tables(self, schema: str = "") -> list[str]:
@@ -61,7 +61,7 @@ class Candidate:
     kind: str
 
 
-def candidates(before: str, after: str, names: KnownNames) -> tuple[int, list[Candidate]]:
+def candidates(before: str, after: str, names: NameSource) -> tuple[int, list[Candidate]]:
     """Returns the completion candidates at the cursor.
 
     Args:
@@ -86,17 +86,17 @@ def candidates(before: str, after: str, names: KnownNames) -> tuple[int, list[Ca
     ends = [piece.start + 1 for piece in pieces if piece.kind == "end"]
     statement = before[ends[-1] if ends else 0 :] + after.partition(";")[0]
     if dot:
-        found = list(_members(owner, statement, names))
-        return len(part), _beginning_with(part, found)
+        members = list(_members(owner, statement, names))
+        return len(part), _beginning_with(part, members)
     words = [p.text.lower() for p in pieces if p.kind not in {"space", "comment"}]
     previous = (words[:-1] if word and words else words)[-1:] or [""]
-    found = list(
+    members = list(
         _tables(names) if previous[0] in _BEFORE_TABLES else _anything(word, statement, names)
     )
-    return len(word), _beginning_with(word, found)
+    return len(word), _beginning_with(word, members)
 
 
-def _after_sign(before: str, names: KnownNames) -> tuple[int, list[Candidate]]:
+def _after_sign(before: str, names: NameSource) -> tuple[int, list[Candidate]]:
     name, space, argument = before.partition(" ")
     if not space:
         return len(name), [
@@ -104,16 +104,16 @@ def _after_sign(before: str, names: KnownNames) -> tuple[int, list[Candidate]]:
             for meta in META
             if (SIGN + meta).startswith(name)
         ]
-    found = {
+    matches = {
         "d": [Candidate(_quoted(table), "table") for table in names.tables()]
         if name == r"\d"
         else [],
         "format": [Candidate(format_, "format") for format_ in WRITERS],
     }.get(name.removeprefix(SIGN), [])
-    return len(argument), _beginning_with(argument, found)
+    return len(argument), _beginning_with(argument, matches)
 
 
-def _members(owner: str, statement: str, names: KnownNames) -> Iterator[Candidate]:
+def _members(owner: str, statement: str, names: NameSource) -> Iterator[Candidate]:
     """Yields the columns of the statement's table with that name, else the schema's tables."""
     table = _tables_of(statement).get(owner.lower())
     if table is not None:
@@ -122,12 +122,12 @@ def _members(owner: str, statement: str, names: KnownNames) -> Iterator[Candidat
         yield from (Candidate(_quoted(name), "table") for name in names.tables(owner))
 
 
-def _tables(names: KnownNames) -> Iterator[Candidate]:
+def _tables(names: NameSource) -> Iterator[Candidate]:
     yield from (Candidate(_quoted(name), "table") for name in names.tables())
     yield from (Candidate(_quoted(name), "schema") for name in names.schemas())
 
 
-def _anything(word: str, statement: str, names: KnownNames) -> Iterator[Candidate]:
+def _anything(word: str, statement: str, names: NameSource) -> Iterator[Candidate]:
     for table in dict.fromkeys(_tables_of(statement).values()):
         yield from (Candidate(_quoted(column), "column") for column in names.columns(table))
     if word:
@@ -139,18 +139,18 @@ def _anything(word: str, statement: str, names: KnownNames) -> Iterator[Candidat
 
 def _tables_of(statement: str) -> dict[str, str]:
     """Maps the names and aliases by which a statement refers to its tables to the full names."""
-    found: dict[str, str] = {}
+    tables: dict[str, str] = {}
     for match in _NAMED.finditer(statement):
         name = match["name"]
-        found[name.lower()] = found[name.rpartition(".")[2].lower()] = name
+        tables[name.lower()] = tables[name.rpartition(".")[2].lower()] = name
         if match["alias"] and match["alias"].upper() not in KEYWORDS:
-            found[match["alias"].lower()] = name
-    return found
+            tables[match["alias"].lower()] = name
+    return tables
 
 
-def _beginning_with(word: str, found: list[Candidate]) -> list[Candidate]:
+def _beginning_with(word: str, matches: list[Candidate]) -> list[Candidate]:
     start = word.lower().lstrip('"')
-    fitting = (each for each in found if each.text.lower().lstrip('"').startswith(start))
+    fitting = (each for each in matches if each.text.lower().lstrip('"').startswith(start))
     return list({each.text.lower(): each for each in reversed(list(fitting))}.values())[::-1]
 
 

@@ -135,14 +135,14 @@ def _bar(boundary: int, end: int) -> str:
 
 def _token(session: Session, argument: str) -> None:
     state = session.state
-    found = state.token if argument in {"", "use"} else argument
-    if found is None:
+    token = state.token if argument in {"", "use"} else argument
+    if token is None:
         raise _wrong("there is no token", hint="A statement that reads tables leaves one.")
     if not argument:
-        session.print(found)
+        session.print(token)
         session.say(f"{SIGN}token use: the next statement reads the same rows")
         return
-    state.token_next = found
+    state.token_next = token
     session.say("the next statement reads what that token stands for")
 
 

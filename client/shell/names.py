@@ -25,37 +25,37 @@ class Names:
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
         self._lock = threading.Lock()
-        self._known: dict[str, list[str]] = {}
+        self._cache: dict[str, list[str]] = {}
 
     def forget(self) -> None:
         """Drops all cached names."""
         with self._lock:
-            self._known = {}
+            self._cache = {}
 
     def tables(self, schema: str = "") -> list[str]:
         """Returns the tables and views of a schema; of the session's schema by default."""
-        return self._asked(f"SHOW TABLES FROM {schema}" if schema else "SHOW TABLES")
+        return self._query(f"SHOW TABLES FROM {schema}" if schema else "SHOW TABLES")
 
     def schemas(self) -> list[str]:
         """Returns the schemas of the session's catalog."""
-        return self._asked("SHOW SCHEMAS")
+        return self._query("SHOW SCHEMAS")
 
     def functions(self) -> list[str]:
         """Returns the functions, each once."""
-        return self._asked("SHOW FUNCTIONS")
+        return self._query("SHOW FUNCTIONS")
 
     def columns(self, table: str) -> list[str]:
         """Returns the columns of a table; empty if there is no such table."""
-        return self._asked(f"DESCRIBE {table}")
+        return self._query(f"DESCRIBE {table}")
 
-    def _asked(self, sql: str) -> list[str]:
+    def _query(self, sql: str) -> list[str]:
         with self._lock:
-            known = self._known
-        if sql not in known:
+            cache = self._cache
+        if sql not in cache:
             try:
                 with self._connect() as connection, connection.cursor() as cursor:
                     rows = cursor.execute(sql, timeout=_ASK_S).fetchall()
             except Error:
                 return []
-            known[sql] = list(dict.fromkeys(str(row[0]) for row in rows))
-        return known[sql]
+            cache[sql] = list(dict.fromkeys(str(row[0]) for row in rows))
+        return cache[sql]

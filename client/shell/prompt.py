@@ -122,10 +122,10 @@ class SqlCompleter(Completer):
         complete_event: CompleteEvent,  # noqa: ARG002 - prompt_toolkit's signature
     ) -> Iterable[Completion]:
         """See `candidates`."""
-        length, found = candidates(
+        length, matches = candidates(
             document.text_before_cursor, document.text_after_cursor, self._names
         )
-        for each in found:
+        for each in matches:
             yield Completion(each.text, start_position=-length, display_meta=each.kind)
 
 

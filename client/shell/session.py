@@ -21,7 +21,7 @@ import click
 from seamline.dbapi.connection import Connection
 from seamline.dbapi.cursor import Cursor
 from seamline.dbapi.errors import InterfaceError
-from seamline.ending import told
+from seamline.ending import describe
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
 from seamline.shell import meta
 from seamline.shell.screen import Screen, pager_of
@@ -64,7 +64,7 @@ class Session:
                 for statement in statements(text):
                     self.run(statement)
         except SeamlineError as error:
-            self.say(told(error))
+            self.say(describe(error))
             return False
         except KeyboardInterrupt:
             self.say("canceled")

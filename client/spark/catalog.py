@@ -49,7 +49,7 @@ def configuration(
         properties: Further properties of the catalog, such as `s3.endpoint`.
     """
     root = f"{url.rstrip('/')}/{'iceberg-plan' if planned else 'iceberg'}"
-    own = {
+    settings = {
         "type": "rest",
         "uri": root,
         # a cached table would hide records that arrived later
@@ -59,26 +59,26 @@ def configuration(
         "header.X-Iceberg-Access-Delegation": "vended-credentials",
     }
     if warehouse is not None:
-        own["warehouse"] = warehouse
-    own.update(properties or {})
+        settings["warehouse"] = warehouse
+    settings.update(properties or {})
     prefix = f"spark.sql.catalog.{name}"
     return {
         # otherwise `${env:…}` in someone else's view would read the user's environment variables
         "spark.sql.variable.substitute": "false",
         prefix: "org.apache.iceberg.spark.SparkCatalog",
-        **{f"{prefix}.{key}": value for key, value in own.items()},
+        **{f"{prefix}.{key}": value for key, value in settings.items()},
     }
 
 
 def _by_token(root: str, token: str | None) -> dict[str, str]:
-    own = {
+    settings = {
         # the session that comes with a table tells the gateway which requests are one statement's
         "rest.auth.type": "oauth2",
         "oauth2-server-uri": f"{root}/v1/oauth/tokens",
         "token-refresh-enabled": "false",
         f"header.{SESSIONS_HEADER}": "1",
     }
-    return own if token is None else {**own, "token": token}
+    return settings if token is None else {**settings, "token": token}
 
 
 def _by_password(user: str, password: str) -> dict[str, str]:

@@ -62,8 +62,8 @@ class Compiler(compiler.SQLCompiler):
 
     def limit_clause(self, select: Any, **arguments: Any) -> str:
         """Compiles LIMIT and OFFSET, either or both."""
-        found = (("LIMIT", select._limit_clause), ("OFFSET", select._offset_clause))  # noqa: SLF001
-        parts = (f"\n {w} {self.process(c, **arguments)}" for w, c in found if c is not None)
+        clauses = (("LIMIT", select._limit_clause), ("OFFSET", select._offset_clause))  # noqa: SLF001
+        parts = (f"\n {w} {self.process(c, **arguments)}" for w, c in clauses if c is not None)
         return "".join(parts)
 
     def for_update_clause(self, select: Any, **_: Any) -> str:
@@ -229,8 +229,8 @@ class SeamlineDialect(default.DefaultDialect):
         host = f"[{url.host}]" if ":" in (url.host or "") else url.host or "127.0.0.1"
         catalog, _, schema = (url.database or "").strip("/").partition("/")
         address = f"{'https' if tls else 'http'}://{host}:{url.port or _PORT}"
-        given = {"user": url.username, "password": url.password, "catalog": catalog}
-        options = {k: v for k, v in {**given, "schema": schema, **query}.items() if v}
+        identity = {"user": url.username, "password": url.password, "catalog": catalog}
+        options = {k: v for k, v in {**identity, "schema": schema, **query}.items() if v}
         return [address], options
 
     # --- Connections -----------------------------------------------------------------------------
@@ -266,12 +266,12 @@ class SeamlineDialect(default.DefaultDialect):
         """Does nothing, as there is only one isolation level."""
 
     def _get_server_version_info(self, connection: Connection) -> tuple[int, ...]:
-        found = connection.exec_driver_sql("SELECT node_version FROM system.runtime.nodes")
-        return tuple(int(number) for number in re.findall(r"\d+", str(found.scalar())))
+        versions = connection.exec_driver_sql("SELECT node_version FROM system.runtime.nodes")
+        return tuple(int(number) for number in re.findall(r"\d+", str(versions.scalar())))
 
     def _get_default_schema_name(self, connection: Connection) -> str:
-        given: str | None = connection.connection.dbapi_connection.schema  # type: ignore[union-attr]
-        return given or "default"
+        schema: str | None = connection.connection.dbapi_connection.schema  # type: ignore[union-attr]
+        return schema or "default"
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
         """Executes a statement; skips the comments that stand for index statements."""
@@ -320,16 +320,16 @@ class SeamlineDialect(default.DefaultDialect):
         Raises:
             NoSuchTableError: when there is no such view.
         """
-        found = self._names(
+        queries = self._names(
             connection,
             "SELECT view_definition FROM information_schema.views"
             " WHERE table_schema = :schema AND lower(table_name) = :name",
             schema=self._schema(schema),
             name=view_name.lower(),
         )
-        if not found:
+        if not queries:
             raise exc.NoSuchTableError(view_name)
-        return found[0]
+        return queries[0]
 
     @reflection.cache
     def has_table(
@@ -387,7 +387,7 @@ class SeamlineDialect(default.DefaultDialect):
             NoSuchTableError: when there is no such table.
         """
         self._require(connection, table_name, schema)
-        found = self._names(
+        comments = self._names(
             connection,
             "SELECT c.comment FROM information_schema.tables t JOIN system.metadata.table_comments"
             " c ON c.catalog_name = t.table_catalog AND c.schema_name = t.table_schema"
@@ -396,7 +396,7 @@ class SeamlineDialect(default.DefaultDialect):
             schema=self._schema(schema),
             name=table_name.lower(),
         )
-        return {"text": found[0] if found else None}
+        return {"text": comments[0] if comments else None}
 
     def get_pk_constraint(
         self, connection: Connection, table_name: str, schema: str | None = None, **_: Any

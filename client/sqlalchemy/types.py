@@ -70,8 +70,8 @@ class _Date(_Literal, types.Date):
 
     def literal_text(self, value: Any) -> str:
         """Returns the text of a date."""
-        found = value.date() if isinstance(value, datetime.datetime) else value
-        return str(found.isoformat())
+        date = value.date() if isinstance(value, datetime.datetime) else value
+        return str(date.isoformat())
 
 
 class _DateTime(_Literal, types.DateTime):
@@ -104,8 +104,8 @@ class _Uuid(_Literal, types.Uuid[Any]):
     def literal_processor(self, dialect: Dialect) -> Any:
         """Returns a function that writes `UUID '…'`; SQLAlchemy's own if stored as text."""
         if not self.native_uuid:
-            own: Any = types.Uuid.literal_processor
-            return own(self, dialect)
+            base: Any = types.Uuid.literal_processor
+            return base(self, dialect)
         return super().literal_processor(dialect)
 
 
@@ -163,15 +163,15 @@ _NUMBERS = re.compile(r"\((\d+)(?:,\s*(\d+))?\)")
 def from_name(name: str) -> Type:
     """Returns the type for a gateway's type name; NullType if SQLAlchemy has no match."""
     bare, inside = split_type(name)
-    found = _NUMBERS.search(name)
-    length, scale = (int(n) if n else None for n in found.groups()) if found else (None, None)
+    match = _NUMBERS.search(name)
+    length, scale = (int(n) if n else None for n in match.groups()) if match else (None, None)
     match bare:
         case "array":
             return types.ARRAY(from_name(inside[0]))
         case "map":
             return MAP(from_name(inside[0]), from_name(inside[1]))
         case "row":
-            fields = (row_field(part, place) for place, part in enumerate(inside))
+            fields = (row_field(part, position) for position, part in enumerate(inside))
             return ROW(*((field, from_name(type_)) for field, type_ in fields))
         case "varchar" | "char":
             return (types.VARCHAR if bare == "varchar" else types.CHAR)(length)

@@ -64,10 +64,10 @@ class Statement:
     column: int = 1
     ended: bool = True
 
-    def in_script(self, place: Location) -> Location:
+    def in_script(self, location: Location) -> Location:
         """Converts a position in the statement to a position in the script."""
-        column = place.column + (self.column - 1 if place.line == 1 else 0)
-        return Location(place.line + self.line - 1, column)
+        column = location.column + (self.column - 1 if location.line == 1 else 0)
+        return Location(location.line + self.line - 1, column)
 
     @property
     def first_word(self) -> str:
@@ -94,7 +94,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 def statements(script: str) -> list[Statement]:
     """Returns the statements of a script, in order; comments alone are not a statement."""
-    found: list[Statement] = []
+    parts: list[Statement] = []
     start = end = None
     for token in [*tokens(script), Token("end", "", len(script))]:
         if token.kind == "end":
@@ -102,15 +102,15 @@ def statements(script: str) -> list[Statement]:
                 line = script.count("\n", 0, start) + 1
                 column = start - (script.rfind("\n", 0, start) + 1) + 1
                 text = script[start:end]
-                found.append(Statement(text, len(found) + 1, line, column, bool(token.text)))
+                parts.append(Statement(text, len(parts) + 1, line, column, bool(token.text)))
             start = end = None
         elif token.kind not in {"space", "comment"}:
             start = token.start if start is None else start
             end = token.start + len(token.text)
-    return found
+    return parts
 
 
 def is_complete(text: str) -> bool:
     """Whether a semicolon ended the last statement of a text, or there is no statement."""
-    found = statements(text)
-    return not found or found[-1].ended
+    parts = statements(text)
+    return not parts or parts[-1].ended

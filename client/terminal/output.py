@@ -196,7 +196,7 @@ class OnTerminal:
 
 
 @contextlib.contextmanager
-def opened(path: str | None, *, binary: bool) -> Iterator[IO[Any]]:
+def open_output(path: str | None, *, binary: bool) -> Iterator[IO[Any]]:
     """Opens standard output, or a file that takes its place only once everything is written.
 
     Raises:
@@ -207,19 +207,19 @@ def opened(path: str | None, *, binary: bool) -> Iterator[IO[Any]]:
         yield sink
         sink.flush()
         return
-    given = pathlib.Path(path)
-    if given.exists() and not given.is_file():  # a pipe or a device, or a folder
-        with _created(given, path, binary=binary) as file:
+    target = pathlib.Path(path)
+    if target.exists() and not target.is_file():  # a pipe or a device, or a folder
+        with _created(target, path, binary=binary) as file:
             yield file
         return
-    place = given.resolve()
-    part = place.with_name(f".{place.name}.{os.getpid()}.part")
+    file_path = target.resolve()
+    part = file_path.with_name(f".{file_path.name}.{os.getpid()}.part")
     try:
         with _created(part, path, binary=binary) as file:
-            if place.exists():
-                shutil.copymode(place, part)
+            if file_path.exists():
+                shutil.copymode(file_path, part)
             yield file
-        part.replace(place)
+        part.replace(file_path)
     finally:
         part.unlink(missing_ok=True)
 

@@ -160,7 +160,7 @@ def write_table(result: Result, sink: Sink, look: Look) -> None:
 def _fitted(widths: list[int], width: int) -> list[int] | None:
     """Returns column widths that fit, the widest narrowed first; None if they get too narrow."""
     room = width - (3 * len(widths) + 1)
-    smallest = [min(found, COLUMN_WIDTH_MIN) for found in widths]
+    smallest = [min(full, COLUMN_WIDTH_MIN) for full in widths]
     if sum(smallest) > room:
         return None
     low, high = COLUMN_WIDTH_MIN, max(widths)  # bounds for the greatest width of a column
@@ -171,10 +171,10 @@ def _fitted(widths: list[int], width: int) -> list[int] | None:
         )
     left = room - sum(min(w, low) for w in widths)
     fitted = []
-    for found in widths:  # leftover space goes to the first narrowed columns
-        more = 1 if found > low and left > 0 else 0
+    for full in widths:  # leftover space goes to the first narrowed columns
+        more = 1 if full > low and left > 0 else 0
         left -= more
-        fitted.append(min(found, low + more))
+        fitted.append(min(full, low + more))
     return fitted
 
 
@@ -277,29 +277,29 @@ def _dim_if_null(shown: str, value: Any, look: Look) -> str:
     return f"{_DIM}{shown}{_PLAIN}" if value is None and look.colour else shown
 
 
-def width_of(found: str) -> int:
+def width_of(text: str) -> int:
     """Returns the number of terminal columns that a text takes."""
-    if found.isascii():
-        return len(found)
+    if text.isascii():
+        return len(text)
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in found
+        for c in text
     )
 
 
-def _cut(found: str, room: int) -> str:
+def _cut(text: str, room: int) -> str:
     """Returns the longest prefix that fits, but at least one character."""
     used = 0
-    for position, character in enumerate(found):
+    for position, character in enumerate(text):
         used += width_of(character)
         if used > room and position:
-            return found[:position]
-    return found
+            return text[:position]
+    return text
 
 
-def _padded(found: str, width: int, to_right: bool) -> str:
+def _padded(text: str, width: int, to_right: bool) -> str:
     """Returns a clean text, padded or cut to a width; a cut text ends in `…`."""
-    if width_of(found) > width:
-        found = _cut(found, width - 1) + "…" if width > 1 else "…"
-    gap = " " * (width - width_of(found))
-    return gap + found if to_right else found + gap
+    if width_of(text) > width:
+        text = _cut(text, width - 1) + "…" if width > 1 else "…"
+    gap = " " * (width - width_of(text))
+    return gap + text if to_right else text + gap

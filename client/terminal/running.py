@@ -44,10 +44,10 @@ def run(
         cursor.execute(statement.text, progress=progress, **options)
     except Error as error:
         if error.location is not None:
-            place = error.location
-            error.location = statement.in_script(place)
-            if place.line <= statement.text.count("\n") + 1:
-                error.add_note(marked(statement.text, place, error.location.line))
+            location = error.location
+            error.location = statement.in_script(location)
+            if location.line <= statement.text.count("\n") + 1:
+                error.add_note(marked(statement.text, location, error.location.line))
         if script is not None:
             error.add_note(f"in {script}: statement {statement.number}, line {statement.line}")
         raise
@@ -56,21 +56,21 @@ def run(
             progress.clear()
 
 
-def marked(sql: str, place: Location, line_shown: int | None = None) -> str:
+def marked(sql: str, location: Location, line_shown: int | None = None) -> str:
     """Returns the line of a statement that has an error, with a caret under the position.
 
     Args:
         sql: The statement.
-        place: The error's position in it.
+        location: The error's position in it.
         line_shown: The line number to show; by default the line's own.
     """
     lines = sql.split("\n")
-    line = lines[min(place.line, len(lines)) - 1].rstrip()
+    line = lines[min(location.line, len(lines)) - 1].rstrip()
     line = "".join(c if c.isprintable() else " " for c in line)
-    column = min(max(place.column - 1, 0), len(line))
+    column = min(max(location.column - 1, 0), len(line))
     start = max(0, column - _LINE_WIDTH // 2) if len(line) > _LINE_WIDTH else 0
     piece = line[start : start + _LINE_WIDTH]
-    head = f"line {place.line if line_shown is None else line_shown}: " + ("…" if start else "")
+    head = f"line {location.line if line_shown is None else line_shown}: " + ("…" if start else "")
     tail = "…" if start + _LINE_WIDTH < len(line) else ""
     caret = " " * (width_of(head) + width_of(line[start:column])) + "^"
     return f"{head}{piece}{tail}\n{caret}"
@@ -114,10 +114,10 @@ def progress_line(manifest: Mapping[str, Any], width: int = 1000) -> str:
     """Returns a statement's progress; what does not fit is left out, least important first."""
     progress = manifest.get("progress") or {}
     parts = [f"{manifest['state'].lower()} {manifest['elapsed_s']:.1f} s", *_reads(progress)]
-    kept = [*parts, "Ctrl-C cancels"]
-    while len(" · ".join(kept)) > width and len(kept) > 2:
-        kept.pop(-2)
-    return " · ".join(kept)
+    shown = [*parts, "Ctrl-C cancels"]
+    while len(" · ".join(shown)) > width and len(shown) > 2:
+        shown.pop(-2)
+    return " · ".join(shown)
 
 
 def _reads(progress: Mapping[str, Any]) -> Iterator[str]:
@@ -137,12 +137,12 @@ def _reads(progress: Mapping[str, Any]) -> Iterator[str]:
 
 def size(bytes_: int) -> str:
     """Returns a number of bytes in human-readable form."""
-    found = float(bytes_)
+    number = float(bytes_)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if found < 1024:
-            return f"{found:.0f} {unit}" if unit == "bytes" else f"{found:.1f} {unit}"
-        found /= 1024
-    return f"{found:.1f} TiB"
+        if number < 1024:
+            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1024
+    return f"{number:.1f} TiB"
 
 
 def receipt_line(cursor: Cursor) -> str:
@@ -175,5 +175,5 @@ def receipt_line(cursor: Cursor) -> str:
 
 
 def _moment(text: str) -> str:
-    found = datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
-    return found.replace(tzinfo=None).isoformat(" ", "milliseconds") + " UTC"
+    moment = datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
+    return moment.replace(tzinfo=None).isoformat(" ", "milliseconds") + " UTC"

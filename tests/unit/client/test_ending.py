@@ -60,7 +60,7 @@ def test_a_named_failure_keeps_its_name(code: ErrorCode, capfd: pytest.CaptureFi
 
 def test_an_error_about_a_value_does_not_control_the_terminal() -> None:
     error = SeamlineError(INVALID_ARGUMENT, "'\x1b[2J\x9b1m' is wrong", hint="")
-    assert ending.told(error) == "error: INVALID_ARGUMENT: '·[2J·1m' is wrong"
+    assert ending.describe(error) == "error: INVALID_ARGUMENT: '·[2J·1m' is wrong"
 
 
 def test_an_error_without_a_hint_has_no_line_for_one(capfd: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,7 @@ from seamline.gateway.http.values import csv_text
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type
-from seamline.terminal.output import BINARY_WRITERS, FORMATS, opened, write
+from seamline.terminal.output import BINARY_WRITERS, FORMATS, open_output, write
 from seamline.terminal.pictures import Look
 
 ROWS_MAX = 4
@@ -356,6 +356,6 @@ def test_every_format_is_there() -> None:
 def test_a_file_that_cannot_be_made_is_named(tmp_path: pathlib.Path) -> None:
     with (
         pytest.raises(InterfaceError, match="cannot be written"),
-        opened(str(tmp_path / "no" / "where"), binary=True),
+        open_output(str(tmp_path / "no" / "where"), binary=True),
     ):
         pass
