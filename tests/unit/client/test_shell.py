@@ -129,7 +129,7 @@ def test_an_error_shows_its_place(terminal: Terminal) -> None:
         "seamline>",
     )
     terminal.type("SELECT * FROM widget;\r")
-    terminal.shows("hint: Did you mean widgets?", "seamline>")
+    terminal.shows("hint: Did you mean widgets", "seamline>")
 
 
 def test_meta_commands(terminal: Terminal, tmp_path: pathlib.Path) -> None:
