@@ -32,6 +32,7 @@ CONFIG = {"pydantic", "yaml"}
 CATALOG = {
     *(CONFIG | CLIENT),
     *("cachetools", "fsspec", "numpy", "pyarrow", "pyiceberg", "pyroaring", "sqlglot", "zstandard"),
+    *("mmh3", "xxhash"),
 }
 """What PyIceberg brings along is not ours to choose."""
 KAFKA = {"confluent_kafka"}

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.kafka.formats.trees import Node
 
-T = TypeVar("T")
 _KINDS = {"null": "null", "boolean": "boolean", "integer": "long", "number": "double"}
 _CONNECT = {"int8": "int", "int16": "int", "int32": "int", "int64": "long", "float32": "float"}
 _FORMATS = {"date": "date", "date-time": "timestamp-micros", "uuid": "uuid"}
@@ -26,24 +25,15 @@ def parsed(schema: Schema) -> Node:
     Raises:
         ValueError: it is not JSON Schema, or refers to something that is missing.
     """
-    return read(schema, lambda root, others: _Documents(others).node(root, "", root))
-
-
-def read(schema: Schema, make: Callable[[Any, Mapping[str, Any]], T]) -> T:
-    """Returns the result of `make` for a schema's document and those it refers to, by their names.
-
-    Raises:
-        ValueError: it is not JSON Schema, or refers to something that is missing; or as `make`.
-    """
     try:
         root = json.loads(schema.text)
         others = {name: json.loads(other.text) for name, other in schema.references}
-        return make(root, others)
+        return _Documents(others).node(root, "", root)
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"the schema is not JSON Schema: {error!r}") from error
 
 
-def pointed(root: Any, path: str) -> Any:
+def _pointed(root: Any, path: str) -> Any:
     """Returns what a JSON pointer leads to in a document."""
     target = root
     for step in path.split("/")[1:]:
@@ -100,7 +90,7 @@ class _Documents:
             name, root = other, self._others[other]
         if (name, path) not in self._known:
             node = self._known[name, path] = Node("union")
-            found = self.node(pointed(root, path), name, root)
+            found = self.node(_pointed(root, path), name, root)
             for field in dataclasses.fields(Node):
                 setattr(node, field.name, getattr(found, field.name))
         return self._known[name, path]

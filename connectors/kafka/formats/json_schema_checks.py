@@ -1,267 +1,101 @@
 """Checks JSON against a JSON Schema before it is written to a record.
 
-Every keyword that restricts values is either checked or refused by name, so that nothing is written
-that a reader's validator would reject. `format` is checked for `date`, `date-time` and `uuid`.
+A schema that names no draft is of draft 7, as in Confluent's clients for Java. A text whose format
+cannot be checked is refused, so that nothing is written that a reader's validator would reject.
 """
 
 from __future__ import annotations
 
 import decimal
 import json
-import operator
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+import urllib.parse
+from collections.abc import Callable
+from typing import Any
 
-from seamline.connectors.kafka.formats import json_schema
+from jsonschema import Draft7Validator, Draft202012Validator, FormatChecker
+from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.validators import extend, validator_for
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT7
+
 from seamline.connectors.kafka.formats.schemas import Schema
 
-Check: TypeAlias = Callable[[Any], str]
-"""Returns what is wrong with a value; empty if nothing is."""
-
-_ANNOTATIONS = frozenset(
-    {
-        *("$schema", "$id", "id", "$comment", "$defs", "definitions", "title", "description"),
-        *("default", "examples", "readOnly", "writeOnly", "deprecated", "javaType"),
-        *("contentEncoding", "contentMediaType"),
-    }
-)
+_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})")
 
 
-def checker(schema: Schema) -> Check:
-    """Returns a function that checks values, as `loads` returns them.
+class _Number(decimal.Decimal):
+    """A number with all of its digits, which messages show as in JSON."""
+
+    __repr__ = decimal.Decimal.__str__
+
+
+def checker(schema: Schema) -> Callable[[bytes], None]:
+    """Returns a function that checks texts, and raises ValueError for what does not conform.
+
+    It also does if the schema refers to something that is missing.
 
     Raises:
-        ValueError: it is not JSON Schema, or uses something that is not checked here.
+        ValueError: it is not JSON Schema.
     """
-    return json_schema.read(schema, lambda root, others: _Documents(others).check(root, "", root))
+    root = _loads(schema.text)
+    draft = validator_for(root, default=Draft7Validator)
+    try:
+        draft.check_schema(root)
+    except SchemaError as error:
+        raise ValueError(f"the schema is not JSON Schema: {error.message}") from error
+    types = draft.TYPE_CHECKER.redefine("integer", _is_integer)
+    judge = extend(draft, type_checker=types)(
+        root, registry=_registry(schema, root), format_checker=_FORMATS
+    )
+
+    def check(text: bytes) -> None:
+        try:
+            problem = best_match(judge.iter_errors(_loads(text)))
+        except Unresolvable as error:
+            raise ValueError(f"the schema refers to {error.ref}, which is missing") from error
+        if problem is not None:
+            path = ".".join(map(str, problem.absolute_path))
+            raise ValueError(f"{path}: {problem.message}" if path else problem.message)
+
+    return check
 
 
-def loads(text: bytes) -> Any:
+def _loads(text: str | bytes) -> Any:
     """Parses JSON, keeping all digits of its numbers."""
-    return json.loads(text, parse_float=decimal.Decimal)
+    return json.loads(text, parse_float=_Number)
 
 
-class _Documents:
-    """A schema and those it refers to, by the names it uses for them."""
-
-    def __init__(self, others: Mapping[str, Any]) -> None:
-        self._others = others
-        self._known: dict[tuple[str, str], list[Check]] = {}
-
-    def check(self, schema: Any, name: str, root: Any) -> Check:
-        """Returns the check for a part of the document of that name."""
-        if isinstance(schema, bool):
-            return lambda _: "" if schema else "nothing is allowed there"
-        if "$ref" in schema:
-            if schema.keys() - _ANNOTATIONS - {"$ref"}:
-                raise ValueError("the schema has keywords beside $ref, which are not checked here")
-            return self._referred(str(schema["$ref"]), name, root)
-        checks = []
-        for word, said in schema.items():
-            if word in _DEEP:
-                checks.append(_DEEP[word](schema, lambda inner: self.check(inner, name, root)))
-            elif word in _PLAIN:
-                checks.append(_PLAIN[word](said))
-            elif word not in _ANNOTATIONS and not word.startswith("connect."):
-                raise ValueError(f"the schema uses {word!r}, which is not checked here")
-        return _all(checks)
-
-    def _referred(self, reference: str, name: str, root: Any) -> Check:
-        other, _, path = reference.partition("#")
-        if other:
-            name, root = other, self._others[other]
-        if (name, path) not in self._known:
-            found = self._known[name, path] = []
-            found.append(self.check(json_schema.pointed(root, path), name, root))
-        later = self._known[name, path]  # filled by then, even if a schema refers to itself
-        return lambda value: later[0](value)
+def _registry(schema: Schema, root: Any) -> Registry[Any]:
+    """Returns the schemas that one refers to, by the names that it uses for them."""
+    base = root.get("$id", "") if isinstance(root, dict) else ""
+    documents = {
+        urllib.parse.urljoin(base, name): DRAFT7.create_resource(_loads(other.text))
+        for name, other in schema.references
+    }
+    return Registry().with_resources(documents.items())
 
 
-def _all(checks: list[Check]) -> Check:
-    return lambda value: next(filter(None, (check(value) for check in checks)), "")
+def _is_integer(_: Any, value: Any) -> bool:
+    if isinstance(value, decimal.Decimal):
+        return value == value.to_integral_value()
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-# --- Keywords that have schemas inside -----------------------------------------------------------
+class _Formats(FormatChecker):
+    """Formats, of which the library checks those that need no other package."""
 
-_Deeper: TypeAlias = Callable[[Any], Check]
-
-
-def _properties(schema: Mapping[str, Any], deeper: _Deeper) -> Check:
-    known = {name: deeper(inner) for name, inner in (schema.get("properties") or {}).items()}
-    others = deeper(schema.get("additionalProperties", True))
-
-    def check(value: Any) -> str:
-        for name, inner in value.items() if isinstance(value, dict) else ():
-            problem = known.get(name, others)(inner)
-            if problem:
-                return f"{name}: {problem}"
-        return ""
-
-    return check
+    def check(self, instance: object, format: str) -> None:  # noqa: A002 - as in the base class
+        """Raises an error for a text that is not of the format, or may not be."""
+        if isinstance(instance, str) and format not in self.checkers:
+            raise ValueError(f"the schema uses the format {format!r}, which is not checked here")
+        super().check(instance, format)
 
 
-def _items(schema: Mapping[str, Any], deeper: _Deeper) -> Check:
-    if isinstance(schema["items"], list):
-        raise ValueError("the schema lists items one by one, which is not checked here")
-    inner = deeper(schema["items"])
-
-    def check(value: Any) -> str:
-        items = value if isinstance(value, list) else ()
-        return next(filter(None, map(inner, items)), "")
-
-    return check
+_FORMATS = _Formats(Draft202012Validator.FORMAT_CHECKER.checkers)
 
 
-def _one_of(schema: Mapping[str, Any], deeper: _Deeper) -> Check:
-    inner = [deeper(branch) for branch in schema["oneOf"]]
-    return _told(
-        lambda value: sum(not check(value) for check in inner) == 1, "not exactly one of oneOf"
-    )
-
-
-def _any_of(schema: Mapping[str, Any], deeper: _Deeper) -> Check:
-    inner = [deeper(branch) for branch in schema["anyOf"]]
-    return _told(lambda value: any(not check(value) for check in inner), "matches none of anyOf")
-
-
-def _all_of(schema: Mapping[str, Any], deeper: _Deeper) -> Check:
-    return _all([deeper(branch) for branch in schema["allOf"]])
-
-
-def _not(schema: Mapping[str, Any], deeper: _Deeper) -> Check:
-    inner = deeper(schema["not"])
-    return _told(lambda value: bool(inner(value)), "matches what the schema excludes with not")
-
-
-_DEEP: Mapping[str, Callable[[Mapping[str, Any], _Deeper], Check]] = {
-    "properties": _properties,
-    "additionalProperties": _properties,
-    "items": _items,
-    "oneOf": _one_of,
-    "anyOf": _any_of,
-    "allOf": _all_of,
-    "not": _not,
-}
-
-
-# --- Others --------------------------------------------------------------------------------------
-
-
-def _told(is_right: Callable[[Any], bool], problem: str) -> Check:
-    return lambda value: "" if is_right(value) else problem
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | decimal.Decimal) and not isinstance(value, bool)
-
-
-_TYPES: Mapping[str, Callable[[Any], bool]] = {
-    "null": lambda value: value is None,
-    "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: _is_number(value) and value == int(value),
-    "number": _is_number,
-    "string": lambda value: isinstance(value, str),
-    "array": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
-}
-
-
-def _type(said: Any) -> Check:
-    kinds = said if isinstance(said, list) else [said]
-    wanted = [_TYPES[kind] for kind in kinds]
-    return _told(
-        lambda value: any(is_one(value) for is_one in wanted),
-        f"{' or '.join(kinds)} is what the schema requires",
-    )
-
-
-def _enum(said: Any) -> Check:
-    return _told(lambda value: any(_same(value, one) for one in said), "not a value of the enum")
-
-
-def _same(one: Any, other: Any) -> bool:
-    match one, other:
-        case dict(), dict():
-            return one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
-        case list(), list():
-            return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(other, float):
-        other = decimal.Decimal(str(other))
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
-
-
-def _limit(holds: Callable[[Any, Any], bool], word: str) -> Callable[[Any], Check]:
-    def make(said: Any) -> Check:
-        if isinstance(said, bool):
-            raise ValueError(f"the schema uses {word} as in draft 4")
-        limit = decimal.Decimal(str(said))
-        return _told(
-            lambda value: not _is_number(value) or holds(value, limit), f"{word} is {said}"
-        )
-
-    return make
-
-
-def _size(
-    kind: type[str | list[Any] | dict[str, Any]], holds: Callable[[int, Any], bool], word: str
-) -> Callable[[Any], Check]:
-    return lambda said: _told(
-        lambda value: not isinstance(value, kind) or holds(len(value), said), f"{word} is {said}"
-    )
-
-
-def _required(said: Any) -> Check:
-    names = [str(name) for name in said]
-
-    def check(value: Any) -> str:
-        gone = [name for name in names if isinstance(value, dict) and name not in value]
-        return f"{gone[0]}: null, but the schema requires it" if gone else ""
-
-    return check
-
-
-def _unique(said: Any) -> Check:
-    def is_right(value: Any) -> bool:
-        if not said or not isinstance(value, list):
-            return True
-        return not any(_same(a, b) for place, a in enumerate(value) for b in value[:place])
-
-    return _told(is_right, "an item appears twice")
-
-
-_FORMATS = {
-    "date": r"\d{4}-\d{2}-\d{2}",
-    "date-time": r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})",
-    "uuid": r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
-}
-
-
-def _format(said: Any) -> Check:
-    if said not in _FORMATS:
-        raise ValueError(f"the schema uses the format {said!r}, which is not checked here")
-    wanted = re.compile(_FORMATS[said])
-    return _told(
-        lambda value: not isinstance(value, str) or wanted.fullmatch(value) is not None,
-        f"not a valid {said}",
-    )
-
-
-_PLAIN: Mapping[str, Callable[[Any], Check]] = {
-    "type": _type,
-    "enum": _enum,
-    "const": lambda said: _enum([said]),
-    "required": _required,
-    "uniqueItems": _unique,
-    "format": _format,
-    "minimum": _limit(operator.ge, "minimum"),
-    "maximum": _limit(operator.le, "maximum"),
-    "exclusiveMinimum": _limit(operator.gt, "exclusiveMinimum"),
-    "exclusiveMaximum": _limit(operator.lt, "exclusiveMaximum"),
-    "minLength": _size(str, operator.ge, "minLength"),
-    "maxLength": _size(str, operator.le, "maxLength"),
-    "minItems": _size(list, operator.ge, "minItems"),
-    "maxItems": _size(list, operator.le, "maxItems"),
-    "minProperties": _size(dict, operator.ge, "minProperties"),
-    "maxProperties": _size(dict, operator.le, "maxProperties"),
-}
+@_FORMATS.checks("date-time")
+def _is_moment(value: object) -> bool:
+    return not isinstance(value, str) or _MOMENT.fullmatch(value) is not None

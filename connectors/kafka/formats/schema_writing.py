@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from seamline.connectors.kafka.formats.infer_schema import KINDS
-from seamline.connectors.kafka.formats.json_schema_checks import Check, checker, loads
 from seamline.connectors.kafka.formats.parts import Setting
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.tree_writing import encoder
@@ -58,12 +57,12 @@ class Described:
 
     Attributes:
         frame: The bytes that precede it.
-        check: Returns what is wrong with a value.
+        check: Raises ValueError for a text that does not conform to the schema.
         required: The names that objects must have.
     """
 
     frame: bytes
-    check: Check
+    check: Callable[[bytes], None]
     required: frozenset[str]
 
     def written(self, text: bytes) -> bytes:
@@ -72,9 +71,7 @@ class Described:
         Raises:
             ValueError: the text does not conform to the schema.
         """
-        problem = self.check(loads(text))
-        if problem:
-            raise ValueError(problem)
+        self.check(text)
         return self.frame + text
 
 
@@ -82,9 +79,11 @@ def described(setting: Setting, topic: str) -> Described:
     """Returns how to write parts of a topic's records in JSON that has a schema.
 
     Raises:
-        ValueError: there is no such schema, or what it says cannot be checked.
+        ValueError: there is no such schema, or it is not JSON Schema.
         SeamlineError: as `part_writer`.
     """
+    from seamline.connectors.kafka.formats.json_schema_checks import checker
+
     frame, schema = b"", Schema("JSON", setting.schema or "")
     if setting.schema is None:
         number, schema = _newest(setting, f"{topic}-{setting.part}", "JSON")
