@@ -5,7 +5,6 @@ from __future__ import annotations
 from seamline.sql.functions.registry import kernel, scalar
 from seamline.sql.kernels import binaries, texts
 from seamline.sql.kernels.kernel import by_row
-from seamline.sql.kernels.murmur3 import murmur3
 
 scalar(
     "concat",
@@ -36,7 +35,7 @@ for _name in ("md5", "sha1", "sha256", "sha512"):
     )
 kernel("crc32", "varbinary -> bigint", by_row(binaries.crc32))
 kernel("xxhash64", "varbinary -> varbinary", by_row(binaries.xxhash64))
-kernel("murmur3", "varbinary -> varbinary", by_row(murmur3))
+kernel("murmur3", "varbinary -> varbinary", by_row(binaries.murmur3))
 
 for _name, _write, _read in (
     ("base64", binaries.to_base64, binaries.from_base64),

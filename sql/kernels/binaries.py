@@ -11,6 +11,9 @@ import struct
 import zlib
 from collections.abc import Callable
 
+import mmh3
+import xxhash
+
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
 
 
@@ -98,6 +101,16 @@ def crc32(value: bytes) -> int:
     return zlib.crc32(value)
 
 
+def murmur3(value: bytes) -> bytes:
+    """Computes the 128-bit MurmurHash3 for 64-bit processors, its words in little-endian order."""
+    return mmh3.mmh3_x64_128_digest(value)
+
+
+def xxhash64(value: bytes) -> bytes:
+    """Computes the 64-bit xxHash with seed 0."""
+    return xxhash.xxh64_digest(value)
+
+
 def packer(form: str) -> Callable[[float], bytes]:
     """Returns a function that packs a number into bytes, in a format of `struct`."""
 
@@ -118,55 +131,3 @@ def unpacker(form: str) -> Callable[[bytes], float]:
         return number
 
     return unpack
-
-
-# --- xxHash64 ------------------------------------------------------------------------------------
-
-_PRIMES = (
-    0x9E3779B185EBCA87,
-    0xC2B2AE3D27D4EB4F,
-    0x165667B19E3779F9,
-    0x85EBCA77C2B2AE63,
-    0x27D4EB2F165667C5,
-)
-_MASK = 2**64 - 1
-
-
-def xxhash64(value: bytes) -> bytes:
-    """Computes the 64-bit xxHash with seed 0."""
-    one, two, three, four, five = _PRIMES
-    at, size = 0, len(value)
-    if size < 32:
-        hashed = five
-    else:
-        lanes = [(one + two) & _MASK, two, 0, -one & _MASK]
-        while size - at >= 32:
-            words = struct.unpack_from("<4Q", value, at)
-            lanes = [_round(lane, word) for lane, word in zip(lanes, words, strict=True)]
-            at += 32
-        turned = zip(lanes, (1, 7, 12, 18), strict=True)
-        hashed = sum(_rotated(lane, bits) for lane, bits in turned) & _MASK
-        for lane in lanes:
-            hashed = ((hashed ^ _round(0, lane)) * one + four) & _MASK
-    hashed = (hashed + size) & _MASK
-    while size - at >= 8:
-        word = _round(0, struct.unpack_from("<Q", value, at)[0])
-        hashed = (_rotated(hashed ^ word, 27) * one + four) & _MASK
-        at += 8
-    if size - at >= 4:
-        half = struct.unpack_from("<I", value, at)[0]
-        hashed = (_rotated(hashed ^ half * one & _MASK, 23) * two + three) & _MASK
-        at += 4
-    for byte in value[at:]:
-        hashed = _rotated(hashed ^ byte * five & _MASK, 11) * one & _MASK
-    hashed = (hashed ^ hashed >> 33) * two & _MASK
-    hashed = (hashed ^ hashed >> 29) * three & _MASK
-    return struct.pack(">Q", hashed ^ hashed >> 32)
-
-
-def _rotated(value: int, bits: int) -> int:
-    return (value << bits | value >> (64 - bits)) & _MASK
-
-
-def _round(lane: int, word: int) -> int:
-    return _rotated((lane + word * _PRIMES[1]) & _MASK, 31) * _PRIMES[0] & _MASK
