@@ -46,9 +46,8 @@ def checker(schema: Schema) -> Callable[[bytes], None]:
     except SchemaError as error:
         raise ValueError(f"the schema is not JSON Schema: {error.message}") from error
     types = draft.TYPE_CHECKER.redefine("integer", _is_integer)
-    judge = extend(draft, type_checker=types)(
-        root, registry=_registry(schema, root), format_checker=_FORMATS
-    )
+    exact = extend(draft, type_checker=types)  # type: ignore[no-untyped-call]
+    judge = exact(root, registry=_registry(schema, root), format_checker=_FORMATS)
 
     def check(text: bytes) -> None:
         try:
