@@ -5,20 +5,17 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import platform
-import re
 import sys
 from collections.abc import Iterator
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from seamline.dbapi.version import VERSION
 from seamline.gateway.doctor.findings import Finding, ok, skipped, warning, wrong
 
 _PYTHON = (3, 11)
 _DISTRIBUTION = "seamline"
-_REQUIREMENT = re.compile(
-    r"(?P<name>[\w.-]+)(?:\[[^]]*\])?\s*(?P<bounds>[^;]*)"
-    r"(?:;.*?extra == ['\"](?P<extra>[\w-]+)['\"])?"
-)
-_BOUND = re.compile(r"(?P<sign>>=|<=|==|!=|~=|<|>)\s*(?P<version>[\w.*+!-]+)")
 _FOR_OTHERS = frozenset({"dev", "tpc"})
 _NEEDED = frozenset({"", "gateway"})
 _WITHOUT = {
@@ -56,14 +53,14 @@ def extra_of(module: str) -> str | None:
     return None
 
 
-def _extras(wanted: list[str]) -> dict[str, dict[str, str]]:
+def _extras(requirements: list[str]) -> dict[str, dict[str, SpecifierSet]]:
     """Returns the packages of each extra, with the bounds of their versions."""
-    extras: dict[str, dict[str, str]] = {}
-    for line in wanted:
-        match = _REQUIREMENT.match(line)
-        if match is not None and match["extra"] not in _FOR_OTHERS:
-            bounds = extras.setdefault(match["extra"] or "", {})
-            bounds[match["name"]] = match["bounds"].strip()
+    extras: dict[str, dict[str, SpecifierSet]] = {}
+    for requirement in map(Requirement, requirements):
+        # the marker of an extra's package is `extra == "…"`
+        extra = "" if requirement.marker is None else str(requirement.marker).split('"')[-2]
+        if extra not in _FOR_OTHERS:
+            extras.setdefault(extra, {})[requirement.name] = requirement.specifier
     return extras
 
 
@@ -71,12 +68,12 @@ def _of_extras(wanted: list[str]) -> Iterator[Finding]:
     complete = []
     for extra, bounds in _extras(wanted).items():
         missing, others = [], []
-        for name, text in bounds.items():
+        for name, specifier in bounds.items():
             installed = _installed(name)
             if installed is None:
                 missing.append(name)
-            elif not satisfies(installed, text):
-                others.append(f"{name} is {installed}, but was tested with {text}")
+            elif not specifier.contains(installed, prereleases=True):
+                others.append(f"{name} is {installed}, but was tested with {specifier}")
         label = f"the extra {extra}" if extra else "the base install"
         name = f"seamline[{extra}]" if extra else "seamline"
         if len(missing) == len(bounds) and extra not in _NEEDED:
@@ -98,29 +95,3 @@ def _installed(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def satisfies(version: str, bounds: str) -> bool:
-    """Returns whether a version is within bounds such as `<3,>=2.16`; only its numbers count."""
-    found = _numbers(version)
-    for match in _BOUND.finditer(bounds):
-        other = _numbers(match["version"])
-        width = max(len(found), len(other))
-        ours = found + (0,) * (width - len(found))
-        theirs = other + (0,) * (width - len(other))
-        holds = {
-            ">=": ours >= theirs,
-            "<=": ours <= theirs,
-            "<": ours < theirs,
-            ">": ours > theirs,
-            "==": ours == theirs,
-            "!=": ours != theirs,
-        }.get(match["sign"], ours >= theirs)
-        if not holds:
-            return False
-    return True
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    release = re.match(r"\d+(?:\.\d+)*", version.rpartition("!")[2])
-    return tuple(map(int, release[0].split("."))) if release else ()

@@ -26,7 +26,6 @@ from seamline.connectors.config import ClusterConfig, SchemaRegistryConfig
 from seamline.connectors.kafka import probing
 from seamline.dbapi.version import VERSION
 from seamline.gateway.doctor import clusters
-from seamline.gateway.doctor.installation import satisfies
 
 
 def doctor(*arguments: str) -> Result:
@@ -203,19 +202,3 @@ def test_addresses_are_read_as_clients_read_them(
     servers: str, expected: list[tuple[str, int]]
 ) -> None:
     assert probing.addresses(servers) == expected
-
-
-@pytest.mark.parametrize(
-    ("version", "bounds", "expected"),
-    [
-        ("2.16.0", "<3,>=2.16", True),
-        ("3.0.0", "<3,>=2.16", False),
-        ("2.15.9", "<3,>=2.16", False),
-        ("30.30.0", "==30.30.0", True),
-        ("30.30.1", "==30.30.0", False),
-        ("24.0.0.post1", "<27,>=24", True),
-        ("1.0", "", True),
-    ],
-)
-def test_versions_are_compared_by_their_numbers(version: str, bounds: str, expected: bool) -> None:
-    assert satisfies(version, bounds) is expected
