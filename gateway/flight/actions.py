@@ -14,13 +14,13 @@ from seamline.errors import (
 from seamline.gateway.access.audit import AuditLog
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.access.rules import Action
-from seamline.gateway.catalogs.resolution import Session as Place
-from seamline.gateway.flight import messages, sessions
+from seamline.gateway.catalogs import resolution
+from seamline.gateway.flight import messages
 from seamline.gateway.flight.callers import Caller
-from seamline.gateway.flight.frames import schema_bytes
+from seamline.gateway.flight.flight_data import schema_bytes
 from seamline.gateway.flight.prepared import PreparedStatements
 from seamline.gateway.flight.running import Call
-from seamline.gateway.flight.sessions import Sessions
+from seamline.gateway.flight.sessions import NAMES, Sessions, check_option
 from seamline.gateway.statements import audited, session_properties
 from seamline.gateway.statements.service import Service
 from seamline.gateway.statements.statement import FINAL
@@ -39,9 +39,9 @@ class Actions:
     Args:
         service: Runs statements.
         prepared: The prepared statements.
-        known: The sessions.
+        sessions: The sessions of clients.
         audit: Records who ends statements.
-        place_of: Returns the catalog and schema that a principal's names, or None, resolve to;
+        resolve: Returns the catalog and schema that a principal's names, or None, resolve to;
             raises an error if they are wrong.
     """
 
@@ -49,15 +49,15 @@ class Actions:
         self,
         service: Service,
         prepared: PreparedStatements,
-        known: Sessions,
+        sessions: Sessions,
         audit: AuditLog,
-        place_of: Callable[[Principal, str | None, str | None], Place],
+        resolve: Callable[[Principal, str | None, str | None], resolution.Session],
     ) -> None:
         self._service = service
         self._prepared = prepared
-        self._sessions = known
+        self._sessions = sessions
         self._audit = audit
-        self._place_of = place_of
+        self._resolution = resolve
         self._answers: Mapping[str, tuple[str, Answer]] = {
             "CreatePreparedStatement": ("Prepares a statement", self._prepare),
             "ClosePreparedStatement": ("Closes a prepared statement", self._close),
@@ -88,23 +88,23 @@ class Actions:
         return list(self._answers[name][1](call, body))
 
     def _prepare(self, call: Call, body: bytes) -> Iterator[bytes]:
-        asked = messages.unpacked_as("ActionCreatePreparedStatementRequest", body)
-        if asked.transaction_id:
+        request = messages.unpacked_as("ActionCreatePreparedStatementRequest", body)
+        if request.transaction_id:
             raise SeamlineError(
                 NOT_SUPPORTED, "transactions are not supported", hint="Leave out transaction_id."
             )
-        handle, made = self._prepared.prepare(call, asked.query)
+        handle, prepared = self._prepared.prepare(call, request.query)
         yield messages.packed(
             "ActionCreatePreparedStatementResult",
             prepared_statement_handle=handle.encode(),
-            dataset_schema=schema_bytes(made.description.columns),
-            parameter_schema=schema_bytes(made.description.parameters),
-            is_update=made.description.is_update,
+            dataset_schema=schema_bytes(prepared.description.columns),
+            parameter_schema=schema_bytes(prepared.description.parameters),
+            is_update=prepared.description.is_update,
         )
 
     def _close(self, call: Call, body: bytes) -> Iterator[bytes]:
-        asked = messages.unpacked_as("ActionClosePreparedStatementRequest", body)
-        self._prepared.close(call, asked.prepared_statement_handle)
+        request = messages.unpacked_as("ActionClosePreparedStatementRequest", body)
+        self._prepared.close(call, request.prepared_statement_handle)
         yield from ()
 
     # --- Ending statements -----------------------------------------------------------------------
@@ -112,15 +112,15 @@ class Actions:
     def _cancel(self, call: Call, body: bytes) -> Iterator[bytes]:
         info = messages.read("CancelFlightInfoRequest", body).info
         yield messages.new(
-            "CancelFlightInfoResult", status=self._ended(call, info)
+            "CancelFlightInfoResult", status=self._end(call, info)
         ).SerializeToString()
 
     def _cancel_query(self, call: Call, body: bytes) -> Iterator[bytes]:
-        asked = messages.unpacked_as("ActionCancelQueryRequest", body)
-        info = messages.read("FlightInfo", asked.info)
-        yield messages.packed("ActionCancelQueryResult", result=self._ended(call, info))
+        request = messages.unpacked_as("ActionCancelQueryRequest", body)
+        info = messages.read("FlightInfo", request.info)
+        yield messages.packed("ActionCancelQueryResult", result=self._end(call, info))
 
-    def _ended(self, call: Call, info: Any) -> int:
+    def _end(self, call: Call, info: Any) -> int:
         """Ends the statement of a FlightInfo, and returns the status of the cancellation.
 
         Raises:
@@ -133,49 +133,49 @@ class Actions:
             return _NOT_CANCELLABLE
         statement_id = ticket.statement_handle.decode(errors="replace")
         try:
-            found = self._service.statement(statement_id, call.caller.principal, Action.KILL)
+            statement = self._service.statement(statement_id, call.caller.principal, Action.KILL)
         except SeamlineError as error:
             if error.code is not STATEMENT_NOT_FOUND:
                 raise
             return _NOT_CANCELLABLE  # unknown, or ended with its rows fetched
-        self._note(call.caller)
-        if found.state in FINAL:
-            found.close()
+        self._record(call.caller)
+        if statement.state in FINAL:
+            statement.close()
             return _CANCELLED
-        found.cancel()
-        return _CANCELLED if found.wait(_END_S) in FINAL else _CANCELLING
+        statement.cancel()
+        return _CANCELLED if statement.wait(_END_S) in FINAL else _CANCELLING
 
-    def _note(self, caller: Caller) -> None:
+    def _record(self, caller: Caller) -> None:
         """Records in the audit log that the caller ends a statement, which may be another's."""
         if self._audit.is_on:
-            who = audited.who(caller.principal, caller.origin)
-            self._audit.write("request", {**who, "request": "Flight CancelFlightInfo"})
+            fields = audited.who(caller.principal, caller.origin)
+            self._audit.write("request", {**fields, "request": "Flight CancelFlightInfo"})
 
     # --- Sessions --------------------------------------------------------------------------------
 
     def _set_options(self, call: Call, body: bytes) -> Iterator[bytes]:
-        asked = messages.read("SetSessionOptionsRequest", body)
+        request = messages.read("SetSessionOptionsRequest", body)
         answer = messages.new("SetSessionOptionsResult")
-        for name, value in asked.session_options.items():
-            wrong = self._set_option(call, name, _text(value))
-            if wrong is not None:
-                answer.errors[name].value = wrong
+        for name, value in request.session_options.items():
+            error = self._set_option(call, name, _text(value))
+            if error is not None:
+                answer.errors[name].value = error
         yield answer.SerializeToString()
 
     def _set_option(self, call: Call, name: str, value: str | None) -> int | None:
         """Sets an option, or unsets it if the value is None; returns the error value, or None."""
-        if name not in sessions.NAMES and name.lower() not in session_properties.PROPERTIES:
+        if name not in NAMES and name.lower() not in session_properties.PROPERTIES:
             return _INVALID_NAME
-        if name not in sessions.NAMES:
+        if name not in NAMES:
             name = name.lower()
         try:
             if value is not None:
-                sessions.check_option(name, value)
+                check_option(name, value)
                 options = {**call.session.options, name: value}
-                self._place_of(call.caller.principal, options.get("catalog"), options.get("schema"))
+                self._resolve(call, options)
         except SeamlineError:
             return _INVALID_VALUE
-        if name in sessions.NAMES:
+        if name in NAMES:
             call.session.session.change({name: value})
         else:
             call.session.session.change({"properties": {name: value}})
@@ -183,10 +183,15 @@ class Actions:
 
     def _get_options(self, call: Call, _: bytes) -> Iterator[bytes]:
         answer, options = messages.new("GetSessionOptionsResult"), call.session.options
-        place = self._place_of(call.caller.principal, options.get("catalog"), options.get("schema"))
-        for name, value in {**options, "catalog": place.catalog, "schema": place.schema}.items():
+        session = self._resolve(call, options)
+        options |= {"catalog": session.catalog, "schema": session.schema}
+        for name, value in options.items():
             answer.session_options[name].string_value = value
         yield answer.SerializeToString()
+
+    def _resolve(self, call: Call, options: Mapping[str, str]) -> resolution.Session:
+        catalog, schema = (options.get(name) for name in NAMES)
+        return self._resolution(call.caller.principal, catalog, schema)
 
     def _close_session(self, call: Call, _: bytes) -> Iterator[bytes]:
         status = _CLOSED if self._sessions.close(call.caller) else _NOT_CLOSEABLE
@@ -198,7 +203,7 @@ def _text(value: Any) -> str | None:
     kind = value.WhichOneof("option_value")
     if kind is None:
         return None
-    given = getattr(value, kind)
+    option = getattr(value, kind)
     if kind == "string_list_value":
-        return ",".join(given.values)
-    return str(given).lower() if isinstance(given, bool) else str(given)
+        return ",".join(option.values)
+    return str(option).lower() if isinstance(option, bool) else str(option)

@@ -20,9 +20,8 @@ from typing import Any
 import itsdangerous
 
 from seamline.errors import RETRY_AFTER, TOO_MANY_STATEMENTS, UNAUTHENTICATED, SeamlineError
-from seamline.gateway.access import authentication
 from seamline.gateway.access.audit import AuditLog, Origin
-from seamline.gateway.access.authentication import Authentication
+from seamline.gateway.access.authentication import Authentication, claimed_user
 from seamline.gateway.access.identity import Identity, Presented
 from seamline.gateway.access.rights import Principal
 
@@ -60,7 +59,7 @@ class Callers:
     """Identifies callers. Safe to share between threads.
 
     Args:
-        known: Authenticates callers.
+        authentication: Authenticates callers.
         secret: Signs login tokens.
         age_seconds_max: The age in seconds beyond which login tokens are refused.
         audit: Records refused logins.
@@ -70,9 +69,9 @@ class Callers:
     """
 
     def __init__(
-        self, known: Authentication, secret: str, age_seconds_max: int, audit: AuditLog
+        self, authentication: Authentication, secret: str, age_seconds_max: int, audit: AuditLog
     ) -> None:
-        self._known = known
+        self._authentication = authentication
         self._serializer = itsdangerous.URLSafeTimedSerializer(secret, salt=_SALT)
         self._age_seconds_max = age_seconds_max
         self._lock = threading.Lock()
@@ -83,8 +82,8 @@ class Callers:
         """Returns who makes a call.
 
         Args:
-            context: The context of the call.
-            method: The method that is called.
+            context: The call's gRPC context.
+            method: The method's name, for the audit log.
 
         Raises:
             SeamlineError: UNAUTHENTICATED and whatever else `Authentication.identify` raises;
@@ -96,30 +95,30 @@ class Callers:
                 headers.setdefault(name.lower(), value)
         address = _address(context.peer())
         try:
-            found = self._identify(headers.get(AUTHORIZATION), address)
+            identity = self._identify(headers.get(AUTHORIZATION), address)
         except SeamlineError as error:
-            self._refused(headers.get(AUTHORIZATION), address, method, error)
+            self._record_refusal(headers.get(AUTHORIZATION), address, method, error)
             raise
-        self._count(found.principal.name, context)
-        return Caller(found, Origin.of(found, address), headers)
+        self._count(identity.principal.name, context)
+        return Caller(identity, Origin.of(identity, address), headers)
 
     def token(self, caller: Caller) -> str:
         """Returns the token that an authenticated caller may send instead of the credential."""
-        who = caller.identity
-        groups = list(who.principal.groups)
-        body = [who.principal.name, groups, who.method, who.credential, who.expires]
+        identity, principal = caller.identity, caller.principal
+        proof = (identity.method, identity.credential, identity.expires)
+        body = [principal.name, list(principal.groups), *proof]
         return f"Bearer {_PREFIX}{self._serializer.dumps(body)}"
 
     def _identify(self, authorization: str | None, address: str) -> Identity:
-        given = authorization or ""
-        if given.lower().startswith(_BEARER + _PREFIX):
-            return self._known.again(self._logged_in(given[len(_BEARER + _PREFIX) :]))
+        header = authorization or ""
+        if header.lower().startswith(_BEARER + _PREFIX):
+            return self._authentication.again(self._logged_in(header[len(_BEARER + _PREFIX) :]))
         host = f"[{address}]" if ":" in address else address
-        return self._known.identify(Presented(authorization, host, address))
+        return self._authentication.identify(Presented(authorization, host, address))
 
     def _count(self, name: str, context: Any) -> None:
         """Counts another call of a principal until it ends."""
-        own_max = CALLS_MAX if self._known.is_open else OWN_CALLS_MAX
+        own_max = CALLS_MAX if self._authentication.is_open else OWN_CALLS_MAX
         with self._lock:
             if self._calls[name] >= own_max:
                 raise SeamlineError(
@@ -129,11 +128,11 @@ class Callers:
                     details={RETRY_AFTER: 1},
                 )
             self._calls[name] += 1
-        give_back = functools.partial(self._give_back, name)
-        if not context.add_callback(give_back):
-            give_back()
+        end = functools.partial(self._uncount, name)
+        if not context.add_callback(end):
+            end()
 
-    def _give_back(self, name: str) -> None:
+    def _uncount(self, name: str) -> None:
         with self._lock:
             self._calls[name] -= 1
             if not self._calls[name]:
@@ -150,12 +149,12 @@ class Callers:
                 hint="Reconnect to log in again.",
             ) from error
 
-    def _refused(
+    def _record_refusal(
         self, authorization: str | None, address: str, method: str, error: SeamlineError
     ) -> None:
         if self.audit.is_on:
             fields = {
-                "user": authentication.claimed_user(authorization),
+                "user": claimed_user(authorization),
                 "address": address,
                 "request": f"Flight {method}",
                 "error": error.code.name,
@@ -165,5 +164,5 @@ class Callers:
 
 def _address(peer: str) -> str:
     """Returns the IP address of a gRPC peer, such as `ipv4:127.0.0.1:52100`, `ipv6:[::1]:52100`."""
-    _, _, place = urllib.parse.unquote(peer).partition(":")
-    return place.rpartition(":")[0].strip("[]")
+    _, _, host_and_port = urllib.parse.unquote(peer).partition(":")
+    return host_and_port.rpartition(":")[0].strip("[]")

@@ -16,7 +16,7 @@ from seamline.sql import types
 from seamline.sql.binder.scope import Output
 from seamline.sql.types import Char, Type
 
-_META = "ARROW:FLIGHT:SQL:"
+_PREFIX = "ARROW:FLIGHT:SQL:"
 
 
 def columns_of(output: Iterable[Output]) -> pa.Schema:
@@ -27,14 +27,14 @@ def columns_of(output: Iterable[Output]) -> pa.Schema:
 def column(name: str, type_: Type) -> pa.Field:
     """Returns a column of a result."""
     scale, _ = digits_of(type_)
-    said = {
+    metadata = {
         "TYPE_NAME": str(type_),
         "PRECISION": size_of(type_),
         "SCALE": scale,
         "IS_CASE_SENSITIVE": int(type_ == types.VARCHAR or isinstance(type_, Char)),
         "IS_SEARCHABLE": 1,
     }
-    return noted(types.result_field(name, type_), said)
+    return with_metadata(types.result_field(name, type_), metadata)
 
 
 def parameter(name: str, type_: Type) -> pa.Field:
@@ -42,18 +42,18 @@ def parameter(name: str, type_: Type) -> pa.Field:
 
     The JDBC driver writes milliseconds into a vector of whatever unit it is told.
     """
-    found = column(name, type_)
-    if pa.types.is_timestamp(found.type):
-        return found.with_type(pa.timestamp("ms", found.type.tz))
-    return found.with_type(pa.time32("ms")) if pa.types.is_time(found.type) else found
+    field = column(name, type_)
+    if pa.types.is_timestamp(field.type):
+        return field.with_type(pa.timestamp("ms", field.type.tz))
+    return field.with_type(pa.time32("ms")) if pa.types.is_time(field.type) else field
 
 
 def is_uuid(field: pa.Field) -> bool:
     """Returns whether a column or parameter holds UUIDs, which Arrow carries as texts."""
-    return (field.metadata or {}).get(f"{_META}TYPE_NAME".encode()) == str(types.UUID).encode()
+    return (field.metadata or {}).get(f"{_PREFIX}TYPE_NAME".encode()) == str(types.UUID).encode()
 
 
-def noted(field: pa.Field, said: Mapping[str, Any]) -> pa.Field:
+def with_metadata(field: pa.Field, metadata: Mapping[str, Any]) -> pa.Field:
     """Returns a field with Flight SQL's metadata; values of None are left out."""
-    meta = {f"{_META}{name}": str(value) for name, value in said.items() if value is not None}
-    return field.with_metadata({**(field.metadata or {}), **meta})
+    texts = {f"{_PREFIX}{name}": str(v) for name, v in metadata.items() if v is not None}
+    return field.with_metadata({**(field.metadata or {}), **texts})

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from seamline.gateway.flight import sql_info
-from seamline.gateway.flight.columns import noted
-from seamline.gateway.flight.frames import schema_bytes
+from seamline.gateway.flight.columns import with_metadata
+from seamline.gateway.flight.flight_data import schema_bytes
 from seamline.gateway.flight.running import Call, Running
 from seamline.sql import types
 
@@ -114,7 +114,7 @@ class Listings:
         """Returns the columns of a command's answer; None for a command that is not a list."""
         if name == "CommandGetTables":
             return _WITH_SCHEMA if command.include_schema else _TABLES
-        return _OTHERS.get(name)
+        return _SCHEMA_BY_COMMAND.get(name)
 
     def answer(self, call: Call, name: str, command: Any) -> pa.Table:
         """Returns the list that a command asks for.
@@ -140,7 +140,7 @@ class Listings:
         return self._running.rows(call, sql, values).cast(_SCHEMAS)
 
     def _tables(self, call: Call, command: Any) -> pa.Table:
-        where, values = _where(*_named(command))
+        where, values = _where(*_name_conditions(command))
         kinds = list(command.table_types)
         if kinds:
             where += (
@@ -150,20 +150,20 @@ class Listings:
             "SELECT table_cat AS catalog_name, table_schem AS db_schema_name, table_name,"
             f" table_type FROM system.jdbc.tables{where} ORDER BY 4, 1, 2, 3"
         )
-        found = self._running.rows(call, sql, [*values, *kinds]).cast(_TABLES)
+        tables = self._running.rows(call, sql, [*values, *kinds]).cast(_TABLES)
         if not command.include_schema:
-            return found
+            return tables
         fields = self._fields(call, command)
         schemas = [
-            schema_bytes(pa.schema(fields.get((row["catalog_name"], *_place(row)), [])))
-            for row in found.to_pylist()
+            schema_bytes(pa.schema(fields.get((catalog, schema, table), [])))
+            for catalog, schema, table, _ in map(dict.values, tables.to_pylist())
         ]
         column = pa.array(schemas, pa.binary())  # also of no tables
-        return found.append_column(_WITH_SCHEMA.field("table_schema"), column)
+        return tables.append_column(_WITH_SCHEMA.field("table_schema"), column)
 
     def _fields(self, call: Call, command: Any) -> dict[tuple[str, str, str], list[pa.Field]]:
         """Returns the columns of the tables a command selects, by catalog, schema and table."""
-        where, values = _where(*_named(command))
+        where, values = _where(*_name_conditions(command))
         sql = (
             "SELECT table_cat, table_schem, table_name, column_name, type_name, column_size,"
             " decimal_digits, is_nullable"
@@ -171,8 +171,8 @@ class Listings:
         )
         fields: dict[tuple[str, str, str], list[pa.Field]] = {}
         for row in self._running.rows(call, sql, values).to_pylist():
-            place = (row["table_cat"], row["table_schem"], row["table_name"])
-            fields.setdefault(place, []).append(_field(row))
+            table = (row["table_cat"], row["table_schem"], row["table_name"])
+            fields.setdefault(table, []).append(_field(row))
         return fields
 
     def _types(self, call: Call, command: Any) -> pa.Table:
@@ -183,7 +183,7 @@ class Listings:
 
 
 _TABLE_TYPES_TABLE = pa.table({"table_type": ["TABLE", "VIEW"]}, schema=_TABLE_TYPES)
-_OTHERS: Mapping[str, pa.Schema] = {
+_SCHEMA_BY_COMMAND: Mapping[str, pa.Schema] = {
     "CommandGetCatalogs": _CATALOGS,
     "CommandGetDbSchemas": _SCHEMAS,
     "CommandGetTableTypes": _TABLE_TYPES,
@@ -196,7 +196,7 @@ _OTHERS: Mapping[str, pa.Schema] = {
 }
 
 
-def _named(command: Any) -> Iterator[tuple[str, Any, str]]:
+def _name_conditions(command: Any) -> Iterator[tuple[str, Any, str]]:
     """Yields the conditions on names that a command for tables may have."""
     yield "table_cat = ?", command, "catalog"
     yield r"table_schem LIKE ? ESCAPE '\'", command, "db_schema_filter_pattern"
@@ -205,19 +205,15 @@ def _named(command: Any) -> Iterator[tuple[str, Any, str]]:
 
 def _where(*conditions: tuple[str, Any, str]) -> tuple[str, list[Any]]:
     """Returns WHERE with the conditions whose field the command has set, and their values."""
-    said = [(sql, getattr(of, field)) for sql, of, field in conditions if of.HasField(field)]
-    where = " AND ".join(sql for sql, _ in said)
-    return (f" WHERE {where}" if where else ""), [value for _, value in said]
-
-
-def _place(row: Mapping[str, Any]) -> tuple[str, str]:
-    return row["db_schema_name"], row["table_name"]
+    used = [(sql, getattr(of, field)) for sql, of, field in conditions if of.HasField(field)]
+    where = " AND ".join(sql for sql, _ in used)
+    return (f" WHERE {where}" if where else ""), [value for _, value in used]
 
 
 def _field(row: Mapping[str, Any]) -> pa.Field:
     """Returns a column of a table, with the metadata that JDBC needs."""
-    plain = types.result_field(row["column_name"], types.parse(row["type_name"]))
-    said = {
+    field = types.result_field(row["column_name"], types.parse(row["type_name"]))
+    metadata = {
         "CATALOG_NAME": row["table_cat"],
         "SCHEMA_NAME": row["table_schem"],
         "TABLE_NAME": row["table_name"],
@@ -225,7 +221,7 @@ def _field(row: Mapping[str, Any]) -> pa.Field:
         "PRECISION": row["column_size"],
         "SCALE": row["decimal_digits"],
     }
-    return noted(plain.with_nullable(row["is_nullable"] == "YES"), said)
+    return with_metadata(field.with_nullable(row["is_nullable"] == "YES"), metadata)
 
 
 _RENAMED = {"precision": "column_size", "sql_datetime_sub": "datetime_subcode"}
@@ -233,7 +229,7 @@ _RENAMED = {"precision": "column_size", "sql_datetime_sub": "datetime_subcode"}
 
 def _type(row: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a type in the form of Flight SQL."""
-    made = {_RENAMED.get(name, name): value for name, value in row.items()}
+    values = {_RENAMED.get(name, name): value for name, value in row.items()}
     parameters = row["create_params"]
-    made["create_params"] = parameters.split(",") if parameters else None
-    return {**made, "sql_data_type": row["data_type"], "interval_precision": None}
+    values["create_params"] = parameters.split(",") if parameters else None
+    return {**values, "sql_data_type": row["data_type"], "interval_precision": None}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import uuid
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -101,8 +100,8 @@ class Prepared:
                 return list(self.values.to_pylist())
             expected = {field.name: field for field in self.description.parameters}
             columns = [
-                _read(column, expected.get(str(place)))
-                for place, column in enumerate(self.values.columns)
+                _python_values(column, expected.get(str(position)))
+                for position, column in enumerate(self.values.columns)
             ]
         except _UNREADABLE as error:
             raise SeamlineError(
@@ -120,8 +119,8 @@ class PreparedStatements:
 
     def __init__(self, running: Running) -> None:
         self._running = running
-        self._known: FairCache[str, Prepared] = FairCache(
-            _KEPT_BYTES_MAX, weight=lambda found: found.size_bytes, ttl_s=KEPT_S
+        self._statements: FairCache[str, Prepared] = FairCache(
+            _KEPT_BYTES_MAX, weight=lambda prepared: prepared.size_bytes, ttl_s=KEPT_S
         )
 
     def prepare(self, call: Call, text: str) -> tuple[str, Prepared]:
@@ -130,10 +129,10 @@ class PreparedStatements:
         Raises:
             SeamlineError: the error of the statement.
         """
-        made = Prepared(text, self.describe(call, text))
+        prepared = Prepared(text, self.describe(call, text))
         handle = secrets.token_urlsafe(18)
-        self._known.put(call.caller.principal.name, handle, made)
-        return handle, made
+        self._statements.put(call.caller.principal.name, handle, prepared)
+        return handle, prepared
 
     def find(self, call: Call, handle: bytes) -> Prepared:
         """Returns a prepared statement of the caller; those of others do not exist for the caller.
@@ -142,16 +141,16 @@ class PreparedStatements:
             SeamlineError: PREPARED_STATEMENT_NOT_FOUND.
         """
         owner, key = call.caller.principal.name, handle.decode(errors="replace")
-        found = self._known.get(owner, key)
-        if found is None:
+        prepared = self._statements.get(owner, key)
+        if prepared is None:
             raise SeamlineError(
                 PREPARED_STATEMENT_NOT_FOUND,
                 "the prepared statement is unknown here, or no longer kept",
                 hint="Prepare it again: it is dropped after an hour "
                 "without use, or when the gateway stops.",
             )
-        self._known.put(owner, key, found)
-        return found
+        self._statements.put(owner, key, prepared)
+        return prepared
 
     def bind(self, call: Call, handle: bytes, values: pa.Table) -> Prepared:
         """Keeps values for the next run.
@@ -160,12 +159,12 @@ class PreparedStatements:
             SeamlineError: PREPARED_STATEMENT_NOT_FOUND.
         """
         bound = dataclasses.replace(self.find(call, handle), values=values)
-        self._known.put(call.caller.principal.name, handle.decode(), bound)
+        self._statements.put(call.caller.principal.name, handle.decode(), bound)
         return bound
 
     def close(self, call: Call, handle: bytes) -> None:
         """Forgets a prepared statement; does nothing if there is none."""
-        self._known.pop(call.caller.principal.name, handle.decode(errors="replace"))
+        self._statements.pop(call.caller.principal.name, handle.decode(errors="replace"))
 
     def describe(self, call: Call, text: str) -> Description:
         """Returns what is known about a statement before it runs.
@@ -205,48 +204,46 @@ class PreparedStatements:
     def _parameters(self, call: Call, text: str, query: Query) -> pa.Schema:
         if not query.placeholders:
             return NO_COLUMNS
-        asked, known = f"DESCRIBE INPUT {_NAME}", {_NAME: text}
-        found = self._running.rows(call, asked, prepared=known, continues=True)
-        return _fields([_known(type_) for type_ in found.column("Type").to_pylist()])
+        sql, prepared = f"DESCRIBE INPUT {_NAME}", {_NAME: text}
+        rows = self._running.rows(call, sql, prepared=prepared, continues=True)
+        return pa.schema(
+            parameter(str(position), _type(name))
+            for position, name in enumerate(rows.column("Type").to_pylist())
+        )
 
     def _columns(self, call: Call, text: str) -> pa.Schema:
-        asked, known = f"DESCRIBE OUTPUT {_NAME}", {_NAME: text}
-        statement = self._running.begin(call, asked, prepared=known, continues=True)
+        sql, prepared = f"DESCRIBE OUTPUT {_NAME}", {_NAME: text}
+        statement = self._running.begin(call, sql, prepared=prepared, continues=True)
         self._running.forget(statement)
         return columns_of(statement.described)
 
 
-def _known(type_: str) -> Type:
-    return types.VARCHAR if type_ == str(types.UNKNOWN) else types.parse(type_)
+def _type(name: str) -> Type:
+    return types.VARCHAR if name == str(types.UNKNOWN) else types.parse(name)
 
 
-def _fields(of: Sequence[Type]) -> pa.Schema:
-    """Returns the schema of positional parameters, which are named by their position."""
-    return pa.schema(parameter(str(place), type_) for place, type_ in enumerate(of))
-
-
-def _read(values: pa.ChunkedArray, expected: pa.Field | None) -> list[Any]:
+def _python_values(values: pa.ChunkedArray, expected: pa.Field | None) -> list[Any]:
     """Returns the values of a parameter; a UUID is text in Arrow, and becomes a UUID here."""
-    found: list[Any] = values.to_pylist()
+    read: list[Any] = values.to_pylist()
     if expected is None or not is_uuid(expected):
-        return found
-    return [uuid.UUID(value) if isinstance(value, str) else value for value in found]
+        return read
+    return [uuid.UUID(value) if isinstance(value, str) else value for value in read]
 
 
 def _takes_names(query: Query) -> bool:
     return any(node.this for node in query.tree.find_all(exp.Placeholder))
 
 
-def one(sets: list[Any]) -> Any:
+def only(parameter_sets: list[Any]) -> Any:
     """Returns the only set of values, as a query runs once.
 
     Raises:
         SeamlineError: INVALID_PARAMETERS.
     """
-    if len(sets) != 1:
+    if len(parameter_sets) != 1:
         raise SeamlineError(
             INVALID_PARAMETERS,
-            f"{len(sets):,} rows of parameters were sent for a query, which takes one",
+            f"{len(parameter_sets):,} rows of parameters were sent for a query, which takes one",
             hint="Run it once for each.",
         )
-    return sets[0]
+    return parameter_sets[0]

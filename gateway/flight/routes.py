@@ -21,16 +21,16 @@ import pyarrow as pa
 
 from seamline.errors import INVALID_REQUEST, NOT_SUPPORTED, SeamlineError
 from seamline.gateway.access.rights import Principal
-from seamline.gateway.catalogs.resolution import Session as Place
+from seamline.gateway.catalogs import resolution
 from seamline.gateway.commands import updates
-from seamline.gateway.flight import messages, prepared
+from seamline.gateway.flight import messages
 from seamline.gateway.flight.actions import Actions
 from seamline.gateway.flight.callers import AUTHORIZATION, Callers
 from seamline.gateway.flight.columns import columns_of
-from seamline.gateway.flight.frames import frames, schema_bytes, table_frames
+from seamline.gateway.flight.flight_data import flight_data, schema_bytes, table_data
 from seamline.gateway.flight.listings import Listings
-from seamline.gateway.flight.prepared import PreparedStatements
-from seamline.gateway.flight.received import read_rows
+from seamline.gateway.flight.parameter_rows import read_rows
+from seamline.gateway.flight.prepared import PreparedStatements, only
 from seamline.gateway.flight.running import NO_COLUMNS, Call, Running
 from seamline.gateway.flight.sessions import Sessions
 from seamline.gateway.statements.service import Service
@@ -49,7 +49,7 @@ class Routes:
         service: Runs statements.
         callers: Identifies callers.
         request_bytes_max: How much a client may send in one call.
-        place_of: Returns the catalog and schema that a principal's names, or None, resolve to;
+        resolve: Returns the catalog and schema that a principal's names, or None, resolve to;
             raises an error if they are wrong.
     """
 
@@ -58,7 +58,7 @@ class Routes:
         service: Service,
         callers: Callers,
         request_bytes_max: int,
-        place_of: Callable[[Principal, str | None, str | None], Place],
+        resolve: Callable[[Principal, str | None, str | None], resolution.Session],
     ) -> None:
         self._service = service
         self._callers = callers
@@ -67,7 +67,7 @@ class Routes:
         self._prepared = PreparedStatements(self._running)
         self._listings = Listings(self._running)
         self._sessions = Sessions()
-        self._actions = Actions(service, self._prepared, self._sessions, callers.audit, place_of)
+        self._actions = Actions(service, self._prepared, self._sessions, callers.audit, resolve)
 
     def handshake(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
         """Logs in the caller that the headers identify."""
@@ -78,41 +78,41 @@ class Routes:
 
     def flight_info(self, requests: Iterator[Any], context: Any) -> Any:
         """Submits the statement or metadata command of a descriptor."""
-        call, descriptor = self._call(context, "GetFlightInfo"), _only(requests)
+        call, descriptor = self._call(context, "GetFlightInfo"), _first(requests)
         name, command = _command(descriptor)
         schema = self._listings.schema(name, command)
         if schema is not None:
-            found = _info(descriptor, schema, bytes(descriptor.cmd), _UNKNOWN)
+            info = _info(descriptor, schema, bytes(descriptor.cmd), _UNKNOWN)
         else:
-            found = self._submitted(call, descriptor, name, command)
+            info = self._submitted(call, descriptor, name, command)
         call.session.offer(context)
-        return found
+        return info
 
     def schema(self, requests: Iterator[Any], context: Any) -> Any:
         """Returns the columns of a descriptor's statement or metadata command."""
-        call, descriptor = self._call(context, "GetSchema"), _only(requests)
+        call, descriptor = self._call(context, "GetSchema"), _first(requests)
         name, command = _command(descriptor)
-        found = self._listings.schema(name, command)
-        if found is None:
+        columns = self._listings.schema(name, command)
+        if columns is None:
             if name == "CommandStatementQuery":
                 _check_alone(command)
-                found = self._prepared.describe(call, command.query).columns
+                columns = self._prepared.describe(call, command.query).columns
             elif name == "CommandPreparedStatementQuery":
                 handle = command.prepared_statement_handle
-                found = self._prepared.find(call, handle).description.columns
+                columns = self._prepared.find(call, handle).description.columns
             else:
                 raise _unknown(name)
         call.session.offer(context)
-        return messages.new("SchemaResult", schema=schema_bytes(found))
+        return messages.new("SchemaResult", schema=schema_bytes(columns))
 
     def get(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
         """Yields the rows of a ticket."""
         call = self._call(context, "DoGet")
-        name, command = messages.unpacked(_only(requests).ticket)
+        name, command = messages.unpacked(_first(requests).ticket)
         if name != _TICKET:
             if self._listings.schema(name, command) is None:
                 raise _unknown(name)
-            yield from table_frames(self._listings.answer(call, name, command))
+            yield from table_data(self._listings.answer(call, name, command))
             return
         statement_id = command.statement_handle.decode(errors="replace")
         statement = self._service.statement(statement_id, call.caller.principal)
@@ -121,37 +121,37 @@ class Routes:
         if columns is NO_COLUMNS:
             for _ in chunks:
                 pass
-            yield from table_frames(columns.empty_table())
+            yield from table_data(columns.empty_table())
         else:
-            yield from frames(chunks, columns)
+            yield from flight_data(chunks, columns)
 
     def put(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
         """Runs an update, or takes the parameters of a prepared statement."""
         call = self._call(context, "DoPut")
-        first = _only(requests)
+        first = _first(requests)
         name, command = _command(first.flight_descriptor)
-        sent = itertools.chain([first], requests)
+        data = itertools.chain([first], requests)
         if name == "CommandStatementUpdate":
             _check_alone(command)
-            found = _written(self._running.update(call, command.query))
+            result = _update_result(self._running.update(call, command.query))
         elif name == "CommandPreparedStatementUpdate":
-            found = _written(self._updated(call, command.prepared_statement_handle, sent))
+            result = _update_result(self._updated(call, command.prepared_statement_handle, data))
         elif name == "CommandPreparedStatementQuery":
             handle = command.prepared_statement_handle
-            self._prepared.bind(call, handle, self._rows(sent))
-            answer = messages.new("DoPutPreparedStatementResult", prepared_statement_handle=handle)
-            found = answer.SerializeToString()
+            self._prepared.bind(call, handle, self._rows(data))
+            bound = messages.new("DoPutPreparedStatementResult", prepared_statement_handle=handle)
+            result = bound.SerializeToString()
         else:
             raise _unknown(name)
         call.session.offer(context)
-        yield messages.new("PutResult", app_metadata=found)
+        yield messages.new("PutResult", app_metadata=result)
 
     def action(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
         """Executes an action."""
-        call, action = self._call(context, "DoAction"), _only(requests)
-        found = self._actions.answer(call, action.type, action.body)
+        call, action = self._call(context, "DoAction"), _first(requests)
+        bodies = self._actions.answer(call, action.type, action.body)
         call.session.offer(context)
-        yield from (messages.new("Result", body=body) for body in found)
+        yield from (messages.new("Result", body=body) for body in bodies)
 
     def list_actions(self, _: Any, context: Any) -> Iterator[Any]:
         """Yields the supported actions."""
@@ -175,36 +175,37 @@ class Routes:
             _check_alone(command)
             statement = self._running.begin(call, command.query)
         elif name == "CommandPreparedStatementQuery":
-            found = self._prepared.find(call, command.prepared_statement_handle)
-            values = prepared.one(found.parameter_sets())
-            statement = self._running.begin(call, found.text, values)
+            prepared = self._prepared.find(call, command.prepared_statement_handle)
+            values = only(prepared.parameter_sets())
+            statement = self._running.begin(call, prepared.text, values)
         else:
             raise _unknown(name)
         handle = statement.statement_id.encode()
         ticket = messages.packed(_TICKET, statement_handle=handle)
         return _info(descriptor, _columns(statement), ticket, _row_count(statement))
 
-    def _updated(self, call: Call, handle: bytes, sent: Iterator[Any]) -> int:
+    def _updated(self, call: Call, handle: bytes, data: Iterator[Any]) -> int:
         """Runs an update once per row of parameters; returns the number of rows written by all."""
-        found, values = self._prepared.find(call, handle), self._rows(sent)
+        prepared, values = self._prepared.find(call, handle), self._rows(data)
         if values.num_columns:
-            found = self._prepared.bind(call, handle, values)
-        return sum(self._running.update(call, found.text, row) for row in found.parameter_sets())
+            prepared = self._prepared.bind(call, handle, values)
+        rows = prepared.parameter_sets()
+        return sum(self._running.update(call, prepared.text, row) for row in rows)
 
-    def _rows(self, sent: Iterator[Any]) -> pa.Table:
-        return read_rows(sent, self._request_bytes_max)
+    def _rows(self, data: Iterator[Any]) -> pa.Table:
+        return read_rows(data, self._request_bytes_max)
 
 
-def _only(requests: Iterator[Any]) -> Any:
+def _first(requests: Iterator[Any]) -> Any:
     """Returns the first message of a call; most calls have only one.
 
     Raises:
         SeamlineError: INVALID_REQUEST.
     """
-    found = next(requests, None)
-    if found is None:
+    message = next(requests, None)
+    if message is None:
         raise SeamlineError(INVALID_REQUEST, "the call has no message")
-    return found
+    return message
 
 
 def _command(descriptor: Any) -> tuple[str, Any]:
@@ -252,8 +253,8 @@ def _columns(statement: Statement) -> pa.Schema:
 def _row_count(statement: Statement) -> int:
     if updates.update_type(statement) is not None and not updates.has_result(statement):
         return updates.rows_written(statement) or 0
-    is_known = statement.state in FINAL and statement.spool is not None
-    return statement.spool.row_count if is_known and statement.spool is not None else _UNKNOWN
+    is_complete = statement.state in FINAL and statement.spool is not None
+    return statement.spool.row_count if is_complete and statement.spool is not None else _UNKNOWN
 
 
 def _info(descriptor: Any, schema: pa.Schema, ticket: bytes, rows: int) -> Any:
@@ -269,5 +270,5 @@ def _info(descriptor: Any, schema: pa.Schema, ticket: bytes, rows: int) -> Any:
     )
 
 
-def _written(rows: int) -> bytes:
+def _update_result(rows: int) -> bytes:
     return bytes(messages.new("DoPutUpdateResult", record_count=rows).SerializeToString())

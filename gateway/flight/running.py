@@ -16,7 +16,7 @@ from seamline.gateway.flight.sessions import CallSession
 from seamline.gateway.statements.service import Service
 from seamline.gateway.statements.statement import FINAL, State, Statement
 
-_LOOK_S = 1.0
+_CHECK_S = 1.0
 _FOREVER_S = 1e9
 """Calls without a deadline have more seconds left than this."""
 NO_COLUMNS = pa.schema([])
@@ -48,14 +48,14 @@ class _Watch:
     def __init__(self, call: Call, statement: Statement) -> None:
         self._statement = statement
         self._is_released = False
-        if not call.context.add_callback(self._gone):
-            self._gone()
+        if not call.context.add_callback(self._end):
+            self._end()
 
     def release(self) -> None:
         """Leaves the statement as it is when the call ends."""
         self._is_released = True
 
-    def _gone(self) -> None:
+    def _end(self) -> None:
         if not self._is_released:
             self._statement.cancel()
 
@@ -86,8 +86,8 @@ class Running:
         as well, since the client has said how long they may take.
 
         Args:
-            call: The call that it belongs to.
-            text: The statement.
+            call: The call that it ends with.
+            text: The statement's SQL.
             parameters: Values of its placeholders.
             prepared: The prepared statements that it refers to, instead of the session's.
             continues: Whether it has already been counted, as part of another statement.
@@ -95,19 +95,21 @@ class Running:
         Raises:
             SeamlineError: the error of the statement.
         """
-        request, who = call.session.request(text, parameters), call.caller
+        request, caller = call.session.request(text, parameters), call.caller
         if prepared is not None:
             request = dataclasses.replace(request, prepared=prepared)
-        statement = self._service.submit(request, who.principal, who.origin, continues=continues)
+        statement = self._service.submit(
+            request, caller.principal, caller.origin, continues=continues
+        )
         watch = _Watch(call, statement)
         has_deadline = call.context.time_remaining() < _FOREVER_S
         while statement.spool is None and statement.state not in FINAL:
-            statement.wait_for_result(_LOOK_S)
+            statement.wait_for_result(_CHECK_S)
             statement.touch()
             if not has_deadline and statement.tell_columns():
                 break
         if updates.update_type(statement) is not None:
-            while statement.wait(_LOOK_S) not in FINAL:
+            while statement.wait(_CHECK_S) not in FINAL:
                 pass
         watch.release()
         call.session.take(statement)
@@ -121,8 +123,8 @@ class Running:
         Raises:
             SeamlineError: TOO_MANY_STATEMENTS.
         """
-        who = call.caller
-        self._service.count(call.session.request(text), who.principal, who.origin)
+        request, caller = call.session.request(text), call.caller
+        self._service.count(request, caller.principal, caller.origin)
 
     def update(self, call: Call, text: str, parameters: Any = ()) -> int:
         """Runs an update to its end.
@@ -172,12 +174,12 @@ class Running:
         """
         watch = _Watch(call, statement)
         while statement.spool is None and statement.state not in FINAL:
-            statement.wait_for_result(_LOOK_S)
+            statement.wait_for_result(_CHECK_S)
             statement.touch()
         call.session.take(statement)
         index, spool = 0, statement.spool
         while spool is not None and statement.error is None:
-            if not spool.has_chunk(index, _LOOK_S):
+            if not spool.has_chunk(index, _CHECK_S):
                 # it may have ended since the check, with a chunk that the check did not find
                 has_ended = spool.complete or statement.state in FINAL
                 if has_ended and index >= spool.chunk_count:
@@ -189,7 +191,7 @@ class Running:
             yield data
             index += 1
             statement.touch()
-        while statement.wait(_LOOK_S) not in FINAL:
+        while statement.wait(_CHECK_S) not in FINAL:
             pass
         watch.release()
         if statement.error is not None:

@@ -20,9 +20,9 @@ from seamline.gateway.access.watched import Watched
 from seamline.gateway.config.model import Config, TlsConfig
 from seamline.gateway.flight import messages
 from seamline.gateway.flight.callers import CALLS_MAX
-from seamline.gateway.flight.errors import refuse
 from seamline.gateway.flight.routes import Routes
 from seamline.gateway.flight.silence import Silence
+from seamline.gateway.flight.statuses import refuse
 
 _LOG = logging.getLogger("seamline.flight")
 _SERVICE = "arrow.flight.protocol.FlightService"
@@ -44,7 +44,7 @@ class FlightServer:
     """Serves until it is closed.
 
     Args:
-        config: The configuration, which has a port for Flight.
+        config: Has a port for Flight.
         routes: Answers the calls.
 
     Attributes:
@@ -57,11 +57,11 @@ class FlightServer:
     def __init__(self, config: Config, routes: Routes) -> None:
         self._silence = Silence(config.limits.result_seconds)
         self._threads = concurrent.futures.ThreadPoolExecutor(CALLS_MAX, "seamline-flight")
-        longest = config.http.request_bytes_max
+        message_max = config.http.request_bytes_max
         self._server = grpc.server(
             self._threads,
             handlers=[_handlers(routes, self._silence)],
-            options=(*_OPTIONS, ("grpc.max_receive_message_length", longest)),
+            options=(*_OPTIONS, ("grpc.max_receive_message_length", message_max)),
             maximum_concurrent_rpcs=CALLS_MAX,
         )
         tls, host = config.http.tls, config.http.host
@@ -77,15 +77,15 @@ class FlightServer:
         self._silence.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _bind(self, place: str, tls: TlsConfig) -> int:
+    def _bind(self, address: str, tls: TlsConfig) -> int:
         try:
             if tls.certificate is None:
-                return int(self._server.add_insecure_port(place))
-            return int(self._server.add_secure_port(place, _credentials(tls)))
+                return int(self._server.add_insecure_port(address))
+            return int(self._server.add_secure_port(address, _credentials(tls)))
         except RuntimeError as error:
             raise SeamlineError(
                 PORT_TAKEN,
-                f"Flight SQL cannot listen on {place}",
+                f"Flight SQL cannot listen on {address}",
                 hint="Stop the program that listens there, or set flight.port to another.",
             ) from error
 
@@ -119,20 +119,20 @@ def _handlers(routes: Routes, silence: Silence) -> Any:
     identified before anything is waited for.
     """
     methods = {
-        "Handshake": _many(routes.handshake, "HandshakeRequest", silence),
-        "GetFlightInfo": _one(routes.flight_info, "FlightDescriptor", silence),
-        "GetSchema": _one(routes.schema, "FlightDescriptor", silence),
-        "DoGet": _many(routes.get, "Ticket", silence),
-        "DoPut": _many(routes.put, "FlightData", silence),
-        "DoAction": _many(routes.action, "Action", silence),
-        "ListActions": _many(routes.list_actions, "Empty", silence),
+        "Handshake": _streaming(routes.handshake, "HandshakeRequest", silence),
+        "GetFlightInfo": _unary(routes.flight_info, "FlightDescriptor", silence),
+        "GetSchema": _unary(routes.schema, "FlightDescriptor", silence),
+        "DoGet": _streaming(routes.get, "Ticket", silence),
+        "DoPut": _streaming(routes.put, "FlightData", silence),
+        "DoAction": _streaming(routes.action, "Action", silence),
+        "ListActions": _streaming(routes.list_actions, "Empty", silence),
     }
     for name in ("ListFlights", "PollFlightInfo", "DoExchange"):
-        methods[name] = _one(functools.partial(routes.refused, name), "Empty", silence)
+        methods[name] = _unary(functools.partial(routes.refused, name), "Empty", silence)
     return grpc.method_handlers_generic_handler(_SERVICE, methods)
 
 
-def _one(route: Callable[[Any, Any], Any], request: str, silence: Silence) -> Any:
+def _unary(route: Callable[[Any, Any], Any], request: str, silence: Silence) -> Any:
     """Returns the handler of a method with one answer, whose failures are named errors."""
 
     def answer(requests: Iterator[bytes], context: Any) -> Any:
@@ -144,21 +144,21 @@ def _one(route: Callable[[Any, Any], Any], request: str, silence: Silence) -> An
     return grpc.stream_unary_rpc_method_handler(answer, response_serializer=_bytes)
 
 
-def _many(route: Callable[[Any, Any], Iterator[Any]], request: str, silence: Silence) -> Any:
+def _streaming(route: Callable[[Any, Any], Iterator[Any]], request: str, silence: Silence) -> Any:
     """Returns the handler of a method with a stream of answers, whose failures are named errors."""
 
     def answer(requests: Iterator[bytes], context: Any) -> Iterator[Any]:
         try:
-            found = route(_read(silence.read(requests, context), request), context)
-            yield from silence.sent(found, context)
+            answers = route(_read(silence.read(requests, context), request), context)
+            yield from silence.send(answers, context)
         except Exception as error:  # noqa: BLE001 - a call ends with a named error
             refuse(context, _named(error, context))
 
     return grpc.stream_stream_rpc_method_handler(answer, response_serializer=_bytes)
 
 
-def _read(requests: Iterator[bytes], kind: str) -> Iterator[Any]:
-    return (messages.read(kind, request) for request in requests)
+def _read(requests: Iterator[bytes], name: str) -> Iterator[Any]:
+    return (messages.read(name, request) for request in requests)
 
 
 def _bytes(message: Any) -> bytes:

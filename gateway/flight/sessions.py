@@ -68,17 +68,17 @@ class Session:
 
     def change(self, changes: Mapping[str, Any]) -> None:
         """Applies the changes of a statement, in the form of `Statement.changes`."""
-        named = {name: changes[name] for name in NAMES if name in changes}
-        _update(self.options, {**named, **changes.get("properties", {})})
+        names = {name: changes[name] for name in NAMES if name in changes}
+        _update(self.options, {**names, **changes.get("properties", {})})
         _update(self.prepared, changes.get("prepared", {}))
 
 
-def _update(known: dict[str, str], changes: Mapping[str, str | None]) -> None:
+def _update(values: dict[str, str], changes: Mapping[str, str | None]) -> None:
     for name, value in changes.items():
         if value is None:
-            known.pop(name, None)
+            values.pop(name, None)
         else:
-            known[name] = value
+            values[name] = value
 
 
 class CallSession:
@@ -106,13 +106,13 @@ class CallSession:
         Raises:
             SeamlineError: INVALID_SESSION_PROPERTY for a header that names no option.
         """
-        found = dict(self.session.options)
+        options = dict(self.session.options)
         for header, value in self._headers.items():
             name = header.removeprefix(_HEADER)
             if name != header:
                 check_option(name, value)
-                found[name] = value
-        return found
+                options[name] = value
+        return options
 
     def request(self, text: str, parameters: Any = ()) -> StatementRequest:
         """Returns the request for the service, with the session's options.
@@ -163,8 +163,8 @@ class Sessions:
     """The sessions of one gateway. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._known: FairCache[str, Session] = FairCache(
-            _SESSIONS_BYTES_MAX, weight=lambda found: found.size_bytes, ttl_s=_IDLE_S
+        self._sessions: FairCache[str, Session] = FairCache(
+            _SESSIONS_BYTES_MAX, weight=lambda session: session.size_bytes, ttl_s=_IDLE_S
         )
 
     def begin(self, caller: Caller) -> CallSession:
@@ -174,10 +174,10 @@ class Sessions:
             SeamlineError: INVALID_REQUEST for a session that had options and is no longer known,
                 since its names could otherwise silently come to mean other tables.
         """
-        given, has_options = _cookie(caller.headers.get("cookie", ""))
-        session_id = given or secrets.token_urlsafe(18)
+        cookie_id, has_options = _cookie(caller.headers.get("cookie", ""))
+        session_id = cookie_id or secrets.token_urlsafe(18)
         owner = caller.principal.name
-        session = self._known.get(owner, session_id)
+        session = self._sessions.get(owner, session_id)
         if session is None and has_options:
             raise SeamlineError(
                 INVALID_REQUEST,
@@ -186,13 +186,13 @@ class Sessions:
                 "after twelve hours without use; options may be sent as headers instead.",
             )
         session = session or Session()
-        if given is not None:
-            self._known.put(owner, session_id, session)
+        if cookie_id is not None:
+            self._sessions.put(owner, session_id, session)
 
         def offer(context: Any) -> None:
             if session.has_options:
-                self._known.put(owner, session_id, session)
-            if given is None or session.has_options is not has_options:
+                self._sessions.put(owner, session_id, session)
+            if cookie_id is None or session.has_options is not has_options:
                 mark = _OPTIONS if session.has_options else ""
                 cookie = f"{_COOKIE}={session_id}{mark}"
                 context.send_initial_metadata((("set-cookie", cookie),))
@@ -201,19 +201,20 @@ class Sessions:
 
     def close(self, caller: Caller) -> bool:
         """Drops the session of a call; returns False if there is none."""
-        given, _ = _cookie(caller.headers.get("cookie", ""))
-        found = None if given is None else self._known.pop(caller.principal.name, given)
-        if found is None:
+        cookie_id, _ = _cookie(caller.headers.get("cookie", ""))
+        owner = caller.principal.name
+        session = None if cookie_id is None else self._sessions.pop(owner, cookie_id)
+        if session is None:
             return False
-        found.clear()
+        session.clear()
         return True
 
 
 def _cookie(header: str) -> tuple[str | None, bool]:
     """Returns the session id in a client's cookie, if well-formed, and whether it has options."""
     try:
-        found = http.cookies.SimpleCookie(header).get(_COOKIE)
+        cookie = http.cookies.SimpleCookie(header).get(_COOKIE)
     except http.cookies.CookieError:
         return None, False
-    match = _ID.fullmatch(found.value) if found is not None else None
+    match = _ID.fullmatch(cookie.value) if cookie is not None else None
     return (match[1], match[2] is not None) if match is not None else (None, False)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from seamline.connectors.supervision import Loop
 
 SENDS_S_MAX = 60.0
-_LOOK_S = 5.0
+_CHECK_S = 5.0
 T = TypeVar("T")
 
 
@@ -25,34 +25,34 @@ class Silence:
     """Cuts off clients that are silent. Safe to share between threads.
 
     Args:
-        takes_s_max: Seconds for which a client may receive none of what it is sent.
+        receives_s_max: Seconds for which a client may receive none of what it is sent.
         sends_s_max: Seconds for which a client may not send the message that is awaited.
-        look_s: Seconds between checks.
+        check_s: Seconds between checks.
     """
 
     def __init__(
-        self, takes_s_max: float, sends_s_max: float = SENDS_S_MAX, look_s: float = _LOOK_S
+        self, receives_s_max: float, sends_s_max: float = SENDS_S_MAX, check_s: float = _CHECK_S
     ) -> None:
-        self._takes_s_max = takes_s_max
+        self._receives_s_max = receives_s_max
         self._sends_s_max = sends_s_max
-        self._look_s = look_s
+        self._check_s = check_s
         self._lock = threading.Lock()
         self._waiting: dict[int, tuple[float, Any]] = {}
-        self._loop = Loop("flight", self._step, delay_s=look_s)
+        self._loop = Loop("flight", self._step, delay_s=check_s)
 
     def read(self, messages: Iterator[T], context: Any) -> Iterator[T]:
         """Yields what a client sends."""
         while True:
             with self._waits(context, self._sends_s_max):
-                found = next(messages, None)
-            if found is None:
+                message = next(messages, None)
+            if message is None:
                 return
-            yield found
+            yield message
 
-    def sent(self, messages: Iterator[T], context: Any) -> Iterator[T]:
+    def send(self, messages: Iterator[T], context: Any) -> Iterator[T]:
         """Yields messages for a client, each once the previous one has been sent."""
         for message in messages:
-            with self._waits(context, self._takes_s_max):
+            with self._waits(context, self._receives_s_max):
                 yield message
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class Silence:
     def _step(self) -> float:
         now = time.monotonic()
         with self._lock:
-            silent = [context for until, context in self._waiting.values() if until < now]
+            silent = [context for deadline, context in self._waiting.values() if deadline < now]
         for context in silent:
             context.cancel()
-        return self._look_s
+        return self._check_s

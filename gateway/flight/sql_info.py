@@ -54,8 +54,8 @@ def _functions(first: str, forms: str) -> list[str]:
         is_one = isinstance(type_, str) and re.fullmatch(first, type_) is not None
         return overload.kind == "scalar" and is_one
 
-    rows = {name for name, found in FUNCTIONS.items() if any(map(belongs, found))}
-    others = {name for name, found in FORMS.items() if re.search(forms, found[0])}
+    rows = {name for name, overloads in FUNCTIONS.items() if any(map(belongs, overloads))}
+    others = {name for name, form in FORMS.items() if re.search(forms, form[0])}
     named = {name for name in rows | others if not name.startswith("$")}
     return sorted(named - set(_SYSTEM_FUNCTIONS))
 
@@ -153,18 +153,18 @@ SCHEMA = pa.schema(
 )
 
 
-def rows(wanted: Sequence[int]) -> pa.Table:
+def rows(numbers: Sequence[int]) -> pa.Table:
     """Returns the information with the given numbers, or all of it if none are given.
 
     Unknown numbers are left out.
     """
-    found = {number: _INFO[number] for number in wanted or _INFO if number in _INFO}
+    info = {number: _INFO[number] for number in numbers or _INFO if number in _INFO}
     kinds = [
-        _BIGINT if number in _NUMBERS else _KINDS[type(value)] for number, value in found.items()
+        _BIGINT if number in _NUMBERS else _KINDS[type(value)] for number, value in info.items()
     ]
     children: list[list[Any]] = [[] for _ in _VALUES]
     offsets = []
-    for kind, value in zip(kinds, found.values(), strict=True):
+    for kind, value in zip(kinds, info.values(), strict=True):
         offsets.append(len(children[kind]))
         children[kind].append(value)
     values = pa.UnionArray.from_dense(
@@ -173,4 +173,4 @@ def rows(wanted: Sequence[int]) -> pa.Table:
         [pa.array(child, field.type) for child, field in zip(children, _VALUES, strict=True)],
         [field.name for field in _VALUES],
     )
-    return pa.Table.from_arrays([pa.array(list(found), pa.uint32()), values], schema=SCHEMA)
+    return pa.Table.from_arrays([pa.array(list(info), pa.uint32()), values], schema=SCHEMA)

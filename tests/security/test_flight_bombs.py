@@ -22,9 +22,9 @@ from support.damaged import damaged
 from support.gateway import Gateway
 
 from seamline.errors import INVALID_PARAMETERS, INVALID_REQUEST, SeamlineError
-from seamline.gateway.flight import messages, received
+from seamline.gateway.flight import messages, parameter_rows
+from seamline.gateway.flight.parameter_rows import read_rows
 from seamline.gateway.flight.prepared import Description, Prepared
-from seamline.gateway.flight.received import read_rows
 
 BYTES_MAX = 1 << 20
 MANY = 2**31 - 1
@@ -162,7 +162,7 @@ def test_what_a_message_says_of_its_size_is_what_arrow_makes_of_it() -> None:
     for table in HONEST.values():
         for compression in (None, "zstd"):
             size = sum(
-                received._Size.of(m.data_header, m.data_body).length
+                parameter_rows._Size.of(m.data_header, m.data_body).length
                 for m in sent(table, compression)
             )
             assert size >= table.nbytes

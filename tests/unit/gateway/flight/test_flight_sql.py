@@ -38,9 +38,9 @@ from seamline.errors import (
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.load import load
 from seamline.gateway.flight import messages
-from seamline.gateway.flight.errors import status_of
-from seamline.gateway.flight.frames import MESSAGE_BYTES, frames
+from seamline.gateway.flight.flight_data import MESSAGE_BYTES, flight_data
 from seamline.gateway.flight.silence import Silence
+from seamline.gateway.flight.statuses import status_of
 from seamline.gateway.statements.statement import State
 
 ENDLESS = (
@@ -547,7 +547,7 @@ def test_a_large_chunk_is_sent_in_messages_that_clients_take() -> None:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
-    sent = list(frames([sink.getvalue().to_pybytes()], rows.schema))
+    sent = list(flight_data([sink.getvalue().to_pybytes()], rows.schema))
     assert len(sent) > 5
     assert max(frame.ByteSize() for frame in sent) <= MESSAGE_BYTES + 1000
 
@@ -555,7 +555,7 @@ def test_a_large_chunk_is_sent_in_messages_that_clients_take() -> None:
 def test_who_is_silent_in_the_middle_of_a_call_is_cut_off() -> None:
     cut = threading.Event()
     context = types.SimpleNamespace(cancel=cut.set)
-    silence = Silence(0.0, 0.0, look_s=0.01)
+    silence = Silence(0.0, 0.0, check_s=0.01)
     try:
 
         def never() -> Iterator[bytes]:
@@ -564,7 +564,7 @@ def test_who_is_silent_in_the_middle_of_a_call_is_cut_off() -> None:
 
         assert list(silence.read(never(), context)) == []
         cut.clear()
-        for _ in silence.sent(iter([b"rows"]), context):
+        for _ in silence.send(iter([b"rows"]), context):
             assert cut.wait(60)
     finally:
         silence.close()

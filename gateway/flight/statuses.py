@@ -50,8 +50,8 @@ _BY_KIND: Mapping[ErrorKind, Any] = {
 
 def status_of(code: ErrorCode) -> Any:
     """Returns the gRPC status for an error code."""
-    found = _BY_CODE.get(code) or _BY_HTTP_STATUS.get(code.http_status)
-    return found or _BY_KIND[code.kind]
+    status = _BY_CODE.get(code) or _BY_HTTP_STATUS.get(code.http_status)
+    return status or _BY_KIND[code.kind]
 
 
 def refuse(context: Any, error: SeamlineError) -> NoReturn:

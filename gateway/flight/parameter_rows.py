@@ -32,7 +32,7 @@ _DATA = 6
 """The slot of a DictionaryBatch's record batch."""
 _LENGTH, _NODES, _BUFFERS, _COMPRESSION = 4, 6, 8, 10
 """The slots of a RecordBatch's fields."""
-_SHARE = (
+_SHARING = (
     pa.types.is_dictionary,
     pa.types.is_run_end_encoded,
     pa.types.is_string_view,
@@ -53,7 +53,7 @@ def read_rows(messages: Iterable[Any], bytes_max: int) -> pa.Table:
     Raises:
         SeamlineError: INVALID_REQUEST.
     """
-    found = bytearray()
+    stream = bytearray()
     length = values = 0
     for message in messages:
         if not message.data_header:
@@ -70,11 +70,11 @@ def read_rows(messages: Iterable[Any], bytes_max: int) -> pa.Table:
                 f"the parameters have more than {bytes_max:,} bytes or values",
                 hint="Send fewer rows at once; http.request_bytes_max is the limit.",
             )
-        found += _encapsulated(message.data_header, message.data_body)
-    if not found:
+        stream += _encapsulated(message.data_header, message.data_body)
+    if not stream:
         return pa.table({})
     try:
-        with pa.ipc.open_stream(bytes(found)) as reader:
+        with pa.ipc.open_stream(bytes(stream)) as reader:
             table = reader.read_all()
         table.validate()
         _check_shared(table, values)  # before full validation, which looks at each value
@@ -98,26 +98,26 @@ def _check_shared(table: pa.Table, values: int) -> None:
     """Requires that shared values are few enough even if each row had its own copy.
 
     Args:
-        table: The rows.
+        table: The parameters.
         values: The number of their values, with shared ones counted once.
 
     Raises:
         SeamlineError: INVALID_REQUEST.
     """
     for field, column in zip(table.schema, table.columns, strict=True):
-        each = max(column.get_total_buffer_size(), values)
-        if _shares(field.type) and len(column) * each > _SHARED_BYTES_MAX:
+        shared = max(column.get_total_buffer_size(), values)
+        if _shares(field.type) and len(column) * shared > _SHARED_BYTES_MAX:
             raise SeamlineError(
                 INVALID_REQUEST,
-                f"{len(column):,} rows may share {each:,} bytes or values in a column of type "
+                f"{len(column):,} rows may share {shared:,} bytes or values in a column of type "
                 f"{str(field.type)[:100]}",
                 hint="Send the values themselves, without a dictionary, runs or views.",
             )
 
 
 def _shares(type_: pa.DataType) -> bool:
-    inner = [type_.field(place).type for place in range(type_.num_fields)]
-    return any(known(type_) for known in _SHARE) or any(map(_shares, inner))
+    inner = [type_.field(index).type for index in range(type_.num_fields)]
+    return any(is_type(type_) for is_type in _SHARING) or any(map(_shares, inner))
 
 
 def _encapsulated(header: bytes, body: bytes) -> bytes:

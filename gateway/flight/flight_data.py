@@ -19,7 +19,7 @@ MESSAGE_BYTES = 8 << 20
 """The maximum size of a message, unless a single row is larger."""
 
 
-def frames(chunks: Iterable[bytes], schema: pa.Schema) -> Iterator[Any]:
+def flight_data(chunks: Iterable[bytes], schema: pa.Schema) -> Iterator[Any]:
     """Yields `FlightData` with the rows of chunks: the schema first, then each batch.
 
     Args:
@@ -29,15 +29,15 @@ def frames(chunks: Iterable[bytes], schema: pa.Schema) -> Iterator[Any]:
     is_first = True
     for chunk in chunks:
         if is_first:
-            yield from map(_frame, pa.ipc.MessageReader.open_stream(schema.serialize()))
+            yield from map(_encoded, pa.ipc.MessageReader.open_stream(schema.serialize()))
             is_first = False
         for message in _batches(chunk):
-            yield from map(_frame, _small(message, schema))
+            yield from map(_encoded, _small(message, schema))
 
 
-def table_frames(table: pa.Table) -> Iterator[Any]:
+def table_data(table: pa.Table) -> Iterator[Any]:
     """Yields the same for a table of a few rows."""
-    return frames([chunk_of(table.to_batches(), table.schema)], table.schema)
+    return flight_data([chunk_of(table.to_batches(), table.schema)], table.schema)
 
 
 def schema_bytes(schema: pa.Schema) -> bytes:
@@ -69,7 +69,7 @@ def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield from _halved(batch.slice(half))
 
 
-def _frame(message: pa.Message) -> Any:
+def _encoded(message: pa.Message) -> Any:
     body = message.body.to_pybytes() if message.body is not None else b""
     header = message.metadata.to_pybytes()
     return messages.new("FlightData", data_header=header, data_body=body)
