@@ -503,6 +503,31 @@ def test_nobody_is_answered_who_does_not_say_who_they_are(guarded: Gateway) -> N
                 call()
 
 
+def test_callers_are_identified_before_a_message_is_awaited(guarded: Gateway) -> None:
+    is_refused = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        is_refused.wait(60)
+        yield from ()
+
+    with grpc.insecure_channel(guarded.flight_url.removeprefix("grpc://")) as channel:
+        for method in ("GetFlightInfo", "DoGet", "DoPut", "DoAction"):
+            call = channel.stream_stream(f"/arrow.flight.protocol.FlightService/{method}")
+            with pytest.raises(grpc.RpcError) as caught:
+                list(call(nothing(), timeout=30))
+            assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        is_refused.set()
+
+
+def test_headers_have_a_size_limit(guarded: Gateway) -> None:
+    for size, code in ((60_000, "UNAUTHENTICATED"), (70_000, "RESOURCE_EXHAUSTED")):
+        with grpc.insecure_channel(guarded.flight_url.removeprefix("grpc://")) as channel:
+            call = channel.unary_unary("/arrow.flight.protocol.FlightService/GetFlightInfo")
+            with pytest.raises(grpc.RpcError) as caught:
+                call(b"", metadata=(("authorization", "x" * size),), timeout=60)
+            assert caught.value.code().name == code
+
+
 def test_nobody_gets_what_is_another_s(guarded: Gateway) -> None:
     ann = RawFlight.at(guarded.flight_url, authorization="Bearer ann")
     bob = RawFlight.at(guarded.flight_url, authorization="Bearer bob")
