@@ -69,7 +69,7 @@ def read(words: Words) -> Statement | None:
     Raises:
         SeamlineError: SYNTAX_ERROR, STATEMENT_NOT_ALLOWED.
     """
-    for start, reader in _READERS.items():
+    for start, reader in GRAMMAR.items():
         if words.take(*start.split()):
             statement = reader(words)
             words.end()
@@ -550,7 +550,7 @@ def _schema(words: Words) -> tuple[str, ...]:
     return name
 
 
-_READERS: Mapping[str, Callable[[Words], Statement]] = {
+GRAMMAR: Mapping[str, Callable[[Words], Statement]] = {
     "EXPLAIN": _explain,
     "SHOW": _show,
     "DESCRIBE INPUT": _describe_prepared("input"),

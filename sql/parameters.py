@@ -27,7 +27,11 @@ _DIGITS_MAX = 1_000
 """More than any type has: text of eleven letters can denote a number of gigabytes."""
 
 
-def bind(query: Query, values: Sequence[Any] | Mapping[str, Any]) -> exp.Expr:
+Values = Sequence[Any] | Mapping[str, Any]
+"""Values of placeholders: Python values, or syntax tree nodes."""
+
+
+def bind(query: Query, values: Values) -> exp.Expr:
     """Returns the tree of a query with each placeholder replaced by a literal.
 
     Without placeholders, it is the very tree of the query.

@@ -7,7 +7,6 @@ no part in comparison.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from sqlglot import exp
@@ -525,63 +524,3 @@ Statement: TypeAlias = (
     | KillStatement
     | Transaction
 )
-
-WRITES = (
-    AlterTable,
-    ChangeRows,
-    Comment,
-    CreateSchema,
-    CreateTable,
-    CreateTableAs,
-    CreateView,
-    DropSchema,
-    DropTable,
-    DropView,
-    Insert,
-    MaintainTable,
-    RenameView,
-    Truncate,
-)
-"""The statements that change more than the session."""
-
-
-def update_type(statement: Statement) -> str | None:
-    """Returns the keywords of a statement that changes something; None if it reads rows."""
-    match statement:
-        case SetSession(value=None):
-            return "RESET SESSION"
-        case AlterTable(change=change):
-            return _KEYWORDS[type(change)]
-        case Transaction(what) | ChangeRows(what):
-            return what
-    return _KEYWORDS.get(type(statement))
-
-
-_KEYWORDS: Mapping[type, str] = {
-    AddColumn: "ADD COLUMN",
-    Comment: "COMMENT",
-    CreateSchema: "CREATE SCHEMA",
-    CreateTable: "CREATE TABLE",
-    CreateTableAs: "CREATE TABLE",
-    CreateView: "CREATE VIEW",
-    Deallocate: "DEALLOCATE",
-    DropColumn: "DROP COLUMN",
-    DropNotNull: "DROP NOT NULL",
-    DropSchema: "DROP SCHEMA",
-    DropTable: "DROP TABLE",
-    DropView: "DROP VIEW",
-    Insert: "INSERT",
-    KillStatement: "CALL",
-    MaintainTable: "ALTER TABLE EXECUTE",
-    Prepare: "PREPARE",
-    RenameColumn: "RENAME COLUMN",
-    RenameTable: "RENAME TABLE",
-    RenameView: "RENAME VIEW",
-    SetColumnType: "SET COLUMN TYPE",
-    SetProperties: "SET PROPERTIES",
-    SetRole: "SET ROLE",
-    SetSession: "SET SESSION",
-    SetTimeZone: "SET TIME ZONE",
-    Truncate: "TRUNCATE TABLE",
-    Use: "USE",
-}

@@ -34,8 +34,8 @@ from seamline.gateway.app.application import create_app
 from seamline.gateway.app.spark import spark_engine
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
-from seamline.gateway.commands.answers import Answers
-from seamline.gateway.commands.dispatch import Commands
+from seamline.gateway.commands.context import Environment
+from seamline.gateway.commands.runner import StatementRunner
 from seamline.gateway.config.model import Config
 from seamline.gateway.iceberg_rest.catalog import IcebergRest, ServedCatalog
 from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
@@ -67,7 +67,7 @@ from seamline.sql.statements import KillStatement
 
 _SWEEP_S = 5.0
 _PRINCIPALS_MAX = 1024
-"""The number of principals whose `Answers` are kept."""
+"""The number of principals whose `StatementRunner` is kept."""
 _YOUNG = 1
 
 
@@ -131,7 +131,7 @@ class Gateway:
             spark=SPARK in engines,
         )
         self._last_seen: LastSeen = Cache(REMEMBERED_MAX)
-        self._answers: Cache[Rights, Answers] = Cache(_PRINCIPALS_MAX)
+        self._runners: Cache[Rights, StatementRunner] = Cache(_PRINCIPALS_MAX)
         rights_of = self.access.rights_of
         self._audit = self._closing(self._audit_log())
         self.service = self._closing(self._statements())
@@ -232,14 +232,14 @@ class Gateway:
     def _statements(self) -> Service:
         self._meanings = Meanings()
         metrics, rights_of = Metrics(self._registry), self.access.rights_of
-        return Service(self.config.shared(), self._answer, metrics, rights_of, self._audit)
+        return Service(self.config.shared(), self._run, metrics, rights_of, self._audit)
 
-    def _answer(self, statement: Statement) -> None:
-        """Answers a statement with the rights of its caller."""
+    def _run(self, statement: Statement) -> None:
+        """Runs a statement with the rights of its caller."""
         rights = self.access.rights_of(statement.caller)
-        self._answers.get_or_make(rights, lambda: self._answers_of(rights)).run(statement)
+        self._runners.get_or_make(rights, lambda: self._runner_of(rights)).run(statement)
 
-    def _answers_of(self, rights: Rights) -> Answers:
+    def _runner_of(self, rights: Rights) -> StatementRunner:
         given = self.connections.given_to(rights)
         queries = Queries(
             self._gatherer(rights),
@@ -252,18 +252,16 @@ class Gateway:
             scan_bytes_max=self.config.limits.scan_bytes_max,
             compute=self._computing.run,
         )
-        commands = Commands(given, lambda asked: self._kill(asked, rights.principal))
-        return Answers(
-            self.config,
-            queries,
-            commands,
+        environment = Environment(
             given,
+            queries,
             self._signer,
             self._spools,
-            self._meanings,
+            lambda killed: self._kill(killed, rights.principal),
             self._computing.run,
             self.spark,
         )
+        return StatementRunner(environment, self._meanings)
 
     def _gatherer(self, rights: Rights) -> Gatherer:
         given = self.connections.given_to(rights)

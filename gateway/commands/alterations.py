@@ -7,7 +7,7 @@ that the record key repeats or by which files are laid out, or to one with a res
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pyiceberg.types import PrimitiveType
 
@@ -51,7 +51,7 @@ from seamline.sql.statements import (
     RenameTable,
     SetColumnType,
     SetProperties,
-    update_type,
+    TableChange,
 )
 from seamline.sql.types import Field, Row, row
 
@@ -59,6 +59,16 @@ _PROPERTIES = {"on_error": POLICIES, "evolution": EVOLUTIONS}
 """The properties of a unified table that may be changed, and the values that each may have."""
 _SPELLINGS = "spellings"
 """May be changed, too, as far as that only makes good records of bad ones, or the reverse."""
+KEYWORDS: Mapping[type[TableChange], str] = {
+    AddColumn: "ADD COLUMN",
+    DropColumn: "DROP COLUMN",
+    DropNotNull: "DROP NOT NULL",
+    RenameColumn: "RENAME COLUMN",
+    RenameTable: "RENAME TABLE",
+    SetColumnType: "SET COLUMN TYPE",
+    SetProperties: "SET PROPERTIES",
+}
+"""What clients are told that a statement did, by its change."""
 _INSTEAD = {
     SetColumnType: "With evolution = 'auto', columns follow the schemas of the records.",
     DropNotNull: "Whether a record may lack a value is decided when the table is created.",
@@ -98,7 +108,7 @@ def alter(
             case SetColumnType() | DropNotNull() | RenameTable() if binding is not None:
                 raise SeamlineError(
                     NOT_SUPPORTED,
-                    f"{update_type(statement)} is not supported for a table over a topic",
+                    f"{KEYWORDS[type(statement.change)]} is not supported for a table over a topic",
                     hint=_INSTEAD[type(statement.change)],
                 )
             case SetColumnType():
@@ -126,11 +136,13 @@ def alter(
 
 
 def comment(connections: Connections, statement: Comment, session: Session) -> Rows:
-    """Runs COMMENT ON TABLE or COMMENT ON COLUMN.
+    """Runs COMMENT ON TABLE, COMMENT ON VIEW or COMMENT ON COLUMN.
 
     Raises:
-        SeamlineError: TABLE_NOT_FOUND, COLUMN_NOT_FOUND, COMMIT_CONFLICT, …
+        SeamlineError: TABLE_NOT_FOUND, VIEW_NOT_FOUND, COLUMN_NOT_FOUND, COMMIT_CONFLICT, …
     """
+    if statement.what == "view":
+        return views.comment(connections, statement.name, session, statement.text)
     is_column = statement.what == "column"
     parts = statement.name[:-1] if is_column else statement.name
     if not parts:

@@ -6,16 +6,14 @@ expire snapshots that a token of the gateway may still refer to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Mapping
 
-from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.spark.conditions import condition
-from seamline.connectors.spark.engine import SparkEngine
 from seamline.connectors.spark.maintenance import (
     ORPHAN_AFTER_S_MIN,
     RETAINED,
     Compaction,
-    Maintained,
     Tasks,
     maintain,
 )
@@ -30,10 +28,13 @@ from seamline.errors import (
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.commands import alterations, resuming
-from seamline.gateway.commands.rows import METRICS, Rows
+from seamline.gateway.commands.context import Context
+from seamline.gateway.commands.rows import METRICS, Rows, done
 from seamline.gateway.names import TableName
 from seamline.planners.plan.logical import LogicalPlan
+from seamline.planners.plan.route import SPARK
 from seamline.planners.rules.push_predicates import to_predicate
+from seamline.sql.places import placed_at
 from seamline.sql.statements import MaintainTable
 
 _FILES_MIN = 2
@@ -56,12 +57,71 @@ _METRICS: Mapping[str, Mapping[str, str]] = {
 """The metrics that each procedure returns, and the attributes of `Maintained` that they are."""
 
 
-def find(connections: Connections, statement: MaintainTable, session: Session) -> TableName | None:
-    """Returns the table that is to be maintained; None if it is absent and may be.
+def run(context: Context[MaintainTable]) -> Rows:
+    """Runs ALTER TABLE … EXECUTE.
 
     Raises:
-        SeamlineError: TABLE_NOT_FOUND, STATEMENT_NOT_ALLOWED, PERMISSION_DENIED, NOT_SUPPORTED, …
+        SeamlineError: TABLE_NOT_FOUND, STATEMENT_NOT_ALLOWED, PERMISSION_DENIED, INVALID_ARGUMENT,
+            NOT_SUPPORTED, COMMIT_CONFLICT, SPARK_UNAVAILABLE, …
     """
+    parsed = context.parsed
+    with placed_at(parsed.location):
+        name = _table(context.connections, parsed, context.session)
+    if name is None:
+        return done()
+    context.statement.writes, where = name.display, None
+    if parsed.query is not None:
+        request = dataclasses.replace(context.query(parsed.query), token=())
+        where = _spark_condition(context.plan(request).plan.logical, parsed.condition_location)
+    with placed_at(parsed.location):
+        if parsed.procedure == "resume":
+            return _resume(context, name)
+        return _maintain(context, name, where)
+
+
+def _resume(context: Context[MaintainTable], name: TableName) -> Rows:
+    connections, deadline = context.connections, context.statement.deadline
+    is_accepted = bool(dict(context.parsed.arguments).get("accept_loss"))
+    by = connections.rights.principal.name
+    boundary = resuming.resume(connections, name, deadline, by=by, accept_loss=is_accepted)
+    counts = {
+        "gaps_count": len(boundary.gaps),
+        "lost_offsets_count": sum(gap.offsets for gap in boundary.gaps),
+        "earlier_logs_count": len(boundary.earlier_logs),
+    }
+    return Rows(METRICS, list(counts.items()))
+
+
+def _maintain(context: Context[MaintainTable], name: TableName, where: str | None) -> Rows:
+    """Runs a procedure on the gateway's Spark, for files that fit a condition in Spark's SQL."""
+    parsed, statement, spark = context.parsed, context.statement, context.environment.spark
+    tasks = _tasks(parsed, where, context.connections.config.tokens.age_seconds_max)
+    if spark is None:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"{parsed.procedure} needs Spark, and the gateway has none",
+            hint="Install the extra seamline[spark], or set spark.remote.",
+        )
+
+    def report(doing: str) -> None:
+        statement.progress = {"engine": SPARK, "doing": doing}
+
+    catalog, deadline = context.connections.catalog(name.catalog), statement.deadline
+    report("waiting for Spark")
+    maintained = spark.work(
+        lambda session: maintain(
+            session, catalog, name.path, tasks, report=report, deadline=deadline
+        ),
+        deadline,
+    )
+    metrics = _METRICS[parsed.procedure].items()
+    return Rows(METRICS, [(metric, getattr(maintained, field)) for metric, field in metrics])
+
+
+def _table(
+    connections: Connections, statement: MaintainTable, session: Session
+) -> TableName | None:
+    """Returns the table that is to be maintained; None if it is absent and may be."""
     try:
         name = alterations.alterable(connections, statement.name, session)
         alterations.load(connections, name)
@@ -72,12 +132,8 @@ def find(connections: Connections, statement: MaintainTable, session: Session) -
     return name
 
 
-def spark_condition(plan: LogicalPlan, place: Location | None) -> str:
-    """Returns the condition of a query of the table in Spark's SQL.
-
-    Args:
-        plan: The plan of `MaintainTable.query`.
-        place: The place of the condition in the statement.
+def _spark_condition(plan: LogicalPlan, location: Location | None) -> str:
+    """Returns the condition of `MaintainTable.query` in Spark's SQL.
 
     Raises:
         SeamlineError: NOT_SUPPORTED for a condition that does not compare columns with constants.
@@ -85,71 +141,15 @@ def spark_condition(plan: LogicalPlan, place: Location | None) -> str:
     where = plan.query.tree.args.get("where")
     columns = {field.name.lower(): field for scan in plan.scans for field in scan.columns}
     predicate = to_predicate(where.this, columns) if where is not None else None
-    found = None if predicate is None else condition(predicate)
-    if found is None:
+    text = None if predicate is None else condition(predicate)
+    if text is None:
         raise SeamlineError(
             NOT_SUPPORTED,
             "the condition cannot select files",
-            location=place,
+            location=location,
             hint="Compare columns with constants, such as day >= DATE '2024-05-01'.",
         )
-    return found
-
-
-def run(
-    connections: Connections,
-    spark: SparkEngine | None,
-    statement: MaintainTable,
-    name: TableName,
-    where: str | None,
-    deadline: Deadline,
-    report: Callable[[str], None],
-) -> Rows:
-    """Runs a procedure.
-
-    Args:
-        connections: The catalogs.
-        spark: The gateway's Spark, if it has one.
-        statement: The statement.
-        name: The table.
-        where: Its condition in Spark's SQL.
-        deadline: The statement's deadline.
-        report: Called with what is being done.
-
-    Raises:
-        SeamlineError: INVALID_ARGUMENT, NOT_SUPPORTED, COMMIT_CONFLICT, SPARK_UNAVAILABLE, …
-    """
-    if statement.procedure == "resume":
-        by, accepts = connections.rights.principal.name, dict(statement.arguments)
-        is_accepted = bool(accepts.get("accept_loss"))
-        boundary = resuming.resume(connections, name, deadline, by=by, accept_loss=is_accepted)
-        lost = sum(gap.offsets for gap in boundary.gaps)
-        counts = {
-            "gaps_count": len(boundary.gaps),
-            "lost_offsets_count": lost,
-            "earlier_logs_count": len(boundary.earlier_logs),
-        }
-        return Rows(METRICS, list(counts.items()))
-    tasks = _tasks(statement, where, connections.config.tokens.age_seconds_max)
-    if spark is None:
-        raise SeamlineError(
-            NOT_SUPPORTED,
-            f"{statement.procedure} needs Spark, and the gateway has none",
-            hint="Install the extra seamline[spark], or set spark.remote.",
-        )
-    catalog = connections.catalog(name.catalog)
-    report("waiting for Spark")
-    done = spark.work(
-        lambda session: maintain(
-            session, catalog, name.path, tasks, report=report, deadline=deadline
-        ),
-        deadline,
-    )
-    return Rows(METRICS, _rows(statement.procedure, done))
-
-
-def _rows(procedure: str, done: Maintained) -> list[tuple[str, int]]:
-    return [(metric, getattr(done, name)) for metric, name in _METRICS[procedure].items()]
+    return text
 
 
 def _tasks(statement: MaintainTable, where: str | None, tokens_age_s: float) -> Tasks:

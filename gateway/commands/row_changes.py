@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -20,6 +21,7 @@ from sqlglot import exp
 from seamline.connectors.iceberg.tables import commits, row_changes
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.errors import (
+    COMMIT_CONFLICT,
     MERGE_TARGET_ROW_MULTIPLE_MATCHES,
     STATEMENT_NOT_ALLOWED,
     TYPE_MISMATCH,
@@ -30,10 +32,18 @@ from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.commands import alterations, writes
+from seamline.gateway.commands.context import Context
+from seamline.gateway.commands.describing import Inputs
+from seamline.gateway.commands.inserting import report
+from seamline.gateway.commands.reading import reading
+from seamline.gateway.commands.rows import Rows, count, done
 from seamline.gateway.commands.writes import Target
 from seamline.gateway.names import TableName
+from seamline.gateway.query.queries import QueryRequest, Running
+from seamline.gateway.statements import freshness
 from seamline.seam.binding import TopicBinding
 from seamline.sql import columns
+from seamline.sql.places import placed_at
 from seamline.sql.statements import ChangeRows, RowCase, Truncate
 from seamline.sql.types import BIGINT, INTEGER, Field
 
@@ -98,7 +108,78 @@ def changed(connections: Connections, statement: ChangeRows, session: Session) -
     return Changed(Target(name, table, None, fields, tuple(given)), tuple(cases), kept)
 
 
-def truncate(connections: Connections, statement: Truncate, session: Session) -> None:
+def run(context: Context[ChangeRows]) -> Rows:
+    """Runs DELETE, UPDATE or MERGE.
+
+    Raises:
+        SeamlineError: STATEMENT_NOT_ALLOWED with a token; as `changed` and `apply`; whatever is
+            wrong with the query.
+    """
+    parsed = context.parsed
+    request = dataclasses.replace(
+        context.query(parsed.query), row_limit=None, freshness=freshness.LATEST
+    )
+    if request.token:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            f"{parsed.what} changes the current rows, not the rows of a token",
+            hint="Leave out the token.",
+        )
+
+    def change() -> Rows:
+        context.statement.deadline.check()
+        with placed_at(parsed.location):
+            table = changed(context.connections, parsed, context.session)
+        if isinstance(table, Target):
+            return _delete_keys(context, table, request)
+        return _change_plain(context, table, request)
+
+    return commits.insist(change)
+
+
+def _change_plain(context: Context[ChangeRows], table: Changed, request: QueryRequest) -> Rows:
+    """Changes rows of a plain table."""
+    context.statement.writes = table.target.name.display
+    tree = counted(request.tree) if table.takes_all else request.tree
+    fit = functools.partial(writes.cast_to_columns, table.target)
+    with reading(context, dataclasses.replace(request, tree=tree, fit=fit)) as running:
+        with placed_at(context.parsed.location):
+            writes.check_types(table.target, running.planned.plan.logical.query.output)
+        return count(apply(table, _as_read(running, table), running.batches))
+
+
+def _delete_keys(context: Context[ChangeRows], target: Target, request: QueryRequest) -> Rows:
+    """Deletes keys of an upsert table."""
+    statement = context.statement
+    statement.writes = target.name.display
+    tree = whole_rows(target, request.tree)
+    with reading(context, dataclasses.replace(request, tree=tree)) as running:
+        written = writes.delete_keys(
+            context.connections, target, iter(running.batches), statement.deadline
+        )
+    return report(context, target, written)
+
+
+def _as_read(running: Running, table: Changed) -> IcebergTable:
+    """Returns the table whose rows change, as the query for them read it."""
+    for read in running.planned.tables.values():
+        if read.state.uuid == table.target.table.state.uuid and isinstance(read, IcebergTable):
+            return read
+    raise SeamlineError(
+        COMMIT_CONFLICT,
+        f"table {table.target.name.display} was replaced by another one in the meantime",
+    )
+
+
+def inputs(context: Context[ChangeRows], tree: exp.Expr) -> Inputs:
+    """Returns the query for DESCRIBE INPUT, and the columns that it is written to."""
+    table = changed(context.connections, context.parsed, context.session)
+    if isinstance(table, Target):
+        return whole_rows(table, tree), ()
+    return tree, table.target.given
+
+
+def truncate(connections: Connections, statement: Truncate, session: Session) -> Rows:
     """Runs TRUNCATE TABLE.
 
     Raises:
@@ -113,6 +194,7 @@ def truncate(connections: Connections, statement: Truncate, session: Session) ->
         row_changes.commit_truncate(table)
 
     commits.insist(work)
+    return done()
 
 
 def _table(

@@ -44,6 +44,11 @@ METRICS = (Output("metric_name", types.VARCHAR), Output("metric_value", types.BI
 """The columns of a result that says how much was done, as in Trino."""
 
 
+def count(rows: int) -> Rows:
+    """Returns the number of rows that a statement wrote as its result."""
+    return Rows((Output("rows", types.BIGINT),), [(rows,)])
+
+
 def noted(notes: Sequence[str]) -> Rows:
     """Returns the notes as a result, or that of `done` if there are none."""
     return Rows(NOTES, [(note,) for note in notes]) if notes else done()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import uuid
 
 from seamline.errors import SCHEMA_NOT_FOUND, STATEMENT_NOT_ALLOWED, SeamlineError
-from seamline.gateway.access.rights import Rights
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Sources
 from seamline.gateway.catalogs.resolution import Session
+from seamline.gateway.commands.context import Context
 from seamline.gateway.commands.rows import Rows, done, matching, table
 from seamline.gateway.statements import session_properties
 from seamline.gateway.statements.statement import NO_TRANSACTION, StatementRequest
@@ -20,40 +20,39 @@ from seamline.gateway.system import listings
 from seamline.sql import types
 from seamline.sql.near import did_you_mean
 from seamline.sql.statements import (
-    WRITES,
     SetRole,
     SetSession,
     SetTimeZone,
     Show,
-    Statement,
     Transaction,
     Use,
 )
 
 
-def set_property(statement: SetSession, rights: Rights) -> Rows:
+def set_property(sources: Sources, statement: SetSession, _: Session) -> Rows:
     """Runs SET SESSION or RESET SESSION.
 
     Raises:
         SeamlineError: INVALID_SESSION_PROPERTY, PERMISSION_DENIED.
     """
     name = session_properties.property_of(statement.name).name
-    rights.require_property(name)
+    sources.rights.require_property(name)
     if statement.value is not None:
         session_properties.value_of(name, statement.value)
     return done({"properties": {name: statement.value}})
 
 
-def set_time_zone(statement: SetTimeZone, rights: Rights) -> Rows:
+def set_time_zone(sources: Sources, statement: SetTimeZone, session: Session) -> Rows:
     """Runs SET TIME ZONE, which sets a property.
 
     Raises:
         SeamlineError: as `set_property`.
     """
-    return set_property(SetSession(session_properties.TIME_ZONE, statement.zone), rights)
+    setting = SetSession(session_properties.TIME_ZONE, statement.zone)
+    return set_property(sources, setting, session)
 
 
-def set_role(statement: SetRole, session: Session, sources: Sources) -> Rows:
+def set_role(sources: Sources, statement: SetRole, session: Session) -> Rows:
     """Runs SET ROLE ALL or NONE, which change nothing.
 
     Raises:
@@ -63,14 +62,15 @@ def set_role(statement: SetRole, session: Session, sources: Sources) -> Rows:
     return done()
 
 
-def show_properties(statement: Show, request: StatementRequest) -> Rows:
+def show_properties(context: Context[Show]) -> Rows:
     """Runs SHOW SESSION."""
-    found = session_properties.shown(request.properties)
+    statement = context.parsed
+    properties = session_properties.shown(context.request.properties)
     shape = dict.fromkeys(("Name", "Value", "Default", "Type", "Description"), types.VARCHAR)
-    return table(shape, matching(found, statement.like, statement.escape))
+    return table(shape, matching(properties, statement.like, statement.escape))
 
 
-def use(statement: Use, session: Session, sources: Sources) -> Rows:
+def use(sources: Sources, statement: Use, session: Session) -> Rows:
     """Runs USE.
 
     Raises:
@@ -102,13 +102,14 @@ def existing_schema(name: tuple[str, ...], session: Session, sources: Sources) -
 _ALONE = "Every statement is a transaction of its own; a token repeats a read."
 
 
-def transaction(statement: Transaction, request: StatementRequest) -> Rows:
+def transaction(context: Context[Transaction]) -> Rows:
     """Runs START TRANSACTION, COMMIT or ROLLBACK, which only change the session's transaction id.
 
     Raises:
         SeamlineError: STATEMENT_NOT_ALLOWED if the client's sessions have no transactions, if
             START TRANSACTION is sent inside a transaction, or COMMIT or ROLLBACK outside of one.
     """
+    statement, request = context.parsed, context.request
     if request.transaction is None:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED, f"{statement.what} is not allowed here", hint=_ALONE
@@ -120,13 +121,13 @@ def transaction(statement: Transaction, request: StatementRequest) -> Rows:
     return done({"transaction": str(uuid.uuid4()) if begins else None})
 
 
-def check_transaction(statement: Statement, request: StatementRequest) -> None:
+def refuse_writes(request: StatementRequest) -> None:
     """Refuses writes in a transaction, whose end could neither commit nor undo them.
 
     Raises:
         SeamlineError: STATEMENT_NOT_ALLOWED.
     """
-    if isinstance(statement, WRITES) and request.transaction not in {None, NO_TRANSACTION}:
+    if request.transaction not in {None, NO_TRANSACTION}:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
             "nothing can be written inside a transaction, because it could not be rolled back",

@@ -33,19 +33,21 @@ from seamline.sql.statements import Show
 from seamline.sql.types import Field
 
 
-class Shows:
-    """Answers SHOW and DESCRIBE."""
+def show(connections: Connections, statement: Show, session: Session, deadline: Deadline) -> Rows:
+    """Runs SHOW or DESCRIBE, except for SHOW SESSION.
 
+    Raises:
+        SeamlineError: with a code that names the cause.
+    """
+    return _Shows(connections).run(statement, session, deadline)
+
+
+class _Shows:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
         self._loaded = LoadedTables(connections)
 
     def run(self, statement: Show, session: Session, deadline: Deadline) -> Rows:
-        """Runs one such statement.
-
-        Raises:
-            SeamlineError: with a code that names the cause.
-        """
         match statement.what:
             case "catalogs":
                 return _names("Catalog", listings.catalogs(self._connections), statement)

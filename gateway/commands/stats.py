@@ -17,16 +17,17 @@ from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.commands.context import Context
 from seamline.gateway.commands.rows import Rows, table
 from seamline.gateway.names import TableName
 from seamline.gateway.query.loaded import LoadedTables
-from seamline.gateway.query.queries import Planned
 from seamline.planners.origins import origins
 from seamline.planners.plan.logical import Scan
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import boundary_of
 from seamline.seam.tiering import lag
 from seamline.sql import columns, types
+from seamline.sql.statements import ShowStats
 from seamline.sql.types import Field
 
 _SHAPE = {
@@ -66,19 +67,17 @@ def show(connections: Connections, name: TableName, deadline: Deadline) -> Rows:
     return table(_SHAPE, [*rows, _summary(cold_rows + hot_rows)])
 
 
-def of_query(connections: Connections, planned: Planned) -> Rows:
+def of_query(context: Context[ShowStats]) -> Rows:
     """Returns the statistics of a query's result, as far as those of its tables determine them.
 
     A column that the query passes on unchanged has the bounds of the table's column. If the query
     has all rows of one table, and no others, the remaining statistics are the table's, too.
 
-    Args:
-        connections: Clusters and catalogs.
-        planned: The query's plan.
-
     Raises:
         SeamlineError: PERMISSION_DENIED, COLD_FILE_MISSING, STORAGE_UNAVAILABLE, …
     """
+    planned, connections = context.plan(context.query(context.parsed.query)), context.connections
+    context.note(planned)
     logical = planned.plan.logical
     for scan in logical.scans:
         source, *path = scan.seam.table

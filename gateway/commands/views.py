@@ -20,6 +20,7 @@ from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.commands import tables
+from seamline.gateway.commands.context import Context
 from seamline.gateway.commands.rows import Rows, done, table
 from seamline.gateway.names import TableName
 from seamline.gateway.query import views
@@ -27,26 +28,31 @@ from seamline.gateway.system import listings
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
 from seamline.sql.near import did_you_mean
+from seamline.sql.places import placed_at
 from seamline.sql.quoting import quoted_text
 from seamline.sql.statements import CreateView, DropView, RenameView
 from seamline.sql.types import Field, Type
 
 
-def create(
-    connections: Connections, statement: CreateView, session: Session, output: Sequence[Output]
-) -> Rows:
+def create(context: Context[CreateView]) -> Rows:
     """Runs CREATE VIEW.
 
-    Args:
-        connections: Catalogs.
-        statement: The statement.
-        session: The catalog and schema for names that omit them, in the statement now and in the
-            view from now on.
-        output: The columns of its query.
+    Names that omit a catalog and schema have those of the session, also later, in the view.
 
     Raises:
-        SeamlineError: TABLE_EXISTS, INVALID_VIEW, NOT_SUPPORTED, CATALOG_UNAVAILABLE, …
+        SeamlineError: TABLE_EXISTS, INVALID_VIEW, NOT_SUPPORTED, CATALOG_UNAVAILABLE, …; whatever
+            is wrong with the query.
     """
+    without_values = dataclasses.replace(context, values=())
+    planned = context.plan(without_values.query(context.parsed.query))
+    output = planned.plan.logical.query.output
+    with placed_at(context.parsed.location):
+        return _create(context.connections, context.parsed, context.session, output)
+
+
+def _create(
+    connections: Connections, statement: CreateView, session: Session, output: Sequence[Output]
+) -> Rows:
     name = _own(connections, statement.name, session, is_new=True)
     connections.rights.require_new(name)
     found = views.find(connections, name)

@@ -23,9 +23,10 @@ from seamline.errors import (
     STATEMENT_NOT_ALLOWED,
     SeamlineError,
 )
+from seamline.gateway.commands import kinds
 from seamline.gateway.flight.columns import column, columns_of, is_uuid, parameter
 from seamline.gateway.flight.running import NO_COLUMNS, Call, Running
-from seamline.sql import parse, statements, types
+from seamline.sql import parse, types
 from seamline.sql.statements import (
     ChangeRows,
     CreateTableAs,
@@ -193,7 +194,7 @@ class PreparedStatements:
                     "EXECUTE itself cannot be prepared",
                     hint="Prepare the statement that it runs.",
                 )
-        if statements.update_type(parsed) is not None:
+        if kinds.update_type(parsed) is not None:
             return Description(True, NO_COLUMNS, NO_COLUMNS)
         return Description(False, self._running.rows(call, text, continues=True).schema, NO_COLUMNS)
 

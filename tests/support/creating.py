@@ -11,13 +11,15 @@ from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import SeamlineError
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
-from seamline.gateway.commands.dispatch import Commands
+from seamline.gateway.commands import alterations, creation, shows
 from seamline.gateway.commands.rows import Rows
 from seamline.gateway.commands.tables import is_unified
 from seamline.gateway.config.model import Config
 from seamline.gateway.deadline import no_deadline
 from seamline.seam.log import LogBounds
 from seamline.sql import parse
+from seamline.sql.places import placed_at
+from seamline.sql.statements import AlterTable, Comment, CreateTable, DropTable, Show
 
 
 class Meanwhile(MemoryLog):
@@ -75,9 +77,20 @@ class World(Connections):
         return self._rows(sql, no_deadline()).rows
 
     def _rows(self, sql: str, deadline: Deadline) -> Rows:
-        statement = parse.parse(sql)
-        assert not isinstance(statement, parse.Query)
-        return Commands(self).run(statement, resolution.session(self.config), deadline)
+        statement, session = parse.parse(sql), resolution.session(self.config)
+        with placed_at(getattr(statement, "location", None)):
+            match statement:
+                case CreateTable():
+                    return creation.create_table(self, statement, session, deadline)
+                case AlterTable():
+                    return creation.alter_table(self, statement, session, deadline)
+                case DropTable():
+                    return creation.drop_table(self, statement, session)
+                case Comment():
+                    return alterations.comment(self, statement, session)
+                case Show():
+                    return shows.show(self, statement, session, deadline)
+        raise AssertionError(statement)
 
     def is_unified(self, *parts: str) -> bool:
         """Whether a statement reads a unified table by a name."""
