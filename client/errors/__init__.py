@@ -79,6 +79,7 @@ class SeamlineError(Exception):
         location: Its position in the statement, if it has one.
         query_id: The statement it belongs to, once known.
         details: Values a program may want (partition, offset, table); JSON-ready.
+        subject: Name of the table or topic that it is about, where it is raised by name; not sent.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class SeamlineError(Exception):
         location: Location | None = None,
         query_id: str | None = None,
         details: Mapping[str, Any] | None = None,
+        subject: str = "",
     ) -> None:
         self.message = sentence(message)
         super().__init__(self.message)
@@ -98,6 +100,7 @@ class SeamlineError(Exception):
         self.location = location
         self.query_id = query_id
         self.details: dict[str, Any] = dict(details or {})
+        self.subject = subject
 
     @property
     def summary(self) -> str:

@@ -45,12 +45,12 @@ class TopicAppender:
         except (BufferError, KafkaException) as error:
             self._producer.purge()
             self._producer.flush(_WAIT_S)
-            raise named_error(error, f"topic {self._topic}") from error
+            raise named_error(error, topic=self._topic) from error
         if self._producer.flush(2 * _WAIT_S):
             self._producer.purge()
             raise SeamlineError(KAFKA_UNAVAILABLE, f"topic {self._topic}: no acknowledgement")
         if self._failures:
-            raise named_error(self._failures[0], f"topic {self._topic}")
+            raise named_error(self._failures[0], topic=self._topic)
 
     def _note(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:

@@ -285,15 +285,19 @@ def passes(error: KafkaError) -> bool:
     return error.retriable() or (not error.fatal() and error.code() in _PASSING)
 
 
-def named_error(error: KafkaError | KafkaException | Exception, what: str) -> SeamlineError:
+def named_error(
+    error: KafkaError | KafkaException | Exception, what: str = "", *, topic: str = ""
+) -> SeamlineError:
     """Returns our error for one of Kafka's.
 
     Args:
         error: What the client raised or reported.
-        what: What was being done, such as `topic bids`.
+        what: What was being done or asked for; by default, the topic.
+        topic: The topic, which is the subject of the error.
     """
     if isinstance(error, SeamlineError):
         return error
+    what = what or f"topic {topic}"
     cause = error.args[0] if isinstance(error, KafkaException) and error.args else error
     if not isinstance(cause, KafkaError):
         return SeamlineError(KAFKA_UNAVAILABLE, f"{what}: {cause}")
@@ -305,4 +309,4 @@ def named_error(error: KafkaError | KafkaException | Exception, what: str) -> Se
         code = LOG_TRUNCATED if "truncation" in cause.str() else LOG_TRIMMED
     elif cause.code() in _TRUNCATED:
         code = LOG_TRUNCATED
-    return SeamlineError(code, f"{what}: {cause.str()}")
+    return SeamlineError(code, f"{what}: {cause.str()}", subject=topic)

@@ -303,7 +303,7 @@ class KafkaLog:
         asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
         with self._cluster.dependency.call(), self._cluster.asking() as admin:
             (future,) = admin.describe_configs([asked], request_timeout=seconds(deadline)).values()
-            found = result(future, f"the settings of topic {topic}", deadline)
+            found = result(future, deadline, f"the settings of topic {topic}")
         return {name: entry.value for name, entry in found.items() if entry.value is not None}
 
     def _describe(self, topics: Sequence[str], deadline: Deadline) -> dict[str, Any]:
@@ -324,7 +324,7 @@ class KafkaLog:
                 for client in (admin, *([other] if other is not None else []))
             ]
             return [
-                {t: result(future, f"topic {t}", deadline) for t, future in futures.items()}
+                {t: result(future, deadline, topic=t) for t, future in futures.items()}
                 for futures in asked
             ]
 
@@ -340,7 +340,7 @@ class KafkaLog:
         def ask() -> str:
             with self._cluster.asking() as admin:
                 future = admin.describe_cluster(request_timeout=seconds(deadline))
-                return str(result(future, "the cluster", deadline).cluster_id)
+                return str(result(future, deadline, "the cluster").cluster_id)
 
         return self._cluster_ids.get_or_make(topic_id, ask)
 
@@ -421,7 +421,7 @@ class _RangeReader:
         try:
             messages = self._consumer.consume(min(left, messages_max, count), _POLL_S)
         except KafkaException as error:
-            raise named_error(error, f"topic {self._topic}") from error
+            raise named_error(error, topic=self._topic) from error
         return self._arrived.add(messages)
 
     def _close_ranges(self, partitions: Sequence[int], offsets: Sequence[int]) -> bool:

@@ -73,7 +73,7 @@ def results(
     Raises:
         SeamlineError: KAFKA_UNAVAILABLE, also for an answer without an offset.
     """
-    found = {pair: result(f, f"topic {pair.topic}", deadline) for pair, f in futures.items()}
+    found = {pair: result(f, deadline, topic=pair.topic) for pair, f in futures.items()}
     for pair, answer in found.items():
         if answer.offset < least:
             # librdkafka reports no error here; taken as an end, this would hide the whole tail
@@ -83,14 +83,16 @@ def results(
     return found
 
 
-def result(future: concurrent.futures.Future[Any], what: str, deadline: Deadline) -> Any:
+def result(
+    future: concurrent.futures.Future[Any], deadline: Deadline, what: str = "", *, topic: str = ""
+) -> Any:
     """Returns a request's answer; its own timeout ends the wait if the deadline does not."""
     while True:
         deadline.check()
         try:
             return future.result(timeout=_POLL_S)
         except KafkaException as error:
-            raise named_error(error, what) from error
+            raise named_error(error, what, topic=topic) from error
         except concurrent.futures.TimeoutError:
             continue
 

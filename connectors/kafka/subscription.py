@@ -87,7 +87,7 @@ class KafkaSubscription:
             # pass the error on, so that the client is closed and does not go back to the pool
             self._held.__exit__(type(error), error, error.__traceback__)
             if isinstance(error, KafkaException):
-                raise named_error(error, f"topic {self._topic}") from error
+                raise named_error(error, topic=self._topic) from error
             raise
         self._positions.update(polled.positions)
         self._epochs.update(polled.epochs)

@@ -101,7 +101,7 @@ class _Transaction:
     def _named(self, error: KafkaError) -> SeamlineError:
         """Returns our error for the failure to add a record."""
         if error.code() not in _TOO_LARGE:
-            return named_error(error, f"topic {self._topic}")
+            return named_error(error, topic=self._topic)
         return SeamlineError(
             INVALID_ARGUMENT,
             f"a row is too large for a record of topic {self._topic}: {error.str()}",
@@ -144,7 +144,7 @@ class _Transaction:
                 done = True
             except KafkaException as error:
                 if not error.args[0].retriable():
-                    raise named_error(error, f"topic {self._topic}") from error
+                    raise named_error(error, topic=self._topic) from error
 
     def _note(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -22,7 +22,6 @@ from seamline.errors import (
     SCHEMA_NOT_FOUND,
     TABLE_NOT_FOUND,
     TOPIC_NOT_FOUND,
-    Location,
     SeamlineError,
 )
 from seamline.gateway import names
@@ -172,7 +171,8 @@ class Gatherer:
                 ]
         except SeamlineError as error:
             if error.code in _NAMES_NOTHING and error.location is None:
-                error.location = self._place_of(error, targets)
+                named = {target.name.display: target.location for target in targets}
+                error.location = named.get(error.subject)
             if error.code is TOPIC_NOT_FOUND:
                 self._suggest_topic(error, targets)
             raise
@@ -223,7 +223,7 @@ class Gatherer:
             name = target.name
             if not name.cluster:
                 self._hint_at_tiered(error, name)
-            elif error.message.split()[1].rstrip(":") == name.table:
+            elif error.subject == name.table:
                 sources = as_owner(self._connections, target.owner)
                 error.location = target.location
                 error.hint = (
@@ -236,22 +236,12 @@ class Gatherer:
             return
         state = self._loaded.now([name])[name].state
         binding = TopicBinding.from_properties(state.properties)
-        if binding is not None and error.message.split()[1].rstrip(":") == binding.topic:
+        if binding is not None and error.subject == binding.topic:
             error.hint = (
                 f'What was tiered can still be read: "{name.table}$cold", and snapshots of '
                 f"{name.display} with FOR VERSION AS OF. A topic that is created again is another "
                 "log, which needs a new table."
             )
-
-    def _place_of(self, error: SeamlineError, targets: Sequence[Target]) -> Location | None:
-        """Returns where a statement names the table or schema that does not exist."""
-        for target in targets:
-            try:
-                self._loaded.now([target.name])
-            except SeamlineError as own:
-                if own.message == error.message:
-                    return target.location
-        return None
 
     def pin_table(self, name: TableName, deadline: Deadline) -> PinnedTable:
         """Pins one table, as it is now.

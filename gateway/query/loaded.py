@@ -117,9 +117,10 @@ class LoadedTables:
                     f"{own.display} is a view, not a table",
                     hint="SHOW CREATE VIEW shows its query, and DROP VIEW drops it; files, "
                     "snapshots and properties are those of the tables that it reads.",
+                    subject=name.display,
                 )
         hint = resolution.nearest(name, self._connections)
-        return SeamlineError(missing.code, missing.message, hint=hint)
+        return SeamlineError(missing.code, missing.message, hint=hint, subject=name.display)
 
 
 def is_changed(before: ColdTable, now: ColdTable) -> bool:

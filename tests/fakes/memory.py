@@ -471,7 +471,7 @@ class MemoryLog:
     def _topic(self, name: str) -> _Topic:
         topic = self._topics.get(name)
         if topic is None:
-            raise SeamlineError(TOPIC_NOT_FOUND, f"topic {name} does not exist")
+            raise SeamlineError(TOPIC_NOT_FOUND, f"topic {name} does not exist", subject=name)
         return topic
 
     def _partition(self, name: str, number: int) -> _Partition:

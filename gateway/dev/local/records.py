@@ -32,7 +32,7 @@ def make_topic(bootstrap_servers: str, name: str, partitions: int) -> bool:
         future.result(_WAIT_S)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise named_error(error, f"topic {name}") from error
+            raise named_error(error, topic=name) from error
         return False
     until = time.monotonic() + _WAIT_S
     while not _is_known(admin, name, partitions) and time.monotonic() < until:
@@ -45,7 +45,7 @@ def _is_known(admin: AdminClient, name: str, partitions: int) -> bool:
     try:
         topic = admin.list_topics(name, _WAIT_S).topics[name]
     except KafkaException as error:
-        raise named_error(error, f"topic {name}") from error
+        raise named_error(error, topic=name) from error
     return topic.error is None and len(topic.partitions) == partitions
 
 
@@ -101,7 +101,7 @@ def produce_lines(
     finally:
         left = producer.flush(_WAIT_S)
     if failures:
-        raise named_error(failures[0], f"topic {topic}")
+        raise named_error(failures[0], topic=topic)
     if left:
         raise SeamlineError(
             KAFKA_UNAVAILABLE, f"topic {topic}: {left} records were not acknowledged"
