@@ -22,15 +22,13 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from seamline.connectors.formats import TableFormat, by_catalog_type
 from seamline.connectors.places import place_of
 
 Text = Annotated[str, Field(min_length=1)]
 
 _NEEDED = {"sql": ("uri", "warehouse"), "rest": ("uri",), "hive": ("uri",)}
 """The settings that each type of catalog requires."""
-DELTA = "delta"
-CATALOG_TYPES = ("sql", "rest", "hive", "glue", "dynamodb", "bigquery", "in-memory", DELTA)
-"""PyIceberg's types of catalogs, and our own."""
 _STORES = {"s3": "s3", "gcs": "gs", "adls": "abfs"}
 """The URL scheme of the store that a prefix of property names configures."""
 
@@ -97,18 +95,19 @@ class CatalogConfig(Settings):
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
-        if self.type not in CATALOG_TYPES:
-            known = ", ".join(CATALOG_TYPES)
-            raise refused(f"is not a type of catalog; known here: {known}", "type", value=self.type)
+        types = by_catalog_type()
+        if self.type not in types:
+            problem = f"is not a type of catalog; known here: {', '.join(types)}"
+            raise refused(problem, "type", value=self.type)
         for key in _NEEDED.get(self.type, ()):
             if key not in self.address:
                 raise refused(f"is missing; type {self.type} needs it", key)
         return self
 
     @property
-    def is_delta(self) -> bool:
-        """Whether its tables are Delta tables, which the configuration lists."""
-        return self.type == DELTA
+    def format(self) -> TableFormat:
+        """The format of its tables."""
+        return by_catalog_type()[self.type]
 
     @property
     def address(self) -> dict[str, str]:

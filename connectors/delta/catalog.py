@@ -34,7 +34,13 @@ from seamline.connectors.delta.versions import (
     no_table,
     storage_options,
 )
+from seamline.connectors.delta.writers import WRITERS, filler_of
 from seamline.connectors.dependencies import Dependency, storage_of
+from seamline.connectors.iceberg.boundaries.adoption import (
+    Adoptable,
+    provider_named,
+    require_foreign,
+)
 from seamline.connectors.iceberg.boundaries.provider import Answers
 from seamline.connectors.iceberg.boundaries.registry import Logs
 from seamline.connectors.iceberg.files import FileReader
@@ -100,7 +106,30 @@ class DeltaCatalog:
             raise SeamlineError(TABLE_NOT_FOUND, f"table {name} does not exist")
         return known.load()
 
-    def as_if(
+    @property
+    def dependencies(self) -> tuple[Dependency, ...]:
+        """See `FormatCatalog.dependencies`."""
+        return (self.storage,)
+
+    def adoptable(
+        self,
+        identifier: tuple[str, ...],
+        location: str | None,
+        provider: str | None,
+        options: Mapping[str, str],
+    ) -> Adoptable:
+        """See `FormatCatalog.adoptable`."""
+        table = self._as_if(identifier, {}, location)
+        require_foreign(table.state)
+        filler = filler_of(table, provider and provider_named(provider, WRITERS), options)
+        return Adoptable(
+            table.state,
+            filler.writer,
+            filler.options,
+            lambda properties: self._as_if(identifier, properties, location),
+        )
+
+    def _as_if(
         self, identifier: tuple[str, ...], properties: Mapping[str, str], location: str | None
     ) -> DeltaTable:
         """Returns a table as if the configuration said this about it, and nothing else.

@@ -15,7 +15,7 @@ from seamline.connectors.delta.types import name_mapping
 from seamline.connectors.delta.versions import Version, VersionFile, bounded, schema_of_bounds
 from seamline.connectors.duckdb.audit import cold_scan
 from seamline.connectors.duckdb.engine import open_scan
-from seamline.connectors.formats import read_only
+from seamline.connectors.formats import by_catalog_type
 from seamline.connectors.iceberg.errors import storage_errors
 from seamline.connectors.iceberg.expressions import to_iceberg
 from seamline.connectors.iceberg.files import FileReader
@@ -111,7 +111,7 @@ class DeltaTable:
         Raises:
             SeamlineError: NOT_SUPPORTED, always.
         """
-        raise read_only(f"table {self._state.display_name}")
+        raise by_catalog_type()["delta"].refuses(f"table {self._state.display_name}")
 
     def misleading_columns(self, snapshot_id: int | None) -> frozenset[int]:  # noqa: ARG002 - none is
         """See `ColdTable.misleading_columns`: Delta keeps a column's own values for a partition."""

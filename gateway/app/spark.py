@@ -60,7 +60,7 @@ def settings(config: Config) -> SparkSettings:
     """
     conf = dict(config.spark.conf)
     files: tuple[pathlib.Path, ...] = ()
-    catalogs = tuple(catalog for catalog in config.catalogs.values() if not catalog.is_delta)
+    catalogs = tuple(one for one in config.catalogs.values() if one.format.is_for_spark)
     stores = {store for catalog in catalogs for store in catalog.stores}
     if config.spark.packages:
         conf[_PACKAGES] = _with(jars.spark_packages(stores), conf.get(_PACKAGES, ""))

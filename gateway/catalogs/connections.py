@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import pkgutil
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from seamline.connectors.formats import read_only
 from seamline.errors import CATALOG_NOT_FOUND, INVALID_CONFIG, MISSING_EXTRA, SeamlineError
 from seamline.gateway.catalogs.silent import Silent
 
 if TYPE_CHECKING:
     from seamline.connectors.config import CatalogConfig
-    from seamline.connectors.delta.catalog import DeltaCatalog
     from seamline.connectors.dependencies import Outage
+    from seamline.connectors.formats import TableFormat
+    from seamline.connectors.iceberg.boundaries.adoption import FormatCatalog
     from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
     from seamline.connectors.kafka.cluster import Cluster
     from seamline.connectors.kafka.log import KafkaLog
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _BATCH_BYTES_LEAST = 256 << 20
 """Enough for a record of the largest size, whatever buffers the client tries on the way."""
-_EXTRA = "pip install 'seamline[gateway,delta]'"
 
 
 class Sources(Protocol):
@@ -104,8 +104,7 @@ class Connections:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._lock = threading.Lock()
-        self._catalogs: dict[str, IcebergCatalog] = {}
-        self._deltas: dict[str, DeltaCatalog] = {}
+        self._catalogs: dict[str, FormatCatalog] = {}
         self._clusters: dict[str, Cluster] = {}
         self._logs: dict[str, KafkaLog] = {}
         self.silent = Silent()
@@ -128,43 +127,48 @@ class Connections:
 
         return OPERATOR if self.given is None else self.given
 
-    def cold(self, name: str) -> Catalog:
+    def cold(self, name: str) -> FormatCatalog:
         """See `Sources.cold`.
 
         Raises:
             SeamlineError: CATALOG_NOT_FOUND, MISSING_EXTRA.
         """
-        return self.delta(name) if self._catalog_config(name).is_delta else self.catalog(name)
-
-    def delta(self, name: str) -> DeltaCatalog:
-        """Returns the catalog of Delta tables of that name.
-
-        Raises:
-            SeamlineError: CATALOG_NOT_FOUND, MISSING_EXTRA.
-        """
-        config = self._catalog_config(name)
-        try:
-            from seamline.connectors.delta.catalog import DeltaCatalog
-        except ImportError as error:
-            raise SeamlineError(
-                MISSING_EXTRA, f"catalog {name} needs the extra delta", hint=_EXTRA
-            ) from error
-        tables = self._config.tables
-        return self._once(self._deltas, name, lambda: DeltaCatalog(config, tables, self.log))
+        return self._opened(name)  # type: ignore[no-any-return]
 
     def catalog(self, name: str) -> IcebergCatalog:
-        """Returns the Iceberg catalog of that name, for callers that do more than read.
+        """Returns the catalog of that name, for callers that do more than read.
 
         Raises:
-            SeamlineError: CATALOG_NOT_FOUND; NOT_SUPPORTED for a catalog of another format.
+            SeamlineError: CATALOG_NOT_FOUND; NOT_SUPPORTED when its tables are read-only.
         """
-        from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
+        format_ = self.format(name)
+        if not format_.is_writable:
+            raise format_.refuses(f"catalog {name}")
+        return self._opened(name)  # type: ignore[no-any-return]
 
+    def format(self, name: str) -> TableFormat:
+        """Returns the format of the tables of the catalog of that name.
+
+        Raises:
+            SeamlineError: CATALOG_NOT_FOUND.
+        """
+        return self._catalog_config(name).format
+
+    def _opened(self, name: str) -> Any:
+        """Returns a catalog, of the class that its format names."""
         config = self._catalog_config(name)
-        if config.is_delta:
-            raise read_only(f"catalog {name}")
-        tables = self._config.tables
-        return self._once(self._catalogs, name, lambda: IcebergCatalog(config, tables, self.log))
+        format_, tables = config.format, self._config.tables
+        try:
+            catalog_class = pkgutil.resolve_name(format_.catalog)
+        except ImportError as error:
+            if format_.extra is None:
+                raise
+            raise SeamlineError(
+                MISSING_EXTRA,
+                f"catalog {name} needs the extra {format_.extra}",
+                hint=f"pip install 'seamline[gateway,{format_.extra}]'",
+            ) from error
+        return self._once(self._catalogs, name, lambda: catalog_class(config, tables, self.log))
 
     def _catalog_config(self, name: str) -> CatalogConfig:
         config = self._config.catalogs.get(name)
@@ -207,8 +211,7 @@ class Connections:
         """Returns the dependencies that have been used and do not answer, by kind and name."""
         with self._lock:
             used = [
-                *(d for c in self._catalogs.values() for d in (c.dependency, c.storage)),
-                *(catalog.storage for catalog in self._deltas.values()),
+                *(used for catalog in self._catalogs.values() for used in catalog.dependencies),
                 *(cluster.dependency for cluster in self._clusters.values()),
             ]
             logs = list(self._logs.values())

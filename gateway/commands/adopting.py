@@ -3,8 +3,8 @@
 The findings are shown before anything is written: the table's writer, its boundary and how far that
 can be trusted, the source of each column, and the same records of both tiers side by side. A record
 that the log shows and the table lacks, or has with other values, is an objection to adopting it.
-Adopting writes table properties. If the table may not be written to, which is true of every Delta
-table, it prints them for the configuration. Un-adopting removes them and leaves nothing behind.
+Adopting writes table properties. If tables of its format are read-only, it prints them for the
+configuration. Un-adopting removes them and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from seamline.connectors.iceberg.boundaries.adoption import Adoptable, require_foreign
 from seamline.connectors.iceberg.boundaries.provider import OPTION_PREFIX
 from seamline.connectors.iceberg.boundaries.writers import Writer
 from seamline.connectors.iceberg.tables import commits
@@ -32,7 +33,6 @@ from seamline.errors import (
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.catalogs.resolution import suggesting_topics
 from seamline.gateway.commands import alterations, comparison, inferring, tables
-from seamline.gateway.commands.adoptable import is_delta, look_at, require_foreign
 from seamline.gateway.names import TableName
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
@@ -71,7 +71,7 @@ class Adoption:
         options: Options of the provider, by name.
         start: The offset at which the table begins, in partitions where it has no rows.
         force: Whether to adopt it despite the problems found.
-        location: The location of a Delta table, if neither the configuration nor its name gives it.
+        location: Its location, if neither its catalog nor the configuration nor its name gives it.
     """
 
     name: TableName
@@ -232,7 +232,7 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
         SeamlineError: ADOPTION_REFUSED when Seamline fills the table itself, or when it has no
             snapshot; TABLE_NOT_FOUND, TOPIC_NOT_FOUND, BOUNDARY_MISSING, OFFSETS_NOT_STORED, ….
     """
-    seen = look_at(connections, wanted)
+    seen = _adoptable(connections, wanted)
     state, writer = seen.state, seen.writer
     log = connections.log(wanted.cluster)
     with suggesting_topics(wanted.cluster, wanted.topic, connections):
@@ -269,8 +269,21 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
             *_absent(as_adopted.state, binding, bounds, log, of_log, deadline),
             *comparison.differences(compared.pairs, of_log, not_in=False),
         ),
-        seen.is_only_read,
+        not connections.format(wanted.name.catalog).is_writable,
     )
+
+
+def _adoptable(connections: Connections, wanted: Adoption) -> Adoptable:
+    name, path = wanted.name, wanted.name.path
+    if connections.format(name.catalog).is_listed:
+        if wanted.location is not None:
+            raise SeamlineError(
+                INVALID_ARGUMENT,
+                f"the location of {name.display} cannot be given: its catalog knows it",
+            )
+        path = alterations.identifier_of(connections, name)
+    catalog = connections.cold(name.catalog)
+    return catalog.adoptable(path, wanted.location, wanted.provider, wanted.options)
 
 
 def create_text(state: TableState, binding: TopicBinding) -> str:
@@ -306,15 +319,15 @@ def adopt(connections: Connections, findings: Findings, *, force: bool = False) 
 
     Raises:
         SeamlineError: ADOPTION_REFUSED when there are problems, unless forced;
-            STATEMENT_NOT_ALLOWED for a Delta table; CATALOG_ACCESS_DENIED, COMMIT_CONFLICT, ….
+            STATEMENT_NOT_ALLOWED for a read-only table; CATALOG_ACCESS_DENIED, COMMIT_CONFLICT, ….
     """
     require_no_problems(findings, force=force)
     name = findings.table.state.name
     if findings.is_for_configuration:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
-            f"the Delta table {findings.table.state.display_name} is read-only: adopt "
-            "it in the configuration",
+            f"the {connections.format(name[0]).title} table "
+            f"{findings.table.state.display_name} is read-only: adopt it in the configuration",
             hint=f"Add to the configuration, and restart: {findings.configuration}",
         )
 
@@ -351,7 +364,7 @@ def unadopt(connections: Connections, name: TableName) -> None:
         SeamlineError: NOT_A_UNIFIED_TABLE, ADOPTION_REFUSED when it was never adopted;
             STATEMENT_NOT_ALLOWED when the configuration binds it.
     """
-    if is_delta(connections, name):
+    if not connections.format(name.catalog).is_writable:
         state = LoadedTables(connections).now([name])[name].state
         raise _not_adopted(state) or _configured(state)
 

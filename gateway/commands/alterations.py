@@ -174,8 +174,13 @@ def load(connections: Connections, name: TableName) -> IcebergTable:
     Raises:
         SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …; STATEMENT_NOT_ALLOWED for a view.
     """
+    return connections.catalog(name.catalog).load(identifier_of(connections, name))
+
+
+def identifier_of(connections: Connections, name: TableName) -> tuple[str, ...]:
+    """Returns a table's name in its catalog; it raises what `load` raises."""
     try:
-        found = LoadedTables(connections).now([name])[name].state
+        return LoadedTables(connections).now([name])[name].state.name[1:]
     except SeamlineError as error:
         if error.code is not TABLE_NOT_FOUND or find_view(connections, name) is None:
             raise
@@ -184,7 +189,6 @@ def load(connections: Connections, name: TableName) -> IcebergTable:
             f"{name.display} is a view, not a table",
             hint="Its rows are those of its query; CREATE OR REPLACE VIEW changes that.",
         ) from error
-    return connections.catalog(name.catalog).load(found.name[1:])
 
 
 def alterable(connections: Connections, parts: tuple[str, ...], session: Session) -> TableName:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from seamline.connectors.formats import read_only
 from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.types import storable
@@ -92,7 +91,7 @@ def _properties(connections: Connections, name: TableName, table: ColdTable) -> 
             hint="LIKE without INCLUDING PROPERTIES copies only its columns.",
         )
     if not isinstance(table, IcebergTable):
-        raise read_only(f"catalog {name.catalog}")
+        raise connections.format(name.catalog).refuses(f"catalog {name.catalog}")
     metadata = table.iceberg.metadata
     schema = metadata.schema()
     found = {

@@ -155,11 +155,12 @@ def _own(connections: Connections, source: str, schema: str) -> IcebergCatalog:
         SeamlineError: STATEMENT_NOT_ALLOWED, PERMISSION_DENIED.
     """
     known = connections.config.catalogs.get(source)
-    if known is None or known.is_delta or schema.lower() == names.INFORMATION_SCHEMA:
+    is_own = known is not None and known.format.is_writable
+    if not is_own or schema.lower() == names.INFORMATION_SCHEMA:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
             f"schema {source}.{schema} can be neither created nor dropped",
-            hint="Only schemas of Iceberg catalogs can.",
+            hint="Only schemas of catalogs whose tables can be written to can.",
         )
     any_table = TableName(source, "", (*names.namespace_of(schema), ""))
     connections.rights.require_new(any_table)

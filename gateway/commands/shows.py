@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from seamline.connectors.formats import read_only
 from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.protocols.cold_tables import ColdTable
@@ -163,8 +162,8 @@ class _Shows:
         name = resolution.resolve(statement.name, session, self._connections)
         state = self._loaded_table(name).state
         source = self._connections.config.catalogs.get(state.name[0])
-        if source is not None and source.is_delta:
-            raise read_only(f"table {state.display_name}")
+        if source is not None and not source.format.is_writable:
+            raise source.format.refuses(f"table {state.display_name}")
         rights = self._connections.rights.table(name)
         shown = rights.columns(state.schema.columns)
         binding = TopicBinding.from_properties(state.properties)

@@ -491,7 +491,8 @@ class Config(Settings):
             if name.partition(".")[0] not in self.catalogs or name.count(".") < 2:
                 raise refused("is not a full name: catalog.schema.table", "tables", name)
             catalog = self.catalogs[name.partition(".")[0]]
-            if catalog.is_delta and not (catalog.warehouse or "location" in self.tables[name]):
+            is_placed = bool(catalog.warehouse) or "location" in self.tables[name]
+            if not (catalog.format.is_listed or is_placed):
                 problem = "is missing, and its catalog has no warehouse"
                 raise refused(problem, "tables", name, "location")
         catalogs = {name.lower() for name in self.catalogs}

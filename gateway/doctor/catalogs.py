@@ -48,8 +48,9 @@ def look(connections: Connections, name: str, *, writes: bool) -> Iterator[Findi
             yield of_error(error, Level.WARNING, f"table {'.'.join(first)}")
         else:
             yield ok(f"metadata of {'.'.join(first)} can be read in its storage")
-    if connections.config.catalogs[name].is_delta:
-        yield skipped("whether it may be written to: Delta tables are read-only")
+    format_ = connections.format(name)
+    if not format_.is_writable:
+        yield skipped(f"whether it may be written to: {format_.title} tables are read-only")
     elif writes:
         yield _namespace(connections, name)
         yield _object(connections, name, location)

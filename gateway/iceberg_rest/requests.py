@@ -102,9 +102,12 @@ def catalog_of(rest: IcebergRest, name: str) -> IcebergCatalog:
     """Returns a catalog, if the caller may see it.
 
     Raises:
-        SeamlineError: CATALOG_NOT_FOUND.
+        SeamlineError: CATALOG_NOT_FOUND; NOT_SUPPORTED if its tables are not served.
     """
     flask.g.caller.rights.check_catalog(name)
+    format_ = rest.connections.format(name)
+    if not format_.is_served:
+        raise format_.refuses(f"catalog {name}")
     return rest.connections.catalog(name)
 
 

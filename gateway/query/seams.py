@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from seamline.connectors.formats import read_only
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.gateway.access.rights import Principal, not_whole
 from seamline.gateway.config.model import Config
@@ -67,8 +66,8 @@ class Seams:
         if pinned.relation.restriction and whole:
             raise not_whole(caller, pinned.facts.seam.display_name)
         source = self._config.catalogs.get(pinned.facts.seam.table[0])
-        if whole and source is not None and source.is_delta:
-            raise read_only(f"table {pinned.facts.seam.display_name}")
+        if whole and source is not None and not source.format.is_for_spark:
+            raise source.format.refuses(f"table {pinned.facts.seam.display_name}")
         seam = pinned.facts.seam
         is_part = pinned.facts.kind == "hot" or seam.is_logged
         if whole and is_part and seam.table_uuid:  # a topic without a table is whole

@@ -23,11 +23,11 @@ from seamline.gateway.system.table_properties import PROPERTIES
 def _catalogs(request: SystemTableRequest) -> Iterator[Row]:
     clusters = request.sources.config.clusters
     for name in listings.catalogs(request.sources):
-        kind = "kafka" if name in clusters else "iceberg"
         catalog = request.sources.config.catalogs.get(name)
-        if catalog is not None and catalog.is_delta:
-            kind = "delta"
-        connector = "system" if name not in clusters and catalog is None else kind
+        if catalog is not None:
+            connector = catalog.format.name
+        else:
+            connector = "kafka" if name in clusters else "system"
         yield name, name, connector, "OPERATIONAL"
 
 
@@ -35,7 +35,7 @@ def _table_properties(request: SystemTableRequest) -> Iterator[Row]:
     """Yields what WITH may say of a table, for each catalog in which tables can be created."""
     catalogs = request.sources.config.catalogs
     for name in listings.catalogs(request.sources):
-        if name in catalogs and not catalogs[name].is_delta:
+        if name in catalogs and catalogs[name].format.is_writable:
             for known in PROPERTIES:
                 yield name, *known
 

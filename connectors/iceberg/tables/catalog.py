@@ -36,6 +36,11 @@ from sqlalchemy.exc import IntegrityError
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.dependencies import Dependency, Opener, storage_of
 from seamline.connectors.iceberg import moments, namespaces, pyiceberg_internals
+from seamline.connectors.iceberg.boundaries.adoption import (
+    Adoptable,
+    chosen_writer,
+    require_foreign,
+)
 from seamline.connectors.iceberg.boundaries.registry import Logs, Providers
 from seamline.connectors.iceberg.boundaries.second_writer import replaced_rows
 from seamline.connectors.iceberg.boundary_commits import prepare_boundary
@@ -389,14 +394,27 @@ class IcebergCatalog:
                 raise NoSuchTableError
             return self._wrap(identifier, found)
 
-    def as_if(self, table: IcebergTable, properties: Mapping[str, str]) -> IcebergTable:
-        """Returns a loaded table as if it had other Seamline properties; writes nothing.
+    @property
+    def dependencies(self) -> tuple[Dependency, ...]:
+        """See `FormatCatalog.dependencies`."""
+        return self.dependency, self.storage
 
-        Args:
-            table: The table, loaded from this catalog.
-            properties: All the Seamline properties that it is to have.
-        """
-        return table.with_properties(properties, self._providers.of)
+    def adoptable(
+        self,
+        identifier: tuple[str, ...],
+        location: str | None,  # noqa: ARG002 - the catalog knows it
+        provider: str | None,
+        options: Mapping[str, str],
+    ) -> Adoptable:
+        """See `FormatCatalog.adoptable`."""
+        table = self.load(identifier)
+        require_foreign(table.state)
+        return Adoptable(
+            table.state,
+            chosen_writer(table.state, provider),
+            options,
+            lambda properties: table.with_properties(properties, self._providers.of),
+        )
 
     def create(
         self,

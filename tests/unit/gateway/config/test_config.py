@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.catalog import CatalogType
 from support import offline
 
-from seamline.connectors.config import CATALOG_TYPES, DELTA
+from seamline.connectors.formats import by_catalog_type
 from seamline.errors import INVALID_CONFIG, SeamlineError
 from seamline.gateway.config.files import FILE_VARIABLE, find_file
 from seamline.gateway.config.load import Loaded, describe, load
@@ -199,4 +199,4 @@ def test_what_is_taken_from_elsewhere_is_secret_whatever_it_is_called(
 
 
 def test_a_catalog_has_one_of_pyicebergs_types_or_our_own() -> None:
-    assert set(CATALOG_TYPES) == {DELTA, *(known.value for known in CatalogType)}
+    assert set(by_catalog_type()) == {"delta", *(known.value for known in CatalogType)}
