@@ -9,10 +9,8 @@ cannot speak gRPC without TLS, so nobody else reaches it here.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
-import threading
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any
@@ -24,6 +22,7 @@ from seamline.gateway.access.audit import AuditLog, Origin
 from seamline.gateway.access.authentication import Authentication, claimed_user
 from seamline.gateway.access.identity import Identity, Presented
 from seamline.gateway.access.rights import Principal
+from seamline.gateway.access.shares import Shares
 
 AUTHORIZATION = "authorization"
 CALLS_MAX = 256
@@ -74,8 +73,7 @@ class Callers:
         self._authentication = authentication
         self._serializer = itsdangerous.URLSafeTimedSerializer(secret, salt=_SALT)
         self._age_seconds_max = age_seconds_max
-        self._lock = threading.Lock()
-        self._calls: collections.Counter[str] = collections.Counter()
+        self._calls = Shares(CALLS_MAX if authentication.is_open else OWN_CALLS_MAX)
         self.audit = audit
 
     def identify(self, context: Any, method: str) -> Caller:
@@ -118,25 +116,16 @@ class Callers:
 
     def _count(self, name: str, context: Any) -> None:
         """Counts another call of a principal until it ends."""
-        own_max = CALLS_MAX if self._authentication.is_open else OWN_CALLS_MAX
-        with self._lock:
-            if self._calls[name] >= own_max:
-                raise SeamlineError(
-                    TOO_MANY_STATEMENTS,
-                    f"{name} already has {own_max} open calls",
-                    hint="Close those that nobody reads, and try again.",
-                    details={RETRY_AFTER: 1},
-                )
-            self._calls[name] += 1
-        end = functools.partial(self._uncount, name)
+        if not self._calls.take(name, may_wait=False):
+            raise SeamlineError(
+                TOO_MANY_STATEMENTS,
+                f"{name} already has {self._calls.own_max} open calls",
+                hint="Close those that nobody reads, and try again.",
+                details={RETRY_AFTER: 1},
+            )
+        end = functools.partial(self._calls.give_back, name)
         if not context.add_callback(end):
             end()
-
-    def _uncount(self, name: str) -> None:
-        with self._lock:
-            self._calls[name] -= 1
-            if not self._calls[name]:
-                del self._calls[name]
 
     def _logged_in(self, token: str) -> Identity:
         try:

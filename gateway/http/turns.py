@@ -12,7 +12,6 @@ ended, and is refused if too many do.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import io
 import threading
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from seamline.connectors import dependencies
 from seamline.errors import RETRY_AFTER, TOO_MANY_STATEMENTS, SeamlineError
+from seamline.gateway.access.shares import Shares
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -42,8 +42,8 @@ class Turns:
     def __init__(self, working_max: int, waiting_max: int, *, shared: bool = False) -> None:
         self._turns = threading.BoundedSemaphore(working_max)
         self._waits = threading.BoundedSemaphore(waiting_max)
-        self._working = _Shares(max(1, working_max // 2) if shared else working_max)
-        self._waiting = _Shares(max(1, waiting_max // 2) if shared else waiting_max)
+        self._working = Shares(max(1, working_max // 2) if shared else working_max)
+        self._waiting = Shares(max(1, waiting_max // 2) if shared else waiting_max)
         self._mine = threading.local()
 
     def taken_by(self, application: WSGIApplication, body_bytes_max: int) -> WSGIApplication:
@@ -184,37 +184,6 @@ class _Turn(dependencies.Caller):
     def regain(self) -> None:
         """See `Caller.regain`."""
         self._turns.take(self.name)
-
-
-class _Shares:
-    """Counts the shares of each principal in something. Safe to share between threads.
-
-    Args:
-        own_max: The maximum number for one principal.
-    """
-
-    def __init__(self, own_max: int) -> None:
-        self._own_max = own_max
-        self._own: collections.Counter[str] = collections.Counter()
-        self._changed = threading.Condition()
-
-    def take(self, name: str, *, may_wait: bool = True) -> bool:
-        """Takes a share for a principal; returns False if none is left and it may not wait."""
-        with self._changed:
-            while self._own[name] >= self._own_max:
-                if not may_wait:
-                    return False
-                self._changed.wait()
-            self._own[name] += 1
-            return True
-
-    def give_back(self, name: str) -> None:
-        """Gives back a share of a principal."""
-        with self._changed:
-            self._own[name] -= 1
-            if not self._own[name]:
-                del self._own[name]
-            self._changed.notify_all()
 
 
 def _receive(environ: Any, bytes_max: int) -> None:
