@@ -26,7 +26,8 @@ from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.config.load import load
 from seamline.gateway.dev.demo import bids
 from seamline.gateway.tiering.application import SparkTables, start_spark
-from seamline.gateway.tiering.step import drain, tier_once
+from seamline.gateway.tiering.step import tier_once
+from seamline.seam.tiering import Outcome
 
 GOAL = 1.0
 FIRST_GOAL_S = 10.0
@@ -79,11 +80,10 @@ class Tierers:
         """Our batches, until nothing is left."""
         name = self._resolved()
 
-        def step() -> Any:
+        outcome = None
+        while outcome is not Outcome.IDLE:
             table, log = self._tables.open(name)
-            return tier_once(table, log, NoDeadline(), records_max=self._batch)
-
-        drain(step, lambda _: None, lambda: False)
+            outcome = tier_once(table, log, NoDeadline(), records_max=self._batch).outcome
         return self._answer(self._name)
 
     def theirs(self) -> Any:

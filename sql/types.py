@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_LITERAL, NOT_SUPPORTED, STATEMENT_TOO_LARGE, SeamlineError
 from seamline.sql.absent_types import absent_type
+from seamline.sql.quoting import spark_name
 
 MAX_DECIMAL_PRECISION = 38
 NO_FIELD_ID = -1
@@ -535,15 +536,10 @@ def to_spark(type_: Type) -> str:
         case Map(key, value):
             return f"MAP<{to_spark(key)}, {to_spark(value)}>"
         case Row(fields):
-            inner = ", ".join(f"{backquoted(f.name)}: {to_spark(f.type)}" for f in fields)
+            inner = ", ".join(f"{spark_name(f.name)}: {to_spark(f.type)}" for f in fields)
             return f"STRUCT<{inner}>"
         case _:
             raise SeamlineError(NOT_SUPPORTED, f"Spark has no type for {type_}")
-
-
-def backquoted(name: str) -> str:
-    """Returns the name as an identifier in Spark's SQL."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 _FROM_SQLGLOT: dict[exp.DType, Type] = {

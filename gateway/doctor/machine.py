@@ -27,7 +27,6 @@ MEGABYTES = {"kafka": 45, "spark": 72}
 """Approximate download sizes; those of the object stores' bundles are not known in advance."""
 _ROOM_BYTES_MIN = 1 << 30
 _ANSWER_S = 3.0
-_EPHEMERAL = 1024
 
 
 def java() -> Iterator[Finding]:

@@ -10,8 +10,6 @@ step. After a loss, `resume` is the step with which a table goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from seamline.connectors.kafka.continuity import check_not_truncated
 from seamline.connectors.protocols.cold_tables import TierTable
 from seamline.connectors.protocols.deadlines import Deadline
@@ -259,14 +257,3 @@ def _take_back(table: TierTable, snapshot: Snapshot, problem: SeamlineError) -> 
         table.take_back(snapshot.snapshot_id, snapshot.parent_id)
     except SeamlineError as error:
         raise problem from error
-
-
-def drain(
-    step: Callable[[], Step], report: Callable[[Step], None], stopping: Callable[[], bool]
-) -> None:
-    """Runs steps until nothing is left or it is told to stop; reports each."""
-    while not stopping():
-        done = step()
-        report(done)
-        if done.outcome is Outcome.IDLE:
-            return

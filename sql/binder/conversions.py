@@ -18,6 +18,7 @@ from seamline.sql import coercion, functions, session_zone, time_zones, types
 from seamline.sql.binder.scope import Output, Typed, output_column
 from seamline.sql.expressions import casts
 from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
+from seamline.sql.quoting import quoted_text, spark_name, spark_text
 from seamline.sql.types import Array, Char, Decimal, Field, Map, Row, Timestamp, Type, Varbinary
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def row_of(members: Sequence[exp.Expr], type_: Row) -> exp.Expr:
         return f"struct_pack({pairs})"
 
     def spark(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
-        pairs = ", ".join(f"{_spark_text(n)}, {a}" for n, a in zip(names, args, strict=True))
+        pairs = ", ".join(f"{spark_text(n)}, {a}" for n, a in zip(names, args, strict=True))
         return f"named_struct({pairs})"
 
     overload = constructor("$row", duckdb, spark)
@@ -166,19 +167,13 @@ def field_of(row: exp.Expr, type_: Row, field: Field) -> exp.Expr:
     name = field.name
 
     def duckdb(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
-        text = name.replace("'", "''")
-        return f"struct_extract({args[0]}, '{text}')"
+        return f"struct_extract({args[0]}, {quoted_text(name)})"
 
     def spark(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
-        quoted = name.replace("`", "``")
-        return f"{args[0]}.`{quoted}`"
+        return f"{args[0]}.{spark_name(name)}"
 
     overload = constructor(f"$field {name}", duckdb, spark)
     return call(CallSpec(overload, (type_,), field.type), [row])
-
-
-def _spark_text(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 _MEMBERS = "Compare the members; map_entries(m) lists those of a map."

@@ -27,6 +27,7 @@ from seamline.sql.expressions import casts
 from seamline.sql.expressions.calls import VOLATILE, BoundLambda, Call
 from seamline.sql.expressions.naming import scan_column
 from seamline.sql.kernels.kernel import Use
+from seamline.sql.quoting import spark_name
 from seamline.sql.templates import DUCKDB, SPARK, rendered
 from seamline.sql.types import Field
 
@@ -238,7 +239,7 @@ def scan_rows(columns: Sequence[Field], rows: str, engine: str) -> str:
         rows: A SELECT that has them under their lower-case names.
         engine: `duckdb` or `spark`.
     """
-    quote = types.quoted if engine == DUCKDB else types.backquoted
+    quote = types.quoted if engine == DUCKDB else spark_name
     named = (f"{quote(c.name.lower())} AS {quote(scan_column(c.name))}" for c in columns)
     return f"SELECT {', '.join(named)} FROM ({rows})" if columns else rows
 

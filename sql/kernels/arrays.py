@@ -10,18 +10,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from seamline.errors import INVALID_ARGUMENT, SeamlineError
+from seamline.sql.kernels.arguments import require
 
 ELEMENTS_MAX = 10_000
 _TAKEN_MAX = 5
 _COMBINATIONS_MAX = 100_000
 
 Moment = TypeVar("Moment", datetime.date, datetime.datetime)
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise SeamlineError(INVALID_ARGUMENT, message, hint="")
 
 
 def combinations(values: Sequence[Any], size: int) -> list[list[Any]]:
@@ -32,9 +27,9 @@ def combinations(values: Sequence[Any], size: int) -> list[list[Any]]:
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    _require(0 <= size <= _TAKEN_MAX, f"combinations() takes 0 to {_TAKEN_MAX} elements")
+    require(0 <= size <= _TAKEN_MAX, f"combinations() takes 0 to {_TAKEN_MAX} elements")
     count = math.comb(len(values), size)
-    _require(count <= _COMBINATIONS_MAX, f"combinations() makes at most {_COMBINATIONS_MAX} arrays")
+    require(count <= _COMBINATIONS_MAX, f"combinations() makes at most {_COMBINATIONS_MAX} arrays")
     taken = sorted(itertools.combinations(range(len(values)), size), key=lambda at: at[::-1])
     return [[values[place] for place in places] for places in taken]
 
@@ -55,7 +50,7 @@ def sequence_by_milliseconds(start: Moment, stop: Moment, step: int) -> list[Mom
     """
     length = datetime.timedelta(milliseconds=step)
     if not isinstance(start, datetime.datetime):
-        _require(length == datetime.timedelta(length.days), "dates can only be moved by whole days")
+        require(length == datetime.timedelta(length.days), "dates can only be moved by whole days")
     return _sequence(start, stop, step, lambda place: start + length * place)
 
 
@@ -77,9 +72,9 @@ def _moved(moment: Moment, months: int) -> Moment:
 def _sequence(
     start: Moment, stop: Moment, step: int, element: Callable[[int], Moment]
 ) -> list[Moment]:
-    _require(step != 0, "the step of sequence() must not be zero")
+    require(step != 0, "the step of sequence() must not be zero")
     is_towards = start == stop or (start < stop) == (step > 0)
-    _require(is_towards, "the step of sequence() must lead from the start to the stop")
+    require(is_towards, "the step of sequence() must lead from the start to the stop")
     found: list[Moment] = []
     try:
         for place in itertools.count():
@@ -87,9 +82,7 @@ def _sequence(
             if value > stop if step > 0 else value < stop:
                 break
             found.append(value)
-            _require(
-                len(found) <= ELEMENTS_MAX, f"sequence() makes at most {ELEMENTS_MAX} elements"
-            )
+            require(len(found) <= ELEMENTS_MAX, f"sequence() makes at most {ELEMENTS_MAX} elements")
     except (OverflowError, ValueError):
         pass  # the calendar ends before the stop
     return found

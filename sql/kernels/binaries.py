@@ -14,18 +14,14 @@ from collections.abc import Callable
 import mmh3
 import xxhash
 
-from seamline.errors import INVALID_ARGUMENT, SeamlineError
-
-
-def _invalid(message: str) -> SeamlineError:
-    return SeamlineError(INVALID_ARGUMENT, message, hint="")
+from seamline.sql.kernels.arguments import invalid
 
 
 def from_hex(text: str | bytes) -> bytes:
     """Decodes pairs of hexadecimal digits to bytes."""
     written = _written(text)
     if not re.fullmatch("([0-9a-fA-F]{2})*", written):
-        raise _invalid(f"{written[:80]!r} is not hexadecimal")
+        raise invalid(f"{written[:80]!r} is not hexadecimal")
     return bytes.fromhex(written)
 
 
@@ -54,14 +50,14 @@ def from_base64(text: str | bytes) -> bytes:
     try:
         return base64.b64decode(_filled(written, 4), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise _invalid(f"{written[:80]!r} is not base64") from error
+        raise invalid(f"{written[:80]!r} is not base64") from error
 
 
 def from_base64url(text: str | bytes) -> bytes:
     """Decodes URL-safe base64, the inverse of `to_base64url`; the padding may be missing."""
     written = _written(text)
     if "+" in written or "/" in written:
-        raise _invalid(f"{written[:80]!r} is not URL-safe base64")
+        raise invalid(f"{written[:80]!r} is not URL-safe base64")
     return from_base64(written.replace("-", "+").replace("_", "/"))
 
 
@@ -71,7 +67,7 @@ def from_base32(text: str | bytes) -> bytes:
     try:
         return base64.b32decode(_filled(written, 8))
     except (binascii.Error, ValueError) as error:
-        raise _invalid(f"{written[:80]!r} is not base32") from error
+        raise invalid(f"{written[:80]!r} is not base32") from error
 
 
 def _filled(text: str, size: int) -> str:
@@ -126,7 +122,7 @@ def unpacker(form: str) -> Callable[[bytes], float]:
 
     def unpack(value: bytes) -> float:
         if len(value) != size:
-            raise _invalid(f"a number of {size * 8} bits has {size} bytes, not {len(value)}")
+            raise invalid(f"a number of {size * 8} bits has {size} bytes, not {len(value)}")
         number: float = struct.unpack(form, value)[0]
         return number
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from seamline.sql import types
 from seamline.sql.kernels.kernel import Kernel, Use
+from seamline.sql.quoting import spark_name
 from seamline.sql.templates import SPARK, bound
 from seamline.sql.types import Array, Decimal, Map, Row, Time, Timestamp, Type, Varbinary
 
@@ -132,7 +133,7 @@ def _with_texts(sql: str, type_: Type, depth: int) -> str:
 
             def members(names: Sequence[str]) -> str:
                 texts = (
-                    _with_texts(f"{names[0]}.{types.backquoted(f.name)}", f.type, depth + 1)
+                    _with_texts(f"{names[0]}.{spark_name(f.name)}", f.type, depth + 1)
                     for f in fields
                 )
                 return f"CASE WHEN {names[0]} IS NOT NULL THEN {_struct(*texts)} END"

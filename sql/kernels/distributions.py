@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import math
 
-from seamline.errors import INVALID_ARGUMENT, SeamlineError
+from seamline.sql.kernels.arguments import require
 
 _STEPS_MAX = 10_000
 _TINY = 1e-300
 _PRECISION = 1e-16
 _HALVINGS = 200
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise SeamlineError(INVALID_ARGUMENT, message, hint="")
 
 
 def beta_cdf(a: float, b: float, value: float) -> float:
@@ -23,8 +18,8 @@ def beta_cdf(a: float, b: float, value: float) -> float:
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    _require(a > 0 and b > 0, "both parameters of a beta distribution must be above 0")
-    _require(0 <= value <= 1, "a value of a beta distribution must be between 0 and 1")
+    require(a > 0 and b > 0, "both parameters of a beta distribution must be above 0")
+    require(0 <= value <= 1, "a value of a beta distribution must be between 0 and 1")
     return _beta_share(a, b, value)
 
 
@@ -34,8 +29,8 @@ def inverse_beta_cdf(a: float, b: float, probability: float) -> float:
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    _require(a > 0 and b > 0, "both parameters of a beta distribution must be above 0")
-    _require(0 <= probability <= 1, "a probability must be between 0 and 1")
+    require(a > 0 and b > 0, "both parameters of a beta distribution must be above 0")
+    require(0 <= probability <= 1, "a probability must be between 0 and 1")
     if probability in {0.0, 1.0}:
         return probability
     low, high = 0.0, 1.0
@@ -56,7 +51,7 @@ def t_pdf(value: float, freedom: float) -> float:
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    _require(freedom > 0, "the degrees of freedom must be above 0")
+    require(freedom > 0, "the degrees of freedom must be above 0")
     scale = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
     tail = (freedom + 1) / 2 * math.log1p(value * value / freedom)
     return math.exp(scale - 0.5 * math.log(freedom * math.pi) - tail)
@@ -68,7 +63,7 @@ def t_cdf(value: float, freedom: float) -> float:
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    _require(freedom > 0, "the degrees of freedom must be above 0")
+    require(freedom > 0, "the degrees of freedom must be above 0")
     if math.isnan(value):
         return math.nan
     share = 0.0 if math.isinf(value) else freedom / (freedom + value * value)
@@ -131,9 +126,9 @@ def wilson_interval_upper(successes: int, trials: int, z: float) -> float:
 
 
 def _wilson(successes: int, trials: int, z: float) -> tuple[float, float, float]:
-    _require(trials > 0, "the number of trials must be above 0")
-    _require(0 <= successes <= trials, "there cannot be more successes than trials")
-    _require(z >= 0, "a z-score must not be negative")
+    require(trials > 0, "the number of trials must be above 0")
+    require(0 <= successes <= trials, "there cannot be more successes than trials")
+    require(z >= 0, "a z-score must not be negative")
     share, square = successes / trials, z * z / trials
     half = z * math.sqrt(share * (1 - share) / trials + square / (4 * trials))
     return share + square / 2, half, 1 + square

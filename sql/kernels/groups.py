@@ -10,18 +10,13 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seamline.errors import INVALID_ARGUMENT, SeamlineError
+from seamline.sql.kernels.arguments import require
 
 Rows = Sequence[Mapping[str, Any]]
 """The arguments of each row: `field0`, `field1` and so on."""
 
 _DIGEST_BYTES = 8
 _HISTOGRAM_MAX = 10_000
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise SeamlineError(INVALID_ARGUMENT, message, hint="")
 
 
 def checksum(values: Sequence[Any]) -> bytes:
@@ -58,12 +53,12 @@ def most_frequent(rows: Rows, capacity: int) -> list[tuple[Any, int]] | None:
         rows: The number of values requested, and a value.
         capacity: How many values other engines count at a time; here all are counted.
     """
-    _require(capacity > 0, "a capacity must be above 0")
+    require(capacity > 0, "a capacity must be above 0")
     values = [row["field1"] for row in rows if row["field1"] is not None]
     if not values:
         return None
     count = rows[0]["field0"]
-    _require(count is not None and count > 1, "the number of values must be at least 2")
+    require(count is not None and count > 1, "the number of values must be at least 2")
     counted = collections.Counter(values).items()
     return sorted(counted, key=lambda pair: (-pair[1], pair[0]))[:count]
 
@@ -84,13 +79,13 @@ def joined_within(
             follows the filler.
         filler: What takes their place.
     """
-    _require(len(filler.encode()) <= _FILLER_BYTES_MAX, "the text of TRUNCATE is above 64 KiB")
+    require(len(filler.encode()) <= _FILLER_BYTES_MAX, "the text of TRUNCATE is above 64 KiB")
     texts = [value for value in values if value is not None]
     between, length = len(separator.encode()), 0
     for place, text in enumerate(texts):
         length += len(text.encode()) + (between if place else 0)
         if length > _JOINED_BYTES_MAX:
-            _require(rest != "error", "the result of listagg is above 1 MiB")
+            require(rest != "error", "the result of listagg is above 1 MiB")
             count = f"({len(texts) - place})" if rest == "count" else ""
             return separator.join([*texts[:place], filler + count])
     return separator.join(texts) if texts else None
@@ -107,7 +102,7 @@ def weighted_percentile(rows: Rows, share: float, accuracy: float = 0.01) -> Any
         share: 0 to 1.
         accuracy: Between 0 and 1; the result is exact.
     """
-    _require(0 < accuracy < 1, "an accuracy must be between 0 and 1")
+    require(0 < accuracy < 1, "an accuracy must be between 0 and 1")
     found = weighted_percentiles(rows, [share])
     return None if found is None else found[0]
 
@@ -120,8 +115,8 @@ def weighted_percentiles(rows: Rows, shares: Sequence[float | None]) -> list[Any
         if row["field0"] is not None and row["field1"] is not None
     )
     for share in shares:
-        _require(share is not None and 0 <= share <= 1, "a percentile must be between 0 and 1")
-    _require(all(weight > 0 for _, weight in pairs), "a weight must be above 0")
+        require(share is not None and 0 <= share <= 1, "a percentile must be between 0 and 1")
+    require(all(weight > 0 for _, weight in pairs), "a weight must be above 0")
     if not pairs:
         return None
     reached = list(itertools.accumulate(weight for _, weight in pairs))
@@ -145,7 +140,7 @@ def numeric_histogram(rows: Rows) -> list[tuple[float, float]] | None:
         if value is None or weight is None:
             continue
         count = row["field0"]
-        _require(
+        require(
             count is not None and 2 <= count <= _HISTOGRAM_MAX, "there must be at least 2 buckets"
         )
         place = bisect.bisect_left(buckets, (value, 0.0))

@@ -8,16 +8,11 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from seamline.errors import INVALID_ARGUMENT, SeamlineError
+from seamline.sql.kernels.arguments import require
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _RADIX_MAX = 36
 _EXACT = decimal.Context(prec=80)
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise SeamlineError(INVALID_ARGUMENT, message, hint="")
 
 
 def round_integer(value: int, places: int) -> int:
@@ -66,14 +61,14 @@ def from_base(text: str, radix: int) -> int:
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    _require(2 <= radix <= _RADIX_MAX, f"a radix must be between 2 and 36, not {radix}")
+    require(2 <= radix <= _RADIX_MAX, f"a radix must be between 2 and 36, not {radix}")
     digits = text.lower()
     unsigned = digits[1:] if digits[:1] in {"+", "-"} else digits
     known = _DIGITS[:radix]
     is_number = bool(unsigned) and all(digit in known for digit in unsigned)
-    _require(is_number, f"{text!r} is not a number of base {radix}")
+    require(is_number, f"{text!r} is not a number of base {radix}")
     value = int(digits, radix)
-    _require(-(2**63) <= value < 2**63, f"{text!r} is not a bigint")
+    require(-(2**63) <= value < 2**63, f"{text!r} is not a bigint")
     return value
 
 
@@ -83,7 +78,7 @@ def to_base(value: int, radix: int) -> str:
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    _require(2 <= radix <= _RADIX_MAX, f"a radix must be between 2 and 36, not {radix}")
+    require(2 <= radix <= _RADIX_MAX, f"a radix must be between 2 and 36, not {radix}")
     left, digits = abs(value), ""
     while left:
         left, digit = divmod(left, radix)
@@ -100,10 +95,10 @@ def width_bucket(value: float, low: float, high: float, count: int) -> int:
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    _require(count > 0, "the number of buckets must be above 0")
-    _require(not math.isnan(value), "a value must be a number")
-    _require(math.isfinite(low) and math.isfinite(high), "bounds must be finite")
-    _require(low != high, "bounds differ")
+    require(count > 0, "the number of buckets must be above 0")
+    require(not math.isnan(value), "a value must be a number")
+    require(math.isfinite(low) and math.isfinite(high), "bounds must be finite")
+    require(low != high, "bounds differ")
     lower, upper = min(low, high), max(low, high)
     if value < lower:
         place = 0
@@ -120,11 +115,11 @@ def bucket_among(value: float, bins: Sequence[float | None]) -> int:
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    _require(len(bins) > 0, "there must be a bound")
-    _require(not math.isnan(value), "a value must be a number")
+    require(len(bins) > 0, "there must be a bound")
+    require(not math.isnan(value), "a value must be a number")
     bounds = [bound for bound in bins if bound is not None and math.isfinite(bound)]
-    _require(len(bounds) == len(bins), "bounds must be finite")
-    _require(bounds == sorted(bounds), "bounds must be in order")
+    require(len(bounds) == len(bins), "bounds must be finite")
+    require(bounds == sorted(bounds), "bounds must be in order")
     return bisect.bisect_right(bounds, value)
 
 
@@ -143,9 +138,9 @@ def bit_count(value: int, bits: int) -> int:
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    _require(2 <= bits <= 64, f"the number of bits must be between 2 and 64, not {bits}")
+    require(2 <= bits <= 64, f"the number of bits must be between 2 and 64, not {bits}")
     fits = -(1 << (bits - 1)) <= value < 1 << (bits - 1)
-    _require(fits, f"{value} does not fit into {bits} bits")
+    require(fits, f"{value} does not fit into {bits} bits")
     return (value & ((1 << bits) - 1)).bit_count()
 
 
@@ -158,7 +153,7 @@ def normal_cdf(mean: float, deviation: float, value: float) -> float:
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    _require(deviation > 0, "a standard deviation must be above 0")
+    require(deviation > 0, "a standard deviation must be above 0")
     return 0.5 * math.erfc((mean - value) / (deviation * math.sqrt(2)))
 
 
@@ -168,6 +163,6 @@ def inverse_normal_cdf(mean: float, deviation: float, probability: float) -> flo
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    _require(0 < probability < 1, "a probability must be above 0 and below 1")
-    _require(deviation > 0, "a standard deviation must be above 0")
+    require(0 < probability < 1, "a probability must be above 0 and below 1")
+    require(deviation > 0, "a standard deviation must be above 0")
     return statistics.NormalDist(mean, deviation).inv_cdf(probability)

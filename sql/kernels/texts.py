@@ -14,11 +14,7 @@ import unicodedata
 from collections.abc import Callable
 
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
-
-
-def invalid(message: str) -> SeamlineError:
-    """Returns the error for an argument that a function does not accept."""
-    return SeamlineError(INVALID_ARGUMENT, message, hint="")
+from seamline.sql.kernels.arguments import invalid
 
 
 def code_point(text: str) -> int:

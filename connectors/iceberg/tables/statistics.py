@@ -42,8 +42,6 @@ _BOUNDED = (
 )
 """Types whose bounds are exact; bounds of strings may be truncated."""
 
-_TIMES = (DateType, TimestampType, TimestamptzType)
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ColumnBounds:
