@@ -232,10 +232,10 @@ def _failures(rule: Rule, own: Operation, found: _Components) -> dict[str, Any]:
     """Returns the answers to failures, by status."""
     routing = (*((NOT_FOUND,) if "<" in rule.rule else ()), METHOD_NOT_ALLOWED)
     codes = own.errors | frozenset(routing if own.errors else ())
-    is_iceberg = iceberg.serves(rule.rule)
-    form: type[BaseModel] = IcebergFailure if is_iceberg else answers.Failure
+    is_of_catalog = iceberg.serves(rule.rule)
+    form: type[BaseModel] = IcebergFailure if is_of_catalog else answers.Failure
     forms = (form, *((own.failed,) if own.failed is not None else ()))
-    status_in = status_of if is_iceberg else _declared_status
+    status_in = status_of if is_of_catalog else _declared_status
     return {
         str(status): {"$ref": found.failure(status, forms, status_in)}
         for status in sorted({status_in(code) for code in codes})

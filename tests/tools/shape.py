@@ -1,4 +1,4 @@
-"""Prints the shape of the product: which folders import each other, and where its lines are.
+"""Prints the shape of the product: what knows of what, and where its lines are.
 
 Usage, from the top of the repository: `python tests/tools/shape.py`.
 """
@@ -16,6 +16,8 @@ if __name__ == "__main__":
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from support.sources import ROOT, imports_of, module_name, modules, nodes_of
+
+from seamline.connectors.formats import FORMATS
 
 _FUNCTIONS_SHOWN = 10
 _IMPORTS_SHOWN = 4
@@ -50,6 +52,47 @@ def knots() -> list[Knot]:
     return found
 
 
+def formats_by_name() -> list[str]:
+    """Returns the places that ask whether something has a table format, by the format's name.
+
+    That is `x == "delta"`, `x in {"delta", …}`, `case "delta"` or `is_delta`, for every name in
+    `FORMATS`; not in that table, nor in the folder of the format.
+    """
+    return [
+        f"{path}:{node.lineno}"
+        for path in modules()
+        for one in FORMATS
+        if str(path) != "connectors/formats.py" and f"connectors/{one.name}/" not in str(path)
+        for node in nodes_of(path)
+        if isinstance(node, ast.expr | ast.pattern) and _asks_for(one.name, node)
+    ]
+
+
+def _asks_for(name: str, node: ast.expr | ast.pattern) -> bool:
+    match node:
+        case ast.Compare():
+            return any(isinstance(n, ast.Constant) and n.value == name for n in ast.walk(node))
+        case ast.MatchValue(ast.Constant(value)):
+            return bool(value == name)
+        case ast.Attribute(attr=attribute) | ast.Name(id=attribute):
+            return attribute == f"is_{name}"
+    return False
+
+
+def narrowed_to_a_format() -> list[str]:
+    """Returns the places that need more of a table than `ColdTable` has, and ask for its class."""
+    classes = tuple(one.title for one in FORMATS)
+    return [
+        f"{path}:{node.lineno}"
+        for path in modules()
+        if path.parts[0] != "connectors"
+        for node in nodes_of(path)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "isinstance"
+        and ast.unparse(node.args[1]).startswith(classes)
+    ]
+
+
 def _lines(path: pathlib.Path) -> int:
     return (ROOT / path).read_text(encoding="utf-8").count("\n")
 
@@ -71,6 +114,8 @@ def main() -> None:
         print(f"  {knot.folders[0]} ⇄ {knot.folders[1]}: {len(knot.imports)}")
         for line in knot.imports[:_IMPORTS_SHOWN]:
             print(f"    {line}")
+    print(f"\nplaces that ask for a table format by its name: {len(formats_by_name())}")
+    print(f"places that ask for the class of a format's tables: {len(narrowed_to_a_format())}")
     print("\nmodules and lines of each folder")
     sizes: dict[pathlib.Path, list[int]] = collections.defaultdict(list)
     for path in modules():

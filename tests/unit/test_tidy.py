@@ -24,7 +24,7 @@ from support.sources import (
     part_of,
     python_files,
 )
-from tools.shape import knots
+from tools.shape import formats_by_name, knots
 
 from seamline.errors import ERRORS
 
@@ -84,6 +84,10 @@ def test_imports_point_one_way(part: str) -> None:
 
 def test_no_folders_import_each_other() -> None:
     assert knots() == []
+
+
+def test_a_table_format_is_asked_what_it_can_do_and_not_for_its_name() -> None:
+    assert formats_by_name() == []
 
 
 def test_the_client_loads_other_folders_only_when_asked() -> None:
