@@ -92,22 +92,26 @@ class DeltaProvider(Provider[AdoptedDelta]):
 
     def wrote(self, snapshot: Snapshot) -> bool:
         """See `BoundaryProvider.wrote`."""
-        said = (k.removeprefix(TRANSACTION) for k in snapshot.summary if k.startswith(TRANSACTION))
-        return super().wrote(snapshot) and any(map(self.is_own, said))
+        applications = (
+            k.removeprefix(TRANSACTION) for k in snapshot.summary if k.startswith(TRANSACTION)
+        )
+        return super().wrote(snapshot) and any(map(self.is_own, applications))
 
     def bounds(self) -> LogBounds:
         """Returns what the log holds now."""
         binding = self.adopted.binding
-        found = self.adopted.log().bounds([binding.topic], binding.isolation, NoDeadline())
-        return found[binding.topic]
+        bounds = self.adopted.log().bounds([binding.topic], binding.isolation, NoDeadline())
+        return bounds[binding.topic]
 
     def _require_binding(self) -> None:
         binding, name = self.adopted.binding, self.adopted.state.display_name
         problem = None
         hint = f"A Delta table over a topic needs one of: {', '.join(PROVIDERS)}; and no mode."
         if binding.boundary_provider != self.name:
-            said = binding.boundary_provider
-            problem = f"has the boundary provider {said}" if said else "has no boundary_provider"
+            provider = binding.boundary_provider
+            problem = (
+                f"has the boundary provider {provider}" if provider else "has no boundary_provider"
+            )
         elif binding.is_upsert:
             problem = f"has the mode {binding.mode}"
         elif binding.topic_id is None:
@@ -148,8 +152,10 @@ class KafkaDeltaIngest(DeltaProvider):
 
         A version cannot have a partition that the topic does not have by now.
         """
-        found = {p: version.transaction(f"{self._application}-{p}") for p in self.bounds().end}
-        ends = {partition: last + 1 for partition, last in found.items() if last is not None}
+        last_offsets = {
+            p: version.transaction(f"{self._application}-{p}") for p in self.bounds().end
+        }
+        ends = {partition: last + 1 for partition, last in last_offsets.items() if last is not None}
         return Offsets(ends) if ends else None
 
     def is_own(self, application: str) -> bool:

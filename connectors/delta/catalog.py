@@ -24,8 +24,8 @@ from seamline.connectors.delta.boundaries import (
     KafkaDeltaIngest,
 )
 from seamline.connectors.delta.log import Commit, DeltaLog, History, path_of
+from seamline.connectors.delta.schemas import FieldIds, table_schema
 from seamline.connectors.delta.table import DeltaTable
-from seamline.connectors.delta.types import FieldIds, table_schema
 from seamline.connectors.delta.versions import (
     Source,
     Version,
@@ -89,7 +89,7 @@ class DeltaCatalog:
             if catalog == config.name
         }
         self._tables = {
-            identifier: _Known(config, (config.name, *identifier), own, self._shared)
+            identifier: _ConfiguredTable(config, (config.name, *identifier), own, self._shared)
             for identifier, own in self._own.items()
         }
 
@@ -100,11 +100,11 @@ class DeltaCatalog:
             SeamlineError: TABLE_NOT_FOUND, INVALID_CONFIG, NOT_SUPPORTED, COLD_FILE_INVALID,
                 STORAGE_UNAVAILABLE.
         """
-        known = self._tables.get(identifier)
-        if known is None:
+        table = self._tables.get(identifier)
+        if table is None:
             name = ".".join((self.name, *identifier))
             raise SeamlineError(TABLE_NOT_FOUND, f"table {name} does not exist")
-        return known.load()
+        return table.load()
 
     @property
     def dependencies(self) -> tuple[Dependency, ...]:
@@ -142,19 +142,19 @@ class DeltaCatalog:
         Raises:
             SeamlineError: as `load`.
         """
-        place = location or self._own.get(identifier, {}).get(LOCATION)
-        said = {k.removeprefix(PROPERTY_PREFIX): v for k, v in properties.items()}
-        own = {**({LOCATION: place} if place else {}), **said}
-        known = _Known(self.config, (self.name, *identifier), own, self._shared)
+        path = location or self._own.get(identifier, {}).get(LOCATION)
+        settings = {k.removeprefix(PROPERTY_PREFIX): v for k, v in properties.items()}
+        own = {**({LOCATION: path} if path else {}), **settings}
+        table = _ConfiguredTable(self.config, (self.name, *identifier), own, self._shared)
         try:
-            return known.load()
+            return table.load()
         except SeamlineError as error:
             is_configured = location is None and identifier in self._own
             if error.code is not INVALID_CONFIG or is_configured:
                 raise
             raise SeamlineError(
                 TABLE_NOT_FOUND,
-                f"there is no Delta table at {known.location}",
+                f"there is no Delta table at {table.location}",
                 hint="Say where it is, with --location or under `tables:` in the configuration.",
             ) from error
 
@@ -183,7 +183,7 @@ class _Shared:
     io: FileIO
 
 
-class _Known:
+class _ConfiguredTable:
     """A table, and what has been seen of it so far."""
 
     def __init__(
@@ -290,22 +290,22 @@ class _Known:
 
     def _schemas(self, history: History, head: Version) -> list[TableSchema]:
         """Returns the schema of each version."""
-        known: dict[str, TableSchema] = {}
+        by_text: dict[str, TableSchema] = {}
 
         def read(text: str) -> TableSchema:
-            if text not in known:
-                known[text] = table_schema(text, self._ids)
-            return known[text]
+            if text not in by_text:
+                by_text[text] = table_schema(text, self._ids)
+            return by_text[text]
 
         if any(commit.schema for commit in history[1:]) and history[0].schema is None:
             current = read(self._shared.versions.at(self._source, history[0]).schema_text)
         else:
             current = read(history[0].schema or head.schema_text)
-        found = []
+        schemas = []
         for commit in history:
             current = read(commit.schema) if commit.schema is not None else current
-            found.append(current)
-        return found
+            schemas.append(current)
+        return schemas
 
     def _provider(self, state: TableState, history: History) -> DeltaProvider | None:
         try:

@@ -69,20 +69,20 @@ class DeltaLog:
     def __init__(self, files: fs.FileSystem) -> None:
         self._files = files
 
-    def history(self, known: History = ()) -> History:
+    def history(self, earlier: History = ()) -> History:
         """Returns the newest commits; empty if there is no log.
 
         Args:
-            known: The history as of an earlier call: only newer commits are read.
+            earlier: The history as of an earlier call: only newer commits are read.
 
         Raises:
             OSError: The log cannot be read.
             SeamlineError: COLD_FILE_INVALID.
         """
-        found = list(known) if known and self._is_there(known[-1]) else self._listed()
-        while found and (commit := self._read(found[-1].version + 1)) is not None:
-            found.append(commit)
-        return tuple(_in_order(found[-HISTORY_MAX:]))
+        commits = list(earlier) if earlier and self._is_there(earlier[-1]) else self._listed()
+        while commits and (commit := self._read(commits[-1].version + 1)) is not None:
+            commits.append(commit)
+        return tuple(_in_order(commits[-HISTORY_MAX:]))
 
     def _is_there(self, commit: Commit) -> bool:
         (info,) = self._files.get_file_info([path_of(commit.version)])
@@ -92,9 +92,9 @@ class DeltaLog:
         selector = fs.FileSelector(_FOLDER, allow_not_found=True)
         names = (info.base_name for info in self._files.get_file_info(selector))
         versions = sorted((int(m[1]) for m in map(_COMMIT.fullmatch, names) if m), reverse=True)
-        wanted = [v for back, v in enumerate(versions[:HISTORY_MAX]) if v == versions[0] - back]
+        kept = [v for back, v in enumerate(versions[:HISTORY_MAX]) if v == versions[0] - back]
         with concurrent.futures.ThreadPoolExecutor(_READERS) as pool:
-            read = pool.map(self._read, reversed(wanted))
+            read = pool.map(self._read, reversed(kept))
             return _unbroken(list(read))
 
     def _read(self, version: int) -> Commit | None:
@@ -127,10 +127,10 @@ def _file(info: fs.FileInfo) -> tuple[int, int]:
 
 def _unbroken(read: Sequence[Commit | None]) -> list[Commit]:
     """Returns the newest commits, back to the newest one that has disappeared meanwhile."""
-    found: list[Commit] = []
+    commits: list[Commit] = []
     for commit in read:
-        found = [] if commit is None else [*found, commit]
-    return found
+        commits = [] if commit is None else [*commits, commit]
+    return commits
 
 
 def _in_order(commits: Sequence[Commit]) -> Iterator[Commit]:
@@ -181,5 +181,5 @@ def _commit(version: int, actions: Sequence[Mapping[str, Any]], file: tuple[int,
 
 def _rows(added: Sequence[Mapping[str, Any]]) -> int | None:
     """Returns the rows of added files, by their statistics; None if one has no row count."""
-    found = [json.loads(file.get("stats") or "{}").get("numRecords") for file in added]
-    return None if None in found else sum(found)
+    row_counts = [json.loads(file.get("stats") or "{}").get("numRecords") for file in added]
+    return None if None in row_counts else sum(row_counts)

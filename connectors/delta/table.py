@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from seamline.connectors.delta.types import name_mapping
+from seamline.connectors.delta.schemas import name_mapping
 from seamline.connectors.delta.versions import Version, VersionFile, bounded, schema_of_bounds
 from seamline.connectors.duckdb.audit import cold_scan
 from seamline.connectors.duckdb.engine import open_scan
@@ -76,22 +76,22 @@ class DeltaTable:
         assert snapshot_id is not None
         stored = self._state.schema_of(snapshot_id)
         version = self._version(snapshot_id)
-        found = version.files(stored)
+        files = version.files(stored)
         if snapshot_id != self._state.current_snapshot_id:
             self._require_kept(snapshot_id, version)
-        asked = self._state.schemas[request.schema_id]
+        requested = self._state.schemas[request.schema_id]
         of_id = {field.field_id: field for field in bounded(stored)}
-        fields = {f.name: of_id[f.field_id] for f in asked.columns if f.field_id in of_id}
+        fields = {f.name: of_id[f.field_id] for f in requested.columns if f.field_id in of_id}
         keeps = statistics_filter(schema_of_bounds(stored), to_iceberg(request.predicate, fields))
-        kept = [file for file in found if keeps(file.file)]
+        kept = [file for file in files if keeps(file.file)]
         paths = [file.file.file_path for file in kept]
         self._places.require(paths)
-        columns = [column for column in asked.columns if column.name in request.columns]
+        columns = [column for column in requested.columns if column.name in request.columns]
         return ColdPlan(
             snapshot_id=snapshot_id,
             files=tuple(map(_data_file, kept)),
-            total_files=len(found),
-            total_rows=sum(max(file.file.record_count, 0) for file in found),
+            total_files=len(files),
+            total_rows=sum(max(file.file.record_count, 0) for file in files),
             unsupported=WILDCARD if any(map(has_wildcard, paths)) else None,
             only_duckdb=ONLY_DUCKDB,
             wanted=frozenset(column.field_id for column in columns),
@@ -153,12 +153,12 @@ class DeltaTable:
             for r in ranges
         )
         with open_scan(cold_scan(self, snapshot_id, fields)) as (connection, relation):
-            found = connection.sql(
+            first_offsets = connection.sql(
                 f"SELECT {partition}, min({offset}) FROM ({relation}) WHERE ({lies})"
                 f" AND epoch_us({timestamp}) >= {first_ms * 1000}"
                 f" GROUP BY {partition}"
             ).fetchall()
-        return Offsets({int(p): int(first) for p, first in found})
+        return Offsets({int(p): int(first) for p, first in first_offsets})
 
     def _require_kept(self, snapshot_id: int, version: Version) -> None:
         """Checks that a version's files that the current version lacks are still there."""
@@ -177,12 +177,12 @@ class DeltaTable:
             )
 
 
-def _data_file(found: VersionFile) -> DataFile:
-    file = found.file
+def _data_file(version_file: VersionFile) -> DataFile:
+    file = version_file.file
     return DataFile(
         path=file.file_path,
         format=file.file_format.value,
         size_bytes=file.file_size_in_bytes,
         record_count=max(file.record_count, 0),
-        partition=found.partition,
+        partition=version_file.partition,
     )

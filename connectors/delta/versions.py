@@ -84,11 +84,11 @@ class Source:
 
 def storage_options(properties: Mapping[str, str]) -> dict[str, str]:
     """Returns the `deltalake` options that reach what PyIceberg reaches with these properties."""
-    found = {_SAME[key]: value for key, value in properties.items() if key in _SAME}
-    if found.get("aws_endpoint", "").startswith("http://"):
-        found["aws_allow_http"] = "true"
+    options = {_SAME[key]: value for key, value in properties.items() if key in _SAME}
+    if options.get("aws_endpoint", "").startswith("http://"):
+        options["aws_allow_http"] = "true"
     own = {k.removeprefix(_OPTIONS): v for k, v in properties.items() if k.startswith(_OPTIONS)}
-    return {**found, **own}
+    return {**options, **own}
 
 
 class Version:
@@ -139,7 +139,7 @@ class Versions:
     """Reads versions of tables. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._known: Cache[tuple[object, ...], Version] = Cache(
+        self._versions: Cache[tuple[object, ...], Version] = Cache(
             FILES_CACHED_MAX, weight=lambda version: 1 + version.actions.num_rows
         )
 
@@ -150,7 +150,7 @@ class Versions:
             SeamlineError: SNAPSHOT_GONE, NOT_SUPPORTED, STORAGE_UNAVAILABLE.
         """
         key = (source.location, commit.version, commit.file)
-        return self._known.get_or_make(key, lambda: _read(source, commit.version))
+        return self._versions.get_or_make(key, lambda: _read(source, commit.version))
 
 
 def _read(source: Source, number: int) -> Version:
@@ -254,16 +254,16 @@ def _files_of(version: Version, schema: TableSchema) -> tuple[VersionFile, ...]:
     bounds = [_Bounds(actions, f, version) for f in fields]
     kinds = [cast("PrimitiveType", column.field_type) for column in to_schema(fields).fields]
     values = [_partition(actions, schema, name) for name in version.partition_columns]
-    found = []
+    files = []
     for number, path in enumerate(version.paths):
         low, high, nulls = {}, {}, {}
-        for place, (kind, said) in enumerate(zip(kinds, bounds, strict=True), start=1):
-            least, greatest, missing = said.of(number, rows[number])
+        for position, (kind, column_bounds) in enumerate(zip(kinds, bounds, strict=True), start=1):
+            least, greatest, missing = column_bounds.of(number, rows[number])
             if least is not None and greatest is not None:
-                low[place] = to_bytes(kind, least)
-                high[place] = to_bytes(kind, greatest)
+                low[position] = to_bytes(kind, least)
+                high[position] = to_bytes(kind, greatest)
             if missing is not None:
-                nulls[place] = missing
+                nulls[position] = missing
         file = DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=path,
@@ -278,8 +278,8 @@ def _files_of(version: Version, schema: TableSchema) -> tuple[VersionFile, ...]:
             upper_bounds=high,
         )
         partition = tuple((number_, value[number]) for number_, value in values)
-        found.append(VersionFile(file, partition))
-    return tuple(found)
+        files.append(VersionFile(file, partition))
+    return tuple(files)
 
 
 def schema_of_bounds(schema: TableSchema) -> Schema:
@@ -299,9 +299,9 @@ class _Bounds:
     def __init__(self, actions: pa.Table, field: types.Field, version: Version) -> None:
         self._is_constant = field.name in version.partition_columns
         if self._is_constant:
-            low = high = _known(actions, "partition", field)
+            low = high = _column_values(actions, "partition", field)
         else:
-            low, high = (_known(actions, kind, field) for kind in ("min", "max"))
+            low, high = (_column_values(actions, kind, field) for kind in ("min", "max"))
         self._low, self._high = low, high
         self._nulls = _child(actions, "null_count", field.name)
         is_time = isinstance(field.type, types.Timestamp) and not self._is_constant
@@ -320,14 +320,14 @@ class _Bounds:
         return low, high, nulls
 
 
-def _known(actions: pa.Table, kind: str, field: types.Field) -> Sequence[Any] | None:
+def _column_values(actions: pa.Table, kind: str, field: types.Field) -> Sequence[Any] | None:
     """Returns a column's statistics in the form of Iceberg's bounds, or None without them."""
     column = _child(actions, kind, field.name)
     if column is None:
         return None
     if isinstance(field.type, types.Timestamp):
-        wanted = pa.timestamp("us", "UTC" if field.type.zoned else None)
-        column = column.cast(wanted).cast(pa.int64())
+        instant_type = pa.timestamp("us", "UTC" if field.type.zoned else None)
+        column = column.cast(instant_type).cast(pa.int64())
     elif field.type == types.DATE:
         column = column.cast(pa.date32()).cast(pa.int32())
     return list(column.to_pylist())

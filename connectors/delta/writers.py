@@ -66,8 +66,8 @@ def filler_of(table: OwnFiles, provider: str | None, options: Mapping[str, str])
         SeamlineError: ADOPTION_REFUSED when the table's transactions belong to no known writer, or
             to several.
     """
-    found = dict.fromkeys(_found(table.state))
-    of_provider = [one for one in found if provider in (None, one.writer.provider)]
+    applications = dict.fromkeys(_applications(table.state))
+    of_provider = [one for one in applications if provider in (None, one.writer.provider)]
     if options.get(_APP) or options.get(_CHECKPOINT) or not of_provider:
         kind = provider or _provider_with(options)
         if kind is None:
@@ -78,8 +78,8 @@ def filler_of(table: OwnFiles, provider: str | None, options: Mapping[str, str])
         raise _refused(table.state, f"is filled by several: {named}")
     (one,) = of_provider
     if one.writer is SPARK_STREAMING:
-        place = _checkpoint(table, one.name)
-        return Filler(one.writer, {**({_CHECKPOINT: place} if place else {}), **options})
+        checkpoint = _checkpoint(table, one.name)
+        return Filler(one.writer, {**({_CHECKPOINT: checkpoint} if checkpoint else {}), **options})
     return Filler(one.writer, {**({_APP: one.name} if one.name != APP_ID else {}), **options})
 
 
@@ -91,7 +91,7 @@ class _Application:
     name: str
 
 
-def _found(state: TableState) -> Iterator[_Application]:
+def _applications(state: TableState) -> Iterator[_Application]:
     """Yields the applications of all known versions, newest first."""
     for snapshot in state.ancestors(state.current_snapshot_id):
         for key in snapshot.summary:
@@ -99,11 +99,11 @@ def _found(state: TableState) -> Iterator[_Application]:
                 yield from _application(key.removeprefix(TRANSACTION))
 
 
-def _application(said: str) -> Iterator[_Application]:
+def _application(name: str) -> Iterator[_Application]:
     with contextlib.suppress(ValueError):
-        yield _Application(SPARK_STREAMING, str(uuid.UUID(said)))
+        yield _Application(SPARK_STREAMING, str(uuid.UUID(name)))
         return
-    front, _, partition = said.rpartition("-")
+    front, _, partition = name.rpartition("-")
     if front and partition.isdecimal():
         yield _Application(KAFKA_DELTA_INGEST, front)
 
@@ -122,10 +122,10 @@ def _provider_with(options: Mapping[str, str]) -> str | None:
 def _checkpoint(table: OwnFiles, query: str) -> str | None:
     """Returns the checkpoint of a query if it is in the table's folder, else None."""
     for folder in _CHECKPOINTS:
-        place = f"{table.state.location}/{folder}"
+        checkpoint = f"{table.state.location}/{folder}"
         with contextlib.suppress(SeamlineError, ValueError, LookupError, TypeError):
-            if json.loads(read_text(table, f"{place}/metadata"))["id"] == query:
-                return place
+            if json.loads(read_text(table, f"{checkpoint}/metadata"))["id"] == query:
+                return checkpoint
     return None
 
 

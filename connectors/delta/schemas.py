@@ -45,14 +45,14 @@ class FieldIds:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._known: dict[tuple[str, ...], int] = {}
+        self._by_path: dict[tuple[str, ...], int] = {}
 
     def of(self, path: tuple[str, ...]) -> int:
         """Returns the number of a field."""
         with self._lock:
-            if path not in self._known:
-                self._known[path] = next(self._numbers)
-            return self._known[path]
+            if path not in self._by_path:
+                self._by_path[path] = next(self._numbers)
+            return self._by_path[path]
 
 
 def table_schema(text: str, ids: FieldIds) -> TableSchema:
@@ -62,19 +62,19 @@ def table_schema(text: str, ids: FieldIds) -> TableSchema:
         ValueError, TypeError, LookupError: The text is not a schema.
     """
     columns = _fields(json.loads(text)["fields"], (), ids)
-    said = json.dumps([[field.name, str(field.type), field.required] for field in columns])
-    return TableSchema(int(hashlib.sha256(said.encode()).hexdigest()[:7], 16), columns)
+    contents = json.dumps([[field.name, str(field.type), field.required] for field in columns])
+    return TableSchema(int(hashlib.sha256(contents.encode()).hexdigest()[:7], 16), columns)
 
 
 def _fields(
     fields: Iterable[Mapping[str, Any]], above: tuple[str, ...], ids: FieldIds
 ) -> tuple[Field, ...]:
-    found = []
+    columns = []
     for field in fields:
         path = (*above, field["name"])
         type_ = _type(field["type"], path, ids)
         comment = (field.get("metadata") or {}).get("comment")
-        found.append(
+        columns.append(
             Field(
                 field["name"],
                 type_,
@@ -83,16 +83,16 @@ def _fields(
                 comment=str(comment) if comment else None,
             )
         )
-    return tuple(found)
+    return tuple(columns)
 
 
-def _type(said: Any, path: tuple[str, ...], ids: FieldIds) -> Type:
-    match said:
+def _type(declared: Any, path: tuple[str, ...], ids: FieldIds) -> Type:
+    match declared:
         case str():
-            decimal = _DECIMAL.fullmatch(said)
+            decimal = _DECIMAL.fullmatch(declared)
             if decimal is not None:
                 return types.Decimal(int(decimal[1]), int(decimal[2]))
-            return _SIMPLE.get(said) or types.Unsupported(said)
+            return _SIMPLE.get(declared) or types.Unsupported(declared)
         case {"type": "struct", "fields": fields}:
             row = types.Row(_fields(fields, path, ids))
             if len({field.name.lower() for field in row.fields}) < len(row.fields):
@@ -110,7 +110,7 @@ def _type(said: Any, path: tuple[str, ...], ids: FieldIds) -> Type:
                 ids.of(values),
                 not nulls,
             )
-    return types.Unsupported(str(said))
+    return types.Unsupported(str(declared))
 
 
 def name_mapping(schema: TableSchema) -> NameMapping:
