@@ -147,7 +147,7 @@ def profile(own: Gateway, pinned: PinnedTable) -> None:
     seam = pinned.facts.seam
     assert pinned.facts.decoder is not None
     decoder = Decoder(pinned.facts.decoder)
-    source = RowSource(seam.topic_id, seam.isolation, pinned.facts.decoder, seam.schema_id)
+    source = RowSource(seam.log.topic_id, seam.log.isolation, pinned.facts.decoder, seam.schema_id)
     log = own.connections.log(own.config.default_cluster)
     positions = Offsets(dict.fromkeys(seam.end, 0))
     left = set(seam.end)
@@ -161,7 +161,7 @@ def profile(own: Gateway, pinned: PinnedTable) -> None:
         spent[name] += time.thread_time() - started
 
     started = time.process_time()
-    subscription = log.follow(seam.topic, positions, seam.isolation, {}, patient=False)
+    subscription = log.follow(seam.log.topic, positions, seam.log.isolation, {}, patient=False)
     while left:
         with stage("consuming, and its messages as columns"):
             polled = subscription.poll(0.2)

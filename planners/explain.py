@@ -151,20 +151,20 @@ def _asked_json(scan: Scan) -> dict[str, Any]:
 
 
 def _scan_json(scan: Scan) -> dict[str, Any]:
-    files = scan.files
+    files, seam = scan.files, scan.seam
     return {
-        "snapshot_id": scan.seam.snapshot_id,
+        "snapshot_id": seam.cold.snapshot_id,
         "files": len(files.files) if files is not None else 0,
         "files_total": files.total_files if files is not None else 0,
         "rows_cold": files.rows if files is not None else 0,
-        "boundary": scan.seam.boundary.to_json(),
-        "end": scan.seam.end.to_json(),
+        "boundary": seam.boundary.to_json(),
+        "end": seam.end.to_json(),
         "reads": {str(r.partition): [r.start, r.end_exclusive] for r in scan.hot_ranges},
         "pruned_by": list(scan.pruned_by),
-        **({"boundary_trust": seam.trust} if (seam := scan.seam).trust else {}),
-        **({"gaps": [gap.to_json() for gap in scan.seam.gaps]} if scan.seam.gaps else {}),
-        **({"earlier_logs": scan.seam.earlier_logs} if scan.seam.earlier_logs else {}),
-        **({"since": scan.seam.since.to_json()} if scan.seam.since is not None else {}),
+        **({"boundary_trust": seam.cold.trust} if seam.cold.trust else {}),
+        **({"gaps": [gap.to_json() for gap in seam.log.gaps]} if seam.log.gaps else {}),
+        **({"earlier_logs": seam.cold.earlier_logs} if seam.cold.earlier_logs else {}),
+        **({"since": seam.since.to_json()} if seam.since is not None else {}),
     }
 
 
@@ -230,15 +230,16 @@ def _hot(scan: Scan) -> str:
 
 
 def _seam(seam: Seam, scan: Scan) -> Iterator[str]:
-    if not seam.topic:
-        yield f"└─ seam       snapshot {seam.snapshot_id} is everything"
+    cold, log = seam.cold, seam.log
+    if not log.topic:
+        yield f"└─ seam       snapshot {cold.snapshot_id} is everything"
         return
     yield (
-        f"└─ seam       topic {seam.topic} ({seam.isolation}), snapshot "
-        f"{seam.snapshot_id if seam.snapshot_id is not None else 'none'}"
+        f"└─ seam       topic {log.topic} ({log.isolation}), snapshot "
+        f"{cold.snapshot_id if cold.snapshot_id is not None else 'none'}"
     )
-    if seam.provider:
-        yield f"     boundary by {seam.provider}: {seam.trust}"
+    if cold.provider:
+        yield f"     boundary by {cold.provider}: {cold.trust}"
     wanted = {r.partition: r for r in scan.hot_ranges}
     shown = list(seam.end.items())[:PARTITIONS_SHOWN_MAX]
     width = max((len(f"{end:,}") for _, end in shown), default=1)
@@ -253,18 +254,18 @@ def _seam(seam: Seam, scan: Scan) -> Iterator[str]:
         )
     if len(seam.end) > PARTITIONS_SHOWN_MAX:
         yield f"     … and {len(seam.end) - PARTITIONS_SHOWN_MAX} more partitions"
-    for gap in seam.gaps[:PARTITIONS_SHOWN_MAX]:
+    for gap in log.gaps[:PARTITIONS_SHOWN_MAX]:
         yield (
             f"     p{gap.partition:<4} lacks {gap.offsets:,} offsets of "
             f"[{gap.start:,}, {gap.end_exclusive:,}), which were lost"
         )
-    if len(seam.gaps) > PARTITIONS_SHOWN_MAX:
-        yield f"     … and {len(seam.gaps) - PARTITIONS_SHOWN_MAX} more gaps"
-    if seam.earlier_logs:
-        logs = "a log" if seam.earlier_logs == 1 else f"{seam.earlier_logs} logs"
+    if len(log.gaps) > PARTITIONS_SHOWN_MAX:
+        yield f"     … and {len(log.gaps) - PARTITIONS_SHOWN_MAX} more gaps"
+    if cold.earlier_logs:
+        logs = "a log" if cold.earlier_logs == 1 else f"{cold.earlier_logs} logs"
         yield f"     the snapshot begins with rows of {logs} from before the topic was recreated"
-    if seam.pending:
-        yield f"     {seam.pending:,} offsets past the end belong to open transactions"
+    if log.pending:
+        yield f"     {log.pending:,} offsets past the end belong to open transactions"
 
 
 def _bar(boundary: int, end: int) -> str:

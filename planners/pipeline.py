@@ -59,7 +59,7 @@ def reduced(asked_for: LogicalPlan) -> LogicalPlan:
     logical = apply(RULES, asked_for)
     for scan in logical.scans:
         starts = {r.partition: r.start for r in scan.hot_ranges}
-        require(missing(scan.seam.topic, scan.facts.log_start, starts))
+        require(missing(scan.seam.log.topic, scan.facts.log_start, starts))
     return logical
 
 

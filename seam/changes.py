@@ -28,7 +28,7 @@ from seamline.seam.gaps import past
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.records import Places
-from seamline.seam.seam import Seam
+from seamline.seam.seam import ChangeRange, Seam
 from seamline.seam.table import TableState
 from seamline.sql.predicates import And, Comparison, Or, Predicate
 
@@ -62,8 +62,9 @@ def between(later: Seam, earlier: Seam | None, *, offsets_max: int | None = None
                 f"up to offset {start}, and they end at {end}",
                 hint="Pass the token of the earlier read as from_token.",
             )
-    since = Offsets({p: past(later.gaps, p, starts.get(p, 0)) for p in later.end})
-    changes = dataclasses.replace(later, since=since, begins_first=earlier is None)
+    since = Offsets({p: past(later.log.gaps, p, starts.get(p, 0)) for p in later.end})
+    begin = ChangeRange(since, begins_first=earlier is None)
+    changes = dataclasses.replace(later, changes=begin)
     return changes if offsets_max is None else _first(changes, since, offsets_max)
 
 
@@ -79,17 +80,18 @@ def logged(changes: Seam, bounds: LogBounds) -> Seam:
     Raises:
         SeamlineError: LOG_TRIMMED, TOPIC_RECREATED.
     """
-    assert changes.since is not None
-    if changes.begins_first and changes.first_batch:
+    begin = changes.changes
+    assert begin is not None
+    if begin.begins_first and changes.cold.first_batch:
         raise SeamlineError(
             TOPIC_RECREATED,
             f"{changes.display_name} cannot be read from the beginning: the topic "
-            f"{changes.topic} was recreated since, and the earlier log is gone",
+            f"{changes.log.topic} was recreated since, and the earlier log is gone",
             hint="Read the table, and its changes from the token of that read on.",
         )
     end = changes.end
-    require(trimmed(bounds, {p: start for p, start in changes.since.items() if start < end[p]}))
-    return dataclasses.replace(changes, is_logged=True)
+    require(trimmed(bounds, {p: start for p, start in begin.since.items() if start < end[p]}))
+    return dataclasses.replace(changes, changes=dataclasses.replace(begin, is_logged=True))
 
 
 def as_known_now(state: TableState, earlier: Seam, *later: Seam) -> Seam:
@@ -104,22 +106,28 @@ def as_known_now(state: TableState, earlier: Seam, *later: Seam) -> Seam:
         earlier: The earlier seam.
         later: The later seam: as its token has it, and as it is now.
     """
-    own = kept_side(state, earlier.snapshot_id)
-    known = {earlier.foreign_change_id, own.foreign_change_id if own else earlier.foreign_change_id}
-    if known.isdisjoint(seam.foreign_change_id for seam in later):
+    own = kept_side(state, earlier.cold.snapshot_id)
+    known = {
+        earlier.cold.foreign_change_id,
+        own.foreign_change_id if own else earlier.cold.foreign_change_id,
+    }
+    if known.isdisjoint(seam.cold.foreign_change_id for seam in later):
         return earlier
-    return dataclasses.replace(earlier, foreign_change_id=later[-1].foreign_change_id)
+    change_id = later[-1].cold.foreign_change_id
+    return dataclasses.replace(
+        earlier, cold=dataclasses.replace(earlier.cold, foreign_change_id=change_id)
+    )
 
 
 def _check_rows(later: Seam, earlier: Seam) -> None:
     """Checks that below the earlier seam's end, the later seam has the same rows."""
-    if not earlier.topic_id:
+    if not earlier.log.topic_id:
         raise SeamlineError(
             INVALID_TOKEN,
             f"from_token is for the snapshot of {later.display_name} alone",
             hint="Pass the token of a read of the table itself.",
         )
-    if later.foreign_change_id != earlier.foreign_change_id:
+    if later.cold.foreign_change_id != earlier.cold.foreign_change_id:
         raise SeamlineError(
             HISTORY_CHANGED,
             f"rows of {later.display_name} have been changed by others since from_token was "
@@ -154,10 +162,12 @@ def cold_predicate(seam: Seam, places: Places | None) -> Predicate | None:
     Also None if the changes begin with the first row, or the partition or the offset is a field
     nested inside another column.
     """
-    if seam.since is None or seam.begins_first or places is None or places.names is None:
+    if seam.changes is None or seam.changes.begins_first:
+        return None
+    if places is None or places.names is None:
         return None
     partition_name, offset_name = places.names
-    needed = {p: start for p, start in seam.since.items() if start < seam.boundary[p]}
+    needed = {p: start for p, start in seam.changes.since.items() if start < seam.boundary[p]}
     if len(needed) > _PARTITIONS_SAID_MAX:
         return Comparison(offset_name, ">=", min(needed.values()))
     return Or(

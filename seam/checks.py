@@ -224,24 +224,21 @@ def rolled_back(state: TableState, seam: Seam, earlier: Seam) -> SeamlineError |
     newest one or still be on the line. Otherwise it can no longer be known whether a later change
     builds on it or replaced it.
     """
-    if earlier.snapshot_id is None or seam.snapshot_id == earlier.snapshot_id:
+    cold, before = seam.cold, earlier.cold
+    if before.snapshot_id is None or cold.snapshot_id == before.snapshot_id:
         return None
-    line = list(state.ancestors(seam.snapshot_id))
-    known = {snapshot.snapshot_id for snapshot in line}
+    line = list(state.ancestors(cold.snapshot_id))
+    line_ids = {snapshot.snapshot_id for snapshot in line}
     expired = line[-1].parent_id if line else None
-    if earlier.snapshot_id in known or earlier.snapshot_id == expired:
+    if before.snapshot_id in line_ids or before.snapshot_id == expired:
         return None
     if expired is None or moved_back(seam.boundary, earlier.boundary):
-        problem = f"was rolled back to before snapshot {earlier.snapshot_id}"
-    elif seam.foreign_change_id == earlier.foreign_change_id or earlier.foreign_change_id in (
-        None,
-        expired,
-        *known,
-    ):
+        problem = f"was rolled back to before snapshot {before.snapshot_id}"
+    elif before.foreign_change_id in (None, cold.foreign_change_id, expired, *line_ids):
         return None
     else:
         problem = (
-            f"was changed since by others, and snapshot {earlier.snapshot_id} has expired: "
+            f"was changed since by others, and snapshot {before.snapshot_id} has expired: "
             "whether their changes build on it is no longer known"
         )
     return SeamlineError(HISTORY_CHANGED, f"table {state.display_name} {problem}")
@@ -273,9 +270,8 @@ class LogRead:
     @classmethod
     def of(cls, seam: Seam, ranges: Sequence[OffsetRange]) -> LogRead:
         """Describes a read of ranges of a seam's tail."""
-        return cls(
-            seam.topic, seam.topic_id, seam.isolation, tuple(ranges), seam.end, seam.end_epochs
-        )
+        log = seam.log
+        return cls(log.topic, log.topic_id, log.isolation, tuple(ranges), seam.end, log.end_epochs)
 
     @classmethod
     def within(cls, bounds: LogBounds, ranges: Sequence[OffsetRange]) -> LogRead:

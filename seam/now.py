@@ -13,7 +13,7 @@ from seamline.seam.checks import recreated, require, trimmed, truncated
 from seamline.seam.gaps import below
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
-from seamline.seam.seam import Seam
+from seamline.seam.seam import ColdPart, LogPart, Seam
 from seamline.seam.table import TableState
 
 
@@ -57,28 +57,16 @@ def pin(
         return None
     ends = {partition: max(starts[partition], end) for partition, end in bounds.end.items()}
     only_cold = {p: offset for p, offset in boundary.next.items() if p not in ends}
+    held = sum(max(0, bounds.high_watermark.get(p, end) - end) for p, end in ends.items())
+    gaps = below(boundary.gaps, bounds.topic_id, ends)
     return Seam(
         table=state.name,
         table_uuid=state.uuid,
-        snapshot_id=cold.snapshot_id,
         schema_id=state.current_schema_id,
-        cluster=cluster,
-        topic=bounds.topic,
-        topic_id=bounds.topic_id,
-        isolation=bounds.isolation,
+        cold=ColdPart.of(state, cold),
+        log=LogPart.of(bounds, cluster, pending=held, gaps=gaps),
         boundary=Offsets({**starts, **only_cold}),
         end=Offsets({**ends, **only_cold}),
-        pending=sum(max(0, bounds.high_watermark.get(p, end) - end) for p, end in ends.items()),
-        skipped=boundary.skipped,
-        epochs=boundary.epochs,
-        end_epochs=bounds.leader_epochs,
-        foreign_change_id=cold.foreign_change_id,
-        sequence_number=state.sequence_number(cold.snapshot_id),
-        provider=boundary.provider,
-        trust=boundary.trust,
-        gaps=below(boundary.gaps, bounds.topic_id, ends),
-        earlier_logs=len(boundary.earlier_logs),
-        first_batch=boundary.first_batch,
     )
 
 

@@ -5,7 +5,6 @@ Pure, and fails closed: if the rows can no longer be shown to be the same, the r
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 from seamline.errors import (
@@ -18,7 +17,7 @@ from seamline.seam.checks import dropped, history_changed, recreated, require, t
 from seamline.seam.gaps import below, same_below
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
-from seamline.seam.seam import Seam, cold_only, hot_only
+from seamline.seam.seam import ColdPart, LogPart, Seam, cold_only
 from seamline.seam.table import TableState
 
 
@@ -47,11 +46,12 @@ def repeat_cold(state: TableState, earlier: Seam) -> Seam:
         SeamlineError: HISTORY_CHANGED, TOKEN_EXPIRED.
     """
     require(dropped(state, earlier.table_uuid))
-    if earlier.snapshot_id is not None and earlier.snapshot_id not in state.snapshots:
+    if earlier.cold.snapshot_id is not None and earlier.cold.snapshot_id not in state.snapshots:
         raise SeamlineError(
-            TOKEN_EXPIRED, f"snapshot {earlier.snapshot_id} of {state.display_name} has expired"
+            TOKEN_EXPIRED,
+            f"snapshot {earlier.cold.snapshot_id} of {state.display_name} has expired",
         )
-    return cold_only(state, earlier.snapshot_id, schema_id=earlier.schema_id)
+    return cold_only(state, earlier.cold.snapshot_id, schema_id=earlier.schema_id)
 
 
 def repeat_topic(name: tuple[str, ...], earlier: Seam, bounds: LogBounds, *, cluster: str) -> Seam:
@@ -62,8 +62,14 @@ def repeat_topic(name: tuple[str, ...], earlier: Seam, bounds: LogBounds, *, clu
     """
     check_same_log(earlier, bounds)
     check_kept(bounds, {r.partition: r.start for r in earlier.hot_ranges})
-    seam = hot_only(name, bounds, cluster=cluster, schema_id=earlier.schema_id)
-    return dataclasses.replace(seam, boundary=earlier.boundary, end=earlier.end, pending=0)
+    return Seam(
+        table=name,
+        table_uuid="",
+        schema_id=earlier.schema_id,
+        log=LogPart.of(bounds, cluster),
+        boundary=earlier.boundary,
+        end=earlier.end,
+    )
 
 
 def check_kept(bounds: LogBounds, starts: Mapping[int, int]) -> None:
@@ -100,25 +106,25 @@ def repeat(
             when rows the seam stands for are no longer kept; INVALID_TOKEN when the seam has no
             log.
     """
-    if not earlier.topic_id:
+    if not earlier.log.topic_id:
         message = f"the token is for the snapshot of {state.display_name} alone"
         raise SeamlineError(INVALID_TOKEN, message, hint='Use it with "t$cold", or omit it.')
     check_same_history(state, earlier, bounds)
-    is_kept = earlier.snapshot_id in state.snapshots
+    is_kept = earlier.cold.snapshot_id in state.snapshots
     problem = "has lost the snapshots before it" if is_kept else "has expired"
-    reason = f"snapshot {earlier.snapshot_id} of {state.display_name} {problem}"
+    reason = f"snapshot {earlier.cold.snapshot_id} of {state.display_name} {problem}"
     for side in sides:
-        later = side.snapshot_id != earlier.snapshot_id
-        if side.boundary.topic_id != earlier.topic_id:
+        later = side.snapshot_id != earlier.cold.snapshot_id
+        if side.boundary.topic_id != earlier.log.topic_id:
             reason += ", and the table has continued another log since"
             continue
-        if later and side.foreign_change_id != earlier.foreign_change_id:
+        if later and side.foreign_change_id != earlier.cold.foreign_change_id:
             reason += ", and rows have been changed since"
             continue
         if _decoded_otherwise(side, earlier):
             reason += ", and its tail has been tiered under another schema, format or on_error"
             continue
-        if not same_below(side.boundary.gaps, earlier.gaps, bounds.topic_id, earlier.end):
+        if not same_below(side.boundary.gaps, earlier.log.gaps, bounds.topic_id, earlier.end):
             reason += ", and a loss has been accepted of records that the token covers"
             continue
         gone = missing_between(side, earlier.end, bounds)
@@ -128,7 +134,7 @@ def repeat(
         seam = seam_up_to(
             state, side, earlier.end, bounds, cluster=cluster, schema_id=earlier.schema_id
         )
-        return seam.decoded_by(earlier.format, earlier.on_error)
+        return seam.decoded_by(earlier.log.format, earlier.log.on_error)
     raise SeamlineError(TOKEN_EXPIRED, reason)
 
 
@@ -139,7 +145,7 @@ def _decoded_otherwise(side: ColdSide, earlier: Seam) -> bool:
         r.partition: r.start for r in earlier.hot_ranges if r.start < held.next.get(r.partition, 0)
     }
     now = (held.format, held.on_error, held.schema_id)
-    is_same = now == (earlier.format, earlier.on_error, earlier.schema_id)
+    is_same = now == (earlier.log.format, earlier.log.on_error, earlier.schema_id)
     begun = held.decoded_from
     return any(not is_same or start < begun.get(p, 0) for p, start in tiered.items())
 
@@ -168,26 +174,13 @@ def seam_up_to(
     return Seam(
         table=state.name,
         table_uuid=state.uuid,
-        snapshot_id=side.snapshot_id,
         schema_id=schema_id,
-        cluster=cluster,
-        topic=bounds.topic,
-        topic_id=bounds.topic_id,
-        isolation=bounds.isolation,
+        cold=ColdPart.of(state, side),
+        log=LogPart.of(bounds, cluster, gaps=below(side.boundary.gaps, bounds.topic_id, end)),
         boundary=Offsets({p: min(stop, held.get(p, 0)) for p, stop in end.items()}),
         end=end,
         cold_end=everything if past else None,
-        skipped=side.boundary.skipped,
-        epochs=side.boundary.epochs,
-        end_epochs=bounds.leader_epochs,
-        foreign_change_id=side.foreign_change_id,
-        sequence_number=state.sequence_number(side.snapshot_id),
         as_of=as_of,
-        provider=side.boundary.provider,
-        trust=side.boundary.trust,
-        gaps=below(side.boundary.gaps, bounds.topic_id, end),
-        earlier_logs=len(side.boundary.earlier_logs),
-        first_batch=side.boundary.first_batch,
     )
 
 
@@ -198,7 +191,7 @@ def check_same_history(state: TableState, earlier: Seam, bounds: LogBounds) -> N
         SeamlineError: HISTORY_CHANGED.
     """
     require(dropped(state, earlier.table_uuid))
-    if earlier.topic_id:
+    if earlier.log.topic_id:
         check_same_log(earlier, bounds)
 
 
@@ -210,6 +203,6 @@ def check_same_log(earlier: Seam, bounds: LogBounds) -> None:
     """
     read = {r.partition: r.end_exclusive for r in earlier.hot_ranges}
     require(
-        history_changed(recreated(bounds.topic, bounds.topic_id, earlier.topic_id)),
+        history_changed(recreated(bounds.topic, bounds.topic_id, earlier.log.topic_id)),
         history_changed(truncated(bounds, read)),
     )

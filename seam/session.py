@@ -23,7 +23,7 @@ def merge(seams: Iterable[Seam]) -> tuple[Seam, ...]:
     """
     furthest: dict[tuple[str, str], Seam] = {}
     for seam in seams:
-        key = (seam.identity, seam.topic_id)
+        key = (seam.identity, seam.log.topic_id)
         known = furthest.get(key)
         furthest[key] = seam if known is None else _further(known, seam)
     with_log = {identity for identity, topic_id in furthest if topic_id}
@@ -38,27 +38,28 @@ def _further(one: Seam, other: Seam) -> Seam:
     """Returns what two seams of the same table and log have seen together."""
     later = max(one, other, key=_age)
     ends = {p: max(_end(one, p), _end(other, p)) for p in (*one.end, *other.end)}
+    epochs = Offsets({p: epoch for p, (_, epoch) in ends.items() if epoch >= 0})
     return dataclasses.replace(
         later,
         boundary=Offsets({p: later.boundary.get(p, 0) for p in ends}),
         end=Offsets({p: end for p, (end, _) in ends.items()}),
-        end_epochs=Offsets({p: epoch for p, (_, epoch) in ends.items() if epoch >= 0}),
+        log=dataclasses.replace(later.log, end_epochs=epochs),
     )
 
 
 def _age(seam: Seam) -> tuple[object, ...]:
     """Sort key for a table's seams: a total order, so the later of two is always the same one."""
     return (
-        seam.sequence_number,
+        seam.cold.sequence_number,
         sum(seam.boundary.values()),
-        seam.snapshot_id or 0,
+        seam.cold.snapshot_id or 0,
         seam.schema_id,
         seam.table,
         tuple((p, start) for p, start in seam.boundary.items() if start),
-        seam.foreign_change_id or 0,
+        seam.cold.foreign_change_id or 0,
     )
 
 
 def _end(seam: Seam, partition: int) -> tuple[int, int]:
     """Returns an end and its leader epoch; among equal ends, the later epoch is the one to keep."""
-    return seam.end.get(partition, 0), seam.end_epochs.get(partition, -1)
+    return seam.end.get(partition, 0), seam.log.end_epochs.get(partition, -1)

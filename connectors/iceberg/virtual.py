@@ -47,9 +47,9 @@ def snapshot_id(
     """
     rows = {
         "table_uuid": seam.table_uuid,
-        "snapshot_id": seam.snapshot_id,
+        "snapshot_id": seam.cold.snapshot_id,
         "schema_id": seam.schema_id,
-        "topic_id": seam.topic_id,
+        "topic_id": seam.log.topic_id,
         "start": seam.boundary.to_json(),
         "end": seam.end.to_json(),
     }
@@ -57,8 +57,8 @@ def snapshot_id(
         rows["on_error"] = on_error
     if version >= 3:
         rows["format_version"] = version
-    if seam.end_epochs:  # a new leader may continue at offsets that the log has lost
-        rows["leaders"] = seam.end_epochs.to_json()
+    if seam.log.end_epochs:  # a new leader may continue at offsets that the log has lost
+        rows["leaders"] = seam.log.end_epochs.to_json()
     text = json.dumps(rows, sort_keys=True)
     for attempt in range(1 << 16):
         digest = hashlib.sha256(f"seamline {attempt} {text}".encode()).digest()
@@ -106,7 +106,7 @@ class VirtualSnapshot:
         """Returns its entry in table metadata."""
         body: Json = {
             "snapshot-id": self.snapshot_id,
-            "parent-snapshot-id": self.seam.snapshot_id,
+            "parent-snapshot-id": self.seam.cold.snapshot_id,
             "sequence-number": self.sequence_number,
             "timestamp-ms": self.timestamp_ms,
             "manifest-list": self.manifest_list,
@@ -146,7 +146,7 @@ def summary(
         removed: What it removes, likewise.
         is_overwrite: Whether it may change existing rows.
     """
-    cold = cold_snapshot(base, seam.snapshot_id).get("summary", {})
+    cold = cold_snapshot(base, seam.cold.snapshot_id).get("summary", {})
     operation = "overwrite" if is_overwrite else "append"
     body = {"operation": operation, END_KEY: json.dumps(seam.end.to_json(), separators=(",", ":"))}
     for way, numbers in (("added", added), ("removed", removed)):

@@ -67,10 +67,12 @@ class _BatchReader(DataSourceReader):
         if table.gives_changes:
             table.require_every_change(begins_first=True)
             ranges = [OffsetRange(p, 0, end) for p, end in seam.end.items() if end]
-            return [*table.hot_splits(ranges, {}, seam.end, seam.end_epochs)] or [_Nothing()]
+            return [*table.hot_splits(ranges, {}, seam.end, seam.log.end_epochs)] or [_Nothing()]
         table, found = table.find_keys()
         seam = table.seam
-        hot = table.hot_splits(seam.hot_ranges, seam.epochs, seam.end, seam.end_epochs, found)
+        hot = table.hot_splits(
+            seam.hot_ranges, seam.cold.epochs, seam.end, seam.log.end_epochs, found
+        )
         return [*table.cold_splits(None, found), *hot] or [_Nothing()]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
@@ -96,7 +98,7 @@ class _StreamReader(DataSourceStreamReader):
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802
         table = self._place()
-        return self._offset(table, table.seam.end, table.seam.end_epochs)
+        return self._offset(table, table.seam.end, table.seam.log.end_epochs)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         table = self._place()
@@ -115,14 +117,14 @@ class _StreamReader(DataSourceStreamReader):
                 cold_start[partition], cold_end[partition] = begin, min(stop, boundary)
             if max(begin, boundary) < stop:
                 ranges.append(OffsetRange(partition, max(begin, boundary), stop))
-                epochs_there = first_epochs if begin >= boundary else table.seam.epochs
+                epochs_there = first_epochs if begin >= boundary else table.seam.cold.epochs
                 if partition in epochs_there:
                     epochs[partition] = epochs_there[partition]
         hot = table.hot_splits(ranges, epochs, last, Offsets.from_json(end.get("epochs", {})))
         # the first batch of a stream from the beginning brings the rows of earlier logs
         takes_earlier = not first and not table.gives_changes
         span = ColdSpan(
-            Offsets(cold_start), Offsets(cold_end), table.seam.first_batch, takes_earlier
+            Offsets(cold_start), Offsets(cold_end), table.seam.cold.first_batch, takes_earlier
         )
         return [*table.cold_splits(span), *hot] or [_Nothing()]
 
@@ -152,12 +154,12 @@ class _StreamReader(DataSourceStreamReader):
             "end": end.to_json(),
             "epochs": epochs.to_json(),
             "table_uuid": table.seam.table_uuid,
-            "topic_id": table.seam.topic_id,
+            "topic_id": table.seam.log.topic_id,
         }
 
     def _check_same(self, known: dict[str, Any], table: Table) -> None:
         seam = table.seam
-        if (known["table_uuid"], known["topic_id"]) != (seam.table_uuid, seam.topic_id):
+        if (known["table_uuid"], known["topic_id"]) != (seam.table_uuid, seam.log.topic_id):
             raise SeamlineError(
                 HISTORY_CHANGED,
                 f"table {self._options.table} or its topic was recreated since the stream began",

@@ -229,18 +229,18 @@ class Table:
         """How records are decoded, and which of them count; None for both without a hot side."""
         state, seam = self.state, self.seam
         binding = TopicBinding.from_properties(state.properties)
-        if binding is None or not seam.topic:
+        if binding is None or not seam.log.topic:
             return None, None
         columns = state.schemas[seam.schema_id].columns
-        spec = DecoderSpec.of(binding, columns, seam.format, seam.on_error)
+        spec = DecoderSpec.of(binding, columns, seam.log.format, seam.log.on_error)
         return spec, Newest.of(binding, spec)
 
     @property
     def places(self) -> Places | None:
         """The columns that say which record a row is, if there are any."""
-        if not self.seam.topic:
+        if not self.seam.log.topic:
             return None
-        return Places.of(encoding.parse(self.seam.format), self.columns)
+        return Places.of(encoding.parse(self.seam.log.format), self.columns)
 
     @property
     def state(self) -> TableState:
@@ -271,7 +271,7 @@ class Table:
         spec, _ = self._spec_and_newest
         if self.bootstrap_servers is None or spec is None:
             return []
-        seam, cluster = self.seam, self._cluster()
+        log, cluster = self.seam.log, self._cluster()
         names = tuple(column.name for column in self.columns)
         starts = {wanted.partition: wanted.start for wanted in ranges}
         parts = [part for wanted in ranges for part in _parts(wanted)]
@@ -280,7 +280,7 @@ class Table:
                 cluster,
                 spec,
                 names,
-                LogRead(seam.topic, seam.topic_id, seam.isolation, shared, end, end_epochs),
+                LogRead(log.topic, log.topic_id, log.isolation, shared, end, end_epochs),
                 {
                     part.partition: epochs[part.partition]
                     for part in shared
@@ -310,20 +310,19 @@ class Table:
         if spec is None or newest is None:
             return self, None
         keys = HotKeys(newest)
-        ranges, epochs = seam.hot_ranges, seam.epochs
+        ranges, epochs = seam.hot_ranges, seam.cold.epochs
         for attempt in range(_READS_MAX):
             read = LogRead.of(seam, ranges)
             found = self._read_keys(keys, spec, read, epochs)
             if not found.ends:
                 return dataclasses.replace(self, seam=seam), keys.found()
             if self.options.token or attempt == _READS_MAX - 1:
-                raise compaction.conflict(seam.topic, found.ends)
+                raise compaction.conflict(seam.log.topic, found.ends)
             ranges = tuple(OffsetRange(p, seam.end[p], end) for p, end in found.ends.items())
-            epochs = seam.end_epochs
+            epochs = seam.log.end_epochs
             known = {p: found.end_epochs[p] for p in found.ends if p in found.end_epochs}
-            seam = dataclasses.replace(
-                seam, end=seam.end.replace(found.ends), end_epochs=epochs.replace(known)
-            )
+            log = dataclasses.replace(seam.log, end_epochs=epochs.replace(known))
+            seam = dataclasses.replace(seam, end=seam.end.replace(found.ends), log=log)
         raise AssertionError("the last attempt returns or raises")
 
     def _read_keys(
@@ -348,8 +347,8 @@ class Table:
         Raises:
             SeamlineError: LOG_TRIMMED, TOPIC_RECREATED.
         """
-        topic = self.seam.topic
-        if begins_first and self.seam.first_batch:
+        topic = self.seam.log.topic
+        if begins_first and self.seam.cold.first_batch:
             raise SeamlineError(
                 TOPIC_RECREATED,
                 f"the changes of {self.options.table} cannot be read from the beginning: topic "
@@ -388,7 +387,7 @@ class Table:
         """
         seam = self.seam
         is_truncated = keys is not None and keys.is_truncated
-        if seam.snapshot_id is None or is_truncated or (span is not None and _is_empty(span)):
+        if seam.cold.snapshot_id is None or is_truncated or (span is not None and _is_empty(span)):
             return []
         table = self._cold()
         columns, places = self.columns, self.places
@@ -400,7 +399,7 @@ class Table:
         if span is not None and places is not None and places.names is not None:
             predicate = _lies_in(span, *places.names)
         request = ScanRequest(seam.schema_id, tuple(c.name for c in columns), predicate)
-        plan = table.inspect(table.plan(seam.snapshot_id, request))
+        plan = table.inspect(table.plan(seam.cold.snapshot_id, request))
         if plan.unsupported is not None:
             raise SeamlineError(
                 COLD_FILE_INVALID,
@@ -412,8 +411,8 @@ class Table:
             "scan",
             seam.table,
             columns,
-            seam.snapshot_id,
-            table.state.schema_of(seam.snapshot_id).columns,
+            seam.cold.snapshot_id,
+            table.state.schema_of(seam.cold.snapshot_id).columns,
             cold_span=seam.cold_span if span is None else span,
             file_access=table.file_access,
             newest=self.newest,

@@ -60,7 +60,7 @@ def reading(context: Context[Any], request: QueryRequest) -> Iterator[Running]:
 
 def _write_receipt(context: Context[Any], request: QueryRequest, running: Running) -> None:
     plan, statement, signer = running.planned.plan, context.statement, context.environment.signer
-    read = [s for s in plan.seams if s.table_uuid or s.topic]
+    read = [s for s in plan.seams if s.table_uuid or s.log.topic]
     tables = [s for s in read if s.since is None and not s.as_of]
     whole = {seam.identity for seam in tables}
     parts = [s for s in read if s.since is not None and s.identity not in whole]

@@ -116,7 +116,7 @@ def _known(scanned: ColdTable | None, scan: Scan) -> _Known:
         return _Known(hot_rows, 0, {})
     if not isinstance(scanned, IcebergTable):
         return _NOTHING
-    cold_rows, bounds = column_bounds(scanned, scan.seam.snapshot_id)
+    cold_rows, bounds = column_bounds(scanned, scan.seam.cold.snapshot_id)
     of_columns = {
         field.name: bounds[field.field_id] for field in scan.columns if field.field_id in bounds
     }

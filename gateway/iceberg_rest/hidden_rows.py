@@ -95,7 +95,7 @@ def _scan(table: ServedTable) -> tuple[EngineScan, ColdPlan]:
     seam = tail.seam
     wanted = tuple(dict.fromkeys((*newest.key_names, newest.partition.name)))
     request = ScanRequest(seam.schema_id, wanted)
-    plan = table.cold.inspect(table.cold.plan(seam.snapshot_id, request))
+    plan = table.cold.inspect(table.cold.plan(seam.cold.snapshot_id, request))
     taken = taken_name(plan.files)
     problem = plan.unsupported or (f"data files with a column {taken}" if taken else None)
     if problem is not None:
@@ -109,7 +109,7 @@ def _scan(table: ServedTable) -> tuple[EngineScan, ColdPlan]:
         "scan",
         table.cold.state.name,
         newest.key,
-        seam.snapshot_id,
+        seam.cold.snapshot_id,
         cold=plan,
         file_access=table.cold.file_access,
         newest=newest,

@@ -129,7 +129,9 @@ def plan_scan(tables: ServedTables, request: TableScan, deadline: Deadline) -> S
         raise SeamlineError(
             INVALID_REQUEST, f"the filter does not match the schema: {error}"
         ) from error
-    cold = table.tail.seam.snapshot_id if request.reads_tail and table.tail else request.snapshot_id
+    cold = request.snapshot_id
+    if request.reads_tail and table.tail:
+        cold = table.tail.seam.cold.snapshot_id
     hidden = tables.hidden(table, deadline) if request.reads_tail else ()
     tasks = table.cold.tasks(cold, pruner, hidden) if cold is not None else []
     for task in tasks:

@@ -82,7 +82,7 @@ class ServedTable:
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED, COLD_FILE_MISSING, STORAGE_UNAVAILABLE.
         """
-        head = self.tail.seam.snapshot_id if self.tail else self.cold.state.current_snapshot_id
+        head = self.tail.seam.cold.snapshot_id if self.tail else self.cold.state.current_snapshot_id
         self.cold.require_own_files(head)
 
     def layout(self) -> TailLayout:
@@ -114,13 +114,13 @@ class ServedTable:
         """
         assert self.tail is not None
         seam, decoder = self.tail.seam, self.tail.decoder
-        leaders = sorted(seam.end_epochs.items())
-        return repr((self.uuid, seam.topic_id, seam.isolation, leaders, decoder))
+        leaders = sorted(seam.log.end_epochs.items())
+        return repr((self.uuid, seam.log.topic_id, seam.log.isolation, leaders, decoder))
 
 
 def served_tail(table: IcebergTable, seam: Seam, decoder: DecoderSpec | None) -> ServedTail | None:
     """Returns the tail of a seam, or None if it is empty or there is no log."""
-    if decoder is None or seam.snapshot_id is None or not seam.hot_ranges:
+    if decoder is None or seam.cold.snapshot_id is None or not seam.hot_ranges:
         return None
     state = table.state
     own_id = virtual.snapshot_id(seam, state.snapshots, decoder.on_error, state.format_version)

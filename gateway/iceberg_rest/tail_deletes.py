@@ -199,10 +199,10 @@ class _Replaced:
 def _replaced(table: ServedTable, rows: Sequence[DeletedRows]) -> list[_Replaced]:
     """Returns the manifests with vectors to be replaced, as a file has at most one vector."""
     assert table.tail is not None
-    assert table.tail.seam.snapshot_id is not None
+    assert table.tail.seam.cold.snapshot_id is not None
     paths = {one.file.file_path for one in rows}
     found = []
-    for manifest in table.cold.manifests(table.tail.seam.snapshot_id):
+    for manifest in table.cold.manifests(table.tail.seam.cold.snapshot_id):
         if manifest.content == ManifestContent.DELETES:
             removed: list[ManifestEntry] = []
             rest: list[ManifestEntry] = []
@@ -232,5 +232,5 @@ def _key(table: ServedTable) -> str:
     assert table.tail is not None
     seam = table.tail.seam
     ranges = [(r.partition, r.start, r.end_exclusive) for r in seam.hot_ranges]
-    parts = (table.source(), seam.snapshot_id, ranges, table.version)
+    parts = (table.source(), seam.cold.snapshot_id, ranges, table.version)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]

@@ -202,7 +202,7 @@ class SnapshotWriter:
         added = [manifest for segment in segments for manifest in segment.manifests]
         added += hidden.manifests if hidden is not None else ()
         replaced = hidden.replaced if hidden is not None else ()
-        cold = virtual.cold_snapshot(table.base, tail.seam.snapshot_id)
+        cold = virtual.cold_snapshot(table.base, tail.seam.cold.snapshot_id)
         listed = self._cold_list(table, cold["manifest-list"])
         content = manifests.new_list(
             [manifest for manifest in listed if manifest.manifest_path not in replaced],

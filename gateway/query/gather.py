@@ -299,9 +299,9 @@ class Gatherer:
         seam = scan.seam
         for moment in moments(scan):
             if (seam.key, moment) not in known:
-                log = self._connections.log(seam.cluster)
+                log = self._connections.log(seam.log.cluster)
                 known[seam.key, moment] = log.offsets_at(
-                    seam.topic, seam.topic_id, seam.end, moment, deadline
+                    seam.log.topic, seam.log.topic_id, seam.end, moment, deadline
                 )
         return {moment: known[seam.key, moment] for moment in moments(scan)}
 
@@ -397,7 +397,7 @@ class Gatherer:
             ]
             seen = all_remembered(name, tables, (*request.after.seen, *begun))
             before = floors.get(topic, Floor())
-            found = (*before.seen, *(seam for seam in seen if seam.topic_id))
+            found = (*before.seen, *(seam for seam in seen if seam.log.topic_id))
             if found:
                 floors[topic] = dataclasses.replace(before, seen=found)
         for write in request.after.writes:
@@ -517,4 +517,4 @@ def _files(scan: Scan, table: ColdTable) -> ColdPlan:
     needed = cold_predicate(scan.seam, scan.facts.places)
     predicate = scan.predicate if needed is None else conjunction(scan.predicate, needed)
     request = ScanRequest(scan.seam.schema_id, names_, predicate)
-    return table.plan(scan.seam.snapshot_id, request)
+    return table.plan(scan.seam.cold.snapshot_id, request)

@@ -238,15 +238,15 @@ class TablePinner:
         if name.variant in system_tables.TABLE_VARIANTS:
             follower = tails.follower_of(state) if tails is not None else None
             return self._about(target, table, seam, follower)
-        if not seam.format:
+        if not seam.log.format:
             seam = seam.decoded_by(str(binding.encoding), binding.on_error)
         end = seam.end
         if target.changes is not None:
             seam = self._changes(target, target.changes, state, binding, bounds, seam, facts)
         _require_offsets(state, binding, seam)
-        table.require_single_writer(seam.snapshot_id)
+        table.require_single_writer(seam.cold.snapshot_id)
         schema = state.schemas[seam.schema_id]
-        decoder = DecoderSpec.of(binding, schema.columns, seam.format, seam.on_error)
+        decoder = DecoderSpec.of(binding, schema.columns, seam.log.format, seam.log.on_error)
         present = is_present(target, facts.tables, facts.request) and seam.end == end
         log_start = _log_start(seam, bounds)
         if binding.is_upsert and (not present or seam.is_logged):
@@ -276,12 +276,12 @@ class TablePinner:
         """
         if not seam.hot_ranges:
             return
-        log = self._connections.log(seam.cluster)
-        if isinstance(log, TellsCompaction) and not log.is_compacted(seam.topic, deadline):
+        log = self._connections.log(seam.log.cluster)
+        if isinstance(log, TellsCompaction) and not log.is_compacted(seam.log.topic, deadline):
             return
         raise SeamlineError(
             LOG_TRIMMED if seam.is_logged or target.version is not None else TOKEN_EXPIRED,
-            f"topic {seam.topic} is compacted: not every record of {seam.display_name} is kept "
+            f"topic {seam.log.topic} is compacted: not every record of {seam.display_name} is kept "
             "between its snapshot and an earlier moment",
             hint="Read the table as it is now, or one of its snapshots with FOR VERSION AS OF.",
         )
@@ -325,7 +325,7 @@ class TablePinner:
         log, deadline = self._connections.log(binding.cluster), facts.request.deadline
         earlier = repeated_seam(target, facts.tables, facts.request)
         if earlier is not None:
-            own = kept_side(state, earlier.snapshot_id)
+            own = kept_side(state, earlier.cold.snapshot_id)
             bounds = _under((own or head).boundary.isolation, bounds, log, deadline)
             # what only the log holds depends on the snapshot, and a snapshot of an upsert table
             # has lost the rows that were replaced: a later one cannot replace it
@@ -520,10 +520,10 @@ def _check_remembered(log: HotLog, bounds: LogBounds, earlier: Seam, deadline: D
     Raises:
         SeamlineError: HISTORY_CHANGED.
     """
-    if bounds.topic_id != earlier.topic_id:
+    if bounds.topic_id != earlier.log.topic_id:
         return  # pinning the table reports it
     try:
-        check_not_truncated(log, bounds, earlier.end, earlier.end_epochs, deadline)
+        check_not_truncated(log, bounds, earlier.end, earlier.log.end_epochs, deadline)
     except SeamlineError as error:
         if error.code is LOG_TRUNCATED:
             message = f"topic {bounds.topic} lost records that a token covers: {error.message}"
@@ -620,5 +620,5 @@ def topic_of(target: Target, tables: Mapping[TableName, ColdTable]) -> Topic | N
 
 
 def _system(name: TableName, relation: Relation, rows: pa.Table) -> PinnedTable:
-    seam = Seam((*name.full[:-1], name.display), "", None, 0)
+    seam = Seam((*name.full[:-1], name.display), "", 0)
     return PinnedTable(relation, TableFacts("system", seam, rows=rows))

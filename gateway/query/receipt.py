@@ -103,7 +103,7 @@ def _hidden(
 def pinned(table: PinnedTable, token: str, config: Config) -> dict[str, Any]:
     """Describes a pinned table for an external reader: its seam, locations, and decoding."""
     seam, decoder = table.facts.seam, table.facts.decoder
-    cluster = config.clusters[seam.cluster] if seam.topic else None
+    cluster = config.clusters[seam.log.cluster] if seam.log.topic else None
     catalog = config.catalogs[seam.table[0]] if table.cold else None
     return {
         **seam.to_json(),
@@ -123,29 +123,29 @@ def _table(
     scans = [scan for scan in plan.logical.scans if scan.seam.key == seam.key]
     cold = [scan.files for scan in scans if scan.files is not None]
     read = plan.tails.get(seam.key)
-    snapshot = held.get((seam.table, seam.snapshot_id or 0), Tagging())
+    snapshot = held.get((seam.table, seam.cold.snapshot_id or 0), Tagging())
     return {
         "table": list(seam.table),
         "as_of": seam.as_of or None,
-        "snapshot_id": seam.snapshot_id,
+        "snapshot_id": seam.cold.snapshot_id,
         "schema_id": seam.schema_id,
-        "topic": seam.topic or None,
-        "topic_id": seam.topic_id or None,
-        "isolation": seam.isolation or None,
+        "topic": seam.log.topic or None,
+        "topic_id": seam.log.topic_id or None,
+        "isolation": seam.log.isolation or None,
         "boundary": seam.boundary.to_json(),
-        "boundary_provider": (seam.provider or "seamline") if seam.topic else None,
-        "boundary_trust": seam.trust or None,
+        "boundary_provider": (seam.cold.provider or "seamline") if seam.log.topic else None,
+        "boundary_trust": seam.cold.trust or None,
         "end": seam.end.to_json(),
         "since": seam.since.to_json() if seam.since is not None else None,
-        "gaps": [gap.to_json() for gap in seam.gaps],
-        "earlier_logs": seam.earlier_logs,
+        "gaps": [gap.to_json() for gap in seam.log.gaps],
+        "earlier_logs": seam.cold.earlier_logs,
         "files_read": sum(len(files.files) for files in cold),
         "files_total": max((files.total_files for files in cold), default=0),
         "rows_cold": sum(files.rows for files in cold),
         "offsets_hot": read.offsets if read is not None else 0,
         "rows_hot": tail.records if tail is not None else None,
-        "pending_offsets": seam.pending,
-        "skipped_cold": seam.skipped,
+        "pending_offsets": seam.log.pending,
+        "skipped_cold": seam.cold.skipped,
         "skipped_hot": tail.skipped if tail is not None else 0,
         "tail": _origin(tail) if tail is not None else None,
         "snapshot_tag": snapshot.tag,

@@ -13,7 +13,7 @@ from seamline.sql.types import Field
 
 def stored_columns(state: TableState, seam: Seam) -> tuple[Field, ...]:
     """Returns the columns of the schema that the snapshot was written with."""
-    return () if seam.snapshot_id is None else state.schema_of(seam.snapshot_id).columns
+    return () if seam.cold.snapshot_id is None else state.schema_of(seam.cold.snapshot_id).columns
 
 
 def columns_read(own: tuple[Field, ...], seam: Seam) -> tuple[Field, ...]:

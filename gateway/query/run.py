@@ -236,15 +236,15 @@ def _engine_scan(
     deletes, misleading = None, frozenset[int]()
     if scan.files is not None and table is not None:
         if plan.route.engine == SPARK:
-            table.require_fit_for_spark(scan.seam.snapshot_id)
-            misleading = table.misleading_columns(scan.seam.snapshot_id)
+            table.require_fit_for_spark(scan.seam.cold.snapshot_id)
+            misleading = table.misleading_columns(scan.seam.cold.snapshot_id)
         else:
             deletes = table.deleted_rows(scan.files)
     return EngineScan(
         scan_id=scan.scan_id,
         table=scan.seam.table,
         columns=scan.columns,
-        snapshot_id=scan.seam.snapshot_id,
+        snapshot_id=scan.seam.cold.snapshot_id,
         stored=scan.facts.stored,
         cold=scan.files,
         cold_span=scan.seam.cold_span,
@@ -282,7 +282,9 @@ def _rows(tail: Tail) -> pa.Table | SpilledTail:
 
 def _source(tail: TailRead) -> TailSource:
     seam = tail.seam
-    return TailSource(seam.cluster, seam.topic, tail.ranges, seam.isolation, tail.decoder)
+    return TailSource(
+        seam.log.cluster, seam.log.topic, tail.ranges, seam.log.isolation, tail.decoder
+    )
 
 
 def _with_release(stream: ResultStream, release: Callable[[], None]) -> ResultStream:

@@ -109,7 +109,11 @@ class SnapshotTags:
         if plan.route.engine != SPARK:
             return TaggedSnapshots()
         cold = (scan.seam for scan in plan.logical.scans if scan.facts.reads_cold)
-        pins = {(seam.table, seam.snapshot_id) for seam in cold if seam.snapshot_id is not None}
+        pins = {
+            (seam.table, seam.cold.snapshot_id)
+            for seam in cold
+            if seam.cold.snapshot_id is not None
+        }
         return self.hold(sorted(pins), deadline)
 
     def hold(self, pins: Iterable[Pin], deadline: Deadline) -> TaggedSnapshots:

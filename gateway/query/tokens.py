@@ -30,7 +30,7 @@ from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
 from seamline.gateway import names
 from seamline.seam.gaps import Gap
 from seamline.seam.offsets import Offsets
-from seamline.seam.seam import Seam
+from seamline.seam.seam import ColdPart, LogPart, Seam
 
 _VERSION = 2
 _SALT = "seamline-token"
@@ -192,22 +192,22 @@ class TokenSigner:
 
 def encode(seam: Seam) -> list[Any]:
     """Encodes a seam for a token: enough to pin it again, and to notice that history changed."""
-    gaps = [[gap.partition, gap.start, gap.end_exclusive, gap.offsets] for gap in seam.gaps]
+    gaps = [[gap.partition, gap.start, gap.end_exclusive, gap.offsets] for gap in seam.log.gaps]
     return [
         list(seam.table),
         seam.table_uuid,
-        seam.snapshot_id,
+        seam.cold.snapshot_id,
         seam.schema_id,
-        seam.topic_id,
+        seam.log.topic_id,
         # as columns, and as differences, which are mostly small: this keeps a token compact
         list(seam.end),
         [seam.boundary.get(p, 0) for p in seam.end],
         [end - seam.boundary.get(p, 0) for p, end in seam.end.items()],
-        [seam.end_epochs.get(p, -1) for p in seam.end],
-        seam.foreign_change_id,
-        seam.sequence_number,
-        seam.format,
-        seam.on_error,
+        [seam.log.end_epochs.get(p, -1) for p in seam.end],
+        seam.cold.foreign_change_id,
+        seam.cold.sequence_number,
+        seam.log.format,
+        seam.log.on_error,
         *([gaps] if gaps else ()),
     ]
 
@@ -224,20 +224,21 @@ def decode(entry: Any) -> Seam:
     table, uuid, snapshot_id, schema_id, topic_id, *columns = entry[:-4]
     foreign_change_id, sequence, format_, on_error = entry[-4:]
     offsets = [tuple(map(int, row)) for row in zip(*columns, strict=True)]
+    log = LogPart(
+        topic_id=topic_id,
+        end_epochs=Offsets({p: epoch for p, _, _, epoch in offsets if epoch >= 0}),
+        gaps=tuple(Gap(topic_id, int(p), int(a), int(b), int(n)) for p, a, b, n in gaps),
+        format=format_,
+        on_error=on_error,
+    )
     return Seam(
         table=tuple(table),
         table_uuid=uuid,
-        snapshot_id=snapshot_id,
         schema_id=schema_id,
-        topic_id=topic_id,
+        cold=ColdPart(snapshot_id, int(sequence), foreign_change_id),
+        log=log,
         boundary=Offsets({p: start for p, start, _, _ in offsets}),
         end=Offsets({p: start + count for p, start, count, _ in offsets}),
-        end_epochs=Offsets({p: epoch for p, _, _, epoch in offsets if epoch >= 0}),
-        foreign_change_id=foreign_change_id,
-        sequence_number=int(sequence),
-        format=format_,
-        on_error=on_error,
-        gaps=tuple(Gap(topic_id, int(p), int(a), int(b), int(n)) for p, a, b, n in gaps),
     )
 
 
@@ -292,7 +293,7 @@ def forgotten(after: After, table: tuple[str, ...]) -> After:
 
 
 def _shows(seam: Seam, write: Write) -> bool:
-    return bool(seam.topic) and _is_called(seam.table, write.table or "")
+    return bool(seam.log.topic) and _is_called(seam.table, write.table or "")
 
 
 def _is_called(table: tuple[str, ...], name: str) -> bool:

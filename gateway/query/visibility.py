@@ -55,7 +55,7 @@ def wait_until_visible(
     waited_s = 0.0
     pause_s = _PAUSE_S_MIN
     while True:
-        if any(seam.topic_id != bounds.topic_id for seam in floor.seen):
+        if any(seam.log.topic_id != bounds.topic_id for seam in floor.seen):
             return bounds  # pinning the table shows what happened
         problem = invisible(bounds, floor.end)
         if problem is None:

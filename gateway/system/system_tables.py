@@ -200,7 +200,7 @@ def about_table(
             return _seam_table(seam)
         case "tail":
             return _tail_table(seam, follower, sight)
-    return _table(*metadata_tables.contents(name.variant, table, seam.snapshot_id))
+    return _table(*metadata_tables.contents(name.variant, table, seam.cold.snapshot_id))
 
 
 def _seam_table(seam: Seam) -> tuple[Relation, pa.Table]:
@@ -214,8 +214,8 @@ def _seam_table(seam: Seam) -> tuple[Relation, pa.Table]:
         "snapshot_id": types.BIGINT,
         "lost": types.BIGINT,
     }
-    lost = {p: sum(g.offsets for g in seam.gaps if g.partition == p) for p in seam.end}
-    about = (seam.topic, seam.topic_id, seam.snapshot_id)
+    lost = {p: sum(g.offsets for g in seam.log.gaps if g.partition == p) for p in seam.end}
+    about = (seam.log.topic, seam.log.topic_id, seam.cold.snapshot_id)
     return _table(
         shape,
         [(p, b := seam.boundary[p], end, end - b, *about, lost[p]) for p, end in seam.end.items()],

@@ -110,7 +110,7 @@ class NewestOfKeys:
             self._conclude(wanted, (), found)
         looked, seam = Looked(ranges), wanted.seam
         log = self._log(wanted)
-        for records in log.read(seam.topic, ranges, seam.isolation, deadline):
+        for records in log.read(seam.log.topic, ranges, seam.log.isolation, deadline):
             looked.at(records)
         unknown = self._unknown(wanted, looked.seen)
         if unknown:
@@ -136,13 +136,13 @@ class NewestOfKeys:
             below = found.replaced_below[part.range.partition]
             self._known.put(_part(wanted, part.range.partition), _Known(part, below))
         if found.ends:
-            raise compaction.conflict(wanted.seam.topic, found.ends)
+            raise compaction.conflict(wanted.seam.log.topic, found.ends)
 
     def _log(self, wanted: TailRead) -> HotLog:
-        return self._connections.log(wanted.seam.cluster)
+        return self._connections.log(wanted.seam.log.cluster)
 
 
 def _part(wanted: TailRead, partition: int) -> _Part:
     seam = wanted.seam
-    epoch = seam.end_epochs.get(partition)
-    return _Part(seam.cluster, seam.topic_id, seam.isolation, partition, epoch)
+    epoch = seam.log.end_epochs.get(partition)
+    return _Part(seam.log.cluster, seam.log.topic_id, seam.log.isolation, partition, epoch)

@@ -37,11 +37,11 @@ class CachedEnds:
     def with_epochs(self, seam: Seam) -> Seam:
         """Returns a seam with the leader epochs of its ends: the table's where it holds all."""
         known = {
-            partition: self.epochs if seam.boundary[partition] < end else seam.epochs
+            partition: self.epochs if seam.boundary[partition] < end else seam.cold.epochs
             for partition, end in seam.end.items()
         }
         found = Offsets({p: epochs[p] for p, epochs in known.items() if p in epochs})
-        return dataclasses.replace(seam, end_epochs=found)
+        return dataclasses.replace(seam, log=dataclasses.replace(seam.log, end_epochs=found))
 
 
 class TailRows(Protocol):
@@ -81,7 +81,7 @@ class TailReader(Protocol):
 
 def followed_table(seam: Seam, decoder: DecoderSpec) -> FollowedTable:
     """Returns what a follower that serves a seam follows."""
-    source = RowSource(seam.topic_id, seam.isolation, decoder, seam.schema_id)
+    source = RowSource(seam.log.topic_id, seam.log.isolation, decoder, seam.schema_id)
     return FollowedTable(seam.table, seam.table_uuid, source)
 
 

@@ -105,7 +105,7 @@ class Tails:
         with follower.keeping(wanted.seam.boundary):
             if wanted.present and wanted.asked_at is not None:
                 ends = {r.partition: r.end_exclusive for r in wanted.seam.whole.hot_ranges}
-                follower.asked(wanted.asked_at, Offsets(ends), wanted.seam.end_epochs)
+                follower.asked(wanted.asked_at, Offsets(ends), wanted.seam.log.end_epochs)
             note = self._wait(follower, wanted, deadline)
             found = follower.take(wanted.ranges)
         try:
@@ -133,7 +133,7 @@ class Tails:
         table = followed_table(seam, wanted.decoder)
         if wanted.present and self.fits(seam):
             return self.followers.follow(
-                table, seam.cluster, seam.boundary, seam.epochs, wanted.known_at
+                table, seam.log.cluster, seam.boundary, seam.cold.epochs, wanted.known_at
             )
         found = self.followers.find(seam.table_uuid)
         return found if found is not None and found.table == table else None
@@ -148,7 +148,7 @@ class Tails:
         if self.followers is None or self.followers.find(seam.table_uuid) or not self.fits(seam):
             return
         table = followed_table(seam, wanted.decoder)
-        self.followers.follow(table, seam.cluster, seam.boundary, seam.epochs, 0.0)
+        self.followers.follow(table, seam.log.cluster, seam.boundary, seam.cold.epochs, 0.0)
 
     def fits(self, seam: Seam) -> bool:
         """Whether the whole tail of a seam would fit into the budget, as far as is known."""
@@ -239,7 +239,7 @@ class Tails:
         """
         ends = ends_cached(wanted.ranges, found.missing)
         if ends:
-            follower.confirm(ends, wanted.asked_at or 0.0, wanted.seam.end_epochs, deadline)
+            follower.confirm(ends, wanted.asked_at or 0.0, wanted.seam.log.end_epochs, deadline)
         bad = first_bad(found.slices, wanted.decoder)
         if bad is not None:
             raise bad
@@ -255,13 +255,13 @@ class Tails:
                 f"{length_of(ranges):,} offsets of {seam.display_name} would have to be read "
                 f"here, more than {self._offsets_max:,}",
             )
-        log = self._connections.log(seam.cluster)
+        log = self._connections.log(seam.log.cluster)
         starts = {r.partition: r.start for r in ranges}
         with self._in_flight.reading() as add:
             tail = self._read_tail(
                 log,
                 ranges,
-                seam.isolation,
+                seam.log.isolation,
                 wanted.decoder,
                 wanted.columns,
                 deadline,
@@ -285,7 +285,7 @@ class Tails:
             self._newest.check_left(wanted, deadline)
 
     def _check_read(self, seam: Seam, ranges: Sequence[OffsetRange], deadline: Deadline) -> None:
-        check_read(self._connections.log(seam.cluster), LogRead.of(seam, ranges), deadline)
+        check_read(self._connections.log(seam.log.cluster), LogRead.of(seam, ranges), deadline)
 
 
 def followers(config: Config, connections: Connections) -> Followers | None:

@@ -51,7 +51,7 @@ class TailRead:
     @property
     def epochs(self) -> Offsets:
         """The known leader epochs at the starts of ranges that start exactly at the boundary."""
-        known, boundary = self.seam.epochs, self.seam.boundary
+        known, boundary = self.seam.cold.epochs, self.seam.boundary
         return Offsets(
             {
                 r.partition: known[r.partition]
@@ -86,7 +86,7 @@ class PhysicalPlan:
         found: dict[SeamKey, Seam] = {}
         for scan in self.logical.scans:
             known = found.get(scan.seam.key)
-            if known is None or not known.topic:
+            if known is None or not known.log.topic:
                 found[scan.seam.key] = scan.seam
         return tuple(found.values())
 

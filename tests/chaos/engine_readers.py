@@ -248,7 +248,7 @@ class SourceReader(Worker):
             batch: Any = self._source(table).reader(None)
             seam: Seam = batch._table.seam
             read = dataclasses.replace(
-                read, topic_id=seam.topic_id, end=dict(seam.end), boundary=dict(seam.boundary)
+                read, topic_id=seam.log.topic_id, end=dict(seam.end), boundary=dict(seam.boundary)
             )
             done = _filled(read, table, batch, batch.partitions())
         except Exception as error:  # noqa: BLE001 - what it was is judged

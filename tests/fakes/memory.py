@@ -16,7 +16,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -43,7 +43,7 @@ from seamline.seam.evolution import AddColumn, Change
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
-from seamline.seam.seam import ColdSpan
+from seamline.seam.seam import ColdSpan, Seam
 from seamline.seam.table import Snapshot, SnapshotRef, TableSchema, TableState
 from seamline.seam.tiering import Batch
 from seamline.sql import columns
@@ -1070,12 +1070,12 @@ def is_within(row: Row, span: ColdSpan) -> bool:
     return is_past and (span.end is None or (offset or 0) < span.end.get(partition, 0))
 
 
-def seam_rows(table: MemoryTable, log: MemoryLog, seam: Any) -> list[Row]:
+def seam_rows(table: MemoryTable, log: MemoryLog, seam: Seam) -> list[Row]:
     """The rows a seam stands for: those of its snapshot, and those of its tail."""
-    rows = list(table.records(seam.snapshot_id))
+    rows = list(table.records(seam.cold.snapshot_id))
     if seam.cold_span is not None:
         rows = [row for row in rows if is_within(row, seam.cold_span)]
-    for raw in log.read(seam.topic, seam.hot_ranges, seam.isolation, NoDeadline()):
+    for raw in log.read(seam.log.topic, seam.hot_ranges, seam.log.isolation, NoDeadline()):
         rows += [
             (partition, offset, value, None)
             for partition, offset, value in zip(

@@ -105,7 +105,7 @@ def by_splits(gateway: Gateway, name: str) -> list[dict[str, Any]]:
     """The hot rows, as Spark's data source reads them."""
     table = Table.place(Options.of({"url": gateway.url, "table": name}))
     seam = table.seam
-    splits = table.hot_splits(seam.hot_ranges, seam.epochs, seam.end, seam.end_epochs)
+    splits = table.hot_splits(seam.hot_ranges, seam.cold.epochs, seam.end, seam.log.end_epochs)
     return [row for split in splits for batch in split.read() for row in batch.to_pylist()]
 
 

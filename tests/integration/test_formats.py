@@ -50,7 +50,7 @@ def read_everywhere(
     assert gateway.rows(sql, "spark") == hot
     table = Table.place(Options.of({"url": gateway.url, "table": name}))
     seam = table.seam
-    splits = table.hot_splits(seam.hot_ranges, seam.epochs, seam.end, seam.end_epochs)
+    splits = table.hot_splits(seam.hot_ranges, seam.cold.epochs, seam.end, seam.log.end_epochs)
     wanted = [part.strip() for part in columns.split(",")]
     by_source = [
         tuple(_value(row, column) for column in wanted)

@@ -16,7 +16,7 @@ from support.examples import examples
 from seamline.dbapi.tokens import SeenTokens
 from seamline.gateway.query.tokens import TokenSigner
 from seamline.seam.offsets import Offsets
-from seamline.seam.seam import Seam
+from seamline.seam.seam import ColdPart, LogPart, Seam
 from seamline.seam.session import merge
 
 SIGNER = TokenSigner("secret", 60)
@@ -31,14 +31,18 @@ def seams(draw: st.DrawFn) -> Seam:
     return Seam(
         ("lake", "default", draw(st.sampled_from(["bids", "Bids"])) if uuid else "topic"),
         uuid,
-        draw(st.integers(1, 3)) if uuid else None,
         draw(st.integers(0, 1)),
-        topic_id=topic_id,
+        cold=ColdPart(
+            snapshot_id=draw(st.integers(1, 3)) if uuid else None,
+            foreign_change_id=draw(st.none() | st.integers(1, 2)),
+            sequence_number=draw(st.integers(0, 3)),
+        ),
+        log=LogPart(
+            topic_id=topic_id,
+            end_epochs=Offsets({p: draw(st.integers(0, 2)) for p in starts if draw(st.booleans())}),
+        ),
         boundary=Offsets(starts),
         end=Offsets({p: start + draw(st.integers(0, 3)) for p, start in starts.items()}),
-        end_epochs=Offsets({p: draw(st.integers(0, 2)) for p in starts if draw(st.booleans())}),
-        foreign_change_id=draw(st.none() | st.integers(1, 2)),
-        sequence_number=draw(st.integers(0, 3)),
     )
 
 
@@ -47,17 +51,17 @@ SEEN = st.lists(seams(), max_size=5)
 
 def check_remembered(known: Iterable[Seam], seen: Iterable[Seam]) -> None:
     """Of everything that was seen, what is known is as far or further."""
-    by_log = {(seam.identity, seam.topic_id): seam for seam in known}
+    by_log = {(seam.identity, seam.log.topic_id): seam for seam in known}
     with_log = {identity for identity, topic_id in by_log if topic_id}
     for seam in seen:
-        if not seam.topic_id and seam.identity in with_log:
+        if not seam.log.topic_id and seam.identity in with_log:
             continue  # a read of the snapshot alone
-        found = by_log[seam.identity, seam.topic_id]
-        assert found.sequence_number >= seam.sequence_number
+        found = by_log[seam.identity, seam.log.topic_id]
+        assert found.cold.sequence_number >= seam.cold.sequence_number
         assert all(found.end[p] >= end for p, end in seam.end.items())
         assert all(
-            found.end_epochs.get(p, -1) >= epoch
-            for p, epoch in seam.end_epochs.items()
+            found.log.end_epochs.get(p, -1) >= epoch
+            for p, epoch in seam.log.end_epochs.items()
             if found.end[p] == seam.end[p]
         )
 

@@ -119,7 +119,7 @@ def scan_of(story: Story, binding: TopicBinding, predicate: Predicate) -> Scan:
     facts = TableFacts("unified", seam, binding)
     scan = Scan("scan_0", facts, (), predicate, hot_ranges=seam.hot_ranges)
     asked = {
-        ms: story.log.offsets_at(TOPIC, seam.topic_id, seam.end, ms, NO_DEADLINE)
+        ms: story.log.offsets_at(TOPIC, seam.log.topic_id, seam.end, ms, NO_DEADLINE)
         for ms in moments(scan)
     }
     return dataclasses.replace(scan, offsets_at=asked)

@@ -8,13 +8,13 @@ policy of the moment made of each record when it was tiered.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support import seams
 from support.examples import examples
 from support.story import BINDING, NO_DEADLINE, TOPIC, Story
 
@@ -98,14 +98,14 @@ class PolicyStory:
         return tuple(sorted((*self._cold(seam), *self._hot(seam)), key=repr))
 
     def _cold(self, seam: Seam) -> Iterator[tuple[Any, ...]]:
-        for _, offset, _, _ in self.story.table.records(seam.snapshot_id):
+        for _, offset, _, _ in self.story.table.records(seam.cold.snapshot_id):
             assert offset is not None
             if seam.cold_end is None or offset < seam.cold_end[0]:
                 yield from self.tiered[offset]
 
     def _hot(self, seam: Seam) -> Iterator[tuple[Any, ...]]:
         for hot in seam.hot_ranges:
-            yield from self._decoded(hot.start, hot.end_exclusive, seam.on_error)
+            yield from self._decoded(hot.start, hot.end_exclusive, seam.log.on_error)
 
 
 @examples(400)
@@ -156,6 +156,6 @@ def test_a_later_snapshot_stands_in_only_if_it_was_decoded_alike(alter: str | No
         assert "on_error" in caught.value.message
         return
     assert world.rows(world.story.repeat(seam)) == rows
-    again = dataclasses.replace(seam, on_error="")
+    again = seams.replace(seam, on_error="")
     with pytest.raises(SeamlineError):
         world.story.repeat(again)

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import seams
 from support.examples import examples
 from support.upserts import MARK, TOPIC, Row, Users, in_order, model
 
@@ -323,7 +324,7 @@ def test_a_token_repeats_from_its_own_snapshot_only(tmp_path: pathlib.Path) -> N
     users.tier()
     assert users.ask("SELECT name FROM users") == [("c",)]
     assert users.ask("SELECT name FROM users", [seam]) == [("b",)]
-    users.table().iceberg.maintenance.expire_snapshots().by_id(seam.snapshot_id or 0).commit()
+    users.table().iceberg.maintenance.expire_snapshots().by_id(seam.cold.snapshot_id or 0).commit()
     fails(TOKEN_EXPIRED, lambda: users.ask("SELECT name FROM users", [seam]))
     users.close()
 
@@ -427,7 +428,7 @@ def test_changes_go_on_from_a_read(tmp_path: pathlib.Path) -> None:
     assert users.ask(sql, changed_from=[seam]) == LOGGED[1:]
     bounded = sql.replace("'t')", "'t', offsets_max => 1)")
     assert users.ask(bounded, changed_from=[seam]) == LOGGED[1:2]
-    between = dataclasses.replace(seam, end=Offsets({0: 2}), snapshot_id=users.head)
+    between = seams.replace(seam, end=Offsets({0: 2}), snapshot_id=users.head)
     fails(TOKEN_EXPIRED, lambda: users.ask("SELECT id FROM users", [between]))
     users.log.delete_records(TOPIC, 0, 1)
     assert users.ask(sql, changed_from=[seam]) == LOGGED[1:]

@@ -60,7 +60,7 @@ from seamline.connectors.spark.splits import Options, Table
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import SeamlineError
 from seamline.gateway.access.rights import Principal
-from seamline.seam.seam import Seam
+from seamline.seam.seam import ColdPart, Seam
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
 SECRET = b"what the gateway may read, and its users may not"
@@ -486,7 +486,7 @@ def placed(victim: Victim, *data_locations: str) -> Table:
         query = "SELECT metadata_location FROM iceberg_tables WHERE table_name = 't'"
         (location,) = connection.exec_driver_sql(query).one()
     snapshot_id = json.loads(victim.path(location).read_text())["current-snapshot-id"]
-    seam = Seam(("lake", "default", "t"), "", snapshot_id, schema_id=0)
+    seam = Seam(("lake", "default", "t"), "", schema_id=0, cold=ColdPart(snapshot_id))
     options = Options.of({"url": "http://127.0.0.1:1", "table": "t"})
     return Table(seam, location, None, options, data_locations)
 

@@ -46,7 +46,7 @@ from seamline.connectors.spark.splits import Options, Table
 from seamline.errors import SeamlineError
 from seamline.seam.boundary import Boundary
 from seamline.seam.offsets import Offsets
-from seamline.seam.seam import Seam
+from seamline.seam.seam import ColdPart, Seam
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
 
@@ -213,7 +213,7 @@ def test_the_data_source_takes_nothing_of_a_tables_properties(
         location = metadata_of(catalog)
         snapshot_id = json.loads(location.read_text())["current-snapshot-id"]
         own = {"url": "http://127.0.0.1:1", "table": "t", "iceberg.s3.region": "here"}
-        seam = Seam(("lake", "default", "t"), "", snapshot_id, schema_id=0)
+        seam = Seam(("lake", "default", "t"), "", schema_id=0, cold=ColdPart(snapshot_id))
         placed = Table(seam, location.as_uri(), None, Options.of(own))
         (split,) = placed.cold_splits(None)
         assert sum(batch.num_rows for batch in split.read()) == 10

@@ -195,12 +195,12 @@ def check_exact(world: World, answer: Answer, statement: str) -> None:
         tiers = Counter(answer.scans[1]) + Counter(answer.scans[2])
         if Counter(answer.scans[0]) != tiers:
             raise Violation(f"6 a table is not its two tiers: {answer.scans}")
-    version, past = seam.schema_id, world.past(seam.snapshot_id)
+    version, past = seam.schema_id, world.past(seam.cold.snapshot_id)
     lost = past.lost if past is not None else frozenset()
     check_rows(
         world.truth,
         answer.rows,
-        seam.topic_id,
+        seam.log.topic_id,
         seam.end,
         statement,
         version=version,
@@ -217,10 +217,10 @@ def _check_gaps(seam: Seam, lost: Lost) -> None:
     """A seam names what is lost below its end, and nothing else."""
     named = {
         (gap.topic_id, gap.partition, offset)
-        for gap in seam.gaps
+        for gap in seam.log.gaps
         for offset in range(gap.start, gap.end_exclusive)
     }
-    of_log = {place for place in lost if place[0] == seam.topic_id}
+    of_log = {place for place in lost if place[0] == seam.log.topic_id}
     below = {place for place in of_log if place[2] < seam.end.get(place[1], 0)}
     if named != below:
         raise Violation(f"22 lost are {sorted(below)}, and the seam says {sorted(named)}")
@@ -238,11 +238,11 @@ def check_fresh(world: World, seam: Seam, begun: Started) -> None:
     Raises:
         Violation: what it leaves out.
     """
-    check_ends(world, seam.topic_id, seam.end, begun)
+    check_ends(world, seam.log.topic_id, seam.end, begun)
     if world.truth.upheavals == begun.upheavals and not _is_ancestor(
-        world.truth, begun.snapshot_id, seam.snapshot_id
+        world.truth, begun.snapshot_id, seam.cold.snapshot_id
     ):
-        raise Violation(f"2 snapshot {seam.snapshot_id} is older than the statement")
+        raise Violation(f"2 snapshot {seam.cold.snapshot_id} is older than the statement")
 
 
 def check_past(world: World, answer: Answer, moment_ms: int, begun: Started) -> None:
@@ -252,11 +252,11 @@ def check_past(world: World, answer: Answer, moment_ms: int, begun: Started) -> 
         Violation: what is wrong with it.
     """
     seam, truth = answer.seam, world.truth
-    past = world.past(seam.snapshot_id)
+    past = world.past(seam.cold.snapshot_id)
     check_rows(
         truth,
         answer.rows,
-        seam.topic_id,
+        seam.log.topic_id,
         seam.end,
         version=seam.schema_id,
         lost=past.lost if past is not None else frozenset(),
@@ -265,7 +265,7 @@ def check_past(world: World, answer: Answer, moment_ms: int, begun: Started) -> 
     then = _past_at(world, moment_ms)
     _check_foreign(answer, then)
     held = dict(then.mark.next)
-    history = dict(truth.histories)[seam.topic_id]
+    history = dict(truth.histories)[seam.log.topic_id]
     for partition, offset, value, _ in answer.rows:
         if partition is None or offset is None or offset < held.get(partition, 0):
             continue
@@ -276,7 +276,7 @@ def check_past(world: World, answer: Answer, moment_ms: int, begun: Started) -> 
     for partition, end in seam.end.items():
         if end < held.get(partition, 0):
             raise Violation(f"7 partition {partition} ends at {end}, before the snapshot of then")
-        if begun.topic_id != seam.topic_id or begun.upheavals != truth.upheavals:
+        if begun.topic_id != seam.log.topic_id or begun.upheavals != truth.upheavals:
             continue
         stable = begun.stable[partition] if partition < len(begun.stable) else 0
         if end < stable and history[partition][end].timestamp_ms <= moment_ms:

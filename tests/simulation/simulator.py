@@ -586,7 +586,7 @@ class Simulation:
             return
         upset = min(earlier.upheavals, later.upheavals) < self.world.truth.upheavals
         if outcome == "HISTORY_CHANGED" and (
-            upset or one.foreign_change_id != other.foreign_change_id
+            upset or one.cold.foreign_change_id != other.cold.foreign_change_id
         ):
             return
         if outcome == "TOKEN_EXPIRED" and not self._is_told(later):
@@ -607,14 +607,14 @@ class Simulation:
     def _check_not_behind(self, answer: Answer, before: Seen, statement: str) -> None:
         """A later statement of a session shows everything the earlier one showed."""
         seam, token = answer.seam, before.token
-        if seam.topic_id != token.topic_id or seam.table_uuid != token.table_uuid:
+        if seam.log.topic_id != token.log.topic_id or seam.table_uuid != token.table_uuid:
             raise Violation("8 a session is given another history")
         for partition, end in token.end.items():
             if seam.end.get(partition, 0) < end:
                 raise Violation(f"8 a session goes back from {token.end} to {seam.end}")
         gone = Counter(map(_in_first, before.rows))
         gone -= Counter(map(_in_first, _sorted(answer.rows)))
-        past = self.world.past(seam.snapshot_id)
+        past = self.world.past(seam.cold.snapshot_id)
         lost = {place[1:] for place in past.lost} if past is not None else set()
         gone = Counter({row: count for row, count in gone.items() if row[:2] not in lost})
         if statement not in PARTS and any(not self._is_compacted(row) for row in gone):
@@ -625,11 +625,15 @@ class Simulation:
         state = self.world.table.state
         line = {snapshot.snapshot_id for snapshot in state.ancestors(state.current_snapshot_id)}
         now = foreign_change(state, state.current_snapshot_id)
-        return token.snapshot_id not in line and token.foreign_change_id not in (None, now, *line)
+        return token.cold.snapshot_id not in line and token.cold.foreign_change_id not in (
+            None,
+            now,
+            *line,
+        )
 
     def _is_told(self, seen: Seen) -> bool:
         """Whether the rows of a token are there, and known to whoever fills the table."""
-        state, past = self.world.table.state, self.world.past(seen.token.snapshot_id)
+        state, past = self.world.table.state, self.world.past(seen.token.cold.snapshot_id)
         if self.world.is_adopted and past and past.mark.snapshot_id not in state.snapshots:
             return False  # nobody may rewrite another's boundary before its snapshot expires
         return seen.hands == self.world.truth.hands and self._is_kept(seen.token)
@@ -637,10 +641,10 @@ class Simulation:
     def _is_kept(self, token: Seam) -> bool:
         """Whether the token's snapshot is still there, and the log from its boundary on."""
         state = self.world.table.state
-        if token.table_uuid != state.uuid or token.snapshot_id not in state.snapshots:
+        if token.table_uuid != state.uuid or token.cold.snapshot_id not in state.snapshots:
             return False
         bounds = self.world.log.bounds(["orders"], "read_committed", NoDeadline())["orders"]
-        return bounds.topic_id == token.topic_id and all(
+        return bounds.topic_id == token.log.topic_id and all(
             bounds.start.get(partition, 0) <= token.boundary.get(partition, 0)
             for partition, end in token.end.items()
             if end > token.boundary.get(partition, 0)
@@ -669,7 +673,7 @@ class Simulation:
                 oracle.check_failure(outcome, way.causes | oracle.problems(self.world))
             return
         self._judge(outcome, way, ALL)
-        is_kept = way.begun.cuts == self.world.truth.cuts and topic_id == outcome.seam.topic_id
+        is_kept = way.begun.cuts == self.world.truth.cuts and topic_id == outcome.seam.log.topic_id
         if is_kept and outcome.seam.end.get(partition, 0) < end:
             raise Violation(f"9 a write up to {end} is not in {outcome.seam.end}")
 

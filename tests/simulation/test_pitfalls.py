@@ -138,7 +138,7 @@ def test_an_open_transaction_is_said() -> None:
     world = World(1)
     world.append_in_transaction(0)
     world.append(0)
-    assert ask(world).seam.pending == 2
+    assert ask(world).seam.log.pending == 2
     with pytest.raises(SeamlineError) as caught:
         ask(world, after=After(writes=(Write(None, Offsets({0: 2})),)))
     assert caught.value.code is WRITE_NOT_VISIBLE

@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from fakes.faulty import Fault, FaultyCatalog, FaultyLog, FaultyTierTable
 from fakes.memory import ManualClock, MemoryCatalog, MemoryLog, MemoryTable, Row
+from support import seams
 
 from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
 from seamline.connectors.protocols.engines import EngineScan
@@ -399,10 +400,10 @@ class UpsertHistory:
                 raise
             if not self.ways.stands_in:
                 return
-            own = dataclasses.replace(token, snapshot_id=self.table.state.current_snapshot_id)
+            own = seams.replace(token, snapshot_id=self.table.state.current_snapshot_id)
             boundary = self._boundary().next
             held = {p: min(end, boundary[p]) for p, end in token.end.items()}
-            own = dataclasses.replace(own, boundary=Offsets(held), cold_end=token.end)
+            own = seams.replace(own, boundary=Offsets(held), cold_end=token.end)
             answer = self._ask(ALL, token=(own,))
         self._judge(answer, before, "a token")
 

@@ -14,7 +14,7 @@ from typing import Any
 from seamline.connectors.iceberg import virtual
 from seamline.connectors.iceberg.virtual import Json, VirtualSnapshot
 from seamline.seam.offsets import Offsets
-from seamline.seam.seam import Seam
+from seamline.seam.seam import ColdPart, LogPart, Seam
 
 MAIN = {"type": "branch", "min-snapshots-to-keep": 3, "max-snapshot-age-ms": 5, "max-ref-age-ms": 7}
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
@@ -193,9 +193,9 @@ class MetadataStory:
         seam = Seam(
             table=("lake", "t"),
             table_uuid=UUID,
-            snapshot_id=self.head,
             schema_id=schema_id,
-            topic_id="topic",
+            cold=ColdPart(self.head),
+            log=LogPart(topic_id="topic"),
             boundary=start,
             end=end,
         )

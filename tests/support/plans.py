@@ -24,7 +24,7 @@ from seamline.planners.rules.prune_tail_by_key import key_bytes, partition_of
 from seamline.planners.rules.prune_tail_by_time import moments
 from seamline.seam.binding import TopicBinding
 from seamline.seam.offsets import Offsets
-from seamline.seam.seam import Seam
+from seamline.seam.seam import ColdPart, LogPart, Seam
 from seamline.sql import columns, parse, predicates, types
 from seamline.sql.binder.qualify import Relation, qualify, references
 from seamline.sql.engines import render
@@ -64,12 +64,14 @@ class Table:
         return Seam(
             table=("lake", "default", self.name),
             table_uuid=self.name,
-            snapshot_id=1,
             schema_id=0,
-            cluster="default",
-            topic=self.name,
-            topic_id=f"id of {self.name}",
-            isolation="read_committed",
+            cold=ColdPart(1),
+            log=LogPart(
+                cluster="default",
+                topic=self.name,
+                topic_id=f"id of {self.name}",
+                isolation="read_committed",
+            ),
             boundary=self.boundary,
             end=Offsets(ends),
         )

@@ -134,7 +134,7 @@ class Story:
     def repeat(self, token: Seam) -> Seam:
         """The seam of an earlier read again: of its own snapshot, or of the head in its place."""
         state = self.table.state
-        own = kept_side(state, token.snapshot_id)
+        own = kept_side(state, token.cold.snapshot_id)
         sides = [side for side in (own, cold_side(state, self.head)) if side is not None]
         return repeat.repeat(state, token, sides, self.bounds(), cluster="default")
 

@@ -25,7 +25,7 @@ from seamline.planners.plan.physical import TailRead
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec
-from seamline.seam.seam import Seam
+from seamline.seam.seam import ColdPart, LogPart, Seam
 from seamline.sql import columns as names
 from seamline.sql import types
 from seamline.sql.predicates import Predicate
@@ -126,15 +126,17 @@ class MemoryTail:
         seam = Seam(
             table=("lake", "default", table),
             table_uuid=f"uuid-{table}",
-            snapshot_id=1,
             schema_id=self.schema_id,
-            cluster="memory",
-            topic=TOPIC,
-            topic_id=bounds.topic_id,
-            isolation=READ_COMMITTED,
+            cold=ColdPart(1),
+            log=LogPart(
+                cluster="memory",
+                topic=TOPIC,
+                topic_id=bounds.topic_id,
+                isolation=READ_COMMITTED,
+                end_epochs=bounds.leader_epochs,
+            ),
             boundary=Offsets(starts),
             end=Offsets(ends),
-            end_epochs=bounds.leader_epochs,
         )
         return seam, asked_at
 
@@ -177,7 +179,7 @@ class MemoryTail:
         return read_tail(
             self.log,
             request.ranges,
-            request.seam.isolation,
+            request.seam.log.isolation,
             request.decoder,
             request.columns,
             NEVER,

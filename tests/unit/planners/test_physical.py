@@ -18,7 +18,7 @@ from seamline.planners.plan.route import Limits, Route, route
 from seamline.seam.files import ColdPlan, DataFile
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec
-from seamline.seam.seam import Seam
+from seamline.seam.seam import ColdPart, LogPart, Seam
 from seamline.sql import parse
 from seamline.sql.binder.qualify import BoundQuery, qualify
 
@@ -26,16 +26,14 @@ NOW = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)
 UNIFIED = Seam(
     table=("lake", "default", "t"),
     table_uuid="u",
-    snapshot_id=7,
     schema_id=0,
-    cluster="default",
-    topic="t",
-    topic_id="topic-1",
+    cold=ColdPart(7),
+    log=LogPart(cluster="default", topic="t", topic_id="topic-1"),
     boundary=Offsets({0: 10, 1: 20}),
     end=Offsets({0: 15, 1: 20}),
 )
 DECODER = DecoderSpec("t", "json", "fail", ())
-COLD = Seam(table=UNIFIED.table, table_uuid="u", snapshot_id=3, schema_id=0)
+COLD = Seam(table=UNIFIED.table, table_uuid="u", schema_id=0, cold=ColdPart(3))
 
 
 def scan(scan_id: str, seam: Seam, kind: Kind, *ranges: OffsetRange) -> Scan:

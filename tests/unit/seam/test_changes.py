@@ -6,10 +6,10 @@ what holds for every history is in the property tests.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
+from support import seams
 
 from seamline.errors import (
     HISTORY_CHANGED,
@@ -23,17 +23,16 @@ from seamline.seam.changes import between, cold_predicate, logged
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import Places
-from seamline.seam.seam import ColdSpan, Seam
+from seamline.seam.seam import ColdPart, ColdSpan, LogPart, Seam
 from seamline.sql import columns
 from seamline.sql.predicates import describe
 
 LATER = Seam(
     table=("lake", "default", "bids"),
     table_uuid="table-1",
-    snapshot_id=7,
     schema_id=0,
-    topic="bids",
-    topic_id="topic-1",
+    cold=ColdPart(7),
+    log=LogPart(topic="bids", topic_id="topic-1"),
     boundary=Offsets({0: 10, 1: 20}),
     end=Offsets({0: 15, 1: 20}),
 )
@@ -43,7 +42,7 @@ OWN = Places((_FIELDS[columns.PARTITION],), (_FIELDS[columns.OFFSET],), _FIELDS[
 
 
 def earlier(end: dict[int, int], **changes: Any) -> Seam:
-    return dataclasses.replace(LATER, boundary=Offsets(), end=Offsets(end), **changes)
+    return seams.replace(LATER, boundary=Offsets(), end=Offsets(end), **changes)
 
 
 def refused(code: ErrorCode, later: Seam, before: Seam) -> SeamlineError:
@@ -75,7 +74,7 @@ def test_everything_comes_after_the_beginning() -> None:
 
 
 def test_the_beginning_is_that_of_the_first_log() -> None:
-    second = dataclasses.replace(LATER, boundary=Offsets({0: 0, 1: 0}), first_batch=30)
+    second = seams.replace(LATER, boundary=Offsets({0: 0, 1: 0}), first_batch=30)
     found = between(second, None)
     assert found.cold_span == ColdSpan(Offsets({0: 0, 1: 0}), None, 30, takes_earlier=True)
     assert not found.is_hot, "rows of the first log are in the snapshot"
@@ -83,7 +82,7 @@ def test_the_beginning_is_that_of_the_first_log() -> None:
     with pytest.raises(SeamlineError) as caught:
         logged(found, LogBounds("bids", "topic-1", "c", Offsets(), LATER.end, LATER.end))
     assert caught.value.code is TOPIC_RECREATED
-    since = between(second, dataclasses.replace(earlier({0: 0}), first_batch=30))
+    since = between(second, seams.replace(earlier({0: 0}), first_batch=30))
     assert since.since == found.since
     assert since.cold_span == ColdSpan(found.since, None, 30, takes_earlier=False)
     assert since.key != found.key, "they are not the same rows"
@@ -103,7 +102,7 @@ def test_the_later_one_must_be_the_later_one() -> None:
 
 
 def test_rows_that_others_have_changed_are_no_changes() -> None:
-    refused(HISTORY_CHANGED, dataclasses.replace(LATER, foreign_change_id=7), earlier({0: 1}))
+    refused(HISTORY_CHANGED, seams.replace(LATER, foreign_change_id=7), earlier({0: 1}))
 
 
 def test_a_snapshot_alone_says_nothing_of_the_log() -> None:
@@ -134,7 +133,7 @@ def test_a_piece_leaves_out_later_rows_of_the_snapshot() -> None:
 
 def test_of_many_partitions_the_least_offset_is_said() -> None:
     many = Offsets({p: 10 + p for p in range(100)})
-    later = dataclasses.replace(LATER, boundary=many, end=many)
+    later = seams.replace(LATER, boundary=many, end=many)
     found = cold_predicate(between(later, earlier(dict.fromkeys(many, 5))), OWN)
     assert found is not None
     assert describe(found) == "_kafka_offset >= 5"

@@ -9,6 +9,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from support import seams
 
 from seamline.errors import (
     HISTORY_CHANGED,
@@ -25,7 +26,7 @@ from seamline.seam.boundary import Boundary, ColdSide
 from seamline.seam.checks import require, rolled_back
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
-from seamline.seam.seam import Seam, cold_only, hot_only
+from seamline.seam.seam import ColdPart, LogPart, Seam, cold_only, hot_only
 from seamline.seam.table import Snapshot, TableSchema, TableState
 
 STATE = TableState(
@@ -95,8 +96,8 @@ def test_the_tail_is_what_lies_between_boundary_and_end() -> None:
     assert seam.boundary == Offsets({0: 10, 1: 20})
     assert seam.end == Offsets({0: 15, 1: 20})
     assert seam.hot_ranges == (OffsetRange(0, 10, 15),)
-    assert (seam.snapshot_id, seam.schema_id, seam.cluster) == (7, 3, "default")
-    assert (seam.topic_id, seam.table_uuid) == ("topic-1", "table-1")
+    assert (seam.cold.snapshot_id, seam.schema_id, seam.log.cluster) == (7, 3, "default")
+    assert (seam.log.topic_id, seam.table_uuid) == ("topic-1", "table-1")
 
 
 def test_another_topic_of_the_same_name_is_refused_however_far_it_has_grown() -> None:
@@ -151,13 +152,13 @@ def test_a_partition_that_only_the_table_knows_keeps_its_cold_rows() -> None:
 
 def test_pending_offsets_are_those_past_the_end_of_the_read() -> None:
     log = bounds(end={0: 12, 1: 20}, high_watermark={0: 14, 1: 27})
-    assert placed(boundary(), log).pending == 2 + 7
+    assert placed(boundary(), log).log.pending == 2 + 7
     raised = bounds(end={0: 8, 1: 20}, high_watermark={0: 12, 1: 20})
-    assert placed(boundary(), raised).pending == 2
+    assert placed(boundary(), raised).log.pending == 2
 
 
 def test_skipped_records_of_the_snapshot_are_told() -> None:
-    assert placed(boundary(skipped=4), bounds()).skipped == 4
+    assert placed(boundary(skipped=4), bounds()).cold.skipped == 4
 
 
 # --- One tier alone ------------------------------------------------------------------------------
@@ -166,12 +167,12 @@ def test_skipped_records_of_the_snapshot_are_told() -> None:
 def test_a_topic_without_a_table_is_all_tail() -> None:
     seam = hot_only(("default", "bids"), bounds(), cluster="default")
     assert seam.hot_ranges == (OffsetRange(0, 0, 15), OffsetRange(1, 5, 20))
-    assert (seam.snapshot_id, seam.table_uuid) == (None, "")
+    assert (seam.cold.snapshot_id, seam.table_uuid) == (None, "")
 
 
 def test_a_table_without_a_topic_has_no_tail() -> None:
     seam = cold_only(STATE, 7)
-    assert (seam.hot_ranges, seam.topic, seam.schema_id) == ((), "", 3)
+    assert (seam.hot_ranges, seam.log.topic, seam.schema_id) == ((), "", 3)
     assert cold_only(STATE, 7, schema_id=1).schema_id == 1
 
 
@@ -180,11 +181,9 @@ def test_a_table_without_a_topic_has_no_tail() -> None:
 TOKEN = Seam(
     table=STATE.name,
     table_uuid="table-1",
-    snapshot_id=7,
     schema_id=1,
-    topic_id="topic-1",
-    format="json",
-    on_error="null",
+    cold=ColdPart(7),
+    log=LogPart(topic_id="topic-1", format="json", on_error="null"),
     boundary=Offsets({0: 10, 1: 20}),
     end=Offsets({0: 15, 1: 20}),
 )
@@ -199,7 +198,7 @@ LATER = ColdSide(9, boundary(snapshot_id=9, next=Offsets({0: 40, 1: 40}), **ALIK
 
 
 def repeated(log: LogBounds, *sides: ColdSide, state: TableState = STATE, **changes: Any) -> Seam:
-    token = dataclasses.replace(TOKEN, **changes)
+    token = seams.replace(TOKEN, **changes)
     return repeat.repeat(state, token, sides, log, cluster="default")
 
 
@@ -227,7 +226,7 @@ def test_a_trimmed_tail_is_taken_from_a_later_snapshot_up_to_the_end() -> None:
     trimmed = bounds(start={0: 11, 1: 5})
     refused(TOKEN_EXPIRED, lambda: repeated(trimmed, OWN))
     seam = repeated(trimmed, OWN, LATER)
-    assert (seam.snapshot_id, seam.hot_ranges) == (9, ())
+    assert (seam.cold.snapshot_id, seam.hot_ranges) == (9, ())
     assert seam.cold_end == seam.end == seam.boundary == TOKEN.end
 
 
@@ -243,7 +242,7 @@ def test_a_later_snapshot_whose_rows_somebody_changed_cannot_stand_in() -> None:
     changed = dataclasses.replace(LATER, foreign_change_id=8)
     error = refused(TOKEN_EXPIRED, lambda: repeated(bounds(), changed))
     assert "rows have been changed since" in error.message
-    assert repeated(bounds(), dataclasses.replace(OWN, foreign_change_id=8)).snapshot_id == 7
+    assert repeated(bounds(), dataclasses.replace(OWN, foreign_change_id=8)).cold.snapshot_id == 7
 
 
 @pytest.mark.parametrize(
@@ -261,7 +260,7 @@ def test_a_later_snapshot_that_was_decoded_otherwise_cannot_stand_in(
     other = dataclasses.replace(LATER, boundary=dataclasses.replace(LATER.boundary, **change))
     error = refused(TOKEN_EXPIRED, lambda: repeated(bounds(), other))
     assert "on_error" in error.message
-    assert repeated(bounds(), OWN, other).on_error == "null", "the log is decoded as it was"
+    assert repeated(bounds(), OWN, other).log.on_error == "null", "the log is decoded as it was"
 
 
 def test_trimming_what_the_snapshot_holds_does_not_expire_the_token() -> None:
@@ -308,7 +307,7 @@ def travel(ends: dict[int, int], log: LogBounds, *sides: ColdSide) -> Seam:
 
 def test_a_moment_is_the_snapshot_of_then_and_the_log_up_to_then() -> None:
     seam = travel({0: 12, 1: 18}, bounds(), OWN, LATER)
-    assert (seam.snapshot_id, seam.schema_id, seam.as_of) == (7, 2, "then")
+    assert (seam.cold.snapshot_id, seam.schema_id, seam.as_of) == (7, 2, "then")
     assert seam.hot_ranges == (OffsetRange(0, 10, 12),)
     assert seam.end == Offsets({0: 12, 1: 20}), "what was tiered by then belongs to it"
 
@@ -321,7 +320,7 @@ def test_no_moment_lies_past_the_stable_end() -> None:
 def test_a_moment_whose_log_is_trimmed_is_read_from_a_later_snapshot() -> None:
     trimmed = bounds(start={0: 11, 1: 5})
     seam = travel({0: 12, 1: 20}, trimmed, OWN, LATER)
-    assert (seam.snapshot_id, seam.cold_end) == (9, Offsets({0: 12, 1: 20}))
+    assert (seam.cold.snapshot_id, seam.cold_end) == (9, Offsets({0: 12, 1: 20}))
     refused(LOG_TRIMMED, lambda: travel({0: 12, 1: 20}, trimmed, OWN))
     changed = dataclasses.replace(LATER, foreign_change_id=8)
     refused(LOG_TRIMMED, lambda: travel({0: 12, 1: 20}, trimmed, OWN, changed))
@@ -340,45 +339,45 @@ def line(*parents: int | None) -> TableState:
 
 
 def seen(snapshot_id: int) -> Seam:
-    return dataclasses.replace(TOKEN, snapshot_id=snapshot_id)
+    return seams.replace(TOKEN, snapshot_id=snapshot_id)
 
 
 def test_a_session_goes_on_along_its_line() -> None:
-    current = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
+    current = seams.replace(placed(boundary(), bounds()), snapshot_id=3)
     assert rolled_back(line(None, 1, 2), current, seen(1)) is None
 
 
 def test_a_session_on_a_line_that_was_left_is_told() -> None:
-    current = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
+    current = seams.replace(placed(boundary(), bounds()), snapshot_id=3)
     refused(HISTORY_CHANGED, lambda: require(rolled_back(line(None, 1, 1), current, seen(2))))
 
 
 def test_a_session_whose_snapshot_expired_is_told_by_the_boundary() -> None:
     gone = line(None, 1, 2)
     expired = dataclasses.replace(gone, snapshots={3: gone.snapshots[3]})
-    current = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
+    current = seams.replace(placed(boundary(), bounds()), snapshot_id=3)
     assert rolled_back(expired, current, seen(1)) is None
-    behind = dataclasses.replace(current, boundary=Offsets({0: 9, 1: 20}))
+    behind = seams.replace(current, boundary=Offsets({0: 9, 1: 20}))
     refused(HISTORY_CHANGED, lambda: require(rolled_back(expired, behind, seen(1))))
 
 
 def test_a_session_whose_snapshot_expired_after_it_was_left_is_told() -> None:
     whole = dataclasses.replace(line(None, 1, 1), current_snapshot_id=1)
     left = dataclasses.replace(whole, snapshots={1: whole.snapshots[1]})
-    current = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=1)
+    current = seams.replace(placed(boundary(), bounds()), snapshot_id=1)
     refused(HISTORY_CHANGED, lambda: require(rolled_back(left, current, seen(3))))
 
 
 def test_a_session_that_saw_a_foreign_change_must_find_it() -> None:
     gone = line(None, 1, 2)
     expired = dataclasses.replace(gone, snapshots={3: gone.snapshots[3]})
-    current = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
-    before = dataclasses.replace(seen(1), foreign_change_id=1)
-    same, other = (dataclasses.replace(current, foreign_change_id=change) for change in (1, 3))
+    current = seams.replace(placed(boundary(), bounds()), snapshot_id=3)
+    before = seams.replace(seen(1), foreign_change_id=1)
+    same, other = (seams.replace(current, foreign_change_id=change) for change in (1, 3))
     assert rolled_back(expired, same, before) is None
     assert rolled_back(expired, other, seen(1)) is None
     refused(HISTORY_CHANGED, lambda: require(rolled_back(expired, other, before)))
-    parent = dataclasses.replace(before, snapshot_id=2)
+    parent = seams.replace(before, snapshot_id=2)
     assert rolled_back(expired, other, parent) is None
 
 

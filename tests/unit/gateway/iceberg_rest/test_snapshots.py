@@ -5,30 +5,27 @@ Method: one snapshot written down by one gateway and read by the next, over a re
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
+
+from support import seams
 
 from seamline.connectors.iceberg import virtual
 from seamline.connectors.iceberg.virtual import VirtualSnapshot
 from seamline.gateway.iceberg_rest.leases import Leases
 from seamline.gateway.iceberg_rest.snapshots import ServedSnapshot, ServedSnapshots
 from seamline.seam.offsets import Offsets
-from seamline.seam.seam import Seam
+from seamline.seam.seam import ColdPart, LogPart, Seam
 
 SEAM = Seam(
     table=("lake", "default", "t"),
     table_uuid="9c12d441",
-    snapshot_id=7,
     schema_id=3,
-    cluster="main",
-    topic="t",
-    topic_id="topic-id",
-    isolation="read_committed",
+    cold=ColdPart(snapshot_id=7, epochs=Offsets({0: 1}), foreign_change_id=6),
+    log=LogPart(
+        cluster="main", topic="t", topic_id="topic-id", isolation="read_committed", pending=2
+    ),
     boundary=Offsets({0: 5, 1: 0}),
     end=Offsets({0: 9, 1: 2}),
-    pending=2,
-    epochs=Offsets({0: 1}),
-    foreign_change_id=6,
 )
 SNAPSHOT_ID = 2019795133005107501
 """Of these rows, in every version: engines may name it in statements that they keep."""
@@ -36,18 +33,18 @@ SNAPSHOT_ID = 2019795133005107501
 
 def test_the_id_follows_from_the_rows_alone() -> None:
     assert virtual.snapshot_id(SEAM, []) == SNAPSHOT_ID
-    same = dataclasses.replace(SEAM, pending=0, epochs=Offsets(), table=("lake", "default", "T"))
+    same = seams.replace(SEAM, pending=0, epochs=Offsets(), table=("lake", "default", "T"))
     assert virtual.snapshot_id(same, []) == SNAPSHOT_ID
     assert virtual.snapshot_id(SEAM, [SNAPSHOT_ID]) != SNAPSHOT_ID
     assert virtual.snapshot_id(SEAM, [], version=1) == SNAPSHOT_ID
     assert virtual.snapshot_id(SEAM, [], version=3) != SNAPSHOT_ID, "its rows have ids"
     for other in (
-        dataclasses.replace(SEAM, snapshot_id=8),
-        dataclasses.replace(SEAM, schema_id=4),
-        dataclasses.replace(SEAM, topic_id="another"),
-        dataclasses.replace(SEAM, boundary=Offsets({0: 4, 1: 0})),
-        dataclasses.replace(SEAM, end=Offsets({0: 9, 1: 3})),
-        dataclasses.replace(SEAM, end_epochs=Offsets({0: 1})),
+        seams.replace(SEAM, snapshot_id=8),
+        seams.replace(SEAM, schema_id=4),
+        seams.replace(SEAM, topic_id="another"),
+        seams.replace(SEAM, boundary=Offsets({0: 4, 1: 0})),
+        seams.replace(SEAM, end=Offsets({0: 9, 1: 3})),
+        seams.replace(SEAM, end_epochs=Offsets({0: 1})),
     ):
         assert virtual.snapshot_id(other, []) != SNAPSHOT_ID
 

@@ -119,10 +119,10 @@ def test_tokens_and_sessions_know_the_table_by_its_id(
     token = [tokens.decode(tokens.encode(first.seam))]
     again = answer(*sources, spelling, token=token)
     assert sorted(again.rows) == sorted(first.rows)
-    assert first.seam.snapshot_id is not None
+    assert first.seam.cold.snapshot_id is not None
     seen = tokens.decode(tokens.encode(answer(*sources, "orders").seam))
     world, _ = sources
-    world.table.roll_back(first.seam.snapshot_id)
+    world.table.roll_back(first.seam.cold.snapshot_id)
     with pytest.raises(SeamlineError) as caught:
         answer(*sources, spelling, after=After((seen,)))
     assert caught.value.code is HISTORY_CHANGED

@@ -6,7 +6,6 @@ Method: tokens signed and then read by the wrong key, person, time and version, 
 from __future__ import annotations
 
 import base64
-import dataclasses
 import json
 import pathlib
 import threading
@@ -15,24 +14,24 @@ from random import Random
 from typing import Any
 
 import pytest
+from support import seams
 
 from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
 from seamline.gateway.config.model import HttpConfig
 from seamline.gateway.query.tokens import TokenSigner, Write, kept_secret
 from seamline.seam.offsets import Offsets
-from seamline.seam.seam import Seam
+from seamline.seam.seam import ColdPart, LogPart, Seam
 
 SEAM = Seam(
     table=("lake", "default", "bids"),
     table_uuid="u-1",
-    snapshot_id=2**62,
     schema_id=3,
-    topic_id="topic-1",
+    cold=ColdPart(snapshot_id=2**62, foreign_change_id=7),
+    log=LogPart(topic_id="topic-1"),
     boundary=Offsets({0: 10, 12: 5}),
     end=Offsets({0: 15, 12: 5}),
-    foreign_change_id=7,
 )
-COLD = Seam(("lake", "default", "plain"), "u-2", None, 0)
+COLD = Seam(("lake", "default", "plain"), "u-2", 0)
 DAY_S = 86_400
 SIGNER = TokenSigner("secret", DAY_S)
 TOKEN = SIGNER.sign([SEAM, COLD], "ann")
@@ -91,7 +90,7 @@ def test_another_version_or_shape_is_refused_though_it_is_signed(body: Any) -> N
 
 def test_a_secret_token_tells_nothing_but_to_gateways() -> None:
     keeper = TokenSigner("secret", DAY_S, is_secret=True)
-    late = dataclasses.replace(SEAM, end=Offsets({0: 10**12, 12: 10**9}))
+    late = seams.replace(SEAM, end=Offsets({0: 10**12, 12: 10**9}))
     tokens = [keeper.sign([seam], "ann") for seam in (SEAM, late)]
     assert abs(len(tokens[0]) - len(tokens[1])) < 20, "nor does its length"
     for token, seam in zip(tokens, (SEAM, late), strict=True):
@@ -154,7 +153,7 @@ def test_a_broken_write_token_is_called_so(token: str) -> None:
 
 
 def test_tokens_in_one_text_are_all_of_them() -> None:
-    others = dataclasses.replace(SEAM, snapshot_id=8, end=Offsets({0: 12, 12: 99}))
+    others = seams.replace(SEAM, snapshot_id=8, end=Offsets({0: 12, 12: 99}))
     joined = ",".join([TOKEN, SIGNER.sign([others], "ann"), TOKEN])
     assert SIGNER.after([joined], "ann").seen == (SEAM, COLD, others)
 
@@ -162,25 +161,29 @@ def test_tokens_in_one_text_are_all_of_them() -> None:
 def test_a_session_fits_a_request_many_times_over() -> None:
     """Fifty tables of a hundred partitions, with offsets as they are in production."""
     random = Random(11)
-    seams = [
+    fifty = [
         Seam(
             ("lake", "default", f"table_{number}"),
             str(uuid.UUID(int=random.getrandbits(128))),
-            random.getrandbits(62),
             3,
-            topic_id=base64.b64encode(random.randbytes(16)).decode(),
+            cold=ColdPart(
+                snapshot_id=random.getrandbits(62),
+                foreign_change_id=random.getrandbits(62),
+                sequence_number=random.randrange(100_000),
+            ),
+            log=LogPart(
+                topic_id=base64.b64encode(random.randbytes(16)).decode(),
+                end_epochs=Offsets(dict.fromkeys(ends, 7)),
+            ),
             boundary=Offsets({p: start - random.randrange(50_000) for p, start in ends.items()}),
             end=ends,
-            end_epochs=Offsets(dict.fromkeys(ends, 7)),
-            foreign_change_id=random.getrandbits(62),
-            sequence_number=random.randrange(100_000),
         )
         for number in range(50)
         for ends in [Offsets({p: random.randrange(10**9, 10**10) for p in range(100)})]
     ]
-    token = SIGNER.sign(seams, "ann")
-    assert SIGNER.read(token, "ann") == tuple(seams)
-    assert SIGNER.after([token], "ann").seen == tuple(seams)
+    token = SIGNER.sign(fifty, "ann")
+    assert SIGNER.read(token, "ann") == tuple(fifty)
+    assert SIGNER.after([token], "ann").seen == tuple(fifty)
     assert len(token) < HttpConfig().request_bytes_max / 10
 
 
