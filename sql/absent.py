@@ -187,22 +187,22 @@ def explained(error: SeamlineError, tokens: Sequence[Token]) -> SeamlineError:
         length += len(word) + 1
     text = " ".join(words)
     for part in ABSENT:
-        found = re.search(part.words, text)
-        if found is not None:
+        match = re.search(part.words, text)
+        if match is not None:
             return SeamlineError(
                 part.code,
-                f"{part.name or found[0]} is not {_REFUSED[part.code]}",
-                location=location_of(tokens[bisect.bisect_right(begins, _place(part, found)) - 1]),
+                f"{part.name or match[0]} is not {_REFUSED[part.code]}",
+                location=location_of(tokens[bisect.bisect_right(begins, _place(part, match)) - 1]),
                 hint=part.instead,
             )
     return error
 
 
-def _place(part: Part, found: re.Match[str]) -> int:
+def _place(part: Part, match: re.Match[str]) -> int:
     """Returns where a part is: at its first word, or at the last if a statement leads up to it."""
     if part.code is NOT_SUPPORTED and part.words.startswith("^"):
-        return len(found[0].rstrip()) - 1
-    return found.start()
+        return len(match[0].rstrip()) - 1
+    return match.start()
 
 
 _REFUSED = {NOT_SUPPORTED: "supported", STATEMENT_NOT_ALLOWED: "allowed"}

@@ -120,9 +120,9 @@ def _named(call: exp.Anonymous) -> Iterator[tuple[str, exp.Expr]]:
     """Yields each argument with its name; an unnamed argument is named by its position."""
     if len(call.expressions) > len(_ARGUMENTS):
         raise _wrong("there are too many arguments", call)
-    for place, node in zip(_ARGUMENTS, call.expressions, strict=False):
+    for argument, node in zip(_ARGUMENTS, call.expressions, strict=False):
         is_named = isinstance(node, exp.Kwarg)
-        name = node.name.lower() if is_named else place
+        name = node.name.lower() if is_named else argument
         if name not in _ARGUMENTS:
             raise _wrong(f"{name} is not an argument", node)
         yield name, node.expression if is_named else node

@@ -114,14 +114,16 @@ def can_coerce(source: Type, target: Type) -> bool:
 
 def _common_row(left: Sequence[Field], right: Sequence[Field]) -> Row | None:
     """Matches fields by position; a field with two different names becomes nameless."""
-    found = []
-    for place, (one, other) in enumerate(zip(left, right, strict=True)):
+    fields = []
+    for position, (one, other) in enumerate(zip(left, right, strict=True)):
         common = common_type(one.type, other.type)
         if common is None:
             return None
         has_name = one.name == other.name and not one.is_nameless and not other.is_nameless
-        found.append(Field(one.name, common) if has_name else types.nameless_field(place, common))
-    return Row(tuple(found))
+        fields.append(
+            Field(one.name, common) if has_name else types.nameless_field(position, common)
+        )
+    return Row(tuple(fields))
 
 
 def _common_number(left: Type, right: Type) -> Type | None:

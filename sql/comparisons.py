@@ -43,11 +43,11 @@ def widens(source: Type, target: Type) -> bool:
 
 def comparison(column: str, type_: Type, operator: str, value: Value) -> Predicate | None:
     """Returns `column operator value` in terms of the column's type, or None if not exact."""
-    found = _nearest(value, type_)
-    if found is None:
+    nearest = _nearest(value, type_)
+    if nearest is None:
         return None
-    if found.is_exact and found.below is not None:
-        return Comparison(column, operator, found.below)
+    if nearest.is_exact and nearest.below is not None:
+        return Comparison(column, operator, nearest.below)
     not_null = IsNull(column, negated=True)
     match operator:
         case "=":
@@ -55,29 +55,29 @@ def comparison(column: str, type_: Type, operator: str, value: Value) -> Predica
         case "<>":
             return not_null
         case "<" | "<=":
-            return FALSE if found.below is None else Comparison(column, "<=", found.below)
+            return FALSE if nearest.below is None else Comparison(column, "<=", nearest.below)
         case _:
-            return not_null if found.below is None else Comparison(column, ">", found.below)
+            return not_null if nearest.below is None else Comparison(column, ">", nearest.below)
 
 
 def membership(column: str, type_: Type, values: Iterable[Value]) -> Predicate | None:
     """Returns `column IN (values)` in terms of the column's type, or None if not exact."""
-    kept = []
+    members = []
     for value in values:
-        found = _nearest(value, type_)
-        if found is None:
+        nearest = _nearest(value, type_)
+        if nearest is None:
             return None
-        if found.is_exact and found.below is not None:
-            kept.append(found.below)
-    return In(column, tuple(dict.fromkeys(kept))) if kept else FALSE
+        if nearest.is_exact and nearest.below is not None:
+            members.append(nearest.below)
+    return In(column, tuple(dict.fromkeys(members))) if members else FALSE
 
 
 def converted(value: Value, type_: Type) -> Value | None:
     """Returns a constant cast to a type; None when that changes it, or engines may disagree."""
     if type_ in _FLOAT_DIGITS and not isinstance(value, float):
         return _floating(value, type_)
-    found = _nearest(value, type_)
-    return found.below if found is not None and found.is_exact else None
+    nearest = _nearest(value, type_)
+    return nearest.below if nearest is not None and nearest.is_exact else None
 
 
 class _Nearest(NamedTuple):
@@ -128,9 +128,9 @@ def _nearest_decimal(value: int | decimal.Decimal, precision: int, scale: int) -
     limit = 10**precision
     if unscaled <= -limit:
         return _Nearest(None, is_exact=False)
-    kept = min(unscaled, limit - 1)
-    digits = tuple(int(digit) for digit in str(abs(kept)))
-    below = decimal.Decimal((kept < 0, digits, -scale))
+    nearest = min(unscaled, limit - 1)
+    digits = tuple(int(digit) for digit in str(abs(nearest)))
+    below = decimal.Decimal((nearest < 0, digits, -scale))
     return _Nearest(below, is_exact=rest == 0 and unscaled < limit)
 
 

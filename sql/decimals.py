@@ -28,9 +28,9 @@ _FRACTION_MIN = 6
 
 def decimal_of(type_: Type) -> Decimal:
     """Returns the decimal that holds every value of an exact numeric type."""
-    found = coercion.as_decimal(type_)
-    assert found is not None
-    return found
+    decimal_ = coercion.as_decimal(type_)
+    assert decimal_ is not None
+    return decimal_
 
 
 # --- Types of results ----------------------------------------------------------------------------
@@ -61,8 +61,8 @@ def product_type(arguments: Sequence[Type]) -> Type:
         )
     precision = one.precision + other.precision
     whole = precision - scale
-    kept = max(_FRACTION_MIN, MAX_DECIMAL_PRECISION - whole)
-    return Decimal(min(MAX_DECIMAL_PRECISION, precision), min(scale, kept))
+    fraction = max(_FRACTION_MIN, MAX_DECIMAL_PRECISION - whole)
+    return Decimal(min(MAX_DECIMAL_PRECISION, precision), min(scale, fraction))
 
 
 def quotient_type(arguments: Sequence[Type]) -> Type:
@@ -298,12 +298,12 @@ def remainder(engine: str) -> Template:
                 _units_of(a, decimal_of(t), result.scale)
                 for a, t in zip(args, arguments, strict=True)
             )
-            found = _of_units(f"({one} % {other})", result)
+            value = _of_units(f"({one} % {other})", result)
         else:
-            found = f"CAST(({args[0]} % {args[1]}) AS {types.to_spark(result)})"
+            value = f"CAST(({args[0]} % {args[1]}) AS {types.to_spark(result)})"
         return (
             f"(CASE WHEN {args[0]} IS NULL OR {args[1]} IS NULL THEN NULL"
-            f" WHEN {args[1]} = 0 THEN {fail}('DIVISION_BY_ZERO') ELSE {found} END)"
+            f" WHEN {args[1]} = 0 THEN {fail}('DIVISION_BY_ZERO') ELSE {value} END)"
         )
 
     return render

@@ -56,10 +56,10 @@ def create_table(sql: str, tokens: list[Token]) -> CreateTable | CreateTableAs:
 def _start_of_query(tokens: list[Token]) -> int | None:
     """Returns the index of the token after AS outside parentheses, or None."""
     depth = 0
-    for place, token in enumerate(tokens[:-1]):
+    for index, token in enumerate(tokens[:-1]):
         depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
         if depth == 0 and token.token_type == TokenType.ALIAS:
-            return place + 1
+            return index + 1
     return None
 
 
@@ -103,10 +103,10 @@ def parse_columns(text: str) -> tuple[ColumnDefinition, ...]:
     """
     sql = f"CREATE TABLE _ ({text})"
     columns = _table(sql, one_statement(tokenize(sql))).columns
-    found = tuple(column for column in columns if isinstance(column, ColumnDefinition))
-    if len(found) != len(columns):
+    definitions = tuple(column for column in columns if isinstance(column, ColumnDefinition))
+    if len(definitions) != len(columns):
         raise SeamlineError(SYNTAX_ERROR, "LIKE is not a column", hint="write: name type, …")
-    return found
+    return definitions
 
 
 def table_name(table: exp.Expr) -> tuple[str, ...]:
@@ -131,16 +131,16 @@ def _element(node: exp.Expr) -> ColumnDefinition | LikeTable:
     """Reads what is between two commas: a column, or LIKE a table."""
     if not isinstance(node, exp.LikeProperty):
         return _column(node)
-    place = places.location_of(node.this)
+    location = places.location_of(node.this)
     options = [(option.name.upper(), option.text("value").upper()) for option in node.expressions]
     if options not in ([], [("INCLUDING", "PROPERTIES")], [("EXCLUDING", "PROPERTIES")]):
         raise SeamlineError(
             SYNTAX_ERROR,
             f"LIKE {node.this.sql('trino')} {' '.join(map(' '.join, options))} is not supported",
-            location=place,
+            location=location,
             hint="INCLUDING PROPERTIES and EXCLUDING PROPERTIES are.",
         )
-    return LikeTable(table_name(node.this), options[:1] == [("INCLUDING", "PROPERTIES")], place)
+    return LikeTable(table_name(node.this), options[:1] == [("INCLUDING", "PROPERTIES")], location)
 
 
 def _only_one_takes_properties(columns: Sequence[ColumnDefinition | LikeTable]) -> None:
@@ -162,11 +162,11 @@ def _column(definition: exp.Expr) -> ColumnDefinition:
             location=places.location_of(definition),
             hint="write: name type, …",
         )
-    place = definition.args.get("position")
-    if place is not None:
+    position = definition.args.get("position")
+    if position is not None:
         raise SeamlineError(
             NOT_SUPPORTED,
-            f"column {definition.name}: {place.sql('trino')} is not supported",
+            f"column {definition.name}: {position.sql('trino')} is not supported",
             location=places.location_of(definition),
             hint="A column is added after the others; a query may name them in any order.",
         )

@@ -245,11 +245,11 @@ class _PlacedPlaceholders:
 
     def _parse_placeholder(self) -> exp.Expr | None:
         first: Token | None = self._curr  # type: ignore[attr-defined]
-        found: exp.Expr | None = super()._parse_placeholder()  # type: ignore[misc]
-        if isinstance(found, exp.Placeholder) and not found.this:
+        placeholder: exp.Expr | None = super()._parse_placeholder()  # type: ignore[misc]
+        if isinstance(placeholder, exp.Placeholder) and not placeholder.this:
             assert first is not None
-            found.meta.update(place_of(first))
-        return found
+            placeholder.meta.update(place_of(first))
+        return placeholder
 
 
 class SeamlineDialect(Trino):
@@ -310,8 +310,8 @@ class SeamlineDialect(Trino):
             """Parses VALUES in parentheses as a source, unless it continues as a query."""
             if self._match_pair(TokenType.L_PAREN, TokenType.VALUES, advance=False):
                 depth = 0
-                for place in range(self._index + 1, len(self._tokens)):
-                    kind = self._tokens[place].token_type
+                for index in range(self._index + 1, len(self._tokens)):
+                    kind = self._tokens[index].token_type
                     depth += _DEPTH.get(kind, 0)
                     if depth < 0:
                         break
@@ -321,25 +321,27 @@ class SeamlineDialect(Trino):
 
         def build_cast(self, strict: bool, **parts: Any) -> exp.Expr:
             """Marks CAST and `::`, which sqlglot confuses with a literal after its type."""
-            found: exp.Expr = super().build_cast(strict, **parts)
-            found.meta[CAST] = True
-            return found
+            cast: exp.Expr = super().build_cast(strict, **parts)
+            cast.meta[CAST] = True
+            return cast
 
         def _parse_at_time_zone(self, this: exp.Expr | None) -> exp.Expr | None:
             """Parses what may be followed by AT TIME ZONE, or by AT LOCAL: in the session's."""
             if this is None or not self._match_text_seq("AT", "LOCAL"):
-                found: exp.Expr | None = super()._parse_at_time_zone(this)
-                return found
+                node: exp.Expr | None = super()._parse_at_time_zone(this)
+                return node
             zone = exp.Anonymous(this="current_timezone")
             return self._parse_at_time_zone(exp.AtTimeZone(this=this, zone=zone))
 
         def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> Any:
             """Parses an interval; a text of a number and a unit holds nothing else."""
-            found = super()._parse_interval_span(this, parse_function_unit)
-            is_whole = found.this.name == this.name or exp.INTERVAL_STRING_RE.fullmatch(this.name)
+            interval = super()._parse_interval_span(this, parse_function_unit)
+            is_whole = interval.this.name == this.name or exp.INTERVAL_STRING_RE.fullmatch(
+                this.name
+            )
             if this.is_string and not is_whole:
                 self.raise_error(f"'{this.name}' is not an interval")
-            return found
+            return interval
 
         def _advance(self, times: int = 1) -> None:
             self._steps += 1
@@ -477,9 +479,11 @@ def _placing(parser: type[Any]) -> type[Any]:
 
 def number_placeholders(tree: exp.Expr) -> int:
     """Numbers each `?` by its order in the text; returns how many there are."""
-    found = [node for node in tree.find_all(exp.Placeholder) if not node.this]
-    numbers = {start: i for i, start in enumerate(sorted({node.meta["start"] for node in found}))}
-    for node in found:
+    placeholders = [node for node in tree.find_all(exp.Placeholder) if not node.this]
+    numbers = {
+        start: i for i, start in enumerate(sorted({node.meta["start"] for node in placeholders}))
+    }
+    for node in placeholders:
         node.meta["number"] = numbers[node.meta["start"]]
     return len(numbers)
 
@@ -561,10 +565,10 @@ def _type_of_column(details: Mapping[str, Any]) -> str:
 def _bracketed(text: str) -> str:
     """Returns the brackets that a text begins with, and all that is between them."""
     depth = 0
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         depth += (character == "(") - (character == ")")
         if depth <= 0:
-            return text[: place + 1] if place else ""
+            return text[: index + 1] if index else ""
     return text
 
 

@@ -63,20 +63,20 @@ def _converted(engine: str, type_: Type, text: str, depth: int, *, to_maps: bool
 
     match type_:
         case Map(key, value):
-            found = text if to_maps else f"map_entries({text})"
+            entries = text if to_maps else f"map_entries({text})"
             if types.contains(key, Map) or types.contains(value, Map):
                 parts = {
                     field: inside(member, field_of(engine, name, field))
                     for field, member in (("key", key), ("value", value))
                 }
-                found = _each(engine, found, name, row_of(engine, parts))
+                entries = _each(engine, entries, name, row_of(engine, parts))
             sort = "list_sort" if engine == DUCKDB else "array_sort"
-            return f"{'map_from_entries' if to_maps else sort}({found})"
+            return f"{'map_from_entries' if to_maps else sort}({entries})"
         case Array(element):
             return _each(engine, text, name, inside(element, name))
         case Row(fields):
-            made = {f.name: inside(f.type, field_named(engine, text, f.name)) for f in fields}
-            return f"(CASE WHEN {text} IS NOT NULL THEN {row_of(engine, made)} END)"
+            members = {f.name: inside(f.type, field_named(engine, text, f.name)) for f in fields}
+            return f"(CASE WHEN {text} IS NOT NULL THEN {row_of(engine, members)} END)"
     return text
 
 

@@ -75,17 +75,17 @@ def map_of_arrays(engine: str) -> Template:
 
     def render(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
         keys, values = args
-        made = f"{plain}({keys}, {values})"
+        map_ = f"{plain}({keys}, {values})"
         key = arguments[0]
         if not isinstance(key, Array) or not isinstance(key.element, Array | Row):
-            return made  # the engines refuse a key that is null
+            return map_  # the engines refuse a key that is null
         test = indeterminate(engine, key.element, "k", 1)
         message = "'INVALID_ARGUMENT: a map key is null, or has a null inside'"
         if engine == DUCKDB:
-            found = f"list_bool_or(list_transform({keys}, lambda k: {test}))"
-            return f"(CASE WHEN {found} THEN error({message}) ELSE {made} END)"
+            is_invalid = f"list_bool_or(list_transform({keys}, lambda k: {test}))"
+            return f"(CASE WHEN {is_invalid} THEN error({message}) ELSE {map_} END)"
         return (
-            f"(CASE WHEN exists({keys}, k -> {test}) THEN raise_error({message}) ELSE {made} END)"
+            f"(CASE WHEN exists({keys}, k -> {test}) THEN raise_error({message}) ELSE {map_} END)"
         )
 
     return render
@@ -108,9 +108,9 @@ def _duckdb_maps(type_: Map, one: str, other: str, depth: int) -> str:
     return _duckdb_members("cardinality", f"map_keys({one})", k, test, one, other)
 
 
-def _duckdb_members(size: str, places: str, name: str, test: str, one: str, other: str) -> str:
+def _duckdb_members(size: str, indexes: str, name: str, test: str, one: str, other: str) -> str:
     """Compares by the least of the members' results: 0 false, 1 null, 2 true."""
-    answers = f"list_transform({places}, lambda {name}: coalesce(2 * CAST({test} AS INTEGER), 1))"
+    answers = f"list_transform({indexes}, lambda {name}: coalesce(2 * CAST({test} AS INTEGER), 1))"
     return (
         f"(CASE WHEN {one} IS NULL OR {other} IS NULL THEN NULL"
         f" WHEN {size}({one}) <> {size}({other}) THEN FALSE"

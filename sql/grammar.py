@@ -87,7 +87,7 @@ def _explain(words: Words) -> Explain:
     if not analyze and words.peek() == "(" and words.peek(1) in options:
         words.take("(")
         while True:
-            name, place = words.peek(), words.place(1)
+            name, location = words.peek(), words.place(1)
             if not words.take(name) or name not in options:
                 raise words.missing("TYPE or FORMAT")
             options[name] = words.identifier().upper()
@@ -95,7 +95,7 @@ def _explain(words: Words) -> Explain:
                 raise SeamlineError(
                     NOT_SUPPORTED,
                     f"EXPLAIN ({name} {options[name]}) is not supported",
-                    location=place,
+                    location=location,
                     hint=f"{name} is one of: {', '.join(_EXPLAINED[name])}.",
                 )
             if not words.take(","):
@@ -109,7 +109,7 @@ def _explain(words: Words) -> Explain:
 
 def _explained(words: Words, *, analyze: bool) -> Query:
     """Parses a query, or a statement that writes a query's result, and returns the query."""
-    place, first = words.place(), words.peek()
+    location, first = words.place(), words.peek()
     if first in QUERY_STARTS:
         return query_of(words.sql, words.rest())
     statement: Statement | None = None
@@ -123,13 +123,13 @@ def _explained(words: Words, *, analyze: bool) -> Query:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
             "only queries, and statements that write the result of a query, can be explained",
-            location=place,
+            location=location,
         )
     if analyze:
         raise SeamlineError(
             NOT_SUPPORTED,
             "EXPLAIN ANALYZE runs the statement, so it takes only queries",
-            location=place,
+            location=location,
             hint="EXPLAIN without ANALYZE shows how its rows are read.",
         )
     return statement.query
@@ -161,12 +161,12 @@ def _show(words: Words) -> Show | ShowStats:
             hint="SHOW CATALOGS, SCHEMAS, TABLES, COLUMNS, BRANCHES, FUNCTIONS, SESSION, STATS, "
             "ROLES, GRANTS, CREATE SCHEMA, CREATE TABLE and CREATE VIEW are.",
         )
-    place = words.place(1)
+    location = words.place(1)
     if what == "stats":
         words.require("FOR")
         if words.peek() == "(":
             return _stats_of_query(words)
-        return Show(what, words.name(), location=place)
+        return Show(what, words.name(), location=location)
     if what == "branches":
         if not words.take("IN"):
             words.require("FROM")
@@ -181,7 +181,7 @@ def _show(words: Words) -> Show | ShowStats:
         name = words.name()
     like = words.string() if words.take("LIKE") else None
     escape = words.string() if like is not None and words.take("ESCAPE") else None
-    return Show(what, name, like, escape, place)
+    return Show(what, name, like, escape, location)
 
 
 def _stats_of_query(words: Words) -> ShowStats:
@@ -223,20 +223,20 @@ def _authorization(word: str) -> Callable[[Words], Statement]:
 
 
 def _set_session(words: Words) -> SetSession:
-    place = words.place()
+    location = words.place()
     name = ".".join(words.name())
     words.require("=")
-    return SetSession(name, words.constant(), place)
+    return SetSession(name, words.constant(), location)
 
 
 def _set_time_zone(words: Words) -> SetTimeZone:
     """Reads SET TIME ZONE: LOCAL, the name of a zone, or an interval of hours and minutes."""
-    place = words.place()
+    location = words.place()
     if words.take("LOCAL"):
-        return SetTimeZone(None, place)
+        return SetTimeZone(None, location)
     if not words.take("INTERVAL"):
-        with placed_at(place):
-            return SetTimeZone(time_zones.named(words.string()), place)
+        with placed_at(location):
+            return SetTimeZone(time_zones.named(words.string()), location)
     sign = -1 if words.take("-") else 1
     text = words.string()
     words.require("HOUR")
@@ -250,7 +250,7 @@ def _set_time_zone(words: Words) -> SetTimeZone:
         )
     minutes = int(match[2]) * 60 + int(match[3] or 0)
     offset = time_zones.of_minutes(sign * (-minutes if match[1] == "-" else minutes))
-    return SetTimeZone(time_zones.named(offset), place)
+    return SetTimeZone(time_zones.named(offset), location)
 
 
 def _reset_session(words: Words) -> SetSession:
@@ -258,13 +258,13 @@ def _reset_session(words: Words) -> SetSession:
 
 
 def _use(words: Words) -> Use:
-    place = words.place()
+    location = words.place()
     name = words.name()
     if len(name) > 2:
         raise SeamlineError(
-            SYNTAX_ERROR, "USE takes a schema, or a catalog and a schema", location=place
+            SYNTAX_ERROR, "USE takes a schema, or a catalog and a schema", location=location
         )
-    return Use(name, place)
+    return Use(name, location)
 
 
 _KILL = ("system", "runtime", "kill_query")
@@ -272,37 +272,37 @@ _KILL_PARAMETERS = ("query_id", "message")
 
 
 def _call(words: Words) -> KillStatement:
-    place, name = words.place(), words.name()
+    location, name = words.place(), words.name()
     if tuple(part.lower() for part in name) != _KILL:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
             f"there is no procedure {'.'.join(name)}",
-            location=place,
+            location=location,
             hint=f"CALL {'.'.join(_KILL)}(query_id => '…') ends a statement.",
         )
     words.require("(")
-    given: dict[str, str] = {}
+    arguments: dict[str, str] = {}
     for parameter in _KILL_PARAMETERS:
         named = words.peek(1) == "=>"
-        found = words.identifier().lower() if named else parameter
-        if found not in _KILL_PARAMETERS or found in given:
+        key = words.identifier().lower() if named else parameter
+        if key not in _KILL_PARAMETERS or key in arguments:
             raise words.unexpected_next("query_id or message")
         if named:
             words.take("=>")
-        given[found] = words.string()
+        arguments[key] = words.string()
         if not words.take(","):
             break
     words.require(")")
-    if "query_id" not in given:
-        raise SeamlineError(SYNTAX_ERROR, "kill_query needs a query_id", location=place)
-    return KillStatement(given["query_id"], given.get("message", ""), place)
+    if "query_id" not in arguments:
+        raise SeamlineError(SYNTAX_ERROR, "kill_query needs a query_id", location=location)
+    return KillStatement(arguments["query_id"], arguments.get("message", ""), location)
 
 
 def _start_transaction(words: Words) -> Transaction:
-    place = words.place()
+    location = words.place()
     while any(words.take(*mode.split()) for mode in _MODES):
         words.take(",")
-    return Transaction("START TRANSACTION", place)
+    return Transaction("START TRANSACTION", location)
 
 
 _MODES = (
@@ -317,9 +317,9 @@ _MODES = (
 
 def _end_transaction(what: str) -> Callable[[Words], Transaction]:
     def read(words: Words) -> Transaction:
-        place = words.place()
+        location = words.place()
         words.take("WORK")
-        return Transaction(what, place)
+        return Transaction(what, location)
 
     return read
 
@@ -328,25 +328,25 @@ def _end_transaction(what: str) -> Callable[[Words], Transaction]:
 
 
 def _prepare(words: Words) -> Prepare:
-    place, name = words.place(), words.identifier().lower()
+    location, name = words.place(), words.identifier().lower()
     words.require("FROM")
     if not words.text():
         raise words.missing("a statement")
     text = words.text()
     words.rest()
-    return Prepare(name, text, place)
+    return Prepare(name, text, location)
 
 
 def _execute(words: Words) -> Execute:
-    place, name, text = words.place(), "", ""
+    location, name, text = words.place(), "", ""
     if words.take("IMMEDIATE"):
-        place, text = words.place(), words.string()
+        location, text = words.place(), words.string()
     else:
         name = words.identifier().lower()
     values = Query(exp.Select())
     if words.take("USING"):
         values = expressions_of(words.sql, words.rest())
-    return Execute(name, text, values, place)
+    return Execute(name, text, values, location)
 
 
 def _deallocate(words: Words) -> Deallocate:
@@ -363,7 +363,7 @@ def _describe_prepared(what: str) -> Callable[[Words], DescribePrepared]:
 
 
 def _create_view(words: Words, *, replace: bool = False) -> CreateView:
-    place, name = words.place(), words.name()
+    location, name = words.place(), words.name()
     comment = words.string() if words.take("COMMENT") else None
     as_owner = False
     if words.take("SECURITY"):
@@ -380,7 +380,7 @@ def _create_view(words: Words, *, replace: bool = False) -> CreateView:
         raise SeamlineError(
             NOT_SUPPORTED, "a view can have neither parameters nor a token", location=start, hint=""
         )
-    return CreateView(name, query, text, replace, comment, as_owner, place)
+    return CreateView(name, query, text, replace, comment, as_owner, location)
 
 
 def _replace_view(words: Words) -> CreateView:
@@ -393,17 +393,17 @@ def _drop_view(words: Words) -> DropView:
 
 
 def _rename_view(words: Words) -> RenameView:
-    place, name = words.place(), words.name()
+    location, name = words.place(), words.name()
     words.require("RENAME")
     words.require("TO")
-    return RenameView(name, words.name(), place)
+    return RenameView(name, words.name(), location)
 
 
 # --- Tables --------------------------------------------------------------------------------------
 
 
 def _insert(words: Words) -> Insert:
-    place, name = words.place(), words.name()
+    location, name = words.place(), words.name()
     columns: list[str] = []
     if words.peek() == "(" and words.peek(1) not in QUERY_STARTS:
         words.take("(")
@@ -413,24 +413,24 @@ def _insert(words: Words) -> Insert:
         words.require(")")
     if not words.text():
         raise words.missing("a query or VALUES")
-    return Insert(name, tuple(columns), query_of(words.sql, words.rest()), place)
+    return Insert(name, tuple(columns), query_of(words.sql, words.rest()), location)
 
 
 def _comment(words: Words) -> Comment:
     what = next((w for w in ("table", "view", "column") if words.take(w.upper())), None)
     if what is None:
         raise words.unexpected_next("TABLE, VIEW or COLUMN")
-    place, name = words.place(), words.name()
+    location, name = words.place(), words.name()
     words.require("IS")
     text = None if words.take("NULL") else words.string()
-    return Comment(what, name, text, place)
+    return Comment(what, name, text, location)
 
 
 def _alter_table(words: Words) -> AlterTable | MaintainTable:
     if_exists = words.take("IF", "EXISTS")
-    place, name = words.place(), words.name()
+    location, name = words.place(), words.name()
     if words.take("EXECUTE"):
-        return table_procedures.read(words, name, place, if_exists=if_exists)
+        return table_procedures.read(words, name, location, if_exists=if_exists)
     if words.take("ADD", "COLUMN"):
         change: TableChange = _add_column(words)
     elif words.take("DROP", "COLUMN"):
@@ -449,7 +449,7 @@ def _alter_table(words: Words) -> AlterTable | MaintainTable:
         change = _set_properties(words)
     else:
         raise _not_altered(words)
-    return AlterTable(name, change, if_exists, place)
+    return AlterTable(name, change, if_exists, location)
 
 
 def _not_altered(words: Words) -> SeamlineError:
@@ -476,11 +476,11 @@ def _alter_column(words: Words) -> SetColumnType | DropNotNull:
         return DropNotNull(column)
     for word in ("SET", "DATA", "TYPE"):
         words.require(word)
-    found = _definition(words, words.place(), f"x {words.text()}" if words.text() else "")
-    return SetColumnType(column, found.type)
+    definition = _definition(words, words.place(), f"x {words.text()}" if words.text() else "")
+    return SetColumnType(column, definition.type)
 
 
-def _definition(words: Words, place: Location | None, text: str) -> ColumnDefinition:
+def _definition(words: Words, location: Location | None, text: str) -> ColumnDefinition:
     """Parses the rest of a statement, which defines one column."""
     if not text:
         raise words.missing("a column")
@@ -488,13 +488,13 @@ def _definition(words: Words, place: Location | None, text: str) -> ColumnDefini
     try:
         columns = parse_columns(text)
     except SeamlineError as error:
-        error.location = place
+        error.location = location
         raise
     if len(columns) != 1:
         raise SeamlineError(
             SYNTAX_ERROR,
             "there is more than one column",
-            location=place,
+            location=location,
             hint="Add them one at a time.",
         )
     return columns[0]
@@ -536,16 +536,16 @@ def _create_schema(words: Words) -> CreateSchema:
 
 def _drop_schema(words: Words) -> DropSchema:
     if_exists = words.take("IF", "EXISTS")
-    place, name = words.place(), _schema(words)
+    location, name = words.place(), _schema(words)
     cascade = not words.take("RESTRICT") and words.take("CASCADE")
-    return DropSchema(name, if_exists, cascade, place)
+    return DropSchema(name, if_exists, cascade, location)
 
 
 def _schema(words: Words) -> tuple[str, ...]:
-    place, name = words.place(), words.name()
+    location, name = words.place(), words.name()
     if len(name) > 2:
         raise SeamlineError(
-            SYNTAX_ERROR, "a schema's name is schema or catalog.schema", location=place
+            SYNTAX_ERROR, "a schema's name is schema or catalog.schema", location=location
         )
     return name
 

@@ -16,11 +16,11 @@ class ListaggWithin(exp.Anonymous):
 def parse_listagg(parser: Any) -> exp.Anonymous:
     """Parses the arguments of LISTAGG, and its ON OVERFLOW clause."""
     name = parser._tokens[parser._index - 2]  # noqa: SLF001 - how sqlglot's parsers are extended
-    made = exp.Anonymous(this=name.text, expressions=parser._parse_function_args(True))  # noqa: SLF001
-    made.update_positions(name)
+    call = exp.Anonymous(this=name.text, expressions=parser._parse_function_args(True))  # noqa: SLF001
+    call.update_positions(name)
     match = parser._match_text_seq  # noqa: SLF001
     if not match("ON", "OVERFLOW"):
-        return made
+        return call
     rest, instead = "error", None
     if not match("ERROR"):
         if not match("TRUNCATE"):
@@ -29,11 +29,13 @@ def parse_listagg(parser: Any) -> exp.Anonymous:
         rest = "count" if match("WITH", "COUNT") else "none"
         if rest == "none" and not match("WITHOUT", "COUNT"):
             parser.raise_error("Expected WITH COUNT or WITHOUT COUNT")
-    given = made.expressions
-    inside = given[0] if len(given) == 1 and isinstance(given[0], exp.Distinct) else made
+    arguments = call.expressions
+    inside = (
+        arguments[0] if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct) else call
+    )
     if len(inside.expressions) == 1:
         inside.append("expressions", exp.Literal.string(""))
     inside.append("expressions", exp.Literal.string(rest))
     inside.append("expressions", instead or exp.Literal.string("..."))
-    within = ListaggWithin(this=name.text, expressions=made.expressions)
+    within = ListaggWithin(this=name.text, expressions=call.expressions)
     return within.update_positions(name)

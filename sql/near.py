@@ -9,15 +9,15 @@ _ALIKE_MIN = 0.6
 _SHOWN_MAX = 3
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+def did_you_mean(name: str, names: Iterable[str]) -> str | None:
     """Returns a question with the most similar names, nearest first, or None if none is similar."""
-    found = nearest(name, known)
-    return f"Did you mean {' or '.join(found)}?" if found else None
+    similar = nearest(name, names)
+    return f"Did you mean {' or '.join(similar)}?" if similar else None
 
 
-def nearest(name: str, known: Iterable[str]) -> list[str]:
+def nearest(name: str, names: Iterable[str]) -> list[str]:
     """Returns the most similar names, nearest first, ignoring case."""
-    spelt = {other.lower(): other for other in sorted(known)}
+    spelt = {other.lower(): other for other in sorted(names)}
     folded = name.lower()
     close = difflib.get_close_matches(folded, spelt, _SHOWN_MAX, _ALIKE_MIN)
     if not close and len(folded) > 1:

@@ -66,12 +66,14 @@ def bind(query: Query, values: Values) -> exp.Expr:
     return tree
 
 
-def _check_names(wanted: set[str], values: Mapping[str, Any], *, any_placeholder: bool) -> None:
+def _check_names(
+    placeholders: set[str], values: Mapping[str, Any], *, any_placeholder: bool
+) -> None:
     if any_placeholder:
         raise SeamlineError(
             INVALID_PARAMETERS, "the statement has ? placeholders, but the values have names"
         )
-    missing, unknown = sorted(wanted - set(values)), sorted(set(values) - wanted)
+    missing, unknown = sorted(placeholders - set(values)), sorted(set(values) - placeholders)
     if missing:
         raise SeamlineError(INVALID_PARAMETERS, f"no value for :{missing[0]}")
     if unknown:

@@ -169,16 +169,16 @@ def _accepted(sql: str, tokens: list[Token]) -> Statement:
     if first in QUERY_STARTS:
         return query_of(sql, tokens)
     words = Words(tokens, sql)
-    found = grammar.read(words)
-    if found is not None:
-        return found
+    statement = grammar.read(words)
+    if statement is not None:
+        return statement
     if makes_table(tokens):
         return create_table(sql, tokens)
     if first in STARTS:
         return row_changes(sql, tokens)
     if tokens[0].token_type in {TokenType.VAR, TokenType.NUMBER, TokenType.STRING}:
-        known = {"REFRESH", "VACUUM", "OPTIMIZE"}
-        if first not in known:
+        commands = {"REFRESH", "VACUUM", "OPTIMIZE"}
+        if first not in commands:
             raise SeamlineError(
                 SYNTAX_ERROR,
                 f"a statement cannot start with {tokens[0].text!r}",
@@ -216,13 +216,13 @@ def parse_expression(text: str) -> exp.Expr:
     is_plain = isinstance(tree, exp.Select) and not {
         name for name, value in tree.args.items() if value and name not in _OF_PLAIN_SELECT
     }
-    found = tree.expressions[0] if is_plain and tree and len(tree.expressions) == 1 else None
-    if not isinstance(found, exp.Paren):
+    projection = tree.expressions[0] if is_plain and tree and len(tree.expressions) == 1 else None
+    if not isinstance(projection, exp.Paren):
         raise SeamlineError(SYNTAX_ERROR, f"{text!r} is not an expression")
-    if found.find(exp.Query) is not None:
+    if projection.find(exp.Query) is not None:
         raise SeamlineError(NOT_SUPPORTED, f"{text!r} has a subquery")
-    move(found)
-    inner: exp.Expr = found.this
+    move(projection)
+    inner: exp.Expr = projection.this
     return inner
 
 

@@ -30,10 +30,10 @@ def move(node: exp.Expr, to: exp.Expr | None = None) -> None:
 
 def location_of(node: exp.Expr) -> Location | None:
     """Returns where a node begins: at its leftmost name, literal or call with a known location."""
-    places = [found.meta for found in node.walk() if "line" in found.meta]
-    if not places:
+    positions = [part.meta for part in node.walk() if "line" in part.meta]
+    if not positions:
         return None
-    first = min(places, key=lambda meta: (meta["line"], meta["col"]))
+    first = min(positions, key=lambda meta: (meta["line"], meta["col"]))
     return Location(first["line"], max(1, first["col"] - (first["end"] - first["start"])))
 
 
@@ -57,11 +57,11 @@ def placed(node: exp.Expr | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def placed_at(place: Location | None) -> Iterator[None]:
+def placed_at(location: Location | None) -> Iterator[None]:
     """Adds a location to user errors raised inside without one."""
     try:
         yield
     except SeamlineError as error:
         if error.code.kind is ErrorKind.USER:
-            error.location = error.location or place
+            error.location = error.location or location
         raise

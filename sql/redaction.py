@@ -40,8 +40,8 @@ def redacted(sql: str, dialect: str | None = None) -> str | None:
 
 
 def _words(sql: str, dialect: str) -> list[Token]:
-    found: list[Token] = sqlglot.Dialect.get_or_raise(dialect).tokenize(sql)
-    return found
+    tokens: list[Token] = sqlglot.Dialect.get_or_raise(dialect).tokenize(sql)
+    return tokens
 
 
 def _is_value(word: Token) -> bool:

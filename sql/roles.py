@@ -23,14 +23,14 @@ def show(words: Words, what: str) -> Show:
     Raises:
         SeamlineError: SYNTAX_ERROR.
     """
-    place, name = words.place(), tuple[str, ...]()
+    location, name = words.place(), tuple[str, ...]()
     if what == "grants":
         if words.take("ON"):
             words.take("TABLE")
-            place, name = words.place(), words.name()
+            location, name = words.place(), words.name()
     elif words.take("FROM") or words.take("IN"):
-        place, name = words.place(), (words.identifier(),)
-    return Show(what, name, location=place)
+        location, name = words.place(), (words.identifier(),)
+    return Show(what, name, location=location)
 
 
 def set_role(words: Words) -> SetRole:
@@ -39,7 +39,7 @@ def set_role(words: Words) -> SetRole:
     Raises:
         SeamlineError: SYNTAX_ERROR; INVALID_ARGUMENT for the name of a role.
     """
-    place = words.place()
+    location = words.place()
     role = None if words.take("NONE") else words.identifier()
     if role is not None and role.upper() == "ALL":  # which the tokenizer takes for a name
         role = None
@@ -48,10 +48,10 @@ def set_role(words: Words) -> SetRole:
         raise SeamlineError(
             INVALID_ARGUMENT,
             f"role {role} does not exist: there are no roles",
-            location=place,
+            location=location,
             hint=f"SET ROLE ALL and SET ROLE NONE are accepted. {_RULES}",
         )
-    return SetRole(catalog, place)
+    return SetRole(catalog, location)
 
 
 def refused(what: str) -> Callable[[Words], Statement]:

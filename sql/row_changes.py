@@ -67,14 +67,16 @@ def row_changes(sql: str, tokens: Sequence[Token]) -> ChangeRows | Truncate:
     )
 
 
-def _only(tree: exp.Expr, known: set[str]) -> None:
+def _only(tree: exp.Expr, clauses: set[str]) -> None:
     """Refuses clauses of other dialects, and parts of a table's name that change what it is."""
     target = tree.this
-    found = [name for name, value in tree.args.items() if value and name not in known]
+    unsupported = [name for name, value in tree.args.items() if value and name not in clauses]
     if isinstance(target, exp.Table):
-        found += [name for name, value in target.args.items() if value and name not in _OF_TABLE]
-    if found:
-        word = found[0].rstrip("_").replace("_", " ").upper()
+        unsupported += [
+            name for name, value in target.args.items() if value and name not in _OF_TABLE
+        ]
+    if unsupported:
+        word = unsupported[0].rstrip("_").replace("_", " ").upper()
         raise SeamlineError(
             NOT_SUPPORTED,
             f"{tree.key.upper().removesuffix('TABLE')} with {word} is not supported",
@@ -105,8 +107,8 @@ def _merge(tree: exp.Merge) -> ChangeRows:
     if number is None:
         return _change(tree, query.where(_takes(target, cases[0])), cases)
     name = exp.TableAlias(this=exp.to_identifier(_CASE, quoted=True))
-    found = exp.alias_(_number_of(target, cases), _CASE, quoted=True)
-    lateral = exp.Lateral(this=exp.Subquery(this=exp.select(found)), alias=name)
+    case_number = exp.alias_(_number_of(target, cases), _CASE, quoted=True)
+    lateral = exp.Lateral(this=exp.Subquery(this=exp.select(case_number)), alias=name)
     query.append("joins", exp.Join(this=lateral, kind="CROSS"))
     is_taken = exp.Not(this=exp.Is(this=number.copy(), expression=exp.Null()))
     return _change(tree, query.where(is_taken), cases)
@@ -118,9 +120,9 @@ _CASE = "$case"
 def _change(tree: exp.Expr, query: exp.Select, cases: Sequence[_Case]) -> ChangeRows:
     target = tree.this
     name = table_name(exp.Table(**{k: target.args.get(k) for k in ("this", "db", "catalog")}))
-    place = places.location_of(target)
+    location = places.location_of(target)
     does = tuple(case.does for case in cases)
-    return ChangeRows(tree.key.upper(), name, checked(query), does, place)
+    return ChangeRows(tree.key.upper(), name, checked(query), does, location)
 
 
 # --- Cases ---------------------------------------------------------------------------------------
@@ -163,19 +165,19 @@ def _no_assignment(node: exp.Expr) -> SeamlineError:
 
 
 def _inserting(when: exp.When, tree: exp.Insert, condition: exp.Expr | None) -> _Case:
-    listed, given = tree.this, tree.expression
-    if isinstance(listed, exp.Star) or not isinstance(given, exp.Tuple | exp.Paren):
+    listed, source = tree.this, tree.expression
+    if isinstance(listed, exp.Star) or not isinstance(source, exp.Tuple | exp.Paren):
         raise _no_case(when, "INSERT without VALUES")
     names = list(_items(listed)) if listed is not None else []
     if not all(isinstance(n, exp.Column) and not n.args.get("table") for n in names):
         raise _no_case(when, "INSERT into anything but columns")
-    values = list(_items(given))
+    values = list(_items(source))
     columns = tuple(column.name for column in names)
     if columns and len(columns) != len(values):
         raise SeamlineError(
             SYNTAX_ERROR,
             f"INSERT names {len(columns)} columns, but VALUES has {len(values)}",
-            location=places.location_of(given),
+            location=places.location_of(source),
         )
     return _Case(condition, RowCase("INSERT", columns, len(values)), values)
 
@@ -210,13 +212,13 @@ def _chosen(
     yield _own(target, FILE_PATH)
     yield _own(target, FILE_POSITION)
     yield exp.Literal.number(1) if number is None else number
-    for place, case in enumerate(cases, 1):
+    for position, case in enumerate(cases, 1):
         for value in case.values:
-            found = value.copy()
+            item = value.copy()
             if number is not None:  # rows of other cases may lack such a value
-                is_case = exp.EQ(this=number.copy(), expression=exp.Literal.number(place))
-                found = exp.Case(ifs=[exp.If(this=is_case, true=found)])
-            yield found
+                is_case = exp.EQ(this=number.copy(), expression=exp.Literal.number(position))
+                item = exp.Case(ifs=[exp.If(this=is_case, true=item)])
+            yield item
     if any(case.does.action == "UPDATE" for case in cases):
         yield exp.Column(this=exp.Star(), table=_alias(target))
 
@@ -245,5 +247,5 @@ def _own(target: exp.Expr, column: str) -> exp.Column:
 
 def _alias(target: exp.Expr) -> exp.Identifier:
     alias = target.args.get("alias")
-    found: exp.Identifier = (alias.this if alias is not None else target.this).copy()
-    return found
+    name: exp.Identifier = (alias.this if alias is not None else target.this).copy()
+    return name

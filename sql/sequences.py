@@ -62,20 +62,20 @@ def _numbers(table: exp.Table, call: exp.Anonymous) -> exp.Subquery:
 
 
 def _arguments(call: exp.Anonymous) -> list[exp.Expr]:
-    given: dict[str, exp.Expr] = {}
+    arguments: dict[str, exp.Expr] = {}
     if len(call.expressions) > len(_DEFAULTS):
         raise _wrong("there are too many arguments", call)
-    for place, node in zip(_DEFAULTS, call.expressions, strict=False):
+    for parameter, node in zip(_DEFAULTS, call.expressions, strict=False):
         is_named = isinstance(node, exp.Kwarg)
-        name, value = (node.name.lower(), node.expression) if is_named else (place, node)
-        if name not in _DEFAULTS or name in given:
+        name, value = (node.name.lower(), node.expression) if is_named else (parameter, node)
+        if name not in _DEFAULTS or name in arguments:
             raise _wrong(f"{name} is not an argument, or is given twice", node)
         if value.find(exp.Column, exp.Query) is not None:
             raise _wrong(f"{name} must be a constant", node)
-        given[name] = value
-    if "stop" not in given:
+        arguments[name] = value
+    if "stop" not in arguments:
         raise _wrong("the argument stop is missing", call)
-    return [given.get(name) or exp.Literal.number(value) for name, value in _DEFAULTS.items()]
+    return [arguments.get(name) or exp.Literal.number(value) for name, value in _DEFAULTS.items()]
 
 
 def _wrong(message: str, node: exp.Expr) -> SeamlineError:

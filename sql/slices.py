@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 def unsliced(table: pa.Table) -> pa.Table:
     """Returns the table without slices of rows nested in rows."""
-    for place, column in enumerate(table.columns):
+    for index, column in enumerate(table.columns):
         if _is_row_of_rows(column.type) and any(map(_is_sliced, column.chunks)):
             chunks = [pa.concat_arrays([chunk]) for chunk in column.chunks]
             table = table.set_column(
-                place, table.schema.field(place), pa.chunked_array(chunks, column.type)
+                index, table.schema.field(index), pa.chunked_array(chunks, column.type)
             )
     return table
 
@@ -45,20 +45,18 @@ def _is_row_of_rows(type_: pa.DataType) -> bool:
 def _is_sliced(array: pa.Array) -> bool:
     if not pa.types.is_struct(array.type):
         return False
-    children = (array.field(place) for place in range(array.type.num_fields))
+    children = (array.field(index) for index in range(array.type.num_fields))
     return array.offset != 0 or any(child.offset or _is_sliced(child) for child in children)
 
 
-def list_like(array: pa.ListArray, items: pa.Array, wanted: pa.ListType) -> pa.ListArray:
+def list_like(array: pa.ListArray, items: pa.Array, type_: pa.ListType) -> pa.ListArray:
     """Returns a list array with other items, one for each of `array.values`."""
-    return pa.ListArray.from_arrays(_offsets(array), items, type=wanted, mask=_nulls(array))
+    return pa.ListArray.from_arrays(_offsets(array), items, type=type_, mask=_nulls(array))
 
 
-def map_like(
-    array: pa.MapArray, keys: pa.Array, items: pa.Array, wanted: pa.MapType
-) -> pa.MapArray:
+def map_like(array: pa.MapArray, keys: pa.Array, items: pa.Array, type_: pa.MapType) -> pa.MapArray:
     """Returns a map array with other keys and items, one for each of `array.keys`."""
-    return pa.MapArray.from_arrays(_offsets(array), keys, items, type=wanted, mask=_nulls(array))
+    return pa.MapArray.from_arrays(_offsets(array), keys, items, type=type_, mask=_nulls(array))
 
 
 def _offsets(array: pa.Array) -> pa.Array:

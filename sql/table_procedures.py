@@ -79,14 +79,14 @@ _INSTEAD = {
 
 
 def read(
-    words: Words, name: tuple[str, ...], place: Location | None, *, if_exists: bool
+    words: Words, name: tuple[str, ...], location: Location | None, *, if_exists: bool
 ) -> MaintainTable:
     """Parses the rest of ALTER TABLE name EXECUTE.
 
     Args:
         words: The words after EXECUTE.
         name: The table's name.
-        place: The location of the name.
+        location: The location of the name.
         if_exists: Whether the table may be absent.
 
     Raises:
@@ -108,19 +108,19 @@ def read(
                 hint="It concerns the whole table; only optimize can be restricted by WHERE.",
             )
         query = _query(words, name)
-    return MaintainTable(name, procedure, tuple(arguments.items()), query, if_exists, place, at)
+    return MaintainTable(name, procedure, tuple(arguments.items()), query, if_exists, location, at)
 
 
-def _unknown(procedure: str, place: Location | None) -> SeamlineError:
+def _unknown(procedure: str, location: Location | None) -> SeamlineError:
     if procedure in _INSTEAD:
         hint = _INSTEAD[procedure]
         return SeamlineError(
-            NOT_SUPPORTED, f"{procedure} is not supported", location=place, hint=hint
+            NOT_SUPPORTED, f"{procedure} is not supported", location=location, hint=hint
         )
     return SeamlineError(
         STATEMENT_NOT_ALLOWED,
         f"a table has no procedure {procedure}",
-        location=place,
+        location=location,
         hint=did_you_mean(procedure, _PROCEDURES)
         or f"The procedures are {', '.join(_PROCEDURES)}.",
     )
@@ -130,63 +130,63 @@ def _arguments(
     words: Words, procedure: str, parameters: Mapping[str, _Parameter]
 ) -> dict[str, float]:
     """Reads arguments up to the closing parenthesis: by name, or in the order of the parameters."""
-    given: dict[str, float] = {}
+    arguments: dict[str, float] = {}
     by_name = words.peek(1) == "=>"
     while not words.take(")"):
-        if given:
+        if arguments:
             words.require(",")
             if words.peek() == ")":
                 raise words.unexpected_next("an argument")
-        place = words.place()
+        location = words.place()
         if by_name != (words.peek(1) == "=>"):
             raise SeamlineError(
                 SYNTAX_ERROR,
                 "either all arguments have names, or none",
-                location=place,
+                location=location,
                 hint=_signature(procedure, parameters),
             )
         if by_name:
             name = words.identifier().lower()
             words.require("=>")
         else:
-            name = next((each for each in parameters if each not in given), "")
-        _check_name(procedure, parameters, name, given, place)
-        given[name] = _value(words, name, parameters[name])
-    return given
+            name = next((each for each in parameters if each not in arguments), "")
+        _check_name(procedure, parameters, name, arguments, location)
+        arguments[name] = _value(words, name, parameters[name])
+    return arguments
 
 
 def _check_name(
     procedure: str,
     parameters: Mapping[str, _Parameter],
     name: str,
-    given: Mapping[str, float],
-    place: Location | None,
+    arguments: Mapping[str, float],
+    location: Location | None,
 ) -> None:
-    if name in parameters and name not in given:
+    if name in parameters and name not in arguments:
         return
     problem = f"{procedure} has no argument {name}" if name else f"{procedure} has fewer arguments"
     raise SeamlineError(
         INVALID_ARGUMENT,
-        f"{name} is given twice" if name in given else problem,
-        location=place,
-        hint=did_you_mean(name, [each for each in parameters if each not in given])
+        f"{name} is given twice" if name in arguments else problem,
+        location=location,
+        hint=did_you_mean(name, [each for each in parameters if each not in arguments])
         or _signature(procedure, parameters),
     )
 
 
 def _signature(procedure: str, parameters: Mapping[str, _Parameter]) -> str:
-    known = ", ".join(f"{name} => {each.example}" for name, each in parameters.items())
-    return f"{procedure}({known})" if known else f"{procedure} takes no arguments."
+    listed = ", ".join(f"{name} => {each.example}" for name, each in parameters.items())
+    return f"{procedure}({listed})" if listed else f"{procedure} takes no arguments."
 
 
 def _value(words: Words, name: str, parameter: _Parameter) -> float:
-    place, is_text = words.place(), words.is_string()
+    location, is_text = words.place(), words.is_string()
     is_literal = is_text or words.peek()[:1].isdigit() or words.peek() in {"TRUE", "FALSE"}
     if words.peek() and (not is_literal or words.peek(1) not in {",", ")", ""}):
         raise SeamlineError(
             NOT_SUPPORTED,
             f"{name} can only be a single literal",
-            location=place,
+            location=location,
             hint=f"{name} => {parameter.example}",
         )
     text = words.constant()
@@ -195,7 +195,7 @@ def _value(words: Words, name: str, parameter: _Parameter) -> float:
         raise SeamlineError(
             INVALID_ARGUMENT,
             f"{name} is {parameter.what}, which {repr(text) if is_text else text} is not",
-            location=place,
+            location=location,
             hint=f"{name} => {parameter.example}",
         )
     return value
@@ -203,26 +203,26 @@ def _value(words: Words, name: str, parameter: _Parameter) -> float:
 
 def _query(words: Words, name: tuple[str, ...]) -> Query:
     """Parses the condition as that of a query of the table's cold rows."""
-    place = words.place(1)
+    location = words.place(1)
     where, *condition = words.rest()
     if not condition:
         raise words.missing("a condition")
 
-    def made(kind: TokenType, text: str) -> Token:
+    def token_of(kind: TokenType, text: str) -> Token:
         return Token(kind, text, where.line, where.col, where.start, where.end)
 
-    table = [made(TokenType.IDENTIFIER, part) for part in (*name[:-1], f"{name[-1]}$cold")]
-    dotted = [token for part in table for token in (made(TokenType.DOT, "."), part)][1:]
-    alias = [made(TokenType.ALIAS, "AS"), made(TokenType.IDENTIFIER, name[-1])]
-    select = [made(TokenType.SELECT, "SELECT"), made(TokenType.NUMBER, "1")]
-    from_ = made(TokenType.FROM, "FROM")
+    table = [token_of(TokenType.IDENTIFIER, part) for part in (*name[:-1], f"{name[-1]}$cold")]
+    dotted = [token for part in table for token in (token_of(TokenType.DOT, "."), part)][1:]
+    alias = [token_of(TokenType.ALIAS, "AS"), token_of(TokenType.IDENTIFIER, name[-1])]
+    select = [token_of(TokenType.SELECT, "SELECT"), token_of(TokenType.NUMBER, "1")]
+    from_ = token_of(TokenType.FROM, "FROM")
     query = query_of(words.sql, [*select, from_, *dotted, *alias, where, *condition])
     clauses = {clause for clause, value in query.tree.args.items() if value}
     if query.token is not None or not clauses <= {"expressions", "from_", "where"}:
         raise SeamlineError(
             SYNTAX_ERROR,
             "WHERE is followed by more than a condition",
-            location=place,
+            location=location,
             hint="optimize WHERE day = DATE '2024-05-01'",
         )
     return query

@@ -64,11 +64,11 @@ def rendered(
             return part(texts, arguments, returns)
         return part.format(*texts, args=", ".join(texts), **names)
 
-    known = plain or [False] * len(args)
+    plainness = plain or [False] * len(args)
     functions = lambdas or [False] * len(args)
     marks = [
         arg if is_plain or is_lambda else f"\0{i}\0"
-        for i, (arg, is_plain, is_lambda) in enumerate(zip(args, known, functions, strict=True))
+        for i, (arg, is_plain, is_lambda) in enumerate(zip(args, plainness, functions, strict=True))
     ]
     before, inner, after = _parts(template)
     text = filled(inner, marks)
@@ -130,7 +130,7 @@ def bound(
         body: Builds the expression from the values' names.
         name: The name of a single value, or of the row of several.
     """
-    fields = [f"a{place}" for place in range(len(values))]
+    fields = [f"a{position}" for position in range(len(values))]
     if len(values) == 1:
         names, one = [name], values[0]
     else:

@@ -39,15 +39,15 @@ def named(text: str) -> str:
         minutes = int(match[2]) * 60 + int(match[3] or 0)
         if minutes <= _OFFSET_MAX and int(match[3] or 0) < 60:
             return of_minutes(-minutes if match[1] == "-" else minutes)
-    found = _regions().get(text.lower())
-    if found is None:
+    name = _regions().get(text.lower())
+    if name is None:
         raise SeamlineError(
             INVALID_ARGUMENT,
             f"{text!r} is not a time zone",
             hint=did_you_mean(text, _regions().values())
             or "A zone is a region such as 'Europe/Berlin', or an offset such as '+05:30'.",
         )
-    return found
+    return name
 
 
 @functools.cache
@@ -104,9 +104,9 @@ def instant_of_value(local: datetime.datetime, zone: str) -> datetime.datetime:
         there, same_in_utc = zoneinfo.ZoneInfo(zone), local.replace(tzinfo=datetime.UTC)
         offset = same_in_utc.astimezone(there).utcoffset()
         assert offset is not None
-        found = same_in_utc - offset
-        if found.astimezone(there).replace(tzinfo=None) == local:
-            return found
+        candidate = same_in_utc - offset
+        if candidate.astimezone(there).replace(tzinfo=None) == local:
+            return candidate
     return instant(local, zone)
 
 

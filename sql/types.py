@@ -311,9 +311,9 @@ def delimited(type_: Type) -> str:
     return str(type_)
 
 
-def nameless(place: int) -> str:
+def nameless(position: int) -> str:
     """Returns the name of an unnamed row field, by its position from 0."""
-    return f"field{place}"
+    return f"field{position}"
 
 
 def anonymous_row(members: Sequence[Type]) -> Row:
@@ -321,9 +321,9 @@ def anonymous_row(members: Sequence[Type]) -> Row:
     return Row(tuple(itertools.starmap(nameless_field, enumerate(members))))
 
 
-def nameless_field(place: int, type_: Type) -> Field:
+def nameless_field(position: int, type_: Type) -> Field:
     """Returns an unnamed row field, by its position from 0."""
-    return Field(nameless(place), type_, is_nameless=True)
+    return Field(nameless(position), type_, is_nameless=True)
 
 
 def is_numeric(type_: Type) -> bool:
@@ -357,16 +357,16 @@ def _parts(*types: Type) -> int:
     Raises:
         SeamlineError: STATEMENT_TOO_LARGE when there are too many to visit all of them.
     """
-    found = 1
+    count = 1
     for type_ in types:
         while isinstance(type_, Array):
-            found, type_ = found + 1, type_.element
-        found += type_.parts if isinstance(type_, Map | Row) else 1
-    if found > PARTS_MAX:
+            count, type_ = count + 1, type_.element
+        count += type_.parts if isinstance(type_, Map | Row) else 1
+    if count > PARTS_MAX:
         raise SeamlineError(
-            STATEMENT_TOO_LARGE, f"a type has {found:,} parts; at most {PARTS_MAX:,} are allowed"
+            STATEMENT_TOO_LARGE, f"a type has {count:,} parts; at most {PARTS_MAX:,} are allowed"
         )
-    return found
+    return count
 
 
 def changed(type_: Type, change: Callable[[Type], Type]) -> Type:
@@ -386,10 +386,10 @@ def changed(type_: Type, change: Callable[[Type], Type]) -> Type:
     return change(type_)
 
 
-def contains(type_: Type, wanted: Type | type[Type]) -> bool:
-    """Whether the type is `wanted` or contains it at any depth."""
-    here = isinstance(type_, wanted) if isinstance(wanted, type) else type_ == wanted
-    return here or any(contains(child, wanted) for child in children(type_))
+def contains(type_: Type, part: Type | type[Type]) -> bool:
+    """Whether the type is `part` or contains it at any depth."""
+    here = isinstance(type_, part) if isinstance(part, type) else type_ == part
+    return here or any(contains(child, part) for child in children(type_))
 
 
 def holds_variant(type_: Type) -> bool:
@@ -442,9 +442,9 @@ def to_arrow(type_: Type) -> pa.DataType:
                 _arrow_field("element", element, type_.element_id, type_.element_required)
             )
         case Map(key, value):
-            known = VARCHAR if key == UNKNOWN else key  # Arrow has no keys that can only be null
+            key_type = VARCHAR if key == UNKNOWN else key  # Arrow has no keys that can only be null
             return pa.map_(
-                _arrow_field("key", known, type_.key_id, required=True),
+                _arrow_field("key", key_type, type_.key_id, required=True),
                 _arrow_field("value", value, type_.value_id, type_.value_required),
             )
         case Row(fields):
@@ -662,9 +662,9 @@ def _with_precision(simple: Type, data_type: exp.DataType) -> Type:
 def _interval(node: exp.Interval) -> Interval:
     unit = node.args["unit"]
     span = f"{unit.this.name} to {unit.expression.name}" if unit.expression else unit.name
-    for known in (INTERVAL_DAY, INTERVAL_YEAR):
-        if span.lower() == known.unit:
-            return known
+    for interval in (INTERVAL_DAY, INTERVAL_YEAR):
+        if span.lower() == interval.unit:
+            return interval
     raise SeamlineError(NOT_SUPPORTED, f"the type interval {span.lower()} is not supported")
 
 
@@ -675,12 +675,12 @@ def _whole_number(argument: exp.Expr) -> int:
         raise SeamlineError(NOT_SUPPORTED, f"{argument.sql()!r} is not a length") from error
 
 
-def _row_field(place: int, argument: exp.Expr) -> Field:
+def _row_field(position: int, argument: exp.Expr) -> Field:
     """Parses a field of a row type; an unnamed field is named by its position."""
     if isinstance(argument, exp.ColumnDef) and isinstance(argument.kind, exp.DataType):
         return Field(argument.name, from_sqlglot(argument.kind))
     if isinstance(argument, exp.DataType):
-        return nameless_field(place, from_sqlglot(argument))
+        return nameless_field(position, from_sqlglot(argument))
     raise SeamlineError(
         NOT_SUPPORTED, f"{argument.sql()} is not a field of a row", hint="Write row(name type, …)."
     )

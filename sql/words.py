@@ -41,12 +41,12 @@ _BASES = {"hex": 16, "octal": 8, "binary": 2}
 
 def _with_numbers(sql: str, tokens: list[Token]) -> list[Token]:
     """Merges numbers in other bases, or with _ between their digits, into one token each."""
-    found: list[Token] = []
+    merged: list[Token] = []
     end = -1  # the end of the last number
     for token in tokens:
         if token.start <= end:
             continue
-        found.append(token)
+        merged.append(token)
         if token.token_type is not TokenType.NUMBER:
             continue
         match = _NUMBER.match(sql, token.start)
@@ -60,25 +60,25 @@ def _with_numbers(sql: str, tokens: list[Token]) -> list[Token]:
             text = str(int(match[base].replace("_", ""), _BASES[base]))
         end = match.end() - 1
         column = token.col + end - token.end
-        found[-1] = Token(
+        merged[-1] = Token(
             TokenType.NUMBER, text, token.line, column, token.start, end, token.comments
         )
-    return found
+    return merged
 
 
 def _with_bytes(tokens: list[Token]) -> list[Token]:
     """Merges the X of X'65 66' with the text that follows it at once."""
-    found = tokens[:1]
+    merged = tokens[:1]
     for token in tokens[1:]:
-        before = found[-1]
+        before = merged[-1]
         is_mark = before.token_type is TokenType.VAR and before.text.upper() == "X"
         if is_mark and token.token_type is TokenType.STRING and token.start == before.end + 1:
             digits = "".join(token.text.split())
-            place = (token.line, token.col, before.start, token.end)
-            found[-1] = Token(TokenType.HEX_STRING, digits, *place, before.comments)
+            position = (token.line, token.col, before.start, token.end)
+            merged[-1] = Token(TokenType.HEX_STRING, digits, *position, before.comments)
         else:
-            found.append(token)
-    return found
+            merged.append(token)
+    return merged
 
 
 _CLAUSES = {TokenType.FETCH, TokenType.LIMIT, TokenType.OFFSET, TokenType.WINDOW}
@@ -104,10 +104,10 @@ _AFTER_NAMES = {
 
 def _with_names(tokens: list[Token]) -> list[Token]:
     """Turns keywords into names where they can be nothing else, as in Trino."""
-    found: list[Token] = []
-    for place, token in enumerate(tokens):
-        before = tokens[place - 1].token_type if place else None
-        after = tokens[place + 1] if place + 1 < len(tokens) else None
+    merged: list[Token] = []
+    for index, token in enumerate(tokens):
+        before = tokens[index - 1].token_type if index else None
+        after = tokens[index + 1] if index + 1 < len(tokens) else None
         if token.token_type in _CLAUSES:
             is_name = before in _BEFORE_OPERANDS
         else:
@@ -115,8 +115,8 @@ def _with_names(tokens: list[Token]) -> list[Token]:
         if is_name and token.token_type is not TokenType.STRING:
             where = (token.line, token.col, token.start, token.end)
             token = Token(TokenType.IDENTIFIER, token.text, *where, token.comments)
-        found.append(token)
-    return found
+        merged.append(token)
+    return merged
 
 
 _WORDS = _OPENS | {"INTERVAL", "TABLESAMPLE"}
@@ -256,8 +256,8 @@ _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType
 
 def _begin_of(error: TokenError, sql: str) -> int:
     """Returns the index at which the unclosed text begins, according to the tokenizer."""
-    found = re.search(r"from \d+:(\d+)", str(error.__cause__))
-    return int(found[1]) if found is not None else len(sql)
+    match = re.search(r"from \d+:(\d+)", str(error.__cause__))
+    return int(match[1]) if match is not None else len(sql)
 
 
 def one_statement(tokens: list[Token]) -> list[Token]:
@@ -314,10 +314,10 @@ class Words:
             token = self._tokens[at] if at < len(self._tokens) else None
             if token is None or token.token_type in {TokenType.IDENTIFIER, TokenType.STRING}:
                 return False
-            own = token.text.upper().split()  # some tokens hold several words, as RESET SESSION
-            if own != left[: len(own)]:
+            parts = token.text.upper().split()  # some tokens hold several words, as RESET SESSION
+            if parts != left[: len(parts)]:
                 return False
-            left, at = left[len(own) :], at + 1
+            left, at = left[len(parts) :], at + 1
         self._at = at
         return True
 
@@ -363,9 +363,9 @@ class Words:
 
     def rest(self) -> list[Token]:
         """Consumes and returns all remaining tokens."""
-        found = list(self._tokens[self._at :])
+        rest = list(self._tokens[self._at :])
         self._at = len(self._tokens)
-        return found
+        return rest
 
     def text(self) -> str:
         """Returns the text of all remaining tokens as written, without consuming them."""
@@ -392,16 +392,16 @@ class Words:
             return token.text
         raise self.unexpected(token)
 
-    def unexpected(self, token: Token, wanted: str = "") -> SeamlineError:
+    def unexpected(self, token: Token, expected: str = "") -> SeamlineError:
         """Returns the error for a token that is not allowed there."""
-        hint = f"{wanted} is expected there." if wanted else None
+        hint = f"{expected} is expected there." if expected else None
         return SeamlineError(
             SYNTAX_ERROR, f"unexpected {token.text!r}", location=location_of(token), hint=hint
         )
 
-    def unexpected_next(self, wanted: str) -> SeamlineError:
+    def unexpected_next(self, expected: str) -> SeamlineError:
         """Returns the error for the next token, or for its absence."""
-        return self.unexpected(self._next(wanted), wanted)
+        return self.unexpected(self._next(expected), expected)
 
     def missing(self, what: str) -> SeamlineError:
         """Returns the error for a statement that ends too early."""

@@ -35,30 +35,30 @@ def finished(
     items = _bind_order(typer, order, scope)
     parts = node.spec.overload.parts
     aggregates = [_part(node, name, count) for name, count in parts] or [node]
-    for place, aggregate in enumerate(aggregates):
+    for index, aggregate in enumerate(aggregates):
         if distinct:
             _make_distinct(aggregate, items)
         if items and aggregate.spec.overload.name == COLLECT:
             aggregate.set("order", exp.Order(expressions=[item.copy() for item in items]))
         if distinct:
-            aggregates[place] = over_entries(aggregate)
+            aggregates[index] = over_entries(aggregate)
     if not parts:
         return aggregates[0]
     rest = node.expressions[max(count for _, count in parts) :]
-    given = node.spec.parameters[len(node.expressions) - len(rest) :]
+    further = node.spec.parameters[len(node.expressions) - len(rest) :]
     overload = dataclasses.replace(node.spec.overload, kind="scalar")
-    taken = (*(part.spec.returns for part in aggregates), *given)
-    return call(CallSpec(overload, taken, node.spec.returns), [*aggregates, *rest])
+    parameters = (*(part.spec.returns for part in aggregates), *further)
+    return call(CallSpec(overload, parameters, node.spec.returns), [*aggregates, *rest])
 
 
 def _part(node: Call, name: str, count: int) -> Call:
     """Returns an aggregate of another's first arguments; several are collected as rows."""
     arguments = [argument.copy() for argument in node.expressions[:count]]
-    given = list(node.spec.parameters[:count])
+    parameters = list(node.spec.parameters[:count])
     if name == COLLECT and count > 1:
-        row = types.anonymous_row(given)
-        arguments, given = [row_of(arguments, row)], [row]
-    resolved = functions.resolve(name, given)
+        row = types.anonymous_row(parameters)
+        arguments, parameters = [row_of(arguments, row)], [row]
+    resolved = functions.resolve(name, parameters)
     return call(CallSpec(resolved.overload, resolved.parameters, resolved.returns), arguments)
 
 

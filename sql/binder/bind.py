@@ -69,11 +69,11 @@ def bind(
     """
     typer = Typer(relations, now, HANDLERS, bind_query, restrictions, user, session, groups)
     items = tree.selects if isinstance(tree, exp.Query) else []
-    places = [location_of(tree), *map(location_of, items)]
-    with session_zone(zone, now) as asked:
+    locations = [location_of(tree), *map(location_of, items)]
+    with session_zone(zone, now) as clock:
         bound, output = typer.query(tree, None, {})
     for number, column in enumerate(output, 1):
-        with placed_at(places[number if len(places) > len(output) else 0]):
+        with placed_at(locations[number if len(locations) > len(output) else 0]):
             result_field(column.name, column.type)
-    holds_moment = typer.holds_moment or asked.is_asked
+    holds_moment = typer.holds_moment or clock.is_asked
     return with_kernels(bound), output, frozenset(typer.used), holds_moment

@@ -33,10 +33,10 @@ def bind(name: str, arguments: Sequence[Any], bind_call: Callable[..., Typed]) -
         (argument[0], types.VARCHAR) if isinstance(kind, Char) else argument
         for argument, kind in zip(arguments, kinds, strict=True)
     ]
-    found, type_ = bind_call(name, texts)
+    node, type_ = bind_call(name, texts)
     if is_joined and sum(chars) <= types.CHAR_LENGTH_MAX:
-        return found, Char(sum(chars))
-    return found, Char(chars[0]) if name in _OF_SAME_LENGTH else type_
+        return node, Char(sum(chars))
+    return node, Char(chars[0]) if name in _OF_SAME_LENGTH else type_
 
 
 def _trim(name: str, text: Typed, characters: Typed, bind_call: Callable[..., Typed]) -> Typed:

@@ -30,9 +30,9 @@ from seamline.sql.types import Row, Type
 
 def bind_condition(typer: Typer, node: exp.Expr, clause: str, scope: Scope) -> None:
     """Binds WHERE or HAVING."""
-    found = node.args.get(clause)
-    if found is not None:
-        found.set("this", typer.boolean(found.this, scope, clause.upper()))
+    condition = node.args.get(clause)
+    if condition is not None:
+        condition.set("this", typer.boolean(condition.this, scope, clause.upper()))
 
 
 def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[Typed]) -> None:
@@ -51,8 +51,8 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
         if isinstance(inner, exp.Paren):
             inner.set("this", item(inner.this))
             return inner
-        place = place_of(inner, len(results), "GROUP BY")
-        return key(*(typer.expression(inner, scope) if place is None else results[place]))
+        position = place_of(inner, len(results), "GROUP BY")
+        return key(*(typer.expression(inner, scope) if position is None else results[position]))
 
     def key(bound: exp.Expr, type_: Type) -> exp.Expr:
         require_equality(type_, "GROUP BY")
@@ -155,9 +155,9 @@ def sort_keys(ordered: exp.Ordered, value: exp.Expr, type_: Type) -> list[exp.Or
     descends, nulls_first = ordered.args.get("desc"), bool(ordered.args.get("nulls_first"))
 
     def key(node: exp.Expr, type_: Type, descends: Any) -> exp.Ordered:
-        found = exp.Ordered(this=node, desc=descends, nulls_first=nulls_first)
-        found.meta.update(ordered.meta, type=type_)
-        return found
+        sort_key = exp.Ordered(this=node, desc=descends, nulls_first=nulls_first)
+        sort_key.meta.update(ordered.meta, type=type_)
+        return sort_key
 
     if not isinstance(type_, Row):
         return [key(value, type_, descends)]

@@ -45,8 +45,8 @@ def bind(name: str, arguments: Sequence[Typed], bind_plain: Bind) -> Typed | Non
     if name in _FIELDS:
         return bind_plain(name, [_local(arguments[0])])
     if name.startswith("$date_trunc"):
-        found, _ = bind_plain(name, [_local(arguments[0])])
-        return _retyped(found, types.TIME, clocks[0], time_zones.clock_in_utc), clocks[0]
+        node, _ = bind_plain(name, [_local(arguments[0])])
+        return _retyped(node, types.TIME, clocks[0], time_zones.clock_in_utc), clocks[0]
     if name.startswith("$date_diff") or (name in _BY_INTERVALS and len(clocks) > 1):
         common = coercion.common_type_of(clocks)
         assert common is not None
@@ -67,14 +67,14 @@ def offset_text(type_: Time) -> str:
 
 
 def _moved(name: str, arguments: Sequence[Typed], type_: Time, bind_plain: Bind) -> Typed:
-    found = bind_plain(name, [_in_utc(argument) for argument in arguments])
-    if found[1] != types.TIME:
-        return found
+    result = bind_plain(name, [_in_utc(argument) for argument in arguments])
+    if result[1] != types.TIME:
+        return result
     digits = type_.precision
     if name in _BY_INTERVALS:
         digits = max(digits, _DIGITS_OF_INTERVALS)
     plain = Time(digits)
-    node = explicit_cast(*found, plain, safe=False)
+    node = explicit_cast(*result, plain, safe=False)
     returns = dataclasses.replace(type_, precision=digits)
     return _retyped(node, plain, returns), returns
 

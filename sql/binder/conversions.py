@@ -35,8 +35,8 @@ def implicit_cast(node: exp.Expr, source: Type, target: Type) -> exp.Expr:
 def explicit_cast(node: exp.Expr, source: Type, target: Type, *, safe: bool) -> exp.Expr:
     """Returns the value as another type, by the rules of CAST or TRY_CAST."""
     match source, target:
-        case Timestamp(digits, zoned), Timestamp(wanted, other_zoned) if (
-            zoned == other_zoned and digits <= wanted
+        case Timestamp(digits, zoned), Timestamp(precision, other_zoned) if (
+            zoned == other_zoned and digits <= precision
         ):
             return node  # more digits do not change the value, and a zone is not part of it
     zone = session_zone.current()
@@ -110,39 +110,39 @@ def of_length(node: exp.Expr, length: int, *, is_text: bool, safe: bool) -> exp.
 
 
 def cast_outputs(
-    typer: Typer, query: exp.Expr, output: Sequence[Output], wanted: Sequence[Output]
+    typer: Typer, query: exp.Expr, output: Sequence[Output], targets: Sequence[Output]
 ) -> exp.Expr:
     """Returns a query whose columns have the wanted types; unchanged if they already do."""
-    if [column.type for column in output] == [column.type for column in wanted]:
+    if [column.type for column in output] == [column.type for column in targets]:
         return query
     alias = typer.new_alias()
     source = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
     source.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
-    names = [output_column(place) for place in range(len(wanted))]
+    names = [output_column(index) for index in range(len(targets))]
     projections = [
-        exp.alias_(implicit_cast(exp.column(name, alias), one.type, want.type), name)
-        for name, one, want in zip(names, output, wanted, strict=True)
+        exp.alias_(implicit_cast(exp.column(name, alias), one.type, target.type), name)
+        for name, one, target in zip(names, output, targets, strict=True)
     ]
     return exp.select(*projections).from_(source)
 
 
 def numbers_alike(operands: Sequence[Typed]) -> list[Typed]:
     """Converts arithmetic operands to one family: floating, decimal or integer; NULL fits any."""
-    found = [type_ for _, type_ in operands]
-    if all(type_ == types.UNKNOWN for type_ in found):
+    sources = [type_ for _, type_ in operands]
+    if all(type_ == types.UNKNOWN for type_ in sources):
         return [(implicit_cast(*operand, types.INTEGER), types.INTEGER) for operand in operands]
-    known = [type_ for type_ in found if type_ != types.UNKNOWN]
-    found = [known[0] if type_ == types.UNKNOWN else type_ for type_ in found]
-    wanted = found
-    if any(type_ in types.FLOATS for type_ in found):
-        wanted = [types.DOUBLE if types.DOUBLE in found else types.REAL] * len(found)
-    elif any(isinstance(type_, Decimal) for type_ in found):
-        wanted = [coercion.as_decimal(type_) or type_ for type_ in found]
-    elif len(found) > 1:
-        wanted = [max(found, key=types.INTEGERS.index)] * len(found)
+    typed = [type_ for type_ in sources if type_ != types.UNKNOWN]
+    sources = [typed[0] if type_ == types.UNKNOWN else type_ for type_ in sources]
+    targets = sources
+    if any(type_ in types.FLOATS for type_ in sources):
+        targets = [types.DOUBLE if types.DOUBLE in sources else types.REAL] * len(sources)
+    elif any(isinstance(type_, Decimal) for type_ in sources):
+        targets = [coercion.as_decimal(type_) or type_ for type_ in sources]
+    elif len(sources) > 1:
+        targets = [max(sources, key=types.INTEGERS.index)] * len(sources)
     return [
-        (implicit_cast(*operand, want), want)
-        for operand, want in zip(operands, wanted, strict=True)
+        (implicit_cast(*operand, target), target)
+        for operand, target in zip(operands, targets, strict=True)
     ]
 
 
@@ -195,14 +195,14 @@ def require_equality(type_: Type, where: str) -> None:
         )
 
 
-def common_type(found: Sequence[Type], what: str) -> Type:
+def common_type(candidates: Sequence[Type], what: str) -> Type:
     """Returns the type that all of the types convert to.
 
     Raises:
         SeamlineError: TYPE_MISMATCH when there is none, naming what mixes the types.
     """
-    common = coercion.common_type_of(found)
+    common = coercion.common_type_of(candidates)
     if common is None:
-        listed = ", ".join(dict.fromkeys(str(type_) for type_ in found))
+        listed = ", ".join(dict.fromkeys(str(type_) for type_ in candidates))
         raise SeamlineError(TYPE_MISMATCH, f"{what} mixes {listed}")
     return common

@@ -27,17 +27,17 @@ _UNLESS_NAN = {
 def by_ieee(node: exp.Binary) -> exp.Expr:
     """Returns a comparison of two doubles or reals that is false for NaN, or true if it is `<>`."""
     left, right = node.this, node.expression
-    known = _is_number(left), _is_number(right)
-    if all(known):
+    are_numbers = _is_number(left), _is_number(right)
+    if all(are_numbers):
         return node
     if isinstance(node, exp.NEQ):
-        if any(known):
+        if any(are_numbers):
             return node
         return _check(node, "isnan({0}) AND isnan({1})", "<>", either=True)
     test, sign = _UNLESS_NAN.get(type(node), ("", ""))
     if not test:
         return node  # IS DISTINCT FROM treats NaN as equal to itself
-    decides = any(known) if sign == "=" else known["<" in sign]
+    decides = any(are_numbers) if sign == "=" else are_numbers["<" in sign]
     return node if decides else _check(node, test, sign, either=False)
 
 
@@ -45,7 +45,7 @@ def is_one_of(value: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr | None:
     """Returns `value IN (items)`, or None where the engines' own IN means the same."""
     if all(map(_is_number, items)):
         return None
-    holes = [f"{{{place}}}" for place in range(1, len(items) + 1)]
+    holes = [f"{{{index}}}" for index in range(1, len(items) + 1)]
     missing = " OR ".join(f"{hole} IS NULL" for hole in holes)
     return _call(
         f"(CASE WHEN isnan({{0}}) THEN CASE WHEN {missing} THEN NULL ELSE FALSE END"

@@ -116,7 +116,7 @@ def _rows(typer: Typer, bound: exp.Expr, scope: Scope) -> exp.Expr:
     return _checked(value, type_, types.BIGINT)
 
 
-def _checked(value: exp.Expr, type_: Type, wanted: Type) -> exp.Expr:
+def _checked(value: exp.Expr, type_: Type, target: Type) -> exp.Expr:
     """Returns a bound that is checked for each row."""
     message = "'INVALID_ARGUMENT: a bound of a window frame cannot be negative or null'"
     overload = constructor(
@@ -124,7 +124,7 @@ def _checked(value: exp.Expr, type_: Type, wanted: Type) -> exp.Expr:
         f"(CASE WHEN {{0}} >= 0 THEN {{0}} ELSE error({message}) END)",
         f"(CASE WHEN {{0}} >= 0 THEN {{0}} ELSE raise_error({message}) END)",
     )
-    return call(CallSpec(overload, (wanted,), wanted), [implicit_cast(value, type_, wanted)])
+    return call(CallSpec(overload, (target,), target), [implicit_cast(value, type_, target)])
 
 
 def _refuse_turned(frame: exp.Expr, *, is_preceding: bool) -> None:
@@ -162,23 +162,25 @@ def _distance(
     """
     type_: Type = key.meta["type"]
     if is_computed(bound):
-        value, found = _bound(typer, bound, scope)
+        value, distance_type = _bound(typer, bound, scope)
     else:
-        value, found = typer.expression(bound, scope)
-    if isinstance(found, Interval) and (type_ == types.DATE or isinstance(type_, Timestamp)):
+        value, distance_type = typer.expression(bound, scope)
+    if isinstance(distance_type, Interval) and (
+        type_ == types.DATE or isinstance(type_, Timestamp)
+    ):
         assert isinstance(value, Call)
-        return _length(value.spec.constant, found, type_, is_mixed=is_mixed)
-    common = coercion.common_type(type_, found)
-    if not types.is_numeric(found) or common is None or not types.is_numeric(common):
+        return _length(value.spec.constant, distance_type, type_, is_mixed=is_mixed)
+    common = coercion.common_type(type_, distance_type)
+    if not types.is_numeric(distance_type) or common is None or not types.is_numeric(common):
         raise SeamlineError(
             TYPE_MISMATCH,
-            f"a window ordered by {type_} has no RANGE of {found}",
+            f"a window ordered by {type_} has no RANGE of {distance_type}",
             location=location_of(bound),
             hint="",
         )
     key.set("this", implicit_cast(key.this, type_, common))
     key.meta["type"] = common
-    return (_checked if is_computed(bound) else implicit_cast)(value, found, common)
+    return (_checked if is_computed(bound) else implicit_cast)(value, distance_type, common)
 
 
 def _is_of_months(bound: exp.Expr) -> bool:

@@ -66,12 +66,12 @@ from seamline.sql.types import Array, Field, Function, Map, Row, Timestamp, Type
 def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
     name = _OPERATORS[type(node)]
     operands, is_loose = summands(typer, node, scope)
-    found = [type_ for _, type_ in operands]
+    operand_types = [type_ for _, type_ in operands]
     if is_loose and (days := in_days(name, operands, bind_call)) is not None:
         return days
-    if any(map(is_of_time, found)):
+    if any(map(is_of_time, operand_types)):
         return _bind_time_arithmetic(name, operands)
-    for type_ in found:
+    for type_ in operand_types:
         if not types.is_numeric(type_) and type_ != types.UNKNOWN:
             raise SeamlineError(TYPE_MISMATCH, f"arithmetic needs numbers, not {type_}")
     return bind_call(name, numbers_alike(operands))
@@ -175,9 +175,9 @@ def _bind_position(typer: Typer, node: exp.StrPosition, scope: Scope) -> Typed:
 def _bind_bracket(typer: Typer, node: exp.Bracket, scope: Scope) -> Typed:
     if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
         raise unsupported(node)
-    (container, type_), place = _bind_element(typer, node.this, node.expressions[0], scope)
+    (container, type_), index = _bind_element(typer, node.this, node.expressions[0], scope)
     if isinstance(type_, Row):
-        return _bind_field(container, type_, whole_number_of(place[0]))
+        return _bind_field(container, type_, whole_number_of(index[0]))
     if type_ == types.JSON:
         raise SeamlineError(
             TYPE_MISMATCH,
@@ -185,29 +185,29 @@ def _bind_bracket(typer: Typer, node: exp.Bracket, scope: Scope) -> Typed:
             location=location_of(node),
             hint="json_extract(j, '$[0]') reads an element of json, counted from 0.",
         )
-    return bind_call("$subscript", [(container, type_), place])
+    return bind_call("$subscript", [(container, type_), index])
 
 
-def _bind_field(row: exp.Expr, type_: Row, place: int | None) -> Typed:
+def _bind_field(row: exp.Expr, type_: Row, position: int | None) -> Typed:
     """Returns the field of a row at a literal position, counted from 1."""
-    if place is None or not 1 <= place <= len(type_.fields):
+    if position is None or not 1 <= position <= len(type_.fields):
         raise SeamlineError(
             INVALID_ARGUMENT,
             f"{type_} has fields 1 to {len(type_.fields)}, which a literal must select",
             hint="",
         )
-    field = type_.fields[place - 1]
+    field = type_.fields[position - 1]
     return field_of(row, type_, field), field.type
 
 
 def _bind_element(typer: Typer, node: exp.Expr, index: exp.Expr, scope: Scope) -> list[Typed]:
     """Binds an array or map and the subscript into it; array subscripts count from 1."""
     counts_from_zero = isinstance(index, exp.Anonymous) and index.name.lower() == FROM_ZERO
-    place = typer.expression(index.expressions[0] if counts_from_zero else index, scope)
+    subscript = typer.expression(index.expressions[0] if counts_from_zero else index, scope)
     container = typer.expression(node, scope)
     if counts_from_zero and isinstance(container[1], Array):
-        place = bind_call("$add", [place, (bigint_literal(1), types.BIGINT)])
-    return [container, place]
+        subscript = bind_call("$add", [subscript, (bigint_literal(1), types.BIGINT)])
+    return [container, subscript]
 
 
 def _bind_array(typer: Typer, node: exp.Array, scope: Scope) -> Typed:
@@ -353,12 +353,12 @@ def _bind_arguments(
 
 def _check_count(name: str, node: Call) -> None:
     """Checks the count of rows or parts of a window function now, or at run time if computed."""
-    place, least = _COUNTS[name]
-    if place >= len(node.expressions):
+    index, least = _COUNTS[name]
+    if index >= len(node.expressions):
         return
-    count = whole_number_of(node.expressions[place])
+    count = whole_number_of(node.expressions[index])
     if count is None and name != "ntile":
-        node.expressions[place].replace(_counted(name, least, node.expressions[place]))
+        node.expressions[index].replace(_counted(name, least, node.expressions[index]))
         return
     if count is None:
         raise SeamlineError(
@@ -455,15 +455,15 @@ def bind_call(name: str, arguments: Sequence[Typed | LambdaArgument]) -> Typed:
         name, [a if isinstance(a, LambdaArgument) else a[1] for a in arguments]
     )
     converted: list[exp.Expr] = []
-    for argument, wanted in zip(arguments, resolved.parameters, strict=True):
+    for argument, parameter in zip(arguments, resolved.parameters, strict=True):
         if isinstance(argument, LambdaArgument):
-            assert isinstance(wanted, Function)
-            converted.append(argument.bound(wanted))
+            assert isinstance(parameter, Function)
+            converted.append(argument.bound(parameter))
         else:
-            converted.append(implicit_cast(*argument, wanted))
+            converted.append(implicit_cast(*argument, parameter))
     spec = CallSpec(resolved.overload, resolved.parameters, resolved.returns)
-    found = call(spec, converted)
-    return over_entries(found) if name in COMPARING else found, resolved.returns
+    node = call(spec, converted)
+    return over_entries(node) if name in COMPARING else node, resolved.returns
 
 
 def _bind_normalize(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
@@ -483,8 +483,8 @@ def _bind_null_if(one: Typed, other: Typed) -> Typed:
     if type_ in (common, types.UNKNOWN):
         return compared, common
     is_null = exp.Is(this=compared, expression=exp.Null())
-    found = exp.Case(ifs=[exp.If(this=is_null, true=exp.Null())], default=value.copy())
-    return exp.Paren(this=found), type_
+    case = exp.Case(ifs=[exp.If(this=is_null, true=exp.Null())], default=value.copy())
+    return exp.Paren(this=case), type_
 
 
 def _bind_row_constructor(typer: Typer, node: exp.Anonymous | exp.Tuple, scope: Scope) -> Typed:
@@ -496,14 +496,14 @@ def _bind_row_constructor(typer: Typer, node: exp.Anonymous | exp.Tuple, scope: 
     is_row = isinstance(node, exp.Anonymous)
     named = {i: e for i, e in enumerate(node.expressions) if is_row and isinstance(e, exp.Alias)}
     items = [
-        typer.expression(item.this if place in named else item, scope)
-        for place, item in enumerate(node.expressions)
+        typer.expression(item.this if index in named else item, scope)
+        for index, item in enumerate(node.expressions)
     ]
     type_ = types.anonymous_row([type_ for _, type_ in items])
     if named:
         fields = [
-            Field(named[place].alias, field.type) if place in named else field
-            for place, field in enumerate(type_.fields)
+            Field(named[index].alias, field.type) if index in named else field
+            for index, field in enumerate(type_.fields)
         ]
         type_ = types.row(tuple(fields))
     return row_of([inner for inner, _ in items], type_), type_
@@ -511,8 +511,8 @@ def _bind_row_constructor(typer: Typer, node: exp.Anonymous | exp.Tuple, scope: 
 
 def _bind_map_constructor(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     arguments = [typer.expression(argument, scope) for argument in node.expressions]
-    found = [type_ for _, type_ in arguments]
-    match found:
+    argument_types = [type_ for _, type_ in arguments]
+    match argument_types:
         case []:
             type_ = Map(types.UNKNOWN, types.UNKNOWN)
             return call(CallSpec(constructor("$map", "MAP {{}}", "map()"), (), type_), []), type_
@@ -520,7 +520,9 @@ def _bind_map_constructor(typer: Typer, node: exp.Anonymous, scope: Scope) -> Ty
             require_comparable(key, "MAP")
             type_ = Map(key, value)
             overload = constructor("$map", map_of_arrays(DUCKDB), map_of_arrays(SPARK))
-            return call(CallSpec(overload, tuple(found), type_), [a for a, _ in arguments]), type_
+            return call(
+                CallSpec(overload, tuple(argument_types), type_), [a for a, _ in arguments]
+            ), type_
     raise SeamlineError(TYPE_MISMATCH, "MAP needs two arrays", hint="MAP(ARRAY[…], ARRAY[…]).")
 
 

@@ -82,12 +82,12 @@ def distinct_sets(items: Sequence[exp.Expr]) -> exp.GroupingSets:
     Raises:
         SeamlineError: STATEMENT_TOO_LARGE.
     """
-    found: dict[frozenset[exp.Expr], list[exp.Expr]] = {}
+    sets: dict[frozenset[exp.Expr], list[exp.Expr]] = {}
     for chosen in _crossed([_sets_of(item) for item in items]):
         keys = list(dict.fromkeys(chosen))
-        found.setdefault(frozenset(keys), keys)
+        sets.setdefault(frozenset(keys), keys)
     return exp.GroupingSets(
-        expressions=[exp.Tuple(expressions=[k.copy() for k in keys]) for keys in found.values()]
+        expressions=[exp.Tuple(expressions=[k.copy() for k in keys]) for keys in sets.values()]
     )
 
 
@@ -100,7 +100,7 @@ def _sets_of(item: exp.Expr) -> list[list[exp.Expr]]:
         case exp.Tuple():
             return _crossed([_sets_of(member) for member in inner])
         case exp.GroupingSets():
-            return [found for member in inner for found in _sets_of(member)]
+            return [set_ for member in inner for set_ in _sets_of(member)]
         case exp.Rollup():
             parts = [_sets_of(member) for member in inner]
             return [s for count in range(len(parts), -1, -1) for s in _crossed(parts[:count])]

@@ -134,10 +134,10 @@ def _value_of(node: exp.Interval) -> int:
     if len(text) > NUMBER_MAX:
         raise _not_an_interval(node)
     first, last = _units_of(node)
-    found = _months(text, first, last) if first in _MONTHS else _milliseconds(text, first, last)
-    if found is None:
+    amount = _months(text, first, last) if first in _MONTHS else _milliseconds(text, first, last)
+    if amount is None:
         raise _not_an_interval(node)
-    return sign * found
+    return sign * amount
 
 
 def _months(text: str, first: str, last: str) -> int | None:
@@ -157,9 +157,9 @@ def _milliseconds(text: str, first: str, last: str) -> int | None:
     if not units:
         return None
     pattern = ""
-    for place, unit in reversed(list(enumerate(units))):  # the last units may be left out
+    for index, unit in reversed(list(enumerate(units))):  # the last units may be left out
         digits = _SECONDS if unit == "second" else _WHOLE
-        pattern = f"(?:{_BEFORE[unit]}({digits}){pattern})?" if place else f"({digits}){pattern}"
+        pattern = f"(?:{_BEFORE[unit]}({digits}){pattern})?" if index else f"({digits}){pattern}"
     match = re.fullmatch(pattern, text)
     if match is None:
         return None

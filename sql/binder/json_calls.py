@@ -64,8 +64,8 @@ def _passed(
         names.append(f"{kind}:{member.args['key'].name}")
         # text that is not JSON is an error of the path
         values.append((value, type_) if is_text else _as_json(member, value, type_))
-    known = {name.partition(":")[2] for name in names}
-    for missing in sorted(read - known):
+    passed = {name.partition(":")[2] for name in names}
+    for missing in sorted(read - passed):
         hint = f'Write PASSING … AS "{missing}"; a name without quotes is in capitals.'
         message = f"the JSON path reads ${missing}, which PASSING does not supply"
         raise SeamlineError(INVALID_ARGUMENT, message, hint=hint)
@@ -81,40 +81,40 @@ def _word(text: str) -> Typed:
 
 def _clause(node: SqlJson, key: str, default: str) -> str:
     """Returns an ON EMPTY or ON ERROR clause in lower case; 'default' where it gives a value."""
-    found = node.args.get(key)
-    return default if found is None else found if isinstance(found, str) else "default"
+    clause = node.args.get(key)
+    return default if clause is None else clause if isinstance(clause, str) else "default"
 
 
 def _returned(value: Typed, node: SqlJson | SqlJsonMade, *, safe: bool) -> Typed:
     target = node.args.get("returning")
     if target is None:
         return value
-    wanted = types.from_sqlglot(target)
-    if wanted == types.VARCHAR and target.expressions:
-        return of_length(value[0], int(target.expressions[0].name), is_text=True, safe=safe), wanted
-    if wanted == value[1]:
+    type_ = types.from_sqlglot(target)
+    if type_ == types.VARCHAR and target.expressions:
+        return of_length(value[0], int(target.expressions[0].name), is_text=True, safe=safe), type_
+    if type_ == value[1]:
         return value
-    wanted = in_zones(value[1], wanted)
-    return explicit_cast(*value, wanted, safe=safe), wanted
+    type_ = in_zones(value[1], type_)
+    return explicit_cast(*value, type_, safe=safe), type_
 
 
 def _family(node: SqlJson) -> str:
     """Returns the kind of the type after RETURNING."""
     target = node.args.get("returning")
-    wanted = types.VARCHAR if target is None else types.from_sqlglot(target)
-    if wanted in types.INTEGERS:
+    type_ = types.VARCHAR if target is None else types.from_sqlglot(target)
+    if type_ in types.INTEGERS:
         return "integer"
-    if wanted == types.BOOLEAN:
+    if type_ == types.BOOLEAN:
         return "boolean"
-    return "number" if types.is_numeric(wanted) else "text"
+    return "number" if types.is_numeric(type_) else "text"
 
 
 def _bind_value(
     typer: Typer, node: SqlJson, arguments: list[Typed], passed: list[Typed], scope: Scope
 ) -> Typed:
     words = [_clause(node, key, "null") for key in ("empty", "error")]
-    found = bind_call("$json_value", [*arguments, *map(_word, [*words, _family(node)]), *passed])
-    first = bind_call("element_at", [found, (exp.Literal.number(1), types.INTEGER)])
+    values = bind_call("$json_value", [*arguments, *map(_word, [*words, _family(node)]), *passed])
+    first = bind_call("element_at", [values, (exp.Literal.number(1), types.INTEGER)])
     value, type_ = _returned(first, node, safe=words[1] != "error")
     if "default" not in words:
         return value, type_
@@ -125,9 +125,9 @@ def _bind_value(
             return exp.Null()
         return explicit_cast(*typer.expression(node_, scope), type_, safe=False)
 
-    size, _ = bind_call("cardinality", [(found[0].copy(), found[1])])
+    size, _ = bind_call("cardinality", [(values[0].copy(), values[1])])
     is_null = exp.Is(this=exp.Paren(this=arguments[0][0].copy()), expression=exp.Null())
-    is_empty = exp.Is(this=exp.Paren(this=found[0].copy()), expression=exp.Null())
+    is_empty = exp.Is(this=exp.Paren(this=values[0].copy()), expression=exp.Null())
     failed = exp.EQ(this=size, expression=exp.Literal.number(0))
     cases: list[tuple[exp.Expr, exp.Expr]] = [
         (is_null, exp.Null()),
@@ -151,12 +151,12 @@ def _bind_made(typer: Typer, node: SqlJsonMade, scope: Scope) -> Typed:
     members = node.expressions
     values = _texts([_as_json(m, *typer.expression(m.this, scope)) for m in members])
     if node.name_of_function == "JSON_ARRAY":
-        made = bind_call("$json_array", [values, _word(node.args.get("nulls") or "absent")])
+        json = bind_call("$json_array", [values, _word(node.args.get("nulls") or "absent")])
     else:
         keys = _texts([_key(typer, member, scope) for member in members])
         words = node.args.get("nulls") or "null", "unique" if node.args.get("unique") else ""
-        made = bind_call("$json_object", [keys, values, *map(_word, words)])
-    return _returned(made, node, safe=False)
+        json = bind_call("$json_object", [keys, values, *map(_word, words)])
+    return _returned(json, node, safe=False)
 
 
 def _key(typer: Typer, member: SqlJsonMember, scope: Scope) -> Typed:

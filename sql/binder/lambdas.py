@@ -31,7 +31,7 @@ class LambdaArgument:
         self._typer = typer
         self._node = node
         self._scope = scope
-        self._aliases = [typer.parameter(scope.depth, place) for place in range(self.arity)]
+        self._aliases = [typer.parameter(scope.depth, position) for position in range(self.arity)]
         self._bound: dict[tuple[Type, ...], Typed] = {}
 
     @property
@@ -43,19 +43,19 @@ class LambdaArgument:
         """Returns the type of the body for the given parameter types."""
         return self._body(parameters)[1]
 
-    def bound(self, wanted: Function) -> BoundLambda:
+    def bound(self, function: Function) -> BoundLambda:
         """Returns the lambda bound for a function that takes one of that type.
 
         Raises:
             SeamlineError: TYPE_MISMATCH.
         """
-        body, type_ = self._body(wanted.parameters)
-        if not coercion.can_coerce(type_, wanted.returns):
+        body, type_ = self._body(function.parameters)
+        if not coercion.can_coerce(type_, function.returns):
             raise SeamlineError(
-                TYPE_MISMATCH, f"the lambda returns {type_}, not {wanted.returns}", hint=""
+                TYPE_MISMATCH, f"the lambda returns {type_}, not {function.returns}", hint=""
             )
         names = [exp.to_identifier(alias) for alias in self._aliases]
-        return BoundLambda(this=implicit_cast(body, type_, wanted.returns), expressions=names)
+        return BoundLambda(this=implicit_cast(body, type_, function.returns), expressions=names)
 
     def _body(self, parameters: tuple[Type, ...]) -> Typed:
         if parameters not in self._bound:

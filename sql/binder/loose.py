@@ -24,25 +24,25 @@ from seamline.sql.types import Time, Timestamp, Type
 def comparable(typer: Typer, nodes: Sequence[exp.Expr], scope: Scope) -> list[Typed]:
     """Binds operands of a comparison; marked text becomes a value of the other operands' type."""
     operands = [None if _marked(n, TEXT) else typer.expression(n, scope) for n in nodes]
-    wanted = next((o[1] for o in operands if o is not None and _takes_text(o[1])), None)
-    return [operand or of_text(node, wanted) for operand, node in zip(operands, nodes, strict=True)]
+    target = next((o[1] for o in operands if o is not None and _takes_text(o[1])), None)
+    return [operand or of_text(node, target) for operand, node in zip(operands, nodes, strict=True)]
 
 
-def of_text(node: exp.Expr, wanted: Type | None) -> Typed:
+def of_text(node: exp.Expr, target: Type | None) -> Typed:
     """Binds marked text as a value of the wanted type, or as text if there is none."""
     literal = unparenthesized(node).expressions[0]
-    if wanted is None:
+    if target is None:
         return literal, types.VARCHAR
     kind = exp.DType.DATE
-    if isinstance(wanted, Timestamp):
-        kind = exp.DType.TIMESTAMPTZ if wanted.zoned else exp.DType.TIMESTAMP
-    elif isinstance(wanted, Time):
+    if isinstance(target, Timestamp):
+        kind = exp.DType.TIMESTAMPTZ if target.zoned else exp.DType.TIMESTAMP
+    elif isinstance(target, Time):
         kind = exp.DType.TIME
-    elif wanted != types.DATE:
-        return explicit_cast(literal, types.VARCHAR, wanted, safe=False), wanted
-    found = bind_moment(exp.Cast(this=literal, to=exp.DataType(this=kind)))
-    assert found is not None
-    return found
+    elif target != types.DATE:
+        return explicit_cast(literal, types.VARCHAR, target, safe=False), target
+    moment = bind_moment(exp.Cast(this=literal, to=exp.DataType(this=kind)))
+    assert moment is not None
+    return moment
 
 
 def _marked(node: exp.Expr, mark: str) -> bool:

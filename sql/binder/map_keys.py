@@ -133,11 +133,11 @@ def combine_entries(
 
 def over_entries(node: Call) -> Call:
     """Makes a function that compares its arguments compare the entries of those that hold maps."""
-    given = node.spec.parameters
-    if not any(map(holds_maps, given)):
+    parameters = node.spec.parameters
+    if not any(map(holds_maps, parameters)):
         return node
-    resolved = functions.resolve(node.spec.overload.name, [with_entries(t) for t in given])
-    keys = [as_key(arg, type_) for arg, type_ in zip(node.expressions, given, strict=True)]
+    resolved = functions.resolve(node.spec.overload.name, [with_entries(t) for t in parameters])
+    keys = [as_key(arg, type_) for arg, type_ in zip(node.expressions, parameters, strict=True)]
     options = {name: node.args.get(name) for name in ("distinct", "order")}
     spec = CallSpec(resolved.overload, resolved.parameters, resolved.returns)
     inner = call(spec, keys, **options)
@@ -174,4 +174,4 @@ def _read(select: exp.Select, rows: exp.Query, output: Sequence[Output], alias: 
 
 
 def _named(output: Sequence[Output]) -> list[tuple[str, Output]]:
-    return [(output_column(place), column) for place, column in enumerate(output)]
+    return [(output_column(index), column) for index, column in enumerate(output)]

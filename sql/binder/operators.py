@@ -55,11 +55,11 @@ def _bind_name(typer: Typer, node: exp.Column | exp.Dot | exp.Identifier, scope:
         if isinstance(node, exp.Column):
             raise unsupported(node)
         return _field_of(typer.expression(node.this, scope), node.expression)
-    found, fields = resolve(names, scope)
-    if isinstance(found, Column):
-        value = typer.column(found, names[len(names) - len(fields) - 1])
+    match, fields = resolve(names, scope)
+    if isinstance(match, Column):
+        value = typer.column(match, names[len(names) - len(fields) - 1])
     else:
-        value = found[0].copy(), found[1]
+        value = match[0].copy(), match[1]
     for field in fields:
         value = _field_of(value, field)
     return value
@@ -261,8 +261,8 @@ def _is_number_in(typer: Typer, node: exp.In, value: exp.Expr, query: exp.Expr) 
     source = query.copy() if isinstance(query, exp.Subquery) else exp.Subquery(this=query.copy())
     source.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
     column = exp.column(name, alias)
-    kept = exp.select(exp.alias_(column, name)).from_(source)
-    numbers = _within(value, kept.where(numbers_of(column.copy()), copy=False))
+    rows = exp.select(exp.alias_(column, name)).from_(source)
+    numbers = _within(value, rows.where(numbers_of(column.copy()), copy=False))
     if only_filters(node):
         return numbers
     is_null = exp.Is(this=value.copy(), expression=exp.Null())
@@ -362,11 +362,11 @@ def _bind_case(typer: Typer, node: exp.Case, scope: Scope) -> Typed:
         tests = [typer.boolean(b.this, scope, "WHEN") for b in branches]
     else:
         inner, type_ = typer.expression(operand, scope)
-        found = [typer.expression(b.this, scope) for b in branches]
-        common = common_type([type_, *(t for _, t in found)], "CASE")
+        candidates = [typer.expression(b.this, scope) for b in branches]
+        common = common_type([type_, *(t for _, t in candidates)], "CASE")
         require_equality(common, "CASE")
         value = as_operand(implicit_cast(inner, type_, common))
-        tests = [as_operand(implicit_cast(*f, common)) for f in found]
+        tests = [as_operand(implicit_cast(*f, common)) for f in candidates]
         if isinstance(common, Row | Array | Map) or (common in types.FLOATS and may_be_nan(tests)):
             tests = [compared(exp.EQ, value.copy(), test, common) for test in tests]
             is_searched = True
@@ -419,9 +419,9 @@ def _bind_if(typer: Typer, node: exp.If, scope: Scope) -> Typed:
 def _bind_cast_node(typer: Typer, node: exp.Cast, scope: Scope) -> Typed:
     safe = isinstance(node, exp.TryCast)
     if isinstance(node.this, exp.Literal) and node.this.is_string and not safe:
-        found = literal_of_type(node)
-        if found is not None:
-            return found
+        constant = literal_of_type(node)
+        if constant is not None:
+            return constant
     target = types.from_sqlglot(node.to)
     is_row = isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "row"
     length = _length_of(node.to)

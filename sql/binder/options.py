@@ -67,11 +67,11 @@ def check_options(tree: exp.Expr) -> None:
         SeamlineError: NOT_SUPPORTED, naming the clause or flag.
     """
     for node in tree.walk():
-        known = _CLAUSES.get(type(node))
-        if known is None:
+        clauses = _CLAUSES.get(type(node))
+        if clauses is None:
             continue
         for name, value in node.args.items():
-            if value and name not in known | _OPERANDS:
+            if value and name not in clauses | _OPERANDS:
                 what, instead = _CALLED.get(name, (name.strip("_").upper(), None))
                 raise SeamlineError(
                     NOT_SUPPORTED,
@@ -83,6 +83,6 @@ def check_options(tree: exp.Expr) -> None:
 
 def _place(node: exp.Expr | None) -> Location | None:
     """Returns where a node is, or the nearest one around it that has a place."""
-    while node is not None and (place := places.location_of(node)) is None:
+    while node is not None and (location := places.location_of(node)) is None:
         node = node.parent
-    return place if node is not None else None
+    return location if node is not None else None

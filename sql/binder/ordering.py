@@ -111,25 +111,25 @@ def _bind_items(
             scope.row.append(Column(column.name, column.type, _Result(place=number)))
     items = []
     for ordered in order.expressions:
-        place = place_of(ordered.this, len(output), "ORDER BY")
-        found: exp.Expr
-        if place is not None:
-            found, type_ = _Result(place=place), output[place].type
+        position = place_of(ordered.this, len(output), "ORDER BY")
+        item: exp.Expr
+        if position is not None:
+            item, type_ = _Result(place=position), output[position].type
         else:
-            found, type_ = bind_order_item(typer, ordered, scope)
-            same = (i for i, projection in enumerate(projections) if projection == found)
-            found = next((_Result(place=i) for i in same), found)
-        items += [key for key in sort_keys(ordered, found, type_) if _varies(key.this)]
+            item, type_ = bind_order_item(typer, ordered, scope)
+            same = (i for i, projection in enumerate(projections) if projection == item)
+            item = next((_Result(place=i) for i in same), item)
+        items += [key for key in sort_keys(ordered, item, type_) if _varies(key.this)]
     return items
 
 
-def _first_like(place: int, output: Sequence[Output], projections: Sequence[exp.Expr]) -> int:
+def _first_like(position: int, output: Sequence[Output], projections: Sequence[exp.Expr]) -> int:
     """Returns the first result with the same name and computation, which is the same result."""
-    for earlier in range(place if projections else 0):
-        same_name = output[earlier].name.lower() == output[place].name.lower()
-        if same_name and projections[earlier] == projections[place]:
+    for earlier in range(position if projections else 0):
+        same_name = output[earlier].name.lower() == output[position].name.lower()
+        if same_name and projections[earlier] == projections[position]:
             return earlier
-    return place
+    return position
 
 
 def _varies(node: exp.Expr) -> bool:
@@ -219,10 +219,10 @@ def _with_ties(
     for argument in ("order", "limit", "offset"):
         ranked.set(argument, None)
     keys = [exp.alias_(i.this.copy(), output_column(width + n)) for n, i in enumerate(items)]
-    places = [output_column(width + len(items) + n) for n in range(2)]
+    columns = [output_column(width + len(items) + n) for n in range(2)]
     ranks = [
-        exp.alias_(_of_order(name, items), place)
-        for name, place in zip(("rank", "row_number"), places, strict=True)
+        exp.alias_(_of_order(name, items), column)
+        for name, column in zip(("rank", "row_number"), columns, strict=True)
     ]
     for added in (*keys, *ranks):
         ranked.append("expressions", added)
@@ -230,7 +230,7 @@ def _with_ties(
     for ordered, key in zip(items, keys, strict=True):
         ordered.set("this", exp.column(key.alias, alias))
     _set_order(chosen, items)
-    rank, number = (exp.column(place, alias) for place in places)
+    rank, number = (exp.column(column, alias) for column in columns)
     return chosen.where(
         exp.LTE(this=rank, expression=exp.Literal.number(last)),
         exp.GT(this=number, expression=exp.Literal.number(skipped)),
@@ -239,8 +239,8 @@ def _with_ties(
 
 
 def _count_of(node: exp.Expr, clause: str) -> int:
-    found = node.args.get(clause)
-    return int(found.expression.name) if found is not None else 0
+    count = node.args.get(clause)
+    return int(count.expression.name) if count is not None else 0
 
 
 def _of_order(name: str, items: Sequence[exp.Ordered]) -> exp.Window:
@@ -254,7 +254,7 @@ def _of_order(name: str, items: Sequence[exp.Ordered]) -> exp.Window:
 def _around(typer: Typer, node: exp.Expr, width: int) -> tuple[exp.Select, str]:
     """Wraps a query in one that returns its first results and takes over its limits."""
     alias = typer.new_alias()
-    names = [output_column(place) for place in range(width)]
+    names = [output_column(index) for index in range(width)]
     around = exp.select(*(exp.alias_(exp.column(name, alias), name) for name in names))
     for argument in ("limit", "offset"):
         around.set(argument, node.args.get(argument))

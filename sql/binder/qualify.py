@@ -194,13 +194,13 @@ def qualify(
     )
 
 
-def is_unnamed(name: str, place: int) -> bool:
+def is_unnamed(name: str, position: int) -> bool:
     """Whether a result column is unnamed, and so named by its position."""
-    return name == _unnamed(place)
+    return name == _unnamed(position)
 
 
-def _unnamed(place: int) -> str:
-    return f"_col{place}"
+def _unnamed(position: int) -> str:
+    return f"_col{position}"
 
 
 def _source(

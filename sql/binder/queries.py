@@ -47,7 +47,7 @@ def _bind_with(
     with_ = node.args.get("with_")
     if with_ is None:
         return ctes
-    known, here = dict(ctes), set[str]()
+    in_scope, here = dict(ctes), set[str]()
     recursive = [c for c in with_.expressions if with_.args.get("recursive") and reads_itself(c)]
     with_.set("recursive", bool(recursive))
     for cte in with_.expressions:
@@ -61,13 +61,13 @@ def _bind_with(
             )
         here.add(name)
         if any(cte is one for one in recursive):
-            inner, known[name] = bind_recursive(typer, cte, outer, known)
+            inner, in_scope[name] = bind_recursive(typer, cte, outer, in_scope)
         else:
-            inner, output = typer.query(cte.this, outer, known)
-            known[name] = Cte(typer.new_alias(), tuple(renamed(output, cte.args.get("alias"))))
+            inner, output = typer.query(cte.this, outer, in_scope)
+            in_scope[name] = Cte(typer.new_alias(), tuple(renamed(output, cte.args.get("alias"))))
         cte.set("this", inner)
-        cte.set("alias", exp.TableAlias(this=exp.to_identifier(known[name].alias)))
-    return known
+        cte.set("alias", exp.TableAlias(this=exp.to_identifier(in_scope[name].alias)))
+    return in_scope
 
 
 def _bind_select(
@@ -79,7 +79,7 @@ def _bind_select(
     bind_from(typer, node, scope)
     bind_windows(typer, node, scope)
     output, results = bind_results(typer, node.expressions, scope)
-    node.set("expressions", [_named(result, place) for place, result in enumerate(results)])
+    node.set("expressions", [_named(result, index) for index, result in enumerate(results)])
     with placed(node.args.get("where")):
         bind_condition(typer, node, "where", scope)
     types_ = [column.type for column in output]
@@ -110,9 +110,9 @@ def _move_conditions(typer: Typer, scope: Scope) -> None:
         join_laterally(group.query, typer.new_alias)
 
 
-def _named(result: exp.Expr, place: int) -> exp.Alias:
+def _named(result: exp.Expr, index: int) -> exp.Alias:
     """Returns a result with its name around it, so that a subquery stays equal to a key."""
-    return exp.Alias(this=result.copy(), alias=exp.to_identifier(output_column(place)))
+    return exp.Alias(this=result.copy(), alias=exp.to_identifier(output_column(index)))
 
 
 def _bind_set_operation(
@@ -144,12 +144,12 @@ def _combine(
             hint="Select as many columns on both sides.",
         )
     output = []
-    for place, (one, other) in enumerate(zip(left[1], right[1], strict=True), 1):
+    for position, (one, other) in enumerate(zip(left[1], right[1], strict=True), 1):
         common = coercion.common_type(one.type, other.type)
         if common is None:
             raise SeamlineError(
                 TYPE_MISMATCH,
-                f"column {one.name or place} of {node.key.upper()} is {one.type} on one side, "
+                f"column {one.name or position} of {node.key.upper()} is {one.type} on one side, "
                 f"{other.type} on the other",
             )
         if isinstance(node, exp.Except | exp.Intersect) or node.args.get("distinct"):

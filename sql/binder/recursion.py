@@ -36,7 +36,7 @@ def reads_itself(cte: exp.CTE) -> bool:
 
 
 def bind_recursive(
-    typer: Typer, cte: exp.CTE, outer: Scope | None, known: Mapping[str, Cte]
+    typer: Typer, cte: exp.CTE, outer: Scope | None, ctes: Mapping[str, Cte]
 ) -> tuple[exp.Expr, Cte]:
     """Binds a common table expression that reads itself; returns its query and its columns.
 
@@ -45,20 +45,20 @@ def bind_recursive(
             the whole exactly once, row by row; TYPE_MISMATCH.
     """
     union, step, reference = _parts(cte)
-    first, output = typer.query(union.this, outer, known)
-    found = Cte(typer.new_alias(), tuple(renamed(output, cte.args.get("alias"))))
-    bound, given = typer.query(step, outer, {**known, cte.alias.lower(): found})
+    first, output = typer.query(union.this, outer, ctes)
+    cte_ = Cte(typer.new_alias(), tuple(renamed(output, cte.args.get("alias"))))
+    bound, step_output = typer.query(step, outer, {**ctes, cte.alias.lower(): cte_})
     assert isinstance(bound, exp.Select)
     for projection in bound.expressions:
         refuse_aggregates(projection, "the second part of WITH RECURSIVE")
         refuse_windows(projection, "the second part of WITH RECURSIVE")
-    _convert(bound, given, found.output, cte)
+    _convert(bound, step_output, cte_.output, cte)
     if union.args.get("distinct"):
-        for column in found.output:
+        for column in cte_.output:
             require_comparable(column.type, "UNION")
-        return exp.Union(this=first, expression=bound, distinct=True), found
+        return exp.Union(this=first, expression=bound, distinct=True), cte_
     first = _numbered(typer, first, len(output), bound, reference.alias)
-    return exp.Union(this=first, expression=bound, distinct=False), found
+    return exp.Union(this=first, expression=bound, distinct=False), cte_
 
 
 def _parts(cte: exp.CTE) -> tuple[exp.Union, exp.Select, exp.Table]:
@@ -77,8 +77,8 @@ def _parts(cte: exp.CTE) -> tuple[exp.Union, exp.Select, exp.Table]:
     if len(references) != 1 or not any(source is references[0] for source in sources):
         raise _misshapen(cte, "reads itself once, in FROM")
     sides = [(join.side or "").upper() for join in joins]
-    place = next(i for i, source in enumerate(sources) if source is references[0])
-    if {"RIGHT", "FULL"} & set(sides[place:]) or (place and sides[place - 1] in {"LEFT", "FULL"}):
+    index = next(i for i, source in enumerate(sources) if source is references[0])
+    if {"RIGHT", "FULL"} & set(sides[index:]) or (index and sides[index - 1] in {"LEFT", "FULL"}):
         raise _misshapen(cte, "cannot be replaced by nulls in an outer join")
     return union, step, references[0]
 
@@ -102,32 +102,32 @@ def _misshapen(cte: exp.CTE, what: str) -> SeamlineError:
 
 
 def _convert(
-    step: exp.Select, given: list[Output], wanted: tuple[Output, ...], cte: exp.CTE
+    step: exp.Select, output: list[Output], targets: tuple[Output, ...], cte: exp.CTE
 ) -> None:
     """Converts the columns of the second query to the types of the first."""
-    if len(given) != len(wanted):
+    if len(output) != len(targets):
         raise SeamlineError(
             TYPE_MISMATCH,
-            f"the sides of UNION have {len(wanted)} and {len(given)} columns",
+            f"the sides of UNION have {len(targets)} and {len(output)} columns",
             location=location_of(cte.args["alias"]),
             hint="Select as many columns on both sides.",
         )
-    for projection, one, want in zip(step.expressions, given, wanted, strict=True):
-        if not coercion.can_coerce(one.type, want.type):
+    for projection, one, target in zip(step.expressions, output, targets, strict=True):
+        if not coercion.can_coerce(one.type, target.type):
             raise SeamlineError(
                 TYPE_MISMATCH,
-                f"column {want.name} of {cte.alias} is {want.type}, but then {one.type}",
+                f"column {target.name} of {cte.alias} is {target.type}, but then {one.type}",
                 location=location_of(cte.args["alias"]),
                 hint=f"CAST it to {one.type} in the first query.",
             )
-        if repr(in_zones(one.type, want.type)) != repr(want.type):
+        if repr(in_zones(one.type, target.type)) != repr(target.type):
             raise SeamlineError(
                 NOT_SUPPORTED,
-                f"column {want.name} of {cte.alias} has a time zone, but then another",
+                f"column {target.name} of {cte.alias} has a time zone, but then another",
                 location=location_of(cte.args["alias"]),
                 hint="Name one zone in both queries: x AT TIME ZONE 'UTC'.",
             )
-        projection.set("this", implicit_cast(projection.this, one.type, want.type))
+        projection.set("this", implicit_cast(projection.this, one.type, target.type))
 
 
 def _numbered(
@@ -135,7 +135,7 @@ def _numbered(
 ) -> exp.Select:
     """Numbers the levels, and makes one that is too deep fail."""
     level, alias = output_column(width), typer.new_alias()
-    names = [output_column(place) for place in range(width)]
+    names = [output_column(index) for index in range(width)]
     around = exp.select(*(exp.alias_(exp.column(name, alias), name) for name in names))
     around.append("expressions", exp.alias_(exp.Literal.number(1), level))
     source = first if isinstance(first, exp.Subquery) else exp.Subquery(this=first)

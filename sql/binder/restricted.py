@@ -60,8 +60,8 @@ def restricted(
             hint="Ask the gateway's owner to correct its access rules.",
         ) from error
     called = exp.TableAlias(this=exp.to_identifier(alias))
-    found = exp.Subquery(this=inner, alias=called)
-    return found, dataclasses.replace(source, alias=alias, columns=tuple(columns))
+    subquery = exp.Subquery(this=inner, alias=called)
+    return subquery, dataclasses.replace(source, alias=alias, columns=tuple(columns))
 
 
 def _masked(typer: Typer, column: Column, mask: exp.Expr, inside: Scope) -> exp.Expr:

@@ -73,20 +73,20 @@ def _expanded(typer: Typer, projection: exp.Expr, scope: Scope) -> Iterator[tupl
         case exp.Column(this=exp.Star()) | exp.Dot(expression=exp.Star()):
             yield from _fields_of(typer, projection, scope)
         case exp.Aliases(this=exp.Column(this=exp.Star()) | exp.Dot(expression=exp.Star())):
-            found = [value for _, value in _expanded(typer, projection.this, scope)]
-            if len(found) != len(projection.expressions):
+            values = [value for _, value in _expanded(typer, projection.this, scope)]
+            if len(values) != len(projection.expressions):
                 raise SeamlineError(
                     TYPE_MISMATCH,
-                    f"{len(projection.expressions)} names for {len(found)} columns",
+                    f"{len(projection.expressions)} names for {len(values)} columns",
                     location=location_of(projection.expressions[0]),
                     hint="",
                 )
-            yield from zip((name.name for name in projection.expressions), found, strict=True)
+            yield from zip((name.name for name in projection.expressions), values, strict=True)
         case _:
             node = projection.unalias()
             # what sqlglot calls the alias of a window is the name of its definition
-            own = "" if isinstance(projection, exp.Window) else projection.alias
-            yield own or _name_of(node, scope), typer.expression(node, scope)
+            alias = "" if isinstance(projection, exp.Window) else projection.alias
+            yield alias or _name_of(node, scope), typer.expression(node, scope)
 
 
 def _name_of(node: exp.Expr, scope: Scope) -> str:
@@ -95,8 +95,8 @@ def _name_of(node: exp.Expr, scope: Scope) -> str:
     names = names_of(node)
     if names is None:
         return ""
-    found, fields = resolve(names, scope)
-    return found.name if isinstance(found, Column) and not fields else names[-1].name
+    match, fields = resolve(names, scope)
+    return match.name if isinstance(match, Column) and not fields else names[-1].name
 
 
 def _columns_of(star: exp.Column, scope: Scope) -> Sequence[Column] | None:
@@ -106,18 +106,18 @@ def _columns_of(star: exp.Column, scope: Scope) -> Sequence[Column] | None:
     """
     parts = [part.name.lower() for part in star.parts[:-1]]
     level: Scope | None = scope
-    found: list[Source] = []
-    while not found and level is not None:
-        found = [source for source in level.sources if source.is_called(parts)]
-        if len(found) == 1:
-            kept = set(map(id, level.row))
-            return [column for column in found[0].columns if id(column) in kept]
+    sources: list[Source] = []
+    while not sources and level is not None:
+        sources = [source for source in level.sources if source.is_called(parts)]
+        if len(sources) == 1:
+            visible = set(map(id, level.row))
+            return [column for column in sources[0].columns if id(column) in visible]
         level = level.outer
-    if not found and _is_known(star.parts[:-1], scope):
+    if not sources and _is_known(star.parts[:-1], scope):
         return None
     code, what = (
         (COLUMN_AMBIGUOUS, "is more than one table")
-        if found
+        if sources
         else (COLUMN_NOT_FOUND, "is not a table")
     )
     raise SeamlineError(

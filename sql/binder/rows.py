@@ -91,13 +91,13 @@ def _fields(node: exp.Expr, type_: Row) -> list[exp.Expr]:
 def as_row(typer: Typer, query: exp.Expr, output: Sequence[Output]) -> Typed:
     """Returns a subquery of several columns as a value: a row of them, of nulls if it is empty."""
     alias, fields = typer.new_alias(), list[Field]()
-    for place, column in enumerate(output):
+    for index, column in enumerate(output):
         is_new = column.name and column.name not in {field.name for field in fields}
         fields.append(
-            Field(column.name, column.type) if is_new else types.nameless_field(place, column.type)
+            Field(column.name, column.type) if is_new else types.nameless_field(index, column.type)
         )
     row = Row(tuple(fields))
-    columns = [exp.column(output_column(place), alias) for place in range(len(output))]
+    columns = [exp.column(output_column(index), alias) for index in range(len(output))]
     inner = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
     inner.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
     one = exp.alias_(row_of(columns, row), output_column(0))
@@ -114,7 +114,7 @@ def in_rows(
     for refuse in (refuse_aggregates, refuse_windows):
         refuse(value[0], "the left side of IN with rows or arrays")
     alias = typer.new_alias()
-    columns = [exp.column(output_column(place), alias) for place in range(len(output))]
+    columns = [exp.column(output_column(index), alias) for index in range(len(output))]
     row = types.anonymous_row([column.type for column in output])
     common = common_type([value[1], row], "IN")
     sides = implicit_cast(*value, common), implicit_cast(row_of(columns, row), row, common)
@@ -180,9 +180,9 @@ def quantified(
     ends = ["min", "max"] if kind in _OF_EQUALITY else ["max"]
     if (kind in {exp.LT, exp.LTE} and is_all) or (kind in {exp.GT, exp.GTE} and not is_all):
         ends = ["min"]
-    wanted = as_operand(implicit_cast(*value, common))
-    found = [of_query(aggregate(end, column)) for end in ends]
-    tests = [compared(kind, wanted.copy(), end, common) for end in found]
+    operand = as_operand(implicit_cast(*value, common))
+    extremes = [of_query(aggregate(end, column)) for end in ends]
+    tests = [compared(kind, operand.copy(), end, common) for end in extremes]
     test = exp.Paren(this=(exp.and_ if is_all else exp.or_)(*tests, copy=False))
     some_null = exp.LT(this=aggregate("count", column), expression=aggregate("count"))
     none = exp.EQ(this=aggregate("count"), expression=exp.Literal.number(0))

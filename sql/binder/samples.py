@@ -51,8 +51,8 @@ def _named(query: exp.Select, alias: str) -> exp.Subquery:
 
 
 def _random() -> exp.Expr:
-    found = functions.resolve("random", [])
-    return call(CallSpec(found.overload, found.parameters, found.returns), [])
+    overload = functions.resolve("random", [])
+    return call(CallSpec(overload.overload, overload.parameters, overload.returns), [])
 
 
 def _part(share: exp.Expr | None) -> str:

@@ -40,9 +40,9 @@ Typed = tuple[exp.Expr, Type]
 """An expression in canonical form, and its type."""
 
 
-def output_column(place: int) -> str:
+def output_column(index: int) -> str:
     """Returns the name of a column of a bound query, by its position from 0."""
-    return f"c{place}"
+    return f"c{index}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,13 +163,13 @@ class Scope:
             return
         read = {(column.table, column.name) for column in bound.find_all(exp.Column)}
         for alias, group in self.groups.items():
-            given = [
+            projections = [
                 exp.alias_(node, name)
                 for name, node in group.nodes.items()
                 if (alias, name) in read
             ]
             nothing = exp.alias_(exp.Literal.number(1), output_column(0))
-            group.query.set("expressions", given or [nothing])
+            group.query.set("expressions", projections or [nothing])
             group.scope.read_groups(group.query)
 
     def named(self, parts: Sequence[str]) -> list[Column]:
@@ -200,11 +200,11 @@ def resolve(
     level: Scope | None = scope
     while level is not None:
         for count in range(len(parts), 0, -1):
-            found = level.named(parts[:count])
-            if len(found) > 1 and not found[0].twins:
-                raise _ambiguous(names[:count], level, found)
-            if found:
-                return found[0], names[count:]
+            matches = level.named(parts[:count])
+            if len(matches) > 1 and not matches[0].twins:
+                raise _ambiguous(names[:count], level, matches)
+            if matches:
+                return matches[0], names[count:]
         level = level.outer
     result = scope.results.get(parts[0])
     if result is not None:
@@ -213,12 +213,12 @@ def resolve(
 
 
 def _ambiguous(
-    names: Sequence[exp.Identifier], scope: Scope, found: Sequence[Column]
+    names: Sequence[exp.Identifier], scope: Scope, candidates: Sequence[Column]
 ) -> SeamlineError:
     owners = [
         ".".join(source.name)
         for source in scope.sources
-        if source.name and any(column in source.columns for column in found)
+        if source.name and any(column in source.columns for column in candidates)
     ]
     where = f" is in {' and in '.join(owners)}" if len(owners) > 1 else " stands for several"
     return SeamlineError(
@@ -249,12 +249,12 @@ def _unknown(names: Sequence[exp.Identifier], scope: Scope) -> SeamlineError:
             location=location_of(names[-1]),
             hint="Names are looked up in current_schema.",
         )
-    known = {column.name for level in levels for column in level.row if column.name}
+    candidates = {column.name for level in levels for column in level.row if column.name}
     return SeamlineError(
         COLUMN_NOT_FOUND,
         f"column {name} does not exist",
         location=location_of(names[-1]),
-        hint=did_you_mean(name, known),
+        hint=did_you_mean(name, candidates),
     )
 
 

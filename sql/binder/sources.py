@@ -182,7 +182,7 @@ def _bind_values(typer: Typer, node: exp.Values, scope: Scope) -> Source:
     width = len(rows[0])
     if any(len(row) != width for row in rows):
         raise SeamlineError(TYPE_MISMATCH, "the rows of VALUES differ in length", hint="")
-    wanted = [
+    targets = [
         common_type([row[i][1] for row in rows], f"column {i + 1} of VALUES") for i in range(width)
     ]
     for value, _ in itertools.chain.from_iterable(rows):
@@ -193,13 +193,13 @@ def _bind_values(typer: Typer, node: exp.Values, scope: Scope) -> Source:
         [
             exp.Tuple(
                 expressions=[
-                    implicit_cast(*cell, want) for cell, want in zip(row, wanted, strict=True)
+                    implicit_cast(*cell, target) for cell, target in zip(row, targets, strict=True)
                 ]
             )
             for row in rows
         ],
     )
-    nameless = [Output("", type_) for type_ in wanted]
+    nameless = [Output("", type_) for type_ in targets]
     output = renamed(nameless, node.args.get("alias"))
     source = _called(typer, node, _name_of(node), output)
     _with_columns(node, width)
@@ -362,7 +362,7 @@ def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
         for key, value in (("side", None), ("kind", "CROSS"), ("on", None)):
             join.set(key, value)
     left, before = list(scope.row), list[exp.Join]()
-    known = {source.alias for source in scope.sources}
+    aliases = {source.alias for source in scope.sources}
     join.set("this", _bind_source(typer, join.this, scope, keeps_row=keeps_row))
     on, using = join.args.get("on"), join.args.get("using")
     if join.method == "NATURAL":
@@ -378,7 +378,7 @@ def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
         refuse_aggregates(condition, "ON")
         refuse_windows(condition, "ON")
         if side == "LEFT" and not isinstance(join.this, exp.Lateral):
-            condition = _filter_right(join, condition, known)
+            condition = _filter_right(join, condition, aliases)
         if side:
             condition, before = hoisted(typer, condition, scope)
         join.set("on", condition)
@@ -401,15 +401,15 @@ def hoisted(typer: Typer, bound: exp.Expr, scope: Scope) -> tuple[exp.Expr, list
         The expression, and one join for each of those subqueries, which has its value.
     """
     held, joins = exp.Paren(this=bound), []
-    for found in list(held.find_all(exp.Subquery, exp.Exists)):
-        is_value = isinstance(found, exp.Exists) or not isinstance(
-            found.parent, exp.In | exp.Exists | exp.From | exp.Join | exp.SetOperation
+    for subquery in list(held.find_all(exp.Subquery, exp.Exists)):
+        is_value = isinstance(subquery, exp.Exists) or not isinstance(
+            subquery.parent, exp.In | exp.Exists | exp.From | exp.Join | exp.SetOperation
         )
-        is_inside = found.find_ancestor(exp.Query) is not None
-        if is_value and not is_inside and not any(map(scope.owns, found.find_all(exp.Column))):
+        is_inside = subquery.find_ancestor(exp.Query) is not None
+        if is_value and not is_inside and not any(map(scope.owns, subquery.find_all(exp.Column))):
             alias = typer.new_alias()
-            found.replace(exp.column(output_column(0), alias))
-            query = exp.select(exp.alias_(found, output_column(0)))
+            subquery.replace(exp.column(output_column(0), alias))
+            query = exp.select(exp.alias_(subquery, output_column(0)))
             called = exp.TableAlias(this=exp.to_identifier(alias))
             joins.append(exp.Join(this=exp.Subquery(this=query, alias=called), kind="CROSS"))
     outside: exp.Expr = held.this
@@ -443,8 +443,8 @@ def _filter_right(join: exp.Join, condition: exp.Expr, before: set[str]) -> exp.
         return condition
     source = join.this
     alias = exp.TableAlias(this=exp.to_identifier(source.alias_or_name))
-    kept = exp.select("*").from_(source).where(exp.and_(*inside, copy=False), copy=False)
-    join.set("this", exp.Subquery(this=kept, alias=alias))
+    filtered = exp.select("*").from_(source).where(exp.and_(*inside, copy=False), copy=False)
+    join.set("this", exp.Subquery(this=filtered, alias=alias))
     return exp.and_(*outside, copy=False) if outside else exp.Boolean(this=True)
 
 
@@ -453,8 +453,8 @@ def _filter_inside(join: exp.Join) -> None:
     lateral, on = join.this, join.args["on"]
     if not _is_true(on):
         inner = exp.Subquery(this=lateral.this.this, alias=lateral.args["alias"].copy())
-        kept = exp.select("*").from_(inner).where(on, copy=False)
-        lateral.set("this", exp.Subquery(this=kept))
+        filtered = exp.select("*").from_(inner).where(on, copy=False)
+        lateral.set("this", exp.Subquery(this=filtered))
         join.set("on", exp.Boolean(this=True))
 
 
@@ -509,11 +509,11 @@ def _bind_using(
 
 
 def _of_side(name: exp.Expr, columns: Sequence[Column]) -> Column:
-    found = [column for column in columns if column.folded == name.name.lower()]
-    if len(found) != 1:
-        code = COLUMN_AMBIGUOUS if found else COLUMN_NOT_FOUND
-        what = "stands for several on" if found else "is not on"
+    matches = [column for column in columns if column.folded == name.name.lower()]
+    if len(matches) != 1:
+        code = COLUMN_AMBIGUOUS if matches else COLUMN_NOT_FOUND
+        what = "stands for several on" if matches else "is not on"
         raise SeamlineError(
             code, f"column {name.name} {what} one side of USING", location=location_of(name)
         )
-    return found[0]
+    return matches[0]

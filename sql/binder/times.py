@@ -65,8 +65,8 @@ def in_zone(name: str, arguments: Sequence[Typed], bind: Bind) -> Typed | None:
         return bind(name, [local_time(arguments[0]), *arguments[1:]])
     if name in {"timezone_hour", "timezone_minute"}:
         arguments = [_instant(argument) for argument in arguments]
-    elsewhere = [place for place, (_, type_) in enumerate(arguments) if is_elsewhere(type_)]
-    if not elsewhere:
+    zoned = [index for index, (_, type_) in enumerate(arguments) if is_elsewhere(type_)]
+    if not zoned:
         return None
     if name in FIELDS:
         return bind(name, [local_time(argument) for argument in arguments])
@@ -77,17 +77,17 @@ def in_zone(name: str, arguments: Sequence[Typed], bind: Bind) -> Typed | None:
         offset = bind("$format_zoned", [local_time(arguments[0]), *_zone_columns(arguments, "ZZ")])
         return bind("concat", [text, offset])
     prefix, _, unit = name.rpartition("_")
-    instant = arguments[elsewhere[0]]
+    instant = arguments[zoned[0]]
     is_by_months = name in _MOVES and types.INTERVAL_YEAR in (type_ for _, type_ in arguments)
     if not is_by_months and prefix not in _BY_UNIT:
         return None
     if unit in CLOCK_UNITS and prefix != "$date_trunc":
         return None
     moved = [local_time(argument) for argument in arguments]
-    found = bind(name, moved)
+    result = bind(name, moved)
     if prefix == "$date_diff":
-        return found
-    return _cut(instant, moved[0], found) if unit in CLOCK_UNITS else back(found, instant)
+        return result
+    return _cut(instant, moved[0], result) if unit in CLOCK_UNITS else back(result, instant)
 
 
 def _interval_as_text(value: Typed) -> Typed:
@@ -102,8 +102,8 @@ def _instant(value: Typed) -> Typed:
     is_local = isinstance(value[1], Timestamp) and not value[1].zoned
     if not is_local and value[1] != types.DATE:
         return value
-    wanted = in_zones(value[1], types.TIMESTAMP_TZ)
-    return implicit_cast(*value, wanted), wanted
+    target = in_zones(value[1], types.TIMESTAMP_TZ)
+    return implicit_cast(*value, target), target
 
 
 def _cut(instant: Typed, local: Typed, cut: Typed) -> Typed:
@@ -319,9 +319,9 @@ def _in_session_zone(name: str, arguments: list[Typed], bind: Bind) -> Typed:
     zone = session_zone.current()
     if name not in _PARSING:
         return at_zone(bind(name, arguments), zone)
-    known = _zone_of_pattern(arguments[1][0]) if len(arguments) == 2 else SEVERAL_ZONES
-    found = bind(f"${name}_in", [*arguments, (exp.Literal.string(zone), types.VARCHAR)])
-    return at_zone(found, known)
+    pattern_zone = _zone_of_pattern(arguments[1][0]) if len(arguments) == 2 else SEVERAL_ZONES
+    result = bind(f"${name}_in", [*arguments, (exp.Literal.string(zone), types.VARCHAR)])
+    return at_zone(result, pattern_zone)
 
 
 def _zone_of_pattern(pattern: exp.Expr) -> str:
@@ -339,10 +339,10 @@ def _moment(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     name = node.name.lower()
     digits = 3
     if node.expressions:
-        found = whole_number_of(typer.expression(node.expressions[0], scope)[0])
-        if found is None or len(node.expressions) > 1 or name in {"now", "current_date"}:
+        precision = whole_number_of(typer.expression(node.expressions[0], scope)[0])
+        if precision is None or len(node.expressions) > 1 or name in {"now", "current_date"}:
             raise SeamlineError(TYPE_MISMATCH, f"{name} takes at most a number of digits", hint="")
-        digits = found
+        digits = precision
     return now(typer, _MOMENTS[name](), digits)
 
 
@@ -374,5 +374,5 @@ def bind_function(typer: Typer, node: exp.Anonymous, scope: Scope, bind: Bind) -
     if name in _MAKING_INSTANTS and session_zone.current() != time_zones.UTC:
         arguments = [typer.expression(argument, scope) for argument in node.expressions]
         return _in_session_zone(name, arguments, bind)
-    own = _OWN.get(name)
-    return None if own is None else own(typer, node, scope)
+    handler = _OWN.get(name)
+    return None if handler is None else handler(typer, node, scope)

@@ -74,21 +74,23 @@ def _kernel_of(node: exp.Expr) -> Call:
     select = node.find_ancestor(exp.Select)
     group = select.args.get("group") if select is not None else None
     keys = [key for key in group_keys(group) if _has_type(key)] if group is not None else []
-    own = {name.name for function in node.find_all(BoundLambda) for name in function.expressions}
-    given: list[exp.Expr] = []
+    lambda_names = {
+        name.name for function in node.find_all(BoundLambda) for name in function.expressions
+    }
+    inputs: list[exp.Expr] = []
 
     def replace(inner: exp.Expr) -> exp.Expr:
-        is_own = isinstance(inner, exp.Column) and not inner.table and inner.name in own
+        is_own = isinstance(inner, exp.Column) and not inner.table and inner.name in lambda_names
         is_key = inner.parent is not None and any(inner == key for key in keys)
         if is_own or not (_is_given(inner) or is_key):
             return inner
-        if inner not in given:
-            given.append(inner.copy())
-        return exp.column(f"a{given.index(inner)}")
+        if inner not in inputs:
+            inputs.append(inner.copy())
+        return exp.column(f"a{inputs.index(inner)}")
 
     expression = node.transform(replace)
     _without_exceptions(expression.expressions[0])
-    given = given or [exp.Boolean(this=True)]
+    inputs = inputs or [exp.Boolean(this=True)]
     sql = render.to_duckdb(expression)
     kernels = render.kernels(expression, DUCKDB)
     name = f"try_{hashlib.blake2b(sql.encode(), digest_size=6).hexdigest()}"
@@ -97,8 +99,8 @@ def _kernel_of(node: exp.Expr) -> Call:
     overload = dataclasses.replace(
         overload, duckdb=duckdb_template(kernel), spark=spark_template(kernel), kernel=kernel
     )
-    parameters = tuple(map(_type_of, given))
-    return call(CallSpec(overload, parameters, node.spec.returns), given)
+    parameters = tuple(map(_type_of, inputs))
+    return call(CallSpec(overload, parameters, node.spec.returns), inputs)
 
 
 def _without_exceptions(node: exp.Expr) -> None:
@@ -149,5 +151,5 @@ def _type_of(node: exp.Expr) -> Type:
             return types.BOOLEAN
         case exp.Filter() | exp.Window() | exp.IgnoreNulls() | exp.RespectNulls():
             return _type_of(node.this)
-    found: Type = node.meta["type"]
-    return found
+    type_: Type = node.meta["type"]
+    return type_

@@ -92,8 +92,8 @@ def _check_options(node: exp.Expr) -> None:
     Raises:
         SeamlineError: NOT_SUPPORTED.
     """
-    known = _OPERANDS | _OPTIONS.get(type(node), frozenset())
-    if any(value and name not in known for name, value in node.args.items()):
+    names = _OPERANDS | _OPTIONS.get(type(node), frozenset())
+    if any(value and name not in names for name, value in node.args.items()):
         raise unsupported(node)
 
 
@@ -149,14 +149,14 @@ class Typer:
         """Returns a name for a source that nothing else in the bound tree has."""
         return f"q{next(self._sources)}"
 
-    def parameter(self, depth: int, place: int) -> str:
+    def parameter(self, depth: int, position: int) -> str:
         """Returns the name of a lambda's parameter, so that equal lambdas are bound alike.
 
         Args:
             depth: The number of lambdas around it.
-            place: The parameter's place among those of its lambda, from 0.
+            position: The parameter's place among those of its lambda, from 0.
         """
-        return f"l{depth}_{place}"
+        return f"l{depth}_{position}"
 
     def column(self, column: Column, written: exp.Identifier | None = None) -> Typed:
         """Returns a column, and marks it as read by the query.
@@ -228,10 +228,10 @@ class Typer:
         Raises:
             SeamlineError: TYPE_MISMATCH when it is not a boolean.
         """
-        place = location_of(node)
+        location = location_of(node)
         value, type_ = self.expression(node, scope)
         if not coercion.can_coerce(type_, types.BOOLEAN):
             raise SeamlineError(
-                TYPE_MISMATCH, f"{where} needs a boolean, not {type_}", location=place, hint=""
+                TYPE_MISMATCH, f"{where} needs a boolean, not {type_}", location=location, hint=""
             )
         return implicit_cast(value, type_, types.BOOLEAN)

@@ -75,8 +75,8 @@ def _array(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
 def _sequence(arguments: Sequence[Typed]) -> Typed:
     """Returns the array of the rows of TABLE(sequence(…))."""
     resolved = functions.resolve(NUMBERS, [type_ for _, type_ in arguments])
-    given = zip(arguments, resolved.parameters, strict=True)
-    converted = [implicit_cast(*argument, wanted) for argument, wanted in given]
+    pairs = zip(arguments, resolved.parameters, strict=True)
+    converted = [implicit_cast(*argument, target) for argument, target in pairs]
     spec = CallSpec(resolved.overload, resolved.parameters, resolved.returns)
     return call(spec, converted), resolved.returns
 
@@ -90,8 +90,8 @@ def _side_by_side(arrays: Sequence[exp.Expr], members: Sequence[Type]) -> Typed:
         duckdb=side_by_side(DUCKDB, numbered=numbered),
         spark=side_by_side(SPARK, numbered=numbered),
     )
-    given = tuple(Array(member) for member in members[: len(arrays)])
-    return call(CallSpec(overload, given, returns), arrays), returns
+    parameters = tuple(Array(member) for member in members[: len(arrays)])
+    return call(CallSpec(overload, parameters, returns), arrays), returns
 
 
 def _or_a_null(array: exp.Expr, type_: Type) -> Typed:
@@ -138,5 +138,5 @@ def _query(typer: Typer, rows: Typed, *, is_one: bool) -> tuple[exp.Select, list
         else:
             values.append(member)
             output.append(Output("", member_type))
-    columns = [exp.alias_(value, output_column(place)) for place, value in enumerate(values)]
+    columns = [exp.alias_(value, output_column(index)) for index, value in enumerate(values)]
     return exp.select(*columns).from_(inside), output

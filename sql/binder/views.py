@@ -62,14 +62,14 @@ def read_as(table: exp.Table, owner: str) -> None:
 
 def owner_of(table: exp.Table) -> str | None:
     """Returns the user with whose rights a table is read, if it is not the statement's own."""
-    found: str | None = table.meta.get(_OWNER)
-    return found
+    owner: str | None = table.meta.get(_OWNER)
+    return owner
 
 
 def expansion_of(node: exp.Subquery) -> Expansion | None:
     """Returns the view that a subquery stands for, if any."""
-    found: Expansion | None = node.meta.get(_META)
-    return found
+    expansion: Expansion | None = node.meta.get(_META)
+    return expansion
 
 
 def bind_view(typer: Typer, inner: exp.Expr, view: Expansion) -> tuple[exp.Expr, list[Output]]:
@@ -79,7 +79,7 @@ def bind_view(typer: Typer, inner: exp.Expr, view: Expansion) -> tuple[exp.Expr,
         SeamlineError: VIEW_IS_STALE when what it reads has changed too much for that.
     """
     try:
-        found, output = typer.query(inner, None, {})
+        query, output = typer.query(inner, None, {})
     except SeamlineError as error:
         if error.code.kind is not ErrorKind.USER or error.code is VIEW_IS_STALE:
             raise
@@ -89,15 +89,15 @@ def bind_view(typer: Typer, inner: exp.Expr, view: Expansion) -> tuple[exp.Expr,
             VIEW_IS_STALE,
             f"view {view.display} has {len(view.columns)} columns, but its query has {len(output)}",
         )
-    for known, column in zip(view.columns, output, strict=True):
-        if not coercion.can_coerce(column.type, known.type):
+    for declared, column in zip(view.columns, output, strict=True):
+        if not coercion.can_coerce(column.type, declared.type):
             raise SeamlineError(
                 VIEW_IS_STALE,
-                f"view {view.display}: column {known.name} was {known.type}, but its query now "
-                f"returns {column.type}",
+                f"view {view.display}: column {declared.name} was {declared.type}, but its query "
+                f"now returns {column.type}",
             )
-    wanted = [
-        Output(known.name, in_zones(column.type, known.type))
-        for known, column in zip(view.columns, output, strict=True)
+    targets = [
+        Output(declared.name, in_zones(column.type, declared.type))
+        for declared, column in zip(view.columns, output, strict=True)
     ]
-    return cast_outputs(typer, found, output, wanted), wanted
+    return cast_outputs(typer, query, output, targets), targets

@@ -121,8 +121,8 @@ def _definition(typer: Typer, node: exp.Window, scope: Scope) -> exp.Window:
     base = None
     if isinstance(node.args.get("alias"), exp.Identifier):
         base = _named_window(node.args["alias"], scope)
-        own = bool(partitions or order or frame)
-        if own and (partitions or base.args.get("spec") or (order and base.args.get("order"))):
+        extends = bool(partitions or order or frame)
+        if extends and (partitions or base.args.get("spec") or (order and base.args.get("order"))):
             raise SeamlineError(
                 SYNTAX_ERROR,
                 f"the window {node.args['alias'].name} can only be given what it does not have",
@@ -141,15 +141,15 @@ def _definition(typer: Typer, node: exp.Window, scope: Scope) -> exp.Window:
 
 def _named_window(name: exp.Identifier, scope: Scope) -> exp.Window:
     level = scope.outer if scope.is_of_order and scope.outer is not None else scope
-    found = level.windows.get(name.name.lower())
-    if found is None:
+    window = level.windows.get(name.name.lower())
+    if window is None:
         raise SeamlineError(
             COLUMN_NOT_FOUND,
             f"there is no window {name.name}",
             location=location_of(name),
             hint=did_you_mean(name.name, level.windows) or "WINDOW name AS (…) defines one.",
         )
-    return found
+    return window
 
 
 def _bind_nulls(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:

@@ -40,14 +40,14 @@ def bring_columns_near(tree: exp.Expr, has_lambda: Callable[[Call], bool]) -> No
         select = column.find_ancestor(exp.Select)
         if select is None or select.parent is None or not column.table:
             continue
-        _, own = selects.setdefault(id(select), (select, _names_of(_sources_of(select))))
-        if column.table in own:
+        _, names = selects.setdefault(id(select), (select, _names_of(_sources_of(select))))
+        if column.table in names:
             continue
         is_inside = any(map(has_lambda, _calls_around(column, select)))
         if is_inside or _is_looked_for(column, select) or _is_beside_unnest(column, select):
             further.setdefault(id(select), []).append(column)
-    for number, (place, columns) in enumerate(further.items()):
-        _bring_near(selects[place][0], columns, f"_near{number}")
+    for number, (select_id, columns) in enumerate(further.items()):
+        _bring_near(selects[select_id][0], columns, f"_near{number}")
 
 
 def keep_rows_of_aggregates(tree: exp.Expr) -> None:
@@ -115,7 +115,7 @@ def _depend_on(condition: exp.Expr | None, sources: list[exp.Expr], select: exp.
 
 def _is_random(node: exp.Expr) -> bool:
     """Whether an expression draws a number itself, outside of its subqueries."""
-    inner = node.walk(prune=lambda found: isinstance(found, exp.Query))
+    inner = node.walk(prune=lambda part: isinstance(part, exp.Query))
     return any(isinstance(call, Call) and call.spec.overload.name in VOLATILE for call in inner)
 
 
@@ -135,22 +135,22 @@ _SOURCES = (exp.Table, exp.Subquery, exp.Values, exp.Unnest, exp.Lateral)
 def _kept(query: exp.Expr) -> exp.Select:
     """Wraps a query so that its rows are left-joined to a row that always exists."""
     one = exp.Subquery(this=exp.select(exp.Literal.number(1)), alias=_alias("_one"))
-    found = exp.Subquery(this=query, alias=_alias("_kept"))
+    inner = exp.Subquery(this=query, alias=_alias("_kept"))
     all_of = exp.Column(this=exp.Star(), table=exp.to_identifier("_kept"))
-    made = exp.select(all_of).from_(one)
-    made.set("joins", [exp.Join(this=found, side="LEFT", on=exp.Boolean(this=True))])
-    return made
+    outer = exp.select(all_of).from_(one)
+    outer.set("joins", [exp.Join(this=inner, side="LEFT", on=exp.Boolean(this=True))])
+    return outer
 
 
 def _use_a_column(query: exp.Select) -> None:
     """Makes a value depend on a correlated query in FROM if it uses no column of FROM."""
     sources = _sources_of(query)
-    own = _names_of(sources)
+    names = _names_of(sources)
     value = query.expressions[0]
-    if has_aggregate(value) or any(c.table in own for c in value.find_all(exp.Column)):
+    if has_aggregate(value) or any(c.table in names for c in value.find_all(exp.Column)):
         return
     for source in sources:
-        if isinstance(source, exp.Subquery) and _reads_around(source, own):
+        if isinstance(source, exp.Subquery) and _reads_around(source, names):
             used = exp.column(source.named_selects[0], source.alias)
             one, result = exp.Is(this=used, expression=exp.Null()), value.unalias()
             both = exp.Case(ifs=[exp.If(this=one, true=result.copy())], default=result.copy())
@@ -158,18 +158,18 @@ def _use_a_column(query: exp.Select) -> None:
             return
 
 
-def _reads_around(source: exp.Expr, own: set[str]) -> bool:
-    known = own | _names_of(source.find_all(*_SOURCES))
-    return any(c.table and c.table not in known for c in source.find_all(exp.Column))
+def _reads_around(source: exp.Expr, names: set[str]) -> bool:
+    in_scope = names | _names_of(source.find_all(*_SOURCES))
+    return any(c.table and c.table not in in_scope for c in source.find_all(exp.Column))
 
 
 def _bring_near(select: exp.Select, columns: list[exp.Column], alias: str) -> None:
-    found: dict[str, exp.Expr] = {}
+    projections: dict[str, exp.Expr] = {}
     for column in columns:
         name = f"{column.table}_{column.name}"
-        found.setdefault(name, exp.alias_(column.copy(), exp.to_identifier(name)))
+        projections.setdefault(name, exp.alias_(column.copy(), exp.to_identifier(name)))
         column.replace(exp.column(exp.to_identifier(name), alias))
-    query = exp.select(*found.values())
+    query = exp.select(*projections.values())
     _add_in_front(select, exp.Subquery(this=query, alias=_alias(alias)))
 
 
@@ -184,12 +184,12 @@ def _names_of(sources: Iterable[exp.Expr]) -> set[str]:
 
 
 def _calls_around(column: exp.Expr, select: exp.Select) -> list[Call]:
-    found, node = [], column.parent
+    calls, node = [], column.parent
     while node is not None and node is not select:
         if isinstance(node, Call):
-            found.append(node)
+            calls.append(node)
         node = node.parent
-    return found
+    return calls
 
 
 def _is_looked_for(column: exp.Expr, select: exp.Select) -> bool:

@@ -263,8 +263,8 @@ def to_duckdb(tree: exp.Expr, relations: Mapping[str, str] | None = None) -> str
     bring_columns_near(guarded, _has_lambda)
     fill_bare_windows(guarded)
     draw_for_each_row(guarded)
-    own = guarded.transform(replace, copy=False)
-    return own.sql(dialect=_SeamlineDuckDB, identify=True, copy=False)
+    rendered = guarded.transform(replace, copy=False)
+    return rendered.sql(dialect=_SeamlineDuckDB, identify=True, copy=False)
 
 
 def _has_lambda(node: Call) -> bool:
@@ -304,13 +304,13 @@ def _is_joined_and_limited(node: exp.Query) -> bool:
 
 def kernels(tree: exp.Expr, engine: str) -> dict[str, Use]:
     """Returns the kernels that the tree calls on an engine, by their names in its SQL."""
-    found: dict[str, Use] = {}
+    uses: dict[str, Use] = {}
     for node in tree.find_all(Call):
         kernel = node.spec.overload.kernel
         if kernel is not None and engine in kernel.engines:
             use = Use(kernel, node.spec.parameters, node.spec.returns)
-            found[use.name] = use
-    return found
+            uses[use.name] = use
+    return uses
 
 
 def to_spark(tree: exp.Expr) -> str:

@@ -142,8 +142,8 @@ class _Names:
     """Generates names that no source of the tree has."""
 
     def __init__(self, tree: exp.Expr) -> None:
-        taken = {alias.name for alias in tree.find_all(exp.TableAlias)}
-        self._prefix = max(taken, key=len, default="q").rstrip("0123456789") + "_s"
+        aliases = {alias.name for alias in tree.find_all(exp.TableAlias)}
+        self._prefix = max(aliases, key=len, default="q").rstrip("0123456789") + "_s"
         self._count = 0
 
     def new(self) -> str:
@@ -245,7 +245,7 @@ def _sort_collected(node: Call) -> None:
     keys = node.args["order"].expressions
     node.set("order", None)
     values = [*node.expressions, *(item.this for item in keys)]
-    form = ", ".join(f"'k{place}', {{{place}}}" for place in range(len(values)))
+    form = ", ".join(f"'k{position}', {{{position}}}" for position in range(len(values)))
     row = constructor("$keyed", "", f"named_struct({form})")
     unknown = (types.UNKNOWN,) * len(values)
     node.set("expressions", [call(CallSpec(row, unknown, types.UNKNOWN), values)])
@@ -253,8 +253,8 @@ def _sort_collected(node: Call) -> None:
     while isinstance(outer.parent, exp.Filter):
         outer = outer.parent
     comparison = " ".join(
-        _compared(f"k{place}", desc=bool(item.args.get("desc")), first=item.args["nulls_first"])
-        for place, item in enumerate(keys, 1)
+        _compared(f"k{position}", desc=bool(item.args.get("desc")), first=item.args["nulls_first"])
+        for position, item in enumerate(keys, 1)
     )
     text = f"transform(array_sort({{0}}, (l, r) -> CASE {comparison} ELSE 0 END), s -> s.k0)"
     spec = CallSpec(constructor("$sorted", "", text), (types.UNKNOWN,), node.spec.returns)
@@ -344,12 +344,12 @@ def _tell_null_from_false(node: exp.In, names: _Names) -> None:
     facts = exp.Subquery(this=exp.select(counts).from_(source(query.copy(), alias)))
     is_null = exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null())
     least = exp.Case(ifs=[exp.If(this=is_null, true=_number(0))], default=_number(1))
-    found = exp.In(this=value.copy(), query=exp.Subquery(this=query.copy()))
+    is_in = exp.In(this=value.copy(), query=exp.Subquery(this=query.copy()))
     node.replace(
         exp.Paren(
             this=exp.Case(
                 ifs=[
-                    exp.If(this=found, true=exp.Boolean(this=True)),
+                    exp.If(this=is_in, true=exp.Boolean(this=True)),
                     exp.If(this=exp.GT(this=facts, expression=least), true=exp.Null()),
                 ],
                 default=exp.Boolean(this=False),
@@ -360,8 +360,10 @@ def _tell_null_from_false(node: exp.In, names: _Names) -> None:
 
 def _is_correlated(query: exp.Expr) -> bool:
     """Whether the query reads columns of an enclosing query."""
-    own = {alias.name for alias in query.find_all(exp.TableAlias)}
-    return any(column.table and column.table not in own for column in query.find_all(exp.Column))
+    aliases = {alias.name for alias in query.find_all(exp.TableAlias)}
+    return any(
+        column.table and column.table not in aliases for column in query.find_all(exp.Column)
+    )
 
 
 def _as_cte(node: exp.Expr, query: exp.Expr, names: _Names) -> exp.Expr:
@@ -422,14 +424,14 @@ def _groups_no_rows(group: exp.Group | None) -> bool:
     Raises:
         SeamlineError: NOT_SUPPORTED if there are several, each of which has such a row.
     """
-    found = math.prod(map(_empty_sets, group.expressions)) if group is not None else 0
-    if found > 1:
+    sets = math.prod(map(_empty_sets, group.expressions)) if group is not None else 0
+    if sets > 1:
         raise SeamlineError(
             NOT_SUPPORTED,
             "Spark cannot compute the group of all rows several times",
             hint="Run it with engine = 'duckdb'.",
         )
-    return found == 1
+    return sets == 1
 
 
 def _empty_sets(item: exp.Expr) -> int:

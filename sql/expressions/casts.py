@@ -217,21 +217,21 @@ def _templates(source: Type, target: Type, *, safe: bool, zone: str) -> tuple[Te
 def _time_of_day(source: Type, target: Type, *, safe: bool, zone: str) -> tuple[Template, Template]:
     """Returns casts to and from a time, which Spark holds as microseconds since midnight."""
     match source, target:
-        case Time(digits), Time(wanted):
+        case Time(digits), Time(precision):
             clock = clocks.kept_as(source, target)
-            return clock if wanted >= digits else clocks.rounded(*clock, wanted)
+            return clock if precision >= digits else clocks.rounded(*clock, precision)
         case Time(), types.VARCHAR:
             return clocks.as_text(source)
-        case ((Char() | types.VARCHAR), Time(wanted)):
+        case ((Char() | types.VARCHAR), Time(precision)):
             read = clocks.of_zoned_text(safe=safe) if target.zoned else clocks.of_text(safe=safe)
-            convert = read if wanted == 6 else clocks.rounded(*read, wanted)
+            convert = read if precision == 6 else clocks.rounded(*read, precision)
             pattern = _CLOCK if target.zoned else _TIME
             return _matching(
                 pattern, target, safe=safe, convert=convert, trim=texts.TRIM_BLANKS_AT_END
             )
-        case Timestamp(digits), Time(wanted):
+        case Timestamp(digits), Time(precision):
             clock = clocks.of_moment(source, target)
-            return clock if wanted >= digits else clocks.rounded(*clock, wanted)
+            return clock if precision >= digits else clocks.rounded(*clock, precision)
         case Time(), Timestamp():
             return _today_at(source, target, zone=zone)
         case types.UNKNOWN, _:

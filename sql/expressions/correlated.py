@@ -48,19 +48,19 @@ def move_for_spark(tree: exp.Expr, new_name: Named) -> None:
         read = [column for part in parts for column in _of_outside(part, select)]
         if read:
             _bring_inside(select, read, new_name())
-    while found := next(_too_far(tree), None):
-        _bring_inside(*found, new_name())
+    while reads := next(_too_far(tree), None):
+        _bring_inside(*reads, new_name())
 
 
-def group_inside(tree: exp.Expr, wanted: Callable[[exp.Select], bool]) -> None:
+def group_inside(tree: exp.Expr, condition: Callable[[exp.Select], bool]) -> None:
     """Makes the groups of some queries a source of their own if a value beside them is correlated.
 
     Args:
         tree: A bound tree, changed in place.
-        wanted: Which queries.
+        condition: Which queries.
     """
     for number, select in enumerate(list(tree.find_all(exp.Select))):
-        if wanted(select) and _computes_beside_groups(select):
+        if condition(select) and _computes_beside_groups(select):
             _group_inside(select, f"_grouped{number}")
 
 
@@ -98,18 +98,20 @@ def _group_inside(select: exp.Select, alias: str) -> None:
 
 def _filter_after_joins(select: exp.Select) -> None:
     """Moves conditions of inner joins that read other queries to WHERE, unless rows are added."""
-    joins, own = select.args.get("joins") or [], _names(select)
-    for place, join in enumerate(joins):
+    joins, names = select.args.get("joins") or [], _names(select)
+    for index, join in enumerate(joins):
         condition = join.args.get("on")
-        adds_rows = any((j.side or "").upper() in {"RIGHT", "FULL"} for j in joins[place + 1 :])
+        adds_rows = any((j.side or "").upper() in {"RIGHT", "FULL"} for j in joins[index + 1 :])
         if join.side or adds_rows or condition is None:
             continue
-        kept, moved = list[exp.Expr](), list[exp.Expr]()
+        conditions, moved = list[exp.Expr](), list[exp.Expr]()
         for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
-            reads_out = any(c.table and c.table not in own for c in part.find_all(exp.Column))
-            (moved if reads_out or part.find(exp.Query) else kept).append(part.copy())
+            reads_out = any(c.table and c.table not in names for c in part.find_all(exp.Column))
+            (moved if reads_out or part.find(exp.Query) else conditions).append(part.copy())
         if moved:
-            join.set("on", exp.and_(*kept, copy=False) if kept else exp.Boolean(this=True))
+            join.set(
+                "on", exp.and_(*conditions, copy=False) if conditions else exp.Boolean(this=True)
+            )
             select.where(*moved, copy=False)
 
 
@@ -122,13 +124,15 @@ def _computes_beside_groups(select: exp.Select) -> bool:
     aggregates = [a for part in parts for a in part.walk() if _is_aggregate_of(a, select)]
     if not aggregates and select.args.get("group") is None:
         return False
-    own = _names(select)
+    names = _names(select)
     inside = {id(node) for aggregate in aggregates for node in aggregate.walk()}
     for part in parts:
         for column in part.find_all(exp.Column):
             is_deeper = column.find_ancestor(exp.Select) is not select
-            reads_out = bool(column.table) and column.table not in own and _is_outer(column, select)
-            if id(column) not in inside and (column.table in own if is_deeper else reads_out):
+            reads_out = (
+                bool(column.table) and column.table not in names and _is_outer(column, select)
+            )
+            if id(column) not in inside and (column.table in names if is_deeper else reads_out):
                 return True
     return False
 
@@ -182,10 +186,10 @@ def _is_equal_to_outside(part: exp.Expr, select: exp.Select) -> bool:
     """Whether a condition is that something of this query is equal to a column around it."""
     if not isinstance(part, exp.EQ):
         return False
-    own = _names(select)
+    names = _names(select)
     for one, other in ((part.this, part.expression), (part.expression, part.this)):
-        read = [column.table in own for column in one.find_all(exp.Column)]
-        is_outside = isinstance(other, exp.Column) and other.table not in own
+        read = [column.table in names for column in one.find_all(exp.Column)]
+        is_outside = isinstance(other, exp.Column) and other.table not in names
         if is_outside and read and all(read):
             return True
     return False
@@ -193,9 +197,9 @@ def _is_equal_to_outside(part: exp.Expr, select: exp.Select) -> bool:
 
 def _of_outside(part: exp.Expr, select: exp.Select) -> Iterator[exp.Column]:
     """Yields the columns of enclosing queries that a part of a query reads itself."""
-    own = _names(select)
+    names = _names(select)
     for column in part.find_all(exp.Column):
-        is_own = not column.table or column.table in own
+        is_own = not column.table or column.table in names
         if not is_own and column.find_ancestor(exp.Select) is select:
             yield column
 
@@ -308,25 +312,25 @@ def compute_keys_inside(select: exp.Select, new_name: Named) -> None:
         new_name: Names the source.
     """
     group = select.args.get("group")
-    found = [key for key in keys(group.expressions) if key.find(exp.Query)] if group else []
-    if found:
-        bring_inside(select, found, new_name())
+    subqueries = [key for key in keys(group.expressions) if key.find(exp.Query)] if group else []
+    if subqueries:
+        bring_inside(select, subqueries, new_name())
 
 
 def bring_inside(
-    select: exp.Select, wanted: Iterable[exp.Expr], alias: str
+    select: exp.Select, expressions: Iterable[exp.Expr], alias: str
 ) -> Mapping[exp.Expr, str]:
     """Turns the rows of a query into one source, which has some expressions as columns.
 
     Args:
         select: The query, changed in place.
-        wanted: The expressions.
+        expressions: The expressions.
         alias: The source's name.
 
     Returns:
         The names of these columns.
     """
-    return _into_source(select, wanted, alias, ("from_", "joins", "where"))
+    return _into_source(select, expressions, alias, ("from_", "joins", "where"))
 
 
 def join_laterally(select: exp.Select, new_name: Named) -> None:
@@ -341,11 +345,11 @@ def join_laterally(select: exp.Select, new_name: Named) -> None:
     Raises:
         SeamlineError: NOT_SUPPORTED for FULL JOIN, and for RIGHT JOIN after other joins.
     """
-    for place, join in enumerate(select.args.get("joins") or ()):
+    for index, join in enumerate(select.args.get("joins") or ()):
         side, condition = (join.side or "").upper(), join.args.get("on")
         if not side or condition is None or condition.find(exp.Query) is None:
             continue
-        if side == "FULL" or (side == "RIGHT" and place > 0):
+        if side == "FULL" or (side == "RIGHT" and index > 0):
             raise SeamlineError(
                 NOT_SUPPORTED,
                 f"a subquery in ON of this {side} JOIN that reads its rows is not supported",
@@ -362,14 +366,14 @@ def join_laterally(select: exp.Select, new_name: Named) -> None:
 
 def _filter_inside(select: exp.Select, join: exp.Join, alias: str) -> None:
     """Makes the source of a join LATERAL, and its condition a filter there."""
-    filtered, known = join.this, join.this.alias_or_name
+    filtered, name = join.this, join.this.alias_or_name
     inside = exp.Select(expressions=[]).where(join.args["on"].copy(), copy=False)
     join.set("on", exp.Boolean(this=True))
     join.set("this", exp.Placeholder())
     named: dict[str, str] = {}
 
     def replace(node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Column) or node.table != known:
+        if not isinstance(node, exp.Column) or node.table != name:
             return node
         if node.name not in named:
             named[node.name] = f"c{len(named)}"
@@ -385,34 +389,34 @@ def _filter_inside(select: exp.Select, join: exp.Join, alias: str) -> None:
 
 
 def _into_source(
-    select: exp.Select, wanted: Iterable[exp.Expr], alias: str, moved: Iterable[str]
+    select: exp.Select, expressions: Iterable[exp.Expr], alias: str, moved: Iterable[str]
 ) -> Mapping[exp.Expr, str]:
     """Moves clauses of a query into a source that has its columns, and some expressions.
 
     Returns:
         The names of these expressions there.
     """
-    own = _names(select)
+    names = _names(select)
     inside = exp.Select(expressions=[])
     for argument in moved:
         inside.set(argument, select.args.get(argument))
         select.set(argument, None)
-    known = {node.copy(): "" for node in wanted}
+    replacements = {node.copy(): "" for node in expressions}
 
     def replace(node: exp.Expr) -> exp.Expr:
-        is_own = isinstance(node, exp.Column) and node.table in own
-        if not is_own and node not in known:
+        is_own = isinstance(node, exp.Column) and node.table in names
+        if not is_own and node not in replacements:
             return node
-        if not known.get(node):
-            known[node.copy()] = name = f"c{len(inside.expressions)}"
+        if not replacements.get(node):
+            replacements[node.copy()] = name = f"c{len(inside.expressions)}"
             inside.append("expressions", exp.alias_(node.copy(), name))
-        return exp.column(known[node], alias)
+        return exp.column(replacements[node], alias)
 
     select.transform(replace, copy=False)
     if not inside.expressions:
         inside.append("expressions", exp.alias_(exp.Boolean(this=True), "c0"))
     select.set("from_", exp.From(this=source(inside, alias)))
-    return known
+    return replacements
 
 
 # --- Shapes --------------------------------------------------------------------------------------

@@ -29,6 +29,6 @@ def name_of_scan_column(called: str) -> str:
 
 def unused_prefix(stem: str, names: Iterable[str]) -> str:
     """Returns the stem with enough underscores appended that no name begins with it."""
-    taken = tuple(name.lower() for name in names)
+    lowered = tuple(name.lower() for name in names)
     prefixes = (stem + "_" * length for length in itertools.count())
-    return next(prefix for prefix in prefixes if not any(n.startswith(prefix) for n in taken))
+    return next(prefix for prefix in prefixes if not any(n.startswith(prefix) for n in lowered))

@@ -37,12 +37,12 @@ def _looked_for(duckdb: str, spark: str, nowhere: tuple[str, str]) -> tuple[Temp
 
     def template(search: str, without: str) -> Template:
         def render(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
-            found = search.format(*args)
+            position = search.format(*args)
             if arguments[1] not in types.FLOATS:
-                return found
+                return position
             return (
                 f"(CASE WHEN {args[0]} IS NOT NULL AND isnan({args[1]})"
-                f" THEN {without.format(*args)} ELSE {found} END)"
+                f" THEN {without.format(*args)} ELSE {position} END)"
             )
 
         return render
@@ -215,10 +215,10 @@ def _extreme(name: str, plain: str, numbers: str) -> Template:
     """
 
     def render(args: Sequence[str], _: Sequence[Type], returns: Type) -> str:
-        found = f"{name}({{0}})"
+        extreme = f"{name}({{0}})"
         if name.endswith("max") and returns in types.FLOATS:
-            found = f"coalesce({name}({numbers}), {found})"
-        return plain.replace("FOUND", found).format(*args)
+            extreme = f"coalesce({name}({numbers}), {extreme})"
+        return plain.replace("FOUND", extreme).format(*args)
 
     return render
 
@@ -392,7 +392,7 @@ def side_by_side(engine: str, *, numbered: bool) -> Template:
         values = [dialect.element.format(arg) for arg in args]
         if numbered:
             values.append("CAST(i AS BIGINT)")
-        fields = {f"field{place}": value for place, value in enumerate(values)}
+        fields = {f"field{index}": value for index, value in enumerate(values)}
         return dialect.each.format(dialect.numbers.format(longest), row_of(engine, fields))
 
     return render

@@ -34,11 +34,11 @@ def _null_if_any(function: str) -> Template:
         missing = " OR ".join(f"{arg} IS NULL" for arg in args)
         if len(args) == 1:
             return args[0]
-        found = f"{function}({', '.join(args)})"
+        value = f"{function}({', '.join(args)})"
         if returns in types.FLOATS and function == "greatest":
             numbers = ", ".join(f"CASE WHEN NOT isnan({arg}) THEN {arg} END" for arg in args)
-            found = f"coalesce(greatest({numbers}), {args[0]})"
-        return f"(CASE WHEN {missing} THEN NULL ELSE {found} END)"
+            value = f"coalesce(greatest({numbers}), {args[0]})"
+        return f"(CASE WHEN {missing} THEN NULL ELSE {value} END)"
 
     return render
 

@@ -101,8 +101,8 @@ def written(name: str, arguments: Sequence[str]) -> str:
     if name in _WRITTEN:
         return _WRITTEN[name].format(*arguments)
     shown = list(arguments)
-    if found := _OF_UNIT.fullmatch(name):
-        name, unit = found.groups()
+    if match := _OF_UNIT.fullmatch(name):
+        name, unit = match.groups()
         shown = [f"'{unit}'", *shown]
     elif name.startswith(_NORMALIZE):
         name, form = "normalize", name.removeprefix(_NORMALIZE).upper()

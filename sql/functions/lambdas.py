@@ -68,8 +68,8 @@ for _name, _duckdb, _spark in (
 
 
 def _reduce(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
-    *taken, last = args
-    state = _last_state(taken, arguments)
+    *rest, last = args
+    state = _last_state(rest, arguments)
     return f"(CASE WHEN {args[0]} IS NOT NULL THEN {applied(last, state)} END)"
 
 
@@ -136,10 +136,10 @@ def _sorted_by(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
     array, function = args
     # the cast gives it a type where the array is null
     order = f"CAST({applied(function, 'x', 'e[1]')} AS INTEGER)"
-    place = f"len(list_filter(s, lambda x: coalesce({order}, error('{_NO_ORDER}')) <= 0))"
+    position = f"len(list_filter(s, lambda x: coalesce({order}, error('{_NO_ORDER}')) <= 0))"
     return (
         f"list_reduce([{array}[1:0]] || list_transform({array}, lambda e: [e]), lambda s, e:"
-        f" list_transform([{place}], lambda p: s[1:p] || e || s[p + 1:])[1])"
+        f" list_transform([{position}], lambda p: s[1:p] || e || s[p + 1:])[1])"
     )
 
 

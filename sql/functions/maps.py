@@ -47,10 +47,10 @@ def _or_empty(of_entries: Template, engine: str) -> Template:
     assert callable(of_entries)
 
     def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
-        found = of_entries(args, arguments, returns)
+        map_ = of_entries(args, arguments, returns)
         type_ = (types.to_duckdb if engine == DUCKDB else types.to_spark)(returns)
         empty = f"CAST({'MAP {}' if engine == DUCKDB else 'map()'} AS {type_})"
-        return f"coalesce({found}, CASE WHEN {args[0]} IS NOT NULL THEN {empty} END)"
+        return f"coalesce({map_}, CASE WHEN {args[0]} IS NOT NULL THEN {empty} END)"
 
     return render
 
@@ -76,8 +76,8 @@ def _concat_spark(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
     """Keeps the last value of a repeated key, because Spark refuses repeated keys."""
     result = args[0]
     for arg in args[1:]:
-        kept = f"map_filter({result}, (key, _) -> NOT map_contains_key({arg}, key))"
-        result = f"map_concat({kept}, {arg})"
+        others = f"map_filter({result}, (key, _) -> NOT map_contains_key({arg}, key))"
+        result = f"map_concat({others}, {arg})"
     return result
 
 

@@ -106,16 +106,16 @@ def bind(pattern: Pattern, argument: Type, bound: Bound) -> bool:
 
 
 def _widen_moment(name: str, argument: Type, bound: Bound) -> bool:
-    wanted = _MOMENTS[name]
+    target = _MOMENTS[name]
     if isinstance(argument, Timestamp):
-        if argument.zoned and not wanted.zoned:
+        if argument.zoned and not target.zoned:
             return False
         zone = argument.zone if argument.zoned else session_zone.current()
-        found = dataclasses.replace(argument, zoned=wanted.zoned, zone=zone)
-        common = coercion.common_type(bound.get(name, found), found)
+        candidate = dataclasses.replace(argument, zoned=target.zoned, zone=zone)
+        common = coercion.common_type(bound.get(name, candidate), candidate)
         assert common is not None
         bound[name] = common
-    return coercion.can_coerce(argument, wanted)
+    return coercion.can_coerce(argument, target)
 
 
 def _widen(variable: str, argument: Type, bound: Bound) -> bool:

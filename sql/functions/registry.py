@@ -151,17 +151,17 @@ def resolve(name: str, arguments: Sequence[Argument]) -> Resolved:
     overloads = FUNCTIONS.get(name.lower())
     if overloads is None:
         raise unknown(name)
-    found = [r for o in overloads if (r := _match(o, arguments)) is not None]
-    if not found:
-        given = [str(a) if isinstance(a, Type) else "lambda" for a in arguments]
+    matches = [r for o in overloads if (r := _match(o, arguments)) is not None]
+    if not matches:
+        names = [str(a) if isinstance(a, Type) else "lambda" for a in arguments]
         form = FORMS.get(name.removeprefix("$")) if name.startswith("$") else None
-        known = "; ".join(form or dict.fromkeys(overload.signature for overload in overloads))
+        signatures = "; ".join(form or dict.fromkeys(overload.signature for overload in overloads))
         raise SeamlineError(
             TYPE_MISMATCH,
-            f"{written(name.lower(), given)} is not defined",
-            hint=f"It is defined as: {known}",
+            f"{written(name.lower(), names)} is not defined",
+            hint=f"It is defined as: {signatures}",
         )
-    return min(found, key=lambda r: _conversions(r, arguments))
+    return min(matches, key=lambda r: _conversions(r, arguments))
 
 
 def _conversions(resolved: Resolved, arguments: Sequence[Argument]) -> tuple[int, int]:
@@ -213,9 +213,9 @@ def _bind_lambdas(pairs: Sequence[tuple[Pattern, Argument]], bound: patterns.Bou
                 continue
             if pattern.head != "function" or len(pattern.parts) != argument.arity + 1:
                 return False
-            *given, gives = pattern.parts
-            body = argument.result(tuple(patterns.substitute(part, bound) for part in given))
-            if not patterns.bind(gives, body, bound):
+            *parameters, returns = pattern.parts
+            body = argument.result(tuple(patterns.substitute(part, bound) for part in parameters))
+            if not patterns.bind(returns, body, bound):
                 return False
     return True
 
@@ -298,8 +298,8 @@ def unknown(name: str) -> SeamlineError:
     folded = name.lower()
     if folded in REASONS:
         return SeamlineError(NOT_SUPPORTED, f"{folded} is not offered", hint=REASONS[folded] + ".")
-    known = [*(name for name in FUNCTIONS if not name.startswith("$")), *FORMS]
-    hint = did_you_mean(folded, known)
+    names = [*(name for name in FUNCTIONS if not name.startswith("$")), *FORMS]
+    hint = did_you_mean(folded, names)
     return SeamlineError(FUNCTION_NOT_FOUND, f"there is no function {folded}", hint=hint)
 
 
@@ -313,14 +313,21 @@ def scalar(name: str, signature: str, duckdb: Template, spark: Template | None =
 
 def kernel(name: str, signature: str, compute: Compute) -> None:
     """Declares a scalar function whose Python implementation both engines run."""
-    made = Kernel(name.removeprefix("$"), compute)
-    define("scalar", name, signature, duckdb_template(made), spark_template(made), kernel=made)
+    implementation = Kernel(name.removeprefix("$"), compute)
+    define(
+        "scalar",
+        name,
+        signature,
+        duckdb_template(implementation),
+        spark_template(implementation),
+        kernel=implementation,
+    )
 
 
 def by_duckdb_everywhere(name: str, signature: str, duckdb: Template) -> None:
     """Declares a scalar function whose DuckDB expression Spark runs, too."""
-    made = Kernel(name.removeprefix("$"), by_duckdb(duckdb), frozenset({SPARK}))
-    define("scalar", name, signature, duckdb, spark_template(made), kernel=made)
+    implementation = Kernel(name.removeprefix("$"), by_duckdb(duckdb), frozenset({SPARK}))
+    define("scalar", name, signature, duckdb, spark_template(implementation), kernel=implementation)
 
 
 def aggregate(name: str, signature: str, duckdb: Template, spark: Template | None = None) -> None:
@@ -345,9 +352,11 @@ def collected(name: str, signature: str, count: int, compute: Compute) -> None:
     The kernel takes an array of the values, or of rows of `count` arguments if `count` is above 1,
     and then the remaining arguments.
     """
-    made = Kernel(name.removeprefix("$"), compute)
-    templates = duckdb_template(made), spark_template(made)
-    define("aggregate", name, signature, *templates, kernel=made, parts=((COLLECT, count),))
+    implementation = Kernel(name.removeprefix("$"), compute)
+    templates = duckdb_template(implementation), spark_template(implementation)
+    define(
+        "aggregate", name, signature, *templates, kernel=implementation, parts=((COLLECT, count),)
+    )
 
 
 def window(name: str, signature: str, duckdb: Template, spark: Template | None = None) -> None:

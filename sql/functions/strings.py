@@ -14,7 +14,7 @@ _MARK = "chr(1114109)"
 
 def _of_all(count: int, duckdb: str, spark: str) -> tuple[str, str]:
     """Returns templates that are null if any argument is; each continues a CASE."""
-    first = " OR ".join(f"{{{place}}} IS NULL" for place in range(count))
+    first = " OR ".join(f"{{{index}}} IS NULL" for index in range(count))
     start = f"(CASE WHEN {first} THEN NULL"
     return f"{start} {duckdb} END)", f"{start} {spark} END)"
 

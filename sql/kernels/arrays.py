@@ -30,8 +30,8 @@ def combinations(values: Sequence[Any], size: int) -> list[list[Any]]:
     require(0 <= size <= _TAKEN_MAX, f"combinations() takes 0 to {_TAKEN_MAX} elements")
     count = math.comb(len(values), size)
     require(count <= _COMBINATIONS_MAX, f"combinations() makes at most {_COMBINATIONS_MAX} arrays")
-    taken = sorted(itertools.combinations(range(len(values)), size), key=lambda at: at[::-1])
-    return [[values[place] for place in places] for places in taken]
+    combined = sorted(itertools.combinations(range(len(values)), size), key=lambda at: at[::-1])
+    return [[values[index] for index in indexes] for indexes in combined]
 
 
 def histogram(values: Sequence[Any]) -> list[tuple[Any, int]]:
@@ -51,7 +51,7 @@ def sequence_by_milliseconds(start: Moment, stop: Moment, step: int) -> list[Mom
     length = datetime.timedelta(milliseconds=step)
     if not isinstance(start, datetime.datetime):
         require(length == datetime.timedelta(length.days), "dates can only be moved by whole days")
-    return _sequence(start, stop, step, lambda place: start + length * place)
+    return _sequence(start, stop, step, lambda index: start + length * index)
 
 
 def sequence_by_months(start: Moment, stop: Moment, step: int) -> list[Moment]:
@@ -60,7 +60,7 @@ def sequence_by_months(start: Moment, stop: Moment, step: int) -> list[Moment]:
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    return _sequence(start, stop, step, lambda place: _moved(start, step * place))
+    return _sequence(start, stop, step, lambda index: _moved(start, step * index))
 
 
 def _moved(moment: Moment, months: int) -> Moment:
@@ -75,14 +75,16 @@ def _sequence(
     require(step != 0, "the step of sequence() must not be zero")
     is_towards = start == stop or (start < stop) == (step > 0)
     require(is_towards, "the step of sequence() must lead from the start to the stop")
-    found: list[Moment] = []
+    values: list[Moment] = []
     try:
-        for place in itertools.count():
-            value = element(place)
+        for index in itertools.count():
+            value = element(index)
             if value > stop if step > 0 else value < stop:
                 break
-            found.append(value)
-            require(len(found) <= ELEMENTS_MAX, f"sequence() makes at most {ELEMENTS_MAX} elements")
+            values.append(value)
+            require(
+                len(values) <= ELEMENTS_MAX, f"sequence() makes at most {ELEMENTS_MAX} elements"
+            )
     except (OverflowError, ValueError):
         pass  # the calendar ends before the stop
-    return found
+    return values

@@ -31,8 +31,8 @@ def duckdb_template(kernel: Kernel) -> Callable[[Sequence[str], Sequence[Type], 
     """Returns a template that calls the kernel in DuckDB's SQL."""
 
     def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
-        given = ", ".join(map(_of_type, args, arguments))
-        return f"{Use(kernel, tuple(arguments), returns).name}({given})"
+        inputs = ", ".join(map(_of_type, args, arguments))
+        return f"{Use(kernel, tuple(arguments), returns).name}({inputs})"
 
     return render
 
@@ -46,8 +46,8 @@ def spark_template(kernel: Kernel) -> Callable[[Sequence[str], Sequence[Type], T
     """Returns a template that calls the kernel in Spark's SQL."""
 
     def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
-        given = ", ".join(map(_to_wire, args, arguments))
-        call = f"{Use(kernel, tuple(arguments), returns).name}({given})"
+        inputs = ", ".join(map(_to_wire, args, arguments))
+        call = f"{Use(kernel, tuple(arguments), returns).name}({inputs})"
         return bound(SPARK, [call], lambda names: _checked(names[0], returns), name="answer")
 
     return render
@@ -162,18 +162,18 @@ def _without_texts(sql: str, type_: Type, depth: int) -> str:
 
             def members(names: Sequence[str]) -> str:
                 texts = (
-                    _without_texts(f"{names[0]}.f{place}", field.type, depth + 1)
-                    for place, field in enumerate(fields)
+                    _without_texts(f"{names[0]}.f{index}", field.type, depth + 1)
+                    for index, field in enumerate(fields)
                 )
-                made = f"CASE WHEN {names[0]} IS NOT NULL THEN {_struct(*texts)} END"
-                return f"CAST({made} AS {types.to_spark(type_)})"
+                struct = f"CASE WHEN {names[0]} IS NOT NULL THEN {_struct(*texts)} END"
+                return f"CAST({struct} AS {types.to_spark(type_)})"
 
             return bound(SPARK, [sql], members, name=element)
     return _of_text(sql, type_)
 
 
 def _struct(*members: str) -> str:
-    pairs = ", ".join(f"'f{place}', {member}" for place, member in enumerate(members))
+    pairs = ", ".join(f"'f{index}', {member}" for index, member in enumerate(members))
     return f"named_struct({pairs})"
 
 
@@ -184,7 +184,7 @@ def _json_type(type_: Type) -> str:
         case Map(key, value):
             return f"ARRAY<STRUCT<f0: {_json_type(key)}, f1: {_json_type(value)}>>"
         case Row(fields):
-            members = (f"f{place}: {_json_type(f.type)}" for place, f in enumerate(fields))
+            members = (f"f{index}: {_json_type(f.type)}" for index, f in enumerate(fields))
             return f"STRUCT<{', '.join(members)}>"
     return "STRING"
 
@@ -194,32 +194,32 @@ def _json_type(type_: Type) -> str:
 
 def from_wire(values: pa.Array, type_: Type) -> pa.Array:
     """Converts arguments from wire format to the types that a kernel takes."""
-    wanted = types.to_arrow(type_)
+    target = types.to_arrow(type_)
     if type_ == types.UNKNOWN:
         return pa.nulls(len(values))
     if isinstance(type_, Array | Map | Row):
-        found = [None if v is None else _value(json.loads(v), type_) for v in values.to_pylist()]
-        return pa.array(found, wanted)
+        items = [None if v is None else _value(json.loads(v), type_) for v in values.to_pylist()]
+        return pa.array(items, target)
     if type_ == types.DATE:
-        return values.cast(pa.int32()).cast(wanted)
+        return values.cast(pa.int32()).cast(target)
     if isinstance(type_, Timestamp | Time):
-        return values.cast(pa.int64()).cast(wanted)
-    return values if values.type == wanted else values.cast(wanted)
+        return values.cast(pa.int64()).cast(target)
+    return values if values.type == target else values.cast(target)
 
 
 def to_wire(values: pa.Array, type_: Type) -> pa.Array:
     """Converts a result to wire format."""
     if isinstance(type_, Array | Map | Row):
-        found = [None if v is None else json.dumps(_plain(v, type_)) for v in values.to_pylist()]
-        return pa.array(found, pa.string())
+        items = [None if v is None else json.dumps(_plain(v, type_)) for v in values.to_pylist()]
+        return pa.array(items, pa.string())
     if type_ in types.FLOATS:
         return pa.array([_float_text(v) for v in values.to_pylist()], pa.string())
     if type_ == types.DATE:
         values = values.cast(pa.int32())
     if isinstance(type_, Timestamp | Time):
         values = values.cast(pa.int64())
-    wanted = types.to_arrow(wire_type(type_))
-    return values if values.type == wanted else values.cast(wanted)
+    target = types.to_arrow(wire_type(type_))
+    return values if values.type == target else values.cast(target)
 
 
 def _value(plain: Any, type_: Type) -> Any:

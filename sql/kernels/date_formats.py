@@ -55,13 +55,13 @@ def by_pattern(read: Callable[[str], Pattern]) -> Compute:
         moments, patterns, *zone = arguments
         moments = _rounded(moments)
         columns = dict(zip(("t", "o", "z"), (moments, *zone), strict=False))
-        found = pa.nulls(len(moments), pa.string())
+        texts = pa.nulls(len(moments), pa.string())
         for text in pc.unique(patterns).to_pylist():
             if text is not None:
                 sql = written(read(text), is_zoned=bool(zone))
                 here = pc.fill_null(pc.equal(patterns, text), False)
-                found = pc.if_else(here, evaluated(sql, columns), found)
-        return found
+                texts = pc.if_else(here, evaluated(sql, columns), texts)
+        return texts
 
     return compute
 

@@ -70,13 +70,13 @@ def _read(text: str, pattern: str, read: Callable[[str], Pattern]) -> tuple[Valu
         raise _invalid(text)
     values: Values = {}
     zone = None
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         if isinstance(part, Text):
             continue
         if isinstance(part, Zone):
-            zone = time_zones.named(match[f"p{place}"])
+            zone = time_zones.named(match[f"p{index}"])
         else:
-            field, value = _value(part, match[f"p{place}"])
+            field, value = _value(part, match[f"p{index}"])
             values[field] = value
     return values, zone
 
@@ -84,8 +84,8 @@ def _read(text: str, pattern: str, read: Callable[[str], Pattern]) -> tuple[Valu
 @functools.lru_cache(maxsize=1024)
 def _expression(pattern: Pattern) -> re.Pattern[str]:
     text = "".join(
-        re.escape(part.text) if isinstance(part, Text) else f"(?P<p{place}>{_form(part)})"
-        for place, part in enumerate(pattern)
+        re.escape(part.text) if isinstance(part, Text) else f"(?P<p{index}>{_form(part)})"
+        for index, part in enumerate(pattern)
     )
     return re.compile(text, re.IGNORECASE | re.ASCII)
 

@@ -165,10 +165,10 @@ def of_joda(text: str) -> Pattern:
     """
     if not text:
         raise SeamlineError(INVALID_ARGUMENT, "the date format is empty", hint="")
-    found = [match[0] for match in _JODA_TOKEN.finditer(text)]
+    tokens = [match[0] for match in _JODA_TOKEN.finditer(text)]
     return tuple(
-        _joda_part(letters, found[place + 1] if place + 1 < len(found) else "")
-        for place, letters in enumerate(found)
+        _joda_part(letters, tokens[index + 1] if index + 1 < len(tokens) else "")
+        for index, letters in enumerate(tokens)
     )
 
 

@@ -27,11 +27,11 @@ def scientific(_: Use, arguments: Sequence[pa.Array]) -> pa.Array:
 
 def all_scientific(_: Use, arguments: Sequence[pa.Array]) -> pa.Array:
     """Kernel that writes the elements of arrays in the same form."""
-    found = [
+    columns = [
         None if values is None else _all_cast(pa.array(values, arguments[0].type.value_type))
         for values in arguments[0].to_pylist()
     ]
-    texts = [None if values is None else values.to_pylist() for values in found]
+    texts = [None if values is None else values.to_pylist() for values in columns]
     return pa.array(texts, pa.list_(pa.string()))
 
 
@@ -74,15 +74,15 @@ def real_as_decimal(*, safe: bool) -> Compute:
 def _as_decimals(use: Use, arguments: Sequence[pa.Array], *, safe: bool) -> pa.Array:
     target = use.returns
     assert isinstance(target, Decimal)
-    found = []
+    numbers = []
     for value in arguments[0].to_pylist():
         number = None if value is None else _as_decimal(value, target)
         if number is None and value is not None and not safe:
             raise SeamlineError(
                 INVALID_CAST, f"{plain_real(value)} is not a value of type {target}", hint=""
             )
-        found.append(number)
-    return pa.array(found, types.to_arrow(target))
+        numbers.append(number)
+    return pa.array(numbers, types.to_arrow(target))
 
 
 def _as_decimal(value: float, target: Decimal) -> decimal.Decimal | None:

@@ -28,11 +28,11 @@ def compute(use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
     """Kernel that formats each row: null if the pattern is null; a null value is written."""
     rows = zip(*(argument.to_pylist() for argument in arguments), strict=True)
     kinds = use.parameters[1:]
-    found = [
+    texts = [
         None if pattern is None else formatted(pattern, list(map(_of_type, values, kinds)))
         for pattern, *values in rows
     ]
-    return pa.array(found, pa.string())
+    return pa.array(texts, pa.string())
 
 
 class Real(float):
@@ -121,8 +121,8 @@ def _written(match: re.Match[str], value: Any) -> str:
 def _cut(text: str, match: re.Match[str]) -> str:
     if match["digits"] is None:
         return text
-    kept = _utf16(text)[: 2 * int(match["digits"])]
-    return kept.decode("utf-16-le", "replace").replace("\ufffd", "?")  # half a surrogate pair
+    head = _utf16(text)[: 2 * int(match["digits"])]
+    return head.decode("utf-16-le", "replace").replace("\ufffd", "?")  # half a surrogate pair
 
 
 def _text(value: Any) -> str:

@@ -82,12 +82,12 @@ def joined_within(
     require(len(filler.encode()) <= _FILLER_BYTES_MAX, "the text of TRUNCATE is above 64 KiB")
     texts = [value for value in values if value is not None]
     between, length = len(separator.encode()), 0
-    for place, text in enumerate(texts):
-        length += len(text.encode()) + (between if place else 0)
+    for index, text in enumerate(texts):
+        length += len(text.encode()) + (between if index else 0)
         if length > _JOINED_BYTES_MAX:
             require(rest != "error", "the result of listagg is above 1 MiB")
-            count = f"({len(texts) - place})" if rest == "count" else ""
-            return separator.join([*texts[:place], filler + count])
+            count = f"({len(texts) - index})" if rest == "count" else ""
+            return separator.join([*texts[:index], filler + count])
     return separator.join(texts) if texts else None
 
 
@@ -103,8 +103,8 @@ def weighted_percentile(rows: Rows, share: float, accuracy: float = 0.01) -> Any
         accuracy: Between 0 and 1; the result is exact.
     """
     require(0 < accuracy < 1, "an accuracy must be between 0 and 1")
-    found = weighted_percentiles(rows, [share])
-    return None if found is None else found[0]
+    percentiles = weighted_percentiles(rows, [share])
+    return None if percentiles is None else percentiles[0]
 
 
 def weighted_percentiles(rows: Rows, shares: Sequence[float | None]) -> list[Any] | None:
@@ -121,8 +121,8 @@ def weighted_percentiles(rows: Rows, shares: Sequence[float | None]) -> list[Any
         return None
     reached = list(itertools.accumulate(weight for _, weight in pairs))
     last = len(pairs) - 1
-    places = (bisect.bisect_right(reached, (share or 0) * reached[-1]) for share in shares)
-    return [pairs[min(place, last)][0] for place in places]
+    indexes = (bisect.bisect_right(reached, (share or 0) * reached[-1]) for share in shares)
+    return [pairs[min(index, last)][0] for index in indexes]
 
 
 # --- Histograms ----------------------------------------------------------------------------------
@@ -143,11 +143,11 @@ def numeric_histogram(rows: Rows) -> list[tuple[float, float]] | None:
         require(
             count is not None and 2 <= count <= _HISTOGRAM_MAX, "there must be at least 2 buckets"
         )
-        place = bisect.bisect_left(buckets, (value, 0.0))
-        if place < len(buckets) and buckets[place][0] == value:
-            buckets[place] = (value, buckets[place][1] + weight)
+        index = bisect.bisect_left(buckets, (value, 0.0))
+        if index < len(buckets) and buckets[index][0] == value:
+            buckets[index] = (value, buckets[index][1] + weight)
             continue
-        buckets.insert(place, (value, weight))
+        buckets.insert(index, (value, weight))
         if len(buckets) > count:
             gaps = (b[0] - a[0] for a, b in itertools.pairwise(buckets))
             closest = min(enumerate(gaps), key=lambda gap: gap[1])[0]

@@ -55,11 +55,11 @@ def _is_key(type_: Type) -> bool:
 def to_json(use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
     """Kernel that casts values to JSON."""
     (source,) = use.parameters
-    found = [
+    texts = [
         None if value is None else json_texts.write(_json_of(value, source))
         for value in arguments[0].to_pylist()
     ]
-    return pa.array(found, pa.string())
+    return pa.array(texts, pa.string())
 
 
 def _json_of(value: Any, type_: Type) -> Json:
@@ -105,11 +105,11 @@ def from_json(*, safe: bool) -> Compute:
 
 
 def _from_json(use: Use, arguments: Sequence[pa.Array], *, safe: bool) -> pa.Array:
-    found = [
+    values = [
         None if text is None else _converted(text, use.returns, safe=safe)
         for text in arguments[0].to_pylist()
     ]
-    return pa.array(found, types.to_arrow(use.returns))
+    return pa.array(values, types.to_arrow(use.returns))
 
 
 def _converted(text: str, target: Type, *, safe: bool) -> Any:

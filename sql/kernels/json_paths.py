@@ -105,14 +105,14 @@ def _values(text: str, path: str, names: str, variables: Sequence[str | None]) -
         variables: Their values as JSON; a null of the kind `text` is no value at all.
     """
     try:
-        known: dict[str, Json] = {}
+        bindings: dict[str, Json] = {}
         for name, value in zip(names.split(), variables, strict=True):
             kind, _, called = name.partition(":")
             if value is not None and kind == _DECIMAL:
-                known[called] = decimal.Decimal(value)
+                bindings[called] = decimal.Decimal(value)
             elif value is not None or kind != _TEXT:
-                known[called] = None if value is None else json_texts.parse(value)
-        return sql_path(path).values(text, known)
+                bindings[called] = None if value is None else json_texts.parse(value)
+        return sql_path(path).values(text, bindings)
     except (PathError, ValueError):
         return _FAILED
 
@@ -121,9 +121,9 @@ def exists(
     text: str, path: str, on_error: str, names: str = "", variables: Sequence[str | None] = ()
 ) -> bool | None:
     """JSON_EXISTS: whether the path finds anything; ERROR, TRUE, FALSE or UNKNOWN on error."""
-    found = _values(text, path, names, variables)
-    if found is not _FAILED:
-        return bool(found)
+    matches = _values(text, path, names, variables)
+    if matches is not _FAILED:
+        return bool(matches)
     if on_error == "error":
         raise SeamlineError(INVALID_ARGUMENT, f"the JSON path {path!r} does not fit", hint="")
     return {"true": True, "false": False}.get(on_error)
@@ -152,14 +152,14 @@ def value(
         names: As for `_values`.
         variables: As for `_values`.
     """
-    found = _values(text, path, names, variables)
-    if found == []:
+    matches = _values(text, path, names, variables)
+    if matches == []:
         return _instead(on_empty, None, f"the JSON path {path!r} finds nothing")
     failure = f"the JSON path {path!r} finds no single scalar"
-    if found is _FAILED or len(found) > 1 or isinstance(found[0], dict | list):
+    if matches is _FAILED or len(matches) > 1 or isinstance(matches[0], dict | list):
         return _instead(on_error, [], failure)
     try:
-        return [_scalar(found[0], family)]
+        return [_scalar(matches[0], family)]
     except PathError:
         return _instead(on_error, [], failure)
 
@@ -185,11 +185,11 @@ def _scalar(value: Json, family: str) -> str | None:
 
 
 def _instead(
-    wanted: str, default: list[str | None] | None, message: str
+    behavior: str, default: list[str | None] | None, message: str
 ) -> list[str | None] | None:
-    if wanted == "error":
+    if behavior == "error":
         raise SeamlineError(INVALID_ARGUMENT, message, hint="")
-    return [None] if wanted == "null" else default
+    return [None] if behavior == "null" else default
 
 
 def query(
@@ -203,22 +203,22 @@ def query(
     variables: Sequence[str | None] = (),
 ) -> str | None:
     """JSON_QUERY: the object or array that the path finds, as text."""
-    found = _values(text, path, names, variables)
-    if found == []:
+    matches = _values(text, path, names, variables)
+    if matches == []:
         return _query_instead(on_empty, f"the JSON path {path!r} finds nothing")
-    if found is not _FAILED:
-        found = [json_texts.doubled(value) for value in found]
-        is_one = len(found) == 1 and isinstance(found[0], dict | list)
+    if matches is not _FAILED:
+        matches = [json_texts.doubled(value) for value in matches]
+        is_one = len(matches) == 1 and isinstance(matches[0], dict | list)
         if wrapper == "unconditional" or (wrapper == "conditional" and not is_one):
-            return json_texts.write(found)
-        if len(found) == 1:
-            if quotes == "omit" and type(found[0]) is str:
-                return json_texts.whole(found[0])
-            return json_texts.write(found[0])
+            return json_texts.write(matches)
+        if len(matches) == 1:
+            if quotes == "omit" and type(matches[0]) is str:
+                return json_texts.whole(matches[0])
+            return json_texts.write(matches[0])
     return _query_instead(on_error, f"the JSON path {path!r} finds no single value")
 
 
-def _query_instead(wanted: str, message: str) -> str | None:
-    if wanted == "error":
+def _query_instead(behavior: str, message: str) -> str | None:
+    if behavior == "error":
         raise SeamlineError(INVALID_ARGUMENT, message, hint="")
-    return {"empty array": "[]", "empty object": "{}"}.get(wanted)
+    return {"empty array": "[]", "empty object": "{}"}.get(behavior)

@@ -119,34 +119,34 @@ def _array(text: str) -> list[Json] | None:
 
 def array_length(text: str) -> int | None:
     """json_array_length: the number of elements; null if the text is not an array."""
-    found = _array(text)
-    return None if found is None else len(found)
+    items = _array(text)
+    return None if items is None else len(items)
 
 
 def array_get(text: str, index: int) -> str | None:
     """json_array_get: an element by index from 0, or from the end if negative; text is unquoted."""
-    found = _array(text)
-    if found is None or not -len(found) <= index < len(found):
+    items = _array(text)
+    if items is None or not -len(items) <= index < len(items):
         return None
-    value = found[index]
+    value = items[index]
     if value is None:
         return None
     return whole(value) if type(value) is str else write(value)
 
 
-def array_contains(text: str, wanted: Any) -> bool | None:
+def array_contains(text: str, needle: Any) -> bool | None:
     """json_array_contains: whether a value is among the elements."""
-    found = _array(text)
-    return None if found is None else any(_is(value, wanted) for value in found)
+    items = _array(text)
+    return None if items is None else any(_is(value, needle) for value in items)
 
 
-def _is(value: Json, wanted: Any) -> bool:
-    if isinstance(wanted, bool) or isinstance(value, bool):
-        return value is wanted
+def _is(value: Json, needle: Any) -> bool:
+    if isinstance(needle, bool) or isinstance(value, bool):
+        return value is needle
     if isinstance(value, Number):  # whole numbers are looked for among whole numbers only
         kind = int if is_whole(value) else float
-        return isinstance(wanted, kind) and kind(value) == wanted
-    return type(value) is str and value == wanted
+        return isinstance(needle, kind) and kind(value) == needle
+    return type(value) is str and value == needle
 
 
 def is_whole(number: Number) -> bool:

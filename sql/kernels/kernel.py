@@ -73,7 +73,7 @@ class Use:
         def run(*arguments: pa.Array | pa.ChunkedArray) -> pa.Array:
             return self(*arguments)
 
-        names = [f"a{place}" for place in range(len(self.parameters))]
+        names = [f"a{index}" for index in range(len(self.parameters))]
         parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run
@@ -126,15 +126,15 @@ class _ByRow:
 
     def __call__(self, use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
         columns = [argument.to_pylist() for argument in arguments]
-        found: list[Any] = []
+        results: list[Any] = []
         last: tuple[Any, ...] | None = None
         value: Any = None
         for row in zip(*columns, strict=True):
             if row != last:
                 value = None if None in row else self.function(*row)
                 last = row
-            found.append(value)
-        return pa.array(found, types.to_arrow(use.returns))
+            results.append(value)
+        return pa.array(results, types.to_arrow(use.returns))
 
 
 def by_duckdb(template: Template) -> Compute:
@@ -145,13 +145,13 @@ def by_duckdb(template: Template) -> Compute:
     """
 
     def compute(use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
-        names = [f"a{place}" for place in range(len(arguments))]
+        names = [f"a{index}" for index in range(len(arguments))]
         texts = [_literal(a) or name for name, a in zip(names, arguments, strict=True)]
         sql = rendered(
             template, texts, use.parameters, use.returns, DUCKDB, plain=[True] * len(texts)
         )
-        found = evaluated(sql, dict(zip(names, arguments, strict=True)))
-        return found.cast(types.to_arrow(use.returns))
+        result = evaluated(sql, dict(zip(names, arguments, strict=True)))
+        return result.cast(types.to_arrow(use.returns))
 
     return compute
 
@@ -170,7 +170,7 @@ class Tried:
 
     def __call__(self, use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
         """Computes the value in each row."""
-        columns = {f"a{place}": argument for place, argument in enumerate(arguments)}
+        columns = {f"a{index}": argument for index, argument in enumerate(arguments)}
         return evaluated(self.sql, columns, self.kernels).cast(types.to_arrow(use.returns))
 
 
@@ -189,10 +189,10 @@ def evaluated(
         evaluator.learn(kernels or {})
         connection.register("rows", unsliced(pa.table(dict(columns))))
         try:
-            found = connection.sql(f"SELECT {sql} AS v FROM rows").to_arrow_table()
+            table = connection.sql(f"SELECT {sql} AS v FROM rows").to_arrow_table()
         finally:
             connection.unregister("rows")
-    return _whole(found.column("v"))
+    return _whole(table.column("v"))
 
 
 def _literal(argument: pa.Array) -> str | None:
@@ -256,10 +256,10 @@ _IDLE: Mapping[bool, collections.deque[_Evaluator]] = {
 def _evaluator(*, tries: bool) -> Iterator[_Evaluator]:
     """Yields an evaluator for exclusive use; it is pooled, since engine threads are short-lived."""
     try:
-        found = _IDLE[tries].pop()
+        evaluator = _IDLE[tries].pop()
     except IndexError:
-        found = _Evaluator(tries=tries)
+        evaluator = _Evaluator(tries=tries)
     try:
-        yield found
+        yield evaluator
     finally:
-        _IDLE[tries].append(found)
+        _IDLE[tries].append(evaluator)

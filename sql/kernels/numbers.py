@@ -64,8 +64,8 @@ def from_base(text: str, radix: int) -> int:
     require(2 <= radix <= _RADIX_MAX, f"a radix must be between 2 and 36, not {radix}")
     digits = text.lower()
     unsigned = digits[1:] if digits[:1] in {"+", "-"} else digits
-    known = _DIGITS[:radix]
-    is_number = bool(unsigned) and all(digit in known for digit in unsigned)
+    allowed = _DIGITS[:radix]
+    is_number = bool(unsigned) and all(digit in allowed for digit in unsigned)
     require(is_number, f"{text!r} is not a number of base {radix}")
     value = int(digits, radix)
     require(-(2**63) <= value < 2**63, f"{text!r} is not a bigint")
@@ -101,12 +101,12 @@ def width_bucket(value: float, low: float, high: float, count: int) -> int:
     require(low != high, "bounds differ")
     lower, upper = min(low, high), max(low, high)
     if value < lower:
-        place = 0
+        bucket = 0
     elif value >= upper:
-        place = count + 1
+        bucket = count + 1
     else:
-        place = int(count * (value - lower) / (upper - lower)) + 1
-    return place if low < high else count - place + 1
+        bucket = int(count * (value - lower) / (upper - lower)) + 1
+    return bucket if low < high else count - bucket + 1
 
 
 def bucket_among(value: float, bins: Sequence[float | None]) -> int:

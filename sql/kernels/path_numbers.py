@@ -59,12 +59,12 @@ def computed(sign: str, left: Json, right: Json) -> Json:
         if isinstance(one, float) or isinstance(other, float):
             return _json_of(_OF_DOUBLES[sign](float(one), float(other)))
         if isinstance(one, int) and isinstance(other, int):
-            found = _OF_INTEGERS[sign](one, other)
+            value = _OF_INTEGERS[sign](one, other)
             is_short = -_INTEGER <= one < _INTEGER and -_INTEGER <= other < _INTEGER
             limit = _INTEGER if is_short else _BIGINT
-            if not -limit <= found < limit:
+            if not -limit <= value < limit:
                 raise PathError("a number is out of range")
-            return _json_of(found)
+            return _json_of(value)
         return _of_decimals(sign, decimal.Decimal(one), decimal.Decimal(other))
     except (ArithmeticError, ValueError) as error:
         raise PathError(str(error)) from error
@@ -145,15 +145,15 @@ def as_double(value: Json) -> Json:
     return _json_of(float(number_of(value)))
 
 
-def whole_place(found: Sequence[Json]) -> int:
+def whole_place(values: Sequence[Json]) -> int:
     """Returns the position that a path in brackets finds, rounded to a whole number.
 
     Raises:
         PathError: It is not one number.
     """
-    if len(found) != 1:
+    if len(values) != 1:
         raise PathError("the position of an element is not one number")
-    return rounded(number_of(found[0]))
+    return rounded(number_of(values[0]))
 
 
 def rounded(number: float | decimal.Decimal) -> int:

@@ -65,10 +65,10 @@ class _Parser:
         is_strict = self._accept("strict")
         if not is_strict:
             self._accept("lax")
-        found = self._sum()
+        path = self._sum()
         if self._at < len(self._tokens):
             raise self._wrong()
-        return SqlPath(not is_strict, found, frozenset(self._names))
+        return SqlPath(not is_strict, path, frozenset(self._names))
 
     # --- Tokens ---
 
@@ -120,20 +120,20 @@ class _Parser:
 
     def _operators(self, signs: tuple[str, ...], operand: Callable[[], Path]) -> Path:
         self._deeper()
-        found = operand()
+        path = operand()
         while (token := self._peek()).kind == "sign" and token.text in signs:
             self._at += 1
-            found = paths.arithmetic(token.text, found, operand())
+            path = paths.arithmetic(token.text, path, operand())
         self._depth -= 1
-        return found
+        return path
 
     def _signed(self) -> Path:
         for sign in ("-", "+"):
             if self._accept(sign):
                 self._deeper()
-                found = paths.signed(sign, self._signed())
+                path = paths.signed(sign, self._signed())
                 self._depth -= 1
-                return found
+                return path
         return self._steps(self._first())
 
     def _first(self) -> Path:
@@ -156,9 +156,9 @@ class _Parser:
             case _Token("text", text):
                 return paths.constant(self._unquoted(text))
             case _Token("sign", "("):
-                found = self._sum()
+                path = self._sum()
                 self._expect(")")
-                return found
+                return path
         raise self._wrong()
 
     def _unquoted(self, text: str) -> str:
@@ -207,29 +207,29 @@ class _Parser:
         if self._accept("*"):
             self._expect("]")
             return None
-        found = []
+        ranges = []
         while True:
             first = self._sum()
-            found.append((first, self._sum() if self._accept("to") else first))
+            ranges.append((first, self._sum() if self._accept("to") else first))
             if self._accept("]"):
-                return found
+                return ranges
             self._expect(",")
 
     # --- Conditions ---
 
     def _condition(self) -> Condition:
         self._deeper()
-        found = self._conjunction()
+        condition = self._conjunction()
         while self._accept("||"):
-            found = paths.either(found, self._conjunction())
+            condition = paths.either(condition, self._conjunction())
         self._depth -= 1
-        return found
+        return condition
 
     def _conjunction(self) -> Condition:
-        found = self._predicate()
+        condition = self._predicate()
         while self._accept("&&"):
-            found = paths.both(found, self._predicate())
-        return found
+            condition = paths.both(condition, self._predicate())
+        return condition
 
     def _predicate(self) -> Condition:
         if self._accept("!"):
@@ -240,9 +240,9 @@ class _Parser:
             return paths.negated(self._predicate())
         if self._peek() == _Token("word", "exists") and self._peek(1).text == "(":
             self._expect("exists", "(")
-            found = paths.exists(self._sum())
+            condition = paths.exists(self._sum())
             self._expect(")")
-            return found
+            return condition
         start = self._at
         if self._accept("("):
             try:
@@ -261,11 +261,11 @@ class _Parser:
     def _bracketed(self) -> Condition:
         depth = self._depth
         try:
-            found = self._condition()
+            condition = self._condition()
             self._expect(")")
         finally:
             self._depth = depth
-        return found
+        return condition
 
     def _comparison(self) -> Condition:
         left = self._sum()

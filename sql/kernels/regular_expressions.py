@@ -25,8 +25,8 @@ def replaced(use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
     """Kernel that replaces every match."""
     texts, patterns, replacements = arguments
     pairs = zip(patterns.to_pylist(), replacements.to_pylist(), strict=True)
-    found = [(None, None) if None in pair else _as_re2(*pair) for pair in pairs]
-    columns = [pa.array([pair[place] for pair in found], pa.string()) for place in (0, 1)]
+    rewritten = [(None, None) if None in pair else _as_re2(*pair) for pair in pairs]
+    columns = [pa.array([pair[index] for pair in rewritten], pa.string()) for index in (0, 1)]
     return _REPLACE(use, [texts, *columns])
 
 

@@ -136,15 +136,15 @@ def member(path: Path, name: str | None) -> Path:
     """Returns `path.name`; `path.*` without a name."""
 
     def find(context: Context) -> list[Json]:
-        found: list[Json] = []
+        values: list[Json] = []
         for value in opened(path(context), context):
             if isinstance(value, dict) and name is None:
-                found += value.values()
+                values += value.values()
             elif isinstance(value, dict) and name in value:
-                found.append(value[name])
+                values.append(value[name])
             elif not context.is_lax:
                 raise PathError(f"there is no member {name}")
-        return found
+        return values
 
     return find
 
@@ -162,34 +162,34 @@ def descendants(path: Path, name: str) -> Path:
             for inner in value:
                 yield from inside(inner)
 
-    return lambda context: [found for value in path(context) for found in inside(value)]
+    return lambda context: [descendant for value in path(context) for descendant in inside(value)]
 
 
-def elements(path: Path, places: Sequence[tuple[Path, Path]] | None) -> Path:
+def elements(path: Path, subscripts: Sequence[tuple[Path, Path]] | None) -> Path:
     """Returns `path[first to last, …]`; `path[*]` without places."""
 
     def find(context: Context) -> list[Json]:
-        found: list[Json] = []
+        values: list[Json] = []
         for value in path(context):
             if not isinstance(value, list) and not context.is_lax:
                 raise PathError("a value is not an array")
             items = value if isinstance(value, list) else [value]
-            found += items if places is None else _chosen(items, places, context)
-            if len(found) > VALUES_MAX:
+            values += items if subscripts is None else _chosen(items, subscripts, context)
+            if len(values) > VALUES_MAX:
                 raise SeamlineError(
                     INVALID_ARGUMENT, f"a JSON path finds more than {VALUES_MAX:,} values", hint=""
                 )
-        return found
+        return values
 
     return find
 
 
 def _chosen(
-    items: list[Json], places: Sequence[tuple[Path, Path]], context: Context
+    items: list[Json], subscripts: Sequence[tuple[Path, Path]], context: Context
 ) -> Iterator[Json]:
     context.sizes.append(len(items))
     try:
-        ranges = [[whole_place(place(context)) for place in pair] for pair in places]
+        ranges = [[whole_place(bound(context)) for bound in pair] for pair in subscripts]
     finally:
         context.sizes.pop()
     for first, end in ranges:
@@ -203,15 +203,15 @@ def filtered(path: Path, condition: Condition) -> Path:
     """Returns `path?(condition)`."""
 
     def find(context: Context) -> list[Json]:
-        found = []
+        values = []
         for value in opened(path(context), context):
             context.current.append(value)
             try:
                 if condition(context):
-                    found.append(value)
+                    values.append(value)
             finally:
                 context.current.pop()
-        return found
+        return values
 
     return find
 
@@ -223,9 +223,9 @@ def method(path: Path, name: str) -> Path:
     def find(context: Context) -> list[Json]:
         values = path(context)
         return [
-            found
+            result
             for value in (opened(values, context) if opens else values)
-            for found in compute(value, context)
+            for result in compute(value, context)
         ]
 
     return find
@@ -254,9 +254,9 @@ def _type(value: Json, _: Context) -> Iterator[Json]:
 def _pairs(value: Json, context: Context) -> Iterator[Json]:
     if not isinstance(value, dict):
         raise PathError("a value is not an object")
-    place = Number(next(context.objects))
+    id_ = Number(next(context.objects))
     for name, inner in value.items():
-        yield {"name": name, "value": inner, "id": place}
+        yield {"name": name, "value": inner, "id": id_}
 
 
 def _numeric(name: str) -> Callable[[Json, Context], Iterator[Json]]:
@@ -313,10 +313,10 @@ def compares(sign: str, left: Path, right: Path) -> Condition:
             return None
         is_true = False
         for one, other in itertools.product(*sides):
-            found = _compared(sign, one, other)
-            if found is None or (found and context.is_lax):
-                return found
-            is_true = is_true or found
+            answer = _compared(sign, one, other)
+            if answer is None or (answer and context.is_lax):
+                return answer
+            is_true = is_true or answer
         return is_true
 
     return test
@@ -385,10 +385,10 @@ def starts_with(path: Path, start: Path) -> Condition:
     """Returns `path starts with start`."""
 
     def matches(text: str, context: Context) -> bool:
-        (found,) = start(context)
-        if type(found) is not str:
+        (prefix,) = start(context)
+        if type(prefix) is not str:
             raise PathError("starts with needs a text")
-        return text.startswith(found)
+        return text.startswith(prefix)
 
     return of_texts(path, matches)
 
@@ -424,8 +424,8 @@ def negated(condition: Condition) -> Condition:
     """Returns `!condition`."""
 
     def test(context: Context) -> bool | None:
-        found = condition(context)
-        return None if found is None else not found
+        answer = condition(context)
+        return None if answer is None else not answer
 
     return test
 

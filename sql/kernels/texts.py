@@ -156,10 +156,10 @@ def split_to_map(text: str, between: str, inside: str) -> list[tuple[str, str]]:
 
 def split_to_multimap(text: str, between: str, inside: str) -> list[tuple[str, list[str]]]:
     """Returns the entries of a text such as `a=1,b=2,a=3`, with all values of a key."""
-    found: dict[str, list[str]] = {}
+    entries: dict[str, list[str]] = {}
     for key, value in _entries(text, between, inside):
-        found.setdefault(key, []).append(value)
-    return list(found.items())
+        entries.setdefault(key, []).append(value)
+    return list(entries.items())
 
 
 def _entries(text: str, between: str, inside: str) -> list[tuple[str, str]]:
@@ -185,8 +185,8 @@ def position_of(text: str, part: str, instance: int) -> int:
         return 1
     starts = range(len(text) - len(part) + 1)
     ordered = starts if instance > 0 else reversed(starts)
-    places = (at for at in ordered if text.startswith(part, at))
-    return next(itertools.islice(places, abs(instance) - 1, None), -1) + 1
+    positions = (at for at in ordered if text.startswith(part, at))
+    return next(itertools.islice(positions, abs(instance) - 1, None), -1) + 1
 
 
 def left_padded(value: bytes, size: int, fill: bytes) -> bytes:

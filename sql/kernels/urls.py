@@ -26,8 +26,8 @@ def _parts(url: str) -> dict[str, str | None] | None:
     if match is None:
         return None
     parts = match.groupdict()
-    found = _AUTHORITY.fullmatch(parts["authority"] or "")
-    parts.update(found.groupdict() if found else {"host": None, "port": None})
+    authority = _AUTHORITY.fullmatch(parts["authority"] or "")
+    parts.update(authority.groupdict() if authority else {"host": None, "port": None})
     is_opaque = (
         parts["protocol"] and parts["authority"] is None and (parts["path"] or "")[:1] != "/"
     )
