@@ -192,13 +192,13 @@ def explained(error: SeamlineError, tokens: Sequence[Token]) -> SeamlineError:
             return SeamlineError(
                 part.code,
                 f"{part.name or match[0]} is not {_REFUSED[part.code]}",
-                location=location_of(tokens[bisect.bisect_right(begins, _place(part, match)) - 1]),
+                location=location_of(tokens[bisect.bisect_right(begins, _offset(part, match)) - 1]),
                 hint=part.instead,
             )
     return error
 
 
-def _place(part: Part, match: re.Match[str]) -> int:
+def _offset(part: Part, match: re.Match[str]) -> int:
     """Returns where a part is: at its first word, or at the last if a statement leads up to it."""
     if part.code is NOT_SUPPORTED and part.words.startswith("^"):
         return len(match[0].rstrip()) - 1

@@ -18,7 +18,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql import parse
-from seamline.sql.places import location_of, placed
+from seamline.sql.locations import locate_errors, location_of
 from seamline.sql.sequences import USAGE as SEQUENCE_USAGE
 
 NAME = "changes"
@@ -103,7 +103,7 @@ def _changes(call: exp.Anonymous) -> Changes:
     missing = next((n for n, needed in _ARGUMENTS.items() if needed and not values.get(n)), None)
     if missing is not None:
         raise _wrong(f"the argument {missing} is missing", call)
-    with placed(call):
+    with locate_errors(call):
         table = parse.parse_name(str(values["table"]))
     to_token, offsets_max = values.get("to_token"), values.get("offsets_max")
     if offsets_max is not None and (not isinstance(offsets_max, int) or offsets_max < 1):

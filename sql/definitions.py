@@ -15,7 +15,7 @@ from seamline.errors import (
     SYNTAX_ERROR,
     SeamlineError,
 )
-from seamline.sql import places
+from seamline.sql import locations
 from seamline.sql.queries import parse_tree, query_of
 from seamline.sql.statements import ColumnDefinition, CreateTable, CreateTableAs, LikeTable
 from seamline.sql.words import one_statement, tokenize
@@ -69,13 +69,13 @@ def _table(sql: str, tokens: list[Token]) -> CreateTable:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
             "only CREATE TABLE name (columns) WITH (…) and CREATE TABLE name AS query are allowed",
-            location=places.location_of(tree),
+            location=locations.location_of(tree),
         )
     if tree.args.get("replace") and tree.args.get("exists"):
         raise SeamlineError(
             SYNTAX_ERROR,
             "OR REPLACE and IF NOT EXISTS exclude each other",
-            location=places.location_of(tree),
+            location=locations.location_of(tree),
             hint="Omit one of them.",
         )
     target = tree.this
@@ -91,7 +91,7 @@ def _table(sql: str, tokens: list[Token]) -> CreateTable:
         properties=tuple(_property(p) for p in (properties.expressions if properties else ())),
         if_not_exists=bool(tree.args.get("exists")),
         replace=bool(tree.args.get("replace")),
-        location=places.location_of(target),
+        location=locations.location_of(target),
     )
 
 
@@ -121,7 +121,7 @@ def table_name(table: exp.Expr) -> tuple[str, ...]:
         raise SeamlineError(
             SYNTAX_ERROR,
             f"{table.sql('trino')} is not the name of a table",
-            location=places.location_of(table),
+            location=locations.location_of(table),
             hint="a name is table, schema.table or catalog.schema.table",
         )
     return names
@@ -131,7 +131,7 @@ def _element(node: exp.Expr) -> ColumnDefinition | LikeTable:
     """Reads what is between two commas: a column, or LIKE a table."""
     if not isinstance(node, exp.LikeProperty):
         return _column(node)
-    location = places.location_of(node.this)
+    location = locations.location_of(node.this)
     options = [(option.name.upper(), option.text("value").upper()) for option in node.expressions]
     if options not in ([], [("INCLUDING", "PROPERTIES")], [("EXCLUDING", "PROPERTIES")]):
         raise SeamlineError(
@@ -159,7 +159,7 @@ def _column(definition: exp.Expr) -> ColumnDefinition:
         raise SeamlineError(
             SYNTAX_ERROR,
             f"{definition.sql('trino')} is not a column",
-            location=places.location_of(definition),
+            location=locations.location_of(definition),
             hint="write: name type, …",
         )
     position = definition.args.get("position")
@@ -167,7 +167,7 @@ def _column(definition: exp.Expr) -> ColumnDefinition:
         raise SeamlineError(
             NOT_SUPPORTED,
             f"column {definition.name}: {position.sql('trino')} is not supported",
-            location=places.location_of(definition),
+            location=locations.location_of(definition),
             hint="A column is added after the others; a query may name them in any order.",
         )
     required, comment = False, None
@@ -180,7 +180,7 @@ def _column(definition: exp.Expr) -> ColumnDefinition:
             raise SeamlineError(
                 NOT_SUPPORTED,
                 f"column {definition.name}: {constraint.sql('trino')} is not supported",
-                location=places.location_of(definition),
+                location=locations.location_of(definition),
                 hint="NOT NULL and COMMENT are",
             )
     return ColumnDefinition(definition.name, definition.kind, required, comment)
@@ -197,14 +197,14 @@ def _property(node: exp.Expr) -> tuple[str, Any]:
         raise SeamlineError(
             SYNTAX_ERROR,
             "LIKE belongs among the columns",
-            location=places.location_of(node.this),
+            location=locations.location_of(node.this),
             hint=f"CREATE TABLE … (LIKE {node.this.sql('trino')})",
         )
     if not isinstance(node, exp.Property) or "value" not in node.args:
         raise SeamlineError(
             NOT_SUPPORTED,
             f"{node.sql('trino')} is not supported here",
-            location=places.location_of(node),
+            location=locations.location_of(node),
         )
     return node.name.lower(), _property_value(node.args["value"])
 
@@ -224,5 +224,5 @@ def _property_value(value: exp.Expr) -> Any:
     raise SeamlineError(
         INVALID_ARGUMENT,
         f"{value.sql('trino')} is not the value of a property",
-        location=places.location_of(value),
+        location=locations.location_of(value),
     )

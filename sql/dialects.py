@@ -28,8 +28,8 @@ from seamline.errors import (
 )
 from seamline.sql.absent_types import ABSENT_TYPES, absent_type
 from seamline.sql.listagg import parse_listagg
+from seamline.sql.locations import token_position
 from seamline.sql.near import did_you_mean
-from seamline.sql.places import place_of
 
 _EXPONENT = re.compile(
     r"'[^']*'?|\"[^\"]*\"?|--[^\n]*|/\*(?:.*?\*/|.*)"
@@ -248,7 +248,7 @@ class _PlacedPlaceholders:
         placeholder: exp.Expr | None = super()._parse_placeholder()  # type: ignore[misc]
         if isinstance(placeholder, exp.Placeholder) and not placeholder.this:
             assert first is not None
-            placeholder.meta.update(place_of(first))
+            placeholder.meta.update(token_position(first))
         return placeholder
 
 

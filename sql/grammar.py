@@ -20,7 +20,7 @@ from seamline.errors import (
 )
 from seamline.sql import roles, table_procedures, time_zones
 from seamline.sql.definitions import create_table, makes_table, parse_columns
-from seamline.sql.places import placed_at
+from seamline.sql.locations import locate_errors_at
 from seamline.sql.queries import QUERY_STARTS, expressions_of, query_of
 from seamline.sql.row_changes import STARTS, row_changes
 from seamline.sql.statements import (
@@ -87,7 +87,7 @@ def _explain(words: Words) -> Explain:
     if not analyze and words.peek() == "(" and words.peek(1) in options:
         words.take("(")
         while True:
-            name, location = words.peek(), words.place(1)
+            name, location = words.peek(), words.location(1)
             if not words.take(name) or name not in options:
                 raise words.missing("TYPE or FORMAT")
             options[name] = words.identifier().upper()
@@ -109,7 +109,7 @@ def _explain(words: Words) -> Explain:
 
 def _explained(words: Words, *, analyze: bool) -> Query:
     """Parses a query, or a statement that writes a query's result, and returns the query."""
-    location, first = words.place(), words.peek()
+    location, first = words.location(), words.peek()
     if first in QUERY_STARTS:
         return query_of(words.sql, words.rest())
     statement: Statement | None = None
@@ -145,7 +145,7 @@ _EXPLAINED = {
 
 
 def _describe(words: Words) -> Show:
-    return Show("columns", location=words.place(), name=words.name())
+    return Show("columns", location=words.location(), name=words.name())
 
 
 def _show(words: Words) -> Show | ShowStats:
@@ -157,11 +157,11 @@ def _show(words: Words) -> Show | ShowStats:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
             f"SHOW {words.peek()} is not known",
-            location=words.place(),
+            location=words.location(),
             hint="SHOW CATALOGS, SCHEMAS, TABLES, COLUMNS, BRANCHES, FUNCTIONS, SESSION, STATS, "
             "ROLES, GRANTS, CREATE SCHEMA, CREATE TABLE and CREATE VIEW are.",
         )
-    location = words.place(1)
+    location = words.location(1)
     if what == "stats":
         words.require("FOR")
         if words.peek() == "(":
@@ -171,11 +171,11 @@ def _show(words: Words) -> Show | ShowStats:
         if not words.take("IN"):
             words.require("FROM")
         words.require("TABLE")
-        return Show(what, location=words.place(), name=words.name())
+        return Show(what, location=words.location(), name=words.name())
     if what == "create schema":
-        return Show(what, location=words.place(), name=_schema(words))
+        return Show(what, location=words.location(), name=_schema(words))
     if what.startswith("create"):
-        return Show(what, location=words.place(), name=words.name())
+        return Show(what, location=words.location(), name=words.name())
     name: tuple[str, ...] = ()
     if _SHOWN[what] and (words.take("FROM") or words.take("IN")):
         name = words.name()
@@ -215,7 +215,7 @@ def _authorization(word: str) -> Callable[[Words], Statement]:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
             f"{word} SESSION AUTHORIZATION is not allowed",
-            location=words.place(-1),
+            location=words.location(-1),
             hint="Connect as the other user.",
         )
 
@@ -223,7 +223,7 @@ def _authorization(word: str) -> Callable[[Words], Statement]:
 
 
 def _set_session(words: Words) -> SetSession:
-    location = words.place()
+    location = words.location()
     name = ".".join(words.name())
     words.require("=")
     return SetSession(name, words.constant(), location)
@@ -231,11 +231,11 @@ def _set_session(words: Words) -> SetSession:
 
 def _set_time_zone(words: Words) -> SetTimeZone:
     """Reads SET TIME ZONE: LOCAL, the name of a zone, or an interval of hours and minutes."""
-    location = words.place()
+    location = words.location()
     if words.take("LOCAL"):
         return SetTimeZone(None, location)
     if not words.take("INTERVAL"):
-        with placed_at(location):
+        with locate_errors_at(location):
             return SetTimeZone(time_zones.named(words.string()), location)
     sign = -1 if words.take("-") else 1
     text = words.string()
@@ -254,11 +254,11 @@ def _set_time_zone(words: Words) -> SetTimeZone:
 
 
 def _reset_session(words: Words) -> SetSession:
-    return SetSession(location=words.place(), name=".".join(words.name()), value=None)
+    return SetSession(location=words.location(), name=".".join(words.name()), value=None)
 
 
 def _use(words: Words) -> Use:
-    location = words.place()
+    location = words.location()
     name = words.name()
     if len(name) > 2:
         raise SeamlineError(
@@ -272,7 +272,7 @@ _KILL_PARAMETERS = ("query_id", "message")
 
 
 def _call(words: Words) -> KillStatement:
-    location, name = words.place(), words.name()
+    location, name = words.location(), words.name()
     if tuple(part.lower() for part in name) != _KILL:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
@@ -299,7 +299,7 @@ def _call(words: Words) -> KillStatement:
 
 
 def _start_transaction(words: Words) -> Transaction:
-    location = words.place()
+    location = words.location()
     while any(words.take(*mode.split()) for mode in _MODES):
         words.take(",")
     return Transaction("START TRANSACTION", location)
@@ -317,7 +317,7 @@ _MODES = (
 
 def _end_transaction(what: str) -> Callable[[Words], Transaction]:
     def read(words: Words) -> Transaction:
-        location = words.place()
+        location = words.location()
         words.take("WORK")
         return Transaction(what, location)
 
@@ -328,7 +328,7 @@ def _end_transaction(what: str) -> Callable[[Words], Transaction]:
 
 
 def _prepare(words: Words) -> Prepare:
-    location, name = words.place(), words.identifier().lower()
+    location, name = words.location(), words.identifier().lower()
     words.require("FROM")
     if not words.text():
         raise words.missing("a statement")
@@ -338,9 +338,9 @@ def _prepare(words: Words) -> Prepare:
 
 
 def _execute(words: Words) -> Execute:
-    location, name, text = words.place(), "", ""
+    location, name, text = words.location(), "", ""
     if words.take("IMMEDIATE"):
-        location, text = words.place(), words.string()
+        location, text = words.location(), words.string()
     else:
         name = words.identifier().lower()
     values = Query(exp.Select())
@@ -350,12 +350,12 @@ def _execute(words: Words) -> Execute:
 
 
 def _deallocate(words: Words) -> Deallocate:
-    return Deallocate(location=words.place(), name=words.identifier().lower())
+    return Deallocate(location=words.location(), name=words.identifier().lower())
 
 
 def _describe_prepared(what: str) -> Callable[[Words], DescribePrepared]:
     return lambda words: DescribePrepared(
-        what, location=words.place(), name=words.identifier().lower()
+        what, location=words.location(), name=words.identifier().lower()
     )
 
 
@@ -363,7 +363,7 @@ def _describe_prepared(what: str) -> Callable[[Words], DescribePrepared]:
 
 
 def _create_view(words: Words, *, replace: bool = False) -> CreateView:
-    location, name = words.place(), words.name()
+    location, name = words.location(), words.name()
     comment = words.string() if words.take("COMMENT") else None
     as_owner = False
     if words.take("SECURITY"):
@@ -373,7 +373,7 @@ def _create_view(words: Words, *, replace: bool = False) -> CreateView:
     words.require("AS")
     if not words.text():
         raise words.missing("a query")
-    text, start = words.text(), words.place()
+    text, start = words.text(), words.location()
     query = query_of(words.sql, words.rest())
     calls = any(isinstance(table.this, exp.Func) for table in query.tree.find_all(exp.Table))
     if query.placeholders or query.token or calls:
@@ -389,11 +389,11 @@ def _replace_view(words: Words) -> CreateView:
 
 def _drop_view(words: Words) -> DropView:
     if_exists = words.take("IF", "EXISTS")
-    return DropView(location=words.place(), name=words.name(), if_exists=if_exists)
+    return DropView(location=words.location(), name=words.name(), if_exists=if_exists)
 
 
 def _rename_view(words: Words) -> RenameView:
-    location, name = words.place(), words.name()
+    location, name = words.location(), words.name()
     words.require("RENAME")
     words.require("TO")
     return RenameView(name, words.name(), location)
@@ -403,7 +403,7 @@ def _rename_view(words: Words) -> RenameView:
 
 
 def _insert(words: Words) -> Insert:
-    location, name = words.place(), words.name()
+    location, name = words.location(), words.name()
     columns: list[str] = []
     if words.peek() == "(" and words.peek(1) not in QUERY_STARTS:
         words.take("(")
@@ -420,7 +420,7 @@ def _comment(words: Words) -> Comment:
     what = next((w for w in ("table", "view", "column") if words.take(w.upper())), None)
     if what is None:
         raise words.unexpected_next("TABLE, VIEW or COLUMN")
-    location, name = words.place(), words.name()
+    location, name = words.location(), words.name()
     words.require("IS")
     text = None if words.take("NULL") else words.string()
     return Comment(what, name, text, location)
@@ -428,7 +428,7 @@ def _comment(words: Words) -> Comment:
 
 def _alter_table(words: Words) -> AlterTable | MaintainTable:
     if_exists = words.take("IF", "EXISTS")
-    location, name = words.place(), words.name()
+    location, name = words.location(), words.name()
     if words.take("EXECUTE"):
         return table_procedures.read(words, name, location, if_exists=if_exists)
     if words.take("ADD", "COLUMN"):
@@ -456,7 +456,7 @@ def _not_altered(words: Words) -> SeamlineError:
     return SeamlineError(
         NOT_SUPPORTED,
         f"ALTER TABLE … {words.peek()} is not supported",
-        location=words.place(),
+        location=words.location(),
         hint="ADD, DROP, RENAME and ALTER COLUMN, RENAME TO, SET PROPERTIES and EXECUTE are.",
     )
 
@@ -466,7 +466,7 @@ def _add_column(words: Words) -> AddColumn:
     while words.peek(1) == ".":
         within.append(words.identifier())
         words.require(".")
-    column = _definition(words, words.place(), words.text())
+    column = _definition(words, words.location(), words.text())
     return AddColumn(column, tuple(within), missing)
 
 
@@ -476,7 +476,7 @@ def _alter_column(words: Words) -> SetColumnType | DropNotNull:
         return DropNotNull(column)
     for word in ("SET", "DATA", "TYPE"):
         words.require(word)
-    definition = _definition(words, words.place(), f"x {words.text()}" if words.text() else "")
+    definition = _definition(words, words.location(), f"x {words.text()}" if words.text() else "")
     return SetColumnType(column, definition.type)
 
 
@@ -523,7 +523,7 @@ def _list(words: Words) -> str:
 
 def _drop_table(words: Words) -> DropTable:
     if_exists = words.take("IF", "EXISTS")
-    return DropTable(location=words.place(), name=words.name(), if_exists=if_exists)
+    return DropTable(location=words.location(), name=words.name(), if_exists=if_exists)
 
 
 # --- Schemas -------------------------------------------------------------------------------------
@@ -531,18 +531,18 @@ def _drop_table(words: Words) -> DropTable:
 
 def _create_schema(words: Words) -> CreateSchema:
     missing = words.take("IF", "NOT", "EXISTS")
-    return CreateSchema(location=words.place(), name=_schema(words), if_not_exists=missing)
+    return CreateSchema(location=words.location(), name=_schema(words), if_not_exists=missing)
 
 
 def _drop_schema(words: Words) -> DropSchema:
     if_exists = words.take("IF", "EXISTS")
-    location, name = words.place(), _schema(words)
+    location, name = words.location(), _schema(words)
     cascade = not words.take("RESTRICT") and words.take("CASCADE")
     return DropSchema(name, if_exists, cascade, location)
 
 
 def _schema(words: Words) -> tuple[str, ...]:
-    location, name = words.place(), words.name()
+    location, name = words.location(), words.name()
     if len(name) > 2:
         raise SeamlineError(
             SYNTAX_ERROR, "a schema's name is schema or catalog.schema", location=location

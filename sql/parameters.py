@@ -19,8 +19,8 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_PARAMETERS, SeamlineError
 from seamline.sql.dialects import mixed_placeholders
+from seamline.sql.locations import move
 from seamline.sql.parse import Query, check_text
-from seamline.sql.places import move
 from seamline.sql.words import DEPTH_MAX
 
 _DIGITS_MAX = 1_000

@@ -29,7 +29,7 @@ from seamline.sql.dialects import (
     numbered_by_name,
     translate,
 )
-from seamline.sql.places import location_at, move
+from seamline.sql.locations import location_at, move
 from seamline.sql.queries import QUERY_STARTS, query_of
 from seamline.sql.row_changes import STARTS, row_changes
 from seamline.sql.statements import (

@@ -9,7 +9,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from seamline.errors import NOT_SUPPORTED, STATEMENT_NOT_ALLOWED, SYNTAX_ERROR, SeamlineError
-from seamline.sql import places
+from seamline.sql import locations
 from seamline.sql.dialects import SeamlineDialect, first_line, number_placeholders, syntax_error
 from seamline.sql.sequences import replace_sequences
 from seamline.sql.statements import Query
@@ -80,7 +80,7 @@ def checked(tree: exp.Query | exp.Values, token: str | None = None) -> Query:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
             f"{write.key.upper()} is not allowed inside a query",
-            location=places.location_of(write),
+            location=locations.location_of(write),
         )
     replace_sequences(tree)
     for values in list(tree.find_all(exp.Values)):

@@ -23,13 +23,13 @@ def show(words: Words, what: str) -> Show:
     Raises:
         SeamlineError: SYNTAX_ERROR.
     """
-    location, name = words.place(), tuple[str, ...]()
+    location, name = words.location(), tuple[str, ...]()
     if what == "grants":
         if words.take("ON"):
             words.take("TABLE")
-            location, name = words.place(), words.name()
+            location, name = words.location(), words.name()
     elif words.take("FROM") or words.take("IN"):
-        location, name = words.place(), (words.identifier(),)
+        location, name = words.location(), (words.identifier(),)
     return Show(what, name, location=location)
 
 
@@ -39,7 +39,7 @@ def set_role(words: Words) -> SetRole:
     Raises:
         SeamlineError: SYNTAX_ERROR; INVALID_ARGUMENT for the name of a role.
     """
-    location = words.place()
+    location = words.location()
     role = None if words.take("NONE") else words.identifier()
     if role is not None and role.upper() == "ALL":  # which the tokenizer takes for a name
         role = None
@@ -61,7 +61,7 @@ def refused(what: str) -> Callable[[Words], Statement]:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
             f"{what} is not allowed: there are neither roles nor grants",
-            location=words.place(-len(what.split())),
+            location=words.location(-len(what.split())),
             hint=_RULES,
         )
 

@@ -18,7 +18,7 @@ from seamline.errors import (
     SYNTAX_ERROR,
     SeamlineError,
 )
-from seamline.sql import places
+from seamline.sql import locations
 from seamline.sql.columns import FILE_PATH, FILE_POSITION
 from seamline.sql.definitions import table_name
 from seamline.sql.queries import checked, parse_tree
@@ -57,11 +57,11 @@ def row_changes(sql: str, tokens: Sequence[Token]) -> ChangeRows | Truncate:
             _only(tree, {"expressions"})
             if len(tree.expressions) == 1:
                 table = tree.expressions[0]
-                return Truncate(table_name(table), places.location_of(table))
+                return Truncate(table_name(table), locations.location_of(table))
     raise SeamlineError(
         SYNTAX_ERROR,
         f"{tokens[0].text.upper()} cannot be parsed",
-        location=places.location_of(tree),
+        location=locations.location_of(tree),
         hint="DELETE FROM t WHERE …; UPDATE t SET c = … WHERE …; MERGE INTO t USING s ON … "
         "WHEN MATCHED THEN …; TRUNCATE TABLE t",
     )
@@ -80,7 +80,7 @@ def _only(tree: exp.Expr, clauses: set[str]) -> None:
         raise SeamlineError(
             NOT_SUPPORTED,
             f"{tree.key.upper().removesuffix('TABLE')} with {word} is not supported",
-            location=places.location_of(tree),
+            location=locations.location_of(tree),
             hint="A condition selects the rows; MERGE takes them from another table or a query.",
         )
 
@@ -120,7 +120,7 @@ _CASE = "$case"
 def _change(tree: exp.Expr, query: exp.Select, cases: Sequence[_Case]) -> ChangeRows:
     target = tree.this
     name = table_name(exp.Table(**{k: target.args.get(k) for k in ("this", "db", "catalog")}))
-    location = places.location_of(target)
+    location = locations.location_of(target)
     does = tuple(case.does for case in cases)
     return ChangeRows(tree.key.upper(), name, checked(query), does, location)
 
@@ -160,7 +160,7 @@ def _no_assignment(node: exp.Expr) -> SeamlineError:
     return SeamlineError(
         SYNTAX_ERROR,
         "SET takes assignments: the name of a column, = and a value",
-        location=places.location_of(node),
+        location=locations.location_of(node),
     )
 
 
@@ -177,7 +177,7 @@ def _inserting(when: exp.When, tree: exp.Insert, condition: exp.Expr | None) -> 
         raise SeamlineError(
             SYNTAX_ERROR,
             f"INSERT names {len(columns)} columns, but VALUES has {len(values)}",
-            location=places.location_of(source),
+            location=locations.location_of(source),
         )
     return _Case(condition, RowCase("INSERT", columns, len(values)), values)
 
@@ -190,7 +190,7 @@ def _no_case(when: exp.Expr, what: str) -> SeamlineError:
     return SeamlineError(
         NOT_SUPPORTED,
         f"{what} is not supported in MERGE",
-        location=places.location_of(when) or places.location_of(when.root()),
+        location=locations.location_of(when) or locations.location_of(when.root()),
         hint="WHEN MATCHED [AND …] THEN UPDATE SET … or DELETE; WHEN NOT MATCHED [AND …] THEN "
         "INSERT (…) VALUES (…)",
     )

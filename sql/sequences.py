@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
-from seamline.sql.places import location_of
+from seamline.sql.locations import location_of
 
 NAME = "sequence"
 SEQUENCE = "sequence"

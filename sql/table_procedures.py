@@ -92,19 +92,19 @@ def read(
     Raises:
         SeamlineError: SYNTAX_ERROR, STATEMENT_NOT_ALLOWED, NOT_SUPPORTED, INVALID_ARGUMENT.
     """
-    at = words.place()
+    at = words.location()
     procedure = words.identifier().lower()
     parameters = _PROCEDURES.get(procedure)
     if parameters is None:
         raise _unknown(procedure, at)
     arguments = _arguments(words, procedure, parameters) if words.take("(") else {}
-    query, at = None, words.place(1)
+    query, at = None, words.location(1)
     if words.peek() == "WHERE":
         if procedure != "optimize":
             raise SeamlineError(
                 NOT_SUPPORTED,
                 f"{procedure} takes no condition",
-                location=words.place(),
+                location=words.location(),
                 hint="It concerns the whole table; only optimize can be restricted by WHERE.",
             )
         query = _query(words, name)
@@ -137,7 +137,7 @@ def _arguments(
             words.require(",")
             if words.peek() == ")":
                 raise words.unexpected_next("an argument")
-        location = words.place()
+        location = words.location()
         if by_name != (words.peek(1) == "=>"):
             raise SeamlineError(
                 SYNTAX_ERROR,
@@ -180,7 +180,7 @@ def _signature(procedure: str, parameters: Mapping[str, _Parameter]) -> str:
 
 
 def _value(words: Words, name: str, parameter: _Parameter) -> float:
-    location, is_text = words.place(), words.is_string()
+    location, is_text = words.location(), words.is_string()
     is_literal = is_text or words.peek()[:1].isdigit() or words.peek() in {"TRUE", "FALSE"}
     if words.peek() and (not is_literal or words.peek(1) not in {",", ")", ""}):
         raise SeamlineError(
@@ -203,7 +203,7 @@ def _value(words: Words, name: str, parameter: _Parameter) -> float:
 
 def _query(words: Words, name: tuple[str, ...]) -> Query:
     """Parses the condition as that of a query of the table's cold rows."""
-    location = words.place(1)
+    location = words.location(1)
     where, *condition = words.rest()
     if not condition:
         raise words.missing("a condition")

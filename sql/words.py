@@ -21,7 +21,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql.dialects import SeamlineDialect, tokens_of
-from seamline.sql.places import location_at
+from seamline.sql.locations import location_at
 
 TOKENS_MAX = 50_000
 DEPTH_MAX = 60
@@ -302,7 +302,7 @@ class Words:
         at = self._at + ahead
         return self._tokens[at].text.upper() if at < len(self._tokens) else ""
 
-    def place(self, ahead: int = 0) -> Location | None:
+    def location(self, ahead: int = 0) -> Location | None:
         """Returns the location of an upcoming word, or None at the end."""
         at = self._at + ahead
         return location_of(self._tokens[at]) if at < len(self._tokens) else None

@@ -14,7 +14,7 @@ from seamline.gateway.commands.context import Context
 from seamline.gateway.commands.describing import Inputs
 from seamline.gateway.commands.reading import reading
 from seamline.gateway.commands.rows import Rows, count
-from seamline.sql.places import placed_at
+from seamline.sql.locations import locate_errors_at
 from seamline.sql.statements import CreateTableAs, Insert
 
 
@@ -28,7 +28,7 @@ def create_table_as(context: Context[CreateTableAs]) -> Rows:
     request = dataclasses.replace(context.query(parsed.query), row_limit=None)
 
     def create() -> int:
-        with placed_at(parsed.location):
+        with locate_errors_at(parsed.location):
             table = writes.new_table(connections, parsed.table, context.session)
         if table is None:
             return 0
@@ -51,7 +51,7 @@ def insert(context: Context[Insert]) -> Rows:
         SeamlineError: TABLE_NOT_FOUND, TYPE_MISMATCH, …; whatever is wrong with the query.
     """
     parsed, statement = context.parsed, context.statement
-    with placed_at(parsed.location):
+    with locate_errors_at(parsed.location):
         target = writes.target(context.connections, parsed, context.session)
     statement.writes = target.name.display
     request = dataclasses.replace(
@@ -60,7 +60,7 @@ def insert(context: Context[Insert]) -> Rows:
         fit=functools.partial(writes.cast_to_columns, target),
     )
     with reading(context, request) as running:
-        with placed_at(parsed.location):
+        with locate_errors_at(parsed.location):
             writes.check_types(target, running.planned.plan.logical.query.output)
         written = writes.insert(
             context.connections, target, iter(running.batches), statement.deadline

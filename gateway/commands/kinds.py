@@ -34,7 +34,7 @@ from seamline.gateway.commands.context import Context
 from seamline.gateway.commands.describing import Inputs
 from seamline.gateway.commands.rows import Rows, done
 from seamline.sql import statements as sql
-from seamline.sql.places import placed_at
+from seamline.sql.locations import locate_errors_at
 
 S = TypeVar("S")
 
@@ -78,7 +78,7 @@ def _located(
     """Returns the handler of a statement that needs no more than names and their catalogs."""
 
     def handler(context: Context[S]) -> Rows:
-        with placed_at(getattr(context.parsed, "location", None)):
+        with locate_errors_at(getattr(context.parsed, "location", None)):
             return run(context.connections, context.parsed, context.session)
 
     return handler
@@ -90,7 +90,7 @@ def _timed(
     """Returns the handler of a statement that also asks Kafka, within its deadline."""
 
     def handler(context: Context[S]) -> Rows:
-        with placed_at(getattr(context.parsed, "location", None)):
+        with locate_errors_at(getattr(context.parsed, "location", None)):
             deadline = context.statement.deadline
             return run(context.connections, context.parsed, context.session, deadline)
 

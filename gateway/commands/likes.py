@@ -24,7 +24,7 @@ from seamline.gateway.query import views
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.seam.binding import TopicBinding
 from seamline.sql import columns
-from seamline.sql.places import placed_at
+from seamline.sql.locations import locate_errors_at
 from seamline.sql.statements import ColumnDefinition, LikeTable
 from seamline.sql.types import Field
 
@@ -52,7 +52,7 @@ def _fields(
         if isinstance(element, ColumnDefinition):
             yield from tables.fields_of([element])
             continue
-        with placed_at(element.location):
+        with locate_errors_at(element.location):
             name, table = _found(connections, element, session)
             for field in connections.rights.table(name).columns(table.state.schema.columns):
                 if field.name not in columns.METADATA_NAMES:
@@ -76,7 +76,7 @@ def properties(
     """
     for element in elements:
         if isinstance(element, LikeTable) and element.takes_properties:
-            with placed_at(element.location):
+            with locate_errors_at(element.location):
                 return _properties(connections, *_found(connections, element, session))
     return {}
 

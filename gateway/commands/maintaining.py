@@ -34,7 +34,7 @@ from seamline.gateway.names import TableName
 from seamline.planners.plan.logical import LogicalPlan
 from seamline.planners.plan.route import SPARK
 from seamline.planners.rules.push_predicates import to_predicate
-from seamline.sql.places import placed_at
+from seamline.sql.locations import locate_errors_at
 from seamline.sql.statements import MaintainTable
 
 _FILES_MIN = 2
@@ -65,7 +65,7 @@ def run(context: Context[MaintainTable]) -> Rows:
             NOT_SUPPORTED, COMMIT_CONFLICT, SPARK_UNAVAILABLE, …
     """
     parsed = context.parsed
-    with placed_at(parsed.location):
+    with locate_errors_at(parsed.location):
         name = _table(context.connections, parsed, context.session)
     if name is None:
         return done()
@@ -73,7 +73,7 @@ def run(context: Context[MaintainTable]) -> Rows:
     if parsed.query is not None:
         request = dataclasses.replace(context.query(parsed.query), token=())
         where = _spark_condition(context.plan(request).plan.logical, parsed.condition_location)
-    with placed_at(parsed.location):
+    with locate_errors_at(parsed.location):
         if parsed.procedure == "resume":
             return _resume(context, name)
         return _maintain(context, name, where)

@@ -21,7 +21,7 @@ from seamline.gateway.commands.context import Context
 from seamline.gateway.commands.rows import Rows, done
 from seamline.gateway.statements.statement import StatementRequest
 from seamline.sql import parameters, parse
-from seamline.sql.binder.scope import location_of
+from seamline.sql.locations import location_of
 from seamline.sql.near import did_you_mean
 from seamline.sql.parameters import Values
 from seamline.sql.statements import (

@@ -43,7 +43,7 @@ from seamline.gateway.query.queries import QueryRequest, Running
 from seamline.gateway.statements import freshness
 from seamline.seam.binding import TopicBinding
 from seamline.sql import columns
-from seamline.sql.places import placed_at
+from seamline.sql.locations import locate_errors_at
 from seamline.sql.statements import ChangeRows, RowCase, Truncate
 from seamline.sql.types import BIGINT, INTEGER, Field
 
@@ -128,7 +128,7 @@ def run(context: Context[ChangeRows]) -> Rows:
 
     def change() -> Rows:
         context.statement.deadline.check()
-        with placed_at(parsed.location):
+        with locate_errors_at(parsed.location):
             table = changed(context.connections, parsed, context.session)
         if isinstance(table, Target):
             return _delete_keys(context, table, request)
@@ -143,7 +143,7 @@ def _change_plain(context: Context[ChangeRows], table: Changed, request: QueryRe
     tree = counted(request.tree) if table.takes_all else request.tree
     fit = functools.partial(writes.cast_to_columns, table.target)
     with reading(context, dataclasses.replace(request, tree=tree, fit=fit)) as running:
-        with placed_at(context.parsed.location):
+        with locate_errors_at(context.parsed.location):
             writes.check_types(table.target, running.planned.plan.logical.query.output)
         return count(apply(table, _as_read(running, table), running.batches))
 

@@ -27,8 +27,8 @@ from seamline.gateway.query import views
 from seamline.gateway.system import listings
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
+from seamline.sql.locations import locate_errors_at
 from seamline.sql.near import did_you_mean
-from seamline.sql.places import placed_at
 from seamline.sql.quoting import quoted_text
 from seamline.sql.statements import CreateView, DropView, RenameView
 from seamline.sql.types import Field, Type
@@ -46,7 +46,7 @@ def create(context: Context[CreateView]) -> Rows:
     without_values = dataclasses.replace(context, values=())
     planned = context.plan(without_values.query(context.parsed.query))
     output = planned.plan.logical.query.output
-    with placed_at(context.parsed.location):
+    with locate_errors_at(context.parsed.location):
         return _create(context.connections, context.parsed, context.session, output)
 
 

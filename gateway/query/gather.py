@@ -66,7 +66,7 @@ from seamline.seam.table import TableState
 from seamline.sql.binder.qualify import TableReference
 from seamline.sql.changes import BEGINNING, Changes
 from seamline.sql.changes import NAME as CHANGES_FUNCTION
-from seamline.sql.places import placed_at
+from seamline.sql.locations import locate_errors_at
 from seamline.sql.predicates import conjunction
 
 _NAMES_NOTHING = frozenset({TABLE_NOT_FOUND, SCHEMA_NOT_FOUND})
@@ -190,7 +190,7 @@ class Gatherer:
     ) -> Target:
         sources, changes = as_owner(self._connections, reference.owner), reference.changes
         rights = sources.rights
-        with placed_at(reference.location):
+        with locate_errors_at(reference.location):
             if changes is not None:  # before anything about the table is revealed
                 place = resolution.resolve(reference.name, session, self._connections, is_new=True)
                 rights.require_function(place.catalog or place.cluster, CHANGES_FUNCTION)
@@ -353,7 +353,7 @@ class Gatherer:
         for target in targets:
             key = _identity(target, tables)
             if key not in pinned:
-                with placed_at(target.location):
+                with locate_errors_at(target.location):
                     pinned[key] = self._pinner.pin(target, facts)
         return [pinned[_identity(target, tables)] for target in targets]
 

@@ -27,7 +27,7 @@ from seamline.sql import parse
 from seamline.sql.binder.qualify import tables_of
 from seamline.sql.binder.views import Expansion, expanded, read_as
 from seamline.sql.changes import changes_of, name_of
-from seamline.sql.places import location_of, location_of_name, placed_at
+from seamline.sql.locations import locate_errors_at, location_of, location_of_name
 from seamline.sql.restrictions import Restriction
 from seamline.sql.statements import Query
 
@@ -86,7 +86,7 @@ class ViewExpander:
         """
         changed, sources = False, as_owner(self._sources, owner)
         for table in tables_of(tree):
-            with placed_at(location_of_name(table)):
+            with locate_errors_at(location_of_name(table)):
                 name = resolution.resolve(name_of(table), session, sources)
             if owner is not None:
                 sources.rights.require_shared(name, around[-1].display)
@@ -117,7 +117,7 @@ class ViewExpander:
         owner: str | None,
     ) -> exp.Subquery:
         place = location_of_name(table)
-        with placed_at(place):
+        with locate_errors_at(place):
             restriction = restriction_of(self._sources, name, owner)
         if name in around or len(around) >= _DEPTH_MAX:
             raise SeamlineError(

@@ -12,27 +12,28 @@ from seamline.errors import GROUPING_ERROR, NOT_SUPPORTED, TYPE_MISMATCH, Seamli
 from seamline.sql import functions, types
 from seamline.sql.binder.conversions import require_equality, row_of
 from seamline.sql.binder.map_keys import over_entries
-from seamline.sql.binder.scope import Scope, location_of
+from seamline.sql.binder.scope import Scope
 from seamline.sql.expressions.calls import Call, CallSpec, call
 from seamline.sql.functions import COLLECT
+from seamline.sql.locations import location_of
 
 if TYPE_CHECKING:
-    from seamline.sql.binder.typer import Typer
+    from seamline.sql.binder.binder import Binder
 
 
 def finished(
-    typer: Typer, node: Call, scope: Scope, *, distinct: bool, order: exp.Order | None
+    binder: Binder, node: Call, scope: Scope, *, distinct: bool, order: exp.Order | None
 ) -> Call:
     """Completes an aggregate with its DISTINCT and ORDER BY, and computes it from its parts.
 
     Args:
-        typer: Binds the order.
+        binder: Binds the order.
         node: The call, with its arguments bound.
         scope: What the order may read.
         distinct: Whether equal values count once.
         order: The order of the values.
     """
-    items = _bind_order(typer, order, scope)
+    items = _bind_order(binder, order, scope)
     parts = node.spec.overload.parts
     aggregates = [_part(node, name, count) for name, count in parts] or [node]
     for index, aggregate in enumerate(aggregates):
@@ -80,10 +81,10 @@ def _make_distinct(node: Call, items: list[exp.Ordered]) -> None:
     node.set("distinct", True)
 
 
-def _bind_order(typer: Typer, order: exp.Order | None, scope: Scope) -> list[exp.Ordered]:
+def _bind_order(binder: Binder, order: exp.Order | None, scope: Scope) -> list[exp.Ordered]:
     items = []
     for ordered in order.expressions if order is not None else ():
-        inner, type_ = typer.expression(ordered.this, scope)
+        inner, type_ = binder.expression(ordered.this, scope)
         if not functions.is_ordered(type_):
             raise SeamlineError(
                 TYPE_MISMATCH,

@@ -16,11 +16,11 @@ from seamline.sql.binder import (
     operators,
     windows,
 )
+from seamline.sql.binder.binder import Binder, Handlers
 from seamline.sql.binder.queries import bind_query
 from seamline.sql.binder.scope import Output, Source
 from seamline.sql.binder.tries import with_kernels
-from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.places import location_of, placed_at
+from seamline.sql.locations import locate_errors_at, location_of
 from seamline.sql.restrictions import Restriction
 from seamline.sql.session_zone import session_zone
 from seamline.sql.types import result_field
@@ -67,13 +67,13 @@ def bind(
         SeamlineError: NOT_SUPPORTED when a column's type cannot be that of a result; what the
             binder raises.
     """
-    typer = Typer(relations, now, HANDLERS, bind_query, restrictions, user, session, groups)
+    binder = Binder(relations, now, HANDLERS, bind_query, restrictions, user, session, groups)
     items = tree.selects if isinstance(tree, exp.Query) else []
     locations = [location_of(tree), *map(location_of, items)]
     with session_zone(zone, now) as clock:
-        bound, output = typer.query(tree, None, {})
+        bound, output = binder.query(tree, None, {})
     for number, column in enumerate(output, 1):
-        with placed_at(locations[number if len(locations) > len(output) else 0]):
+        with locate_errors_at(locations[number if len(locations) > len(output) else 0]):
             result_field(column.name, column.type)
-    holds_moment = typer.holds_moment or clock.is_asked
-    return with_kernels(bound), output, frozenset(typer.used), holds_moment
+    holds_moment = binder.holds_moment or clock.is_asked
+    return with_kernels(bound), output, frozenset(binder.used), holds_moment

@@ -16,26 +16,27 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql import functions, types
+from seamline.sql.binder.binder import Binder
 from seamline.sql.binder.conversions import require_equality
 from seamline.sql.binder.grouping import distinct_sets, one_group
 from seamline.sql.binder.literals import as_value, row_count, row_limit
 from seamline.sql.binder.map_keys import holds_maps
 from seamline.sql.binder.rows import fields_of
-from seamline.sql.binder.scope import Scope, Typed, location_of
+from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import as_operand
-from seamline.sql.binder.typer import Typer
 from seamline.sql.expressions.calls import has_aggregate
+from seamline.sql.locations import location_of
 from seamline.sql.types import Row, Type
 
 
-def bind_condition(typer: Typer, node: exp.Expr, clause: str, scope: Scope) -> None:
+def bind_condition(binder: Binder, node: exp.Expr, clause: str, scope: Scope) -> None:
     """Binds WHERE or HAVING."""
     condition = node.args.get(clause)
     if condition is not None:
-        condition.set("this", typer.boolean(condition.this, scope, clause.upper()))
+        condition.set("this", binder.boolean(condition.this, scope, clause.upper()))
 
 
-def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[Typed]) -> None:
+def bind_group(binder: Binder, node: exp.Select, scope: Scope, results: Sequence[Typed]) -> None:
     """Binds GROUP BY and its grouping sets; a whole number is the position of a result."""
     group = node.args.get("group")
     if group is None:
@@ -51,8 +52,8 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
         if isinstance(inner, exp.Paren):
             inner.set("this", item(inner.this))
             return inner
-        position = place_of(inner, len(results), "GROUP BY")
-        return key(*(typer.expression(inner, scope) if position is None else results[position]))
+        position = ordinal_of(inner, len(results), "GROUP BY")
+        return key(*(binder.expression(inner, scope) if position is None else results[position]))
 
     def key(bound: exp.Expr, type_: Type) -> exp.Expr:
         require_equality(type_, "GROUP BY")
@@ -99,7 +100,7 @@ def _is_empty(item: exp.Expr) -> bool:
     return isinstance(item, exp.Tuple) and not item.expressions
 
 
-def place_of(node: exp.Expr, count: int, where: str) -> int | None:
+def ordinal_of(node: exp.Expr, count: int, where: str) -> int | None:
     """Returns the position, from 0, that a whole number in GROUP BY or ORDER BY means, or None.
 
     Raises:
@@ -117,20 +118,20 @@ def place_of(node: exp.Expr, count: int, where: str) -> int | None:
     return int(node.name) - 1
 
 
-def bind_order(typer: Typer, node: exp.Expr, scope: Scope) -> None:
+def bind_order(binder: Binder, node: exp.Expr, scope: Scope) -> None:
     """Binds ORDER BY, and makes the position of nulls explicit."""
     order = node.args.get("order")
     if order is None:
         return
     items = []
     for ordered in order.expressions:
-        items += sort_keys(ordered, *bind_order_item(typer, ordered, scope))
+        items += sort_keys(ordered, *bind_order_item(binder, ordered, scope))
     order.set("expressions", items)
 
 
-def bind_order_item(typer: Typer, ordered: exp.Ordered, scope: Scope) -> Typed:
+def bind_order_item(binder: Binder, ordered: exp.Ordered, scope: Scope) -> Typed:
     """Binds one item of ORDER BY."""
-    inner, type_ = typer.expression(ordered.this, scope)
+    inner, type_ = binder.expression(ordered.this, scope)
     if not _has_order(type_):
         raise SeamlineError(
             TYPE_MISMATCH,

@@ -22,7 +22,7 @@ from seamline.sql.quoting import quoted_text, spark_name, spark_text
 from seamline.sql.types import Array, Char, Decimal, Field, Map, Row, Timestamp, Type, Varbinary
 
 if TYPE_CHECKING:
-    from seamline.sql.binder.typer import Typer
+    from seamline.sql.binder.binder import Binder
 
 
 def implicit_cast(node: exp.Expr, source: Type, target: Type) -> exp.Expr:
@@ -110,12 +110,12 @@ def of_length(node: exp.Expr, length: int, *, is_text: bool, safe: bool) -> exp.
 
 
 def cast_outputs(
-    typer: Typer, query: exp.Expr, output: Sequence[Output], targets: Sequence[Output]
+    binder: Binder, query: exp.Expr, output: Sequence[Output], targets: Sequence[Output]
 ) -> exp.Expr:
     """Returns a query whose columns have the wanted types; unchanged if they already do."""
     if [column.type for column in output] == [column.type for column in targets]:
         return query
-    alias = typer.new_alias()
+    alias = binder.new_alias()
     source = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
     source.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
     names = [output_column(index) for index in range(len(targets))]

@@ -22,7 +22,7 @@ from seamline.sql import coercion, types
 from seamline.sql.binder.conversions import implicit_cast
 from seamline.sql.binder.grouping import refuse_windows
 from seamline.sql.binder.literals import row_count
-from seamline.sql.binder.scope import Scope, Typed, location_of
+from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.expressions.calls import (
     COMPUTED_COUNT,
     EMPTY_FRAME,
@@ -31,19 +31,20 @@ from seamline.sql.expressions.calls import (
     call,
     constructor,
 )
+from seamline.sql.locations import location_of
 from seamline.sql.types import Interval, Timestamp, Type
 
 if TYPE_CHECKING:
-    from seamline.sql.binder.typer import Typer
+    from seamline.sql.binder.binder import Binder
 
 _DAY = 86_400_000
 
 
-def bind_frame(typer: Typer, frame: exp.Expr, order: exp.Order | None, scope: Scope) -> None:
+def bind_frame(binder: Binder, frame: exp.Expr, order: exp.Order | None, scope: Scope) -> None:
     """Checks a frame, and converts RANGE distances to the type of the window's sort key.
 
     Args:
-        typer: Binds the bounds.
+        binder: Binds the bounds.
         frame: The parsed frame.
         order: The window's bound order; its key may be converted.
         scope: The scope of the window.
@@ -79,12 +80,12 @@ def bind_frame(typer: Typer, frame: exp.Expr, order: exp.Order | None, scope: Sc
             keys[0].set("this", implicit_cast(keys[0].this, types.DATE, types.TIMESTAMP))
             keys[0].meta["type"] = types.TIMESTAMP
         for key, bound in distances.items():
-            frame.set(key, _distance(typer, bound, keys[0], scope, is_mixed=is_mixed))
+            frame.set(key, _distance(binder, bound, keys[0], scope, is_mixed=is_mixed))
         if is_mixed and len(sides) == 1:
             _refuse_turned(frame, is_preceding=sides == {"PRECEDING"})
         return
     for key, bound in distances.items():
-        frame.set(key, _rows(typer, bound, scope))
+        frame.set(key, _rows(binder, bound, scope))
 
 
 def is_computed(bound: Any) -> bool:
@@ -93,11 +94,11 @@ def is_computed(bound: Any) -> bool:
     return isinstance(bound, exp.Expr) and not is_literal and not isinstance(bound, exp.Interval)
 
 
-def _bound(typer: Typer, bound: exp.Expr, scope: Scope) -> Typed:
+def _bound(binder: Binder, bound: exp.Expr, scope: Scope) -> Typed:
     """Binds a bound that is computed for each row."""
     if isinstance(bound, exp.Neg) and isinstance(bound.this, exp.Literal):
         raise _wrong(INVALID_ARGUMENT, "a bound of a window frame cannot be negative", bound)
-    value, type_ = typer.expression(bound, scope)
+    value, type_ = binder.expression(bound, scope)
     refuse_windows(value, "a window frame")
     if isinstance(type_, Interval):
         raise _wrong(NOT_SUPPORTED, "an interval that bounds a window must be a literal", bound)
@@ -106,11 +107,11 @@ def _bound(typer: Typer, bound: exp.Expr, scope: Scope) -> Typed:
     return value, type_
 
 
-def _rows(typer: Typer, bound: exp.Expr, scope: Scope) -> exp.Expr:
+def _rows(binder: Binder, bound: exp.Expr, scope: Scope) -> exp.Expr:
     """Binds a number of rows or groups."""
     if not is_computed(bound):
         return row_count(bound)
-    value, type_ = _bound(typer, bound, scope)
+    value, type_ = _bound(binder, bound, scope)
     if type_ not in types.INTEGERS:
         raise _wrong(TYPE_MISMATCH, f"a number of rows must be a whole number, not {type_}", bound)
     return _checked(value, type_, types.BIGINT)
@@ -149,12 +150,12 @@ _SHORTEST_MONTH, _LONGEST_MONTH = 28, 31
 
 
 def _distance(
-    typer: Typer, bound: exp.Expr, key: exp.Ordered, scope: Scope, *, is_mixed: bool
+    binder: Binder, bound: exp.Expr, key: exp.Ordered, scope: Scope, *, is_mixed: bool
 ) -> exp.Expr:
     """Converts a RANGE bound to the type of the key, which is widened if the bound is wider.
 
     Args:
-        typer: Binds the bound.
+        binder: Binds the bound.
         bound: The parsed bound.
         key: The window's only key.
         scope: The scope of the window.
@@ -162,9 +163,9 @@ def _distance(
     """
     type_: Type = key.meta["type"]
     if is_computed(bound):
-        value, distance_type = _bound(typer, bound, scope)
+        value, distance_type = _bound(binder, bound, scope)
     else:
-        value, distance_type = typer.expression(bound, scope)
+        value, distance_type = binder.expression(bound, scope)
     if isinstance(distance_type, Interval) and (
         type_ == types.DATE or isinstance(type_, Timestamp)
     ):

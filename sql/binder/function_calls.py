@@ -18,6 +18,7 @@ from seamline.errors import (
 from seamline.sql import functions, types
 from seamline.sql.binder import chars, times
 from seamline.sql.binder.aggregates import finished
+from seamline.sql.binder.binder import Binder, Handlers
 from seamline.sql.binder.conversions import (
     common_type,
     explicit_cast,
@@ -38,12 +39,11 @@ from seamline.sql.binder.literals import (
 )
 from seamline.sql.binder.loose import in_days, summands
 from seamline.sql.binder.map_keys import COMPARING, over_entries
-from seamline.sql.binder.scope import Scope, Typed, location_of, unsupported
+from seamline.sql.binder.scope import Scope, Typed, unsupported
 from seamline.sql.binder.shapes import as_operand, unparenthesized
 from seamline.sql.binder.time_zones import bind_at_time_zone
 from seamline.sql.binder.times import is_of_time
 from seamline.sql.binder.tries import bind_try
-from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.equality import map_of_arrays
 from seamline.sql.expressions.calls import (
@@ -58,14 +58,15 @@ from seamline.sql.expressions.calls import (
 from seamline.sql.functions import GROUPING
 from seamline.sql.functions.times import EXTRACTED, OF_CLOCKS, OF_ZONES
 from seamline.sql.listagg import ListaggWithin
+from seamline.sql.locations import location_of
 from seamline.sql.restrictions import array_of_groups
 from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Array, Field, Function, Map, Row, Timestamp, Type
 
 
-def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
+def _bind_arithmetic(binder: Binder, node: exp.Binary, scope: Scope) -> Typed:
     name = _OPERATORS[type(node)]
-    operands, is_loose = summands(typer, node, scope)
+    operands, is_loose = summands(binder, node, scope)
     operand_types = [type_ for _, type_ in operands]
     if is_loose and (days := in_days(name, operands, bind_call)) is not None:
         return days
@@ -97,34 +98,34 @@ _LEAST = {2**31: (integer_literal, types.INTEGER), 2**63: (bigint_literal, types
 """Numbers that fit a type only with their minus sign, with that type and its literal function."""
 
 
-def _bind_negate(typer: Typer, node: exp.Neg, scope: Scope) -> Typed:
+def _bind_negate(binder: Binder, node: exp.Neg, scope: Scope) -> Typed:
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
         text = node.this.name.lower()
         if "e" not in text and "." not in text and int(text) in _LEAST:
             literal, type_ = _LEAST[int(text)]
             return literal(-int(text)), type_
-    operand = typer.expression(node.this, scope)
+    operand = binder.expression(node.this, scope)
     return negated_literal(*operand) or bind_call("$negate", [operand])
 
 
-def _bind_concat(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
+def _bind_concat(binder: Binder, node: exp.Expr, scope: Scope) -> Typed:
     if isinstance(node, exp.Concat):
-        parts = [typer.expression(part, scope) for part in node.expressions]
+        parts = [binder.expression(part, scope) for part in node.expressions]
         return bind_call("concat", parts)
-    operands = [typer.expression(node.args[k], scope) for k in ("this", "expression")]
+    operands = [binder.expression(node.args[k], scope) for k in ("this", "expression")]
     return bind_call("$concat", operands)
 
 
-def _bind_coalesce(typer: Typer, node: exp.Coalesce, scope: Scope) -> Typed:
-    arguments = [typer.expression(a, scope) for a in (node.this, *node.expressions)]
+def _bind_coalesce(binder: Binder, node: exp.Coalesce, scope: Scope) -> Typed:
+    arguments = [binder.expression(a, scope) for a in (node.this, *node.expressions)]
     return bind_call("coalesce", arguments)
 
 
-def _bind_extract(typer: Typer, node: exp.Extract, scope: Scope) -> Typed:
+def _bind_extract(binder: Binder, node: exp.Extract, scope: Scope) -> Typed:
     part = node.this.name.lower()
     if part not in EXTRACTED:
         raise SeamlineError(NOT_SUPPORTED, f"EXTRACT({part.upper()} …) is not supported")
-    value = typer.expression(node.expression, scope)
+    value = binder.expression(node.expression, scope)
     is_local = isinstance(value[1], Timestamp) and not value[1].zoned
     if part in (OF_CLOCKS if value[1] == types.DATE else OF_ZONES if is_local else ()):
         raise SeamlineError(
@@ -136,17 +137,17 @@ def _bind_extract(typer: Typer, node: exp.Extract, scope: Scope) -> Typed:
     return bind_call(part, [value])
 
 
-def _bind_trim(typer: Typer, node: exp.Trim, scope: Scope) -> Typed:
+def _bind_trim(binder: Binder, node: exp.Trim, scope: Scope) -> Typed:
     position = str(node.args.get("position") or "BOTH").upper()
     name = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[position]
-    arguments = [typer.expression(node.this, scope)]
+    arguments = [binder.expression(node.this, scope)]
     if node.expression is not None:
-        arguments.append(typer.expression(node.expression, scope))
+        arguments.append(binder.expression(node.expression, scope))
         name = f"${name}"
     return chars.bind(name, arguments, bind_call) or bind_call(name, arguments)
 
 
-def _bind_overlay(typer: Typer, node: exp.Overlay, scope: Scope) -> Typed:
+def _bind_overlay(binder: Binder, node: exp.Overlay, scope: Scope) -> Typed:
     parts = [node.this, *(node.args.get(key) for key in ("expression", "from_", "for_"))]
     if None in parts[:3]:
         raise SeamlineError(
@@ -155,27 +156,27 @@ def _bind_overlay(typer: Typer, node: exp.Overlay, scope: Scope) -> Typed:
             location=location_of(node),
             hint="overlay(text PLACING text FROM start [FOR length])",
         )
-    return bind_call("$overlay", [typer.expression(part, scope) for part in parts if part])
+    return bind_call("$overlay", [binder.expression(part, scope) for part in parts if part])
 
 
-def _bind_substring(typer: Typer, node: exp.Substring, scope: Scope) -> Typed:
+def _bind_substring(binder: Binder, node: exp.Substring, scope: Scope) -> Typed:
     arguments = [
-        typer.expression(node.args[key], scope)
+        binder.expression(node.args[key], scope)
         for key in ("this", "start", "length")
         if node.args.get(key) is not None
     ]
     return bind_call("substr", arguments)
 
 
-def _bind_position(typer: Typer, node: exp.StrPosition, scope: Scope) -> Typed:
-    arguments = [typer.expression(node.args[key], scope) for key in ("substr", "this")]
+def _bind_position(binder: Binder, node: exp.StrPosition, scope: Scope) -> Typed:
+    arguments = [binder.expression(node.args[key], scope) for key in ("substr", "this")]
     return bind_call("$position", arguments)
 
 
-def _bind_bracket(typer: Typer, node: exp.Bracket, scope: Scope) -> Typed:
+def _bind_bracket(binder: Binder, node: exp.Bracket, scope: Scope) -> Typed:
     if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
         raise unsupported(node)
-    (container, type_), index = _bind_element(typer, node.this, node.expressions[0], scope)
+    (container, type_), index = _bind_element(binder, node.this, node.expressions[0], scope)
     if isinstance(type_, Row):
         return _bind_field(container, type_, whole_number_of(index[0]))
     if type_ == types.JSON:
@@ -200,18 +201,18 @@ def _bind_field(row: exp.Expr, type_: Row, position: int | None) -> Typed:
     return field_of(row, type_, field), field.type
 
 
-def _bind_element(typer: Typer, node: exp.Expr, index: exp.Expr, scope: Scope) -> list[Typed]:
+def _bind_element(binder: Binder, node: exp.Expr, index: exp.Expr, scope: Scope) -> list[Typed]:
     """Binds an array or map and the subscript into it; array subscripts count from 1."""
     counts_from_zero = isinstance(index, exp.Anonymous) and index.name.lower() == FROM_ZERO
-    subscript = typer.expression(index.expressions[0] if counts_from_zero else index, scope)
-    container = typer.expression(node, scope)
+    subscript = binder.expression(index.expressions[0] if counts_from_zero else index, scope)
+    container = binder.expression(node, scope)
     if counts_from_zero and isinstance(container[1], Array):
         subscript = bind_call("$add", [subscript, (bigint_literal(1), types.BIGINT)])
     return [container, subscript]
 
 
-def _bind_array(typer: Typer, node: exp.Array, scope: Scope) -> Typed:
-    items = [typer.expression(item, scope) for item in node.expressions]
+def _bind_array(binder: Binder, node: exp.Array, scope: Scope) -> Typed:
+    items = [binder.expression(item, scope) for item in node.expressions]
     common = common_type([type_ for _, type_ in items], "ARRAY") if items else types.UNKNOWN
     returns = Array(common)
     overload = constructor("$array", "[{args}]", "array({args})")
@@ -219,34 +220,34 @@ def _bind_array(typer: Typer, node: exp.Array, scope: Scope) -> Typed:
     return call(spec, [implicit_cast(*item, common) for item in items]), returns
 
 
-def _bind_function(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+def _bind_function(binder: Binder, node: exp.Anonymous, scope: Scope) -> Typed:
     name = node.name.lower()
     if name.startswith("$"):
         raise functions.unknown(name)
-    of_time = times.bind_function(typer, node, scope, bind_call)
+    of_time = times.bind_function(binder, node, scope, bind_call)
     if of_time is not None:
         return of_time
     if name == "try":
-        return bind_try(typer, node, scope)
+        return bind_try(binder, node, scope)
     if name == "current_groups":
-        return _bind_groups(typer, node, scope)
+        return _bind_groups(binder, node, scope)
     if name == "normalize":
-        return _bind_normalize(typer, node, scope)
+        return _bind_normalize(binder, node, scope)
     if name == "row":
-        return _bind_row_constructor(typer, node, scope)
+        return _bind_row_constructor(binder, node, scope)
     if name == "map":
-        return _bind_map_constructor(typer, node, scope)
+        return _bind_map_constructor(binder, node, scope)
     if name == "nullif" and len(node.expressions) == 2:
-        return _bind_null_if(*(typer.expression(part, scope) for part in node.expressions))
+        return _bind_null_if(*(binder.expression(part, scope) for part in node.expressions))
     if name == "typeof" and len(node.expressions) == 1:
-        return _type_of(*typer.expression(node.expressions[0], scope))
-    return _bind_plain_call(typer, name, node, scope)
+        return _type_of(*binder.expression(node.expressions[0], scope))
+    return _bind_plain_call(binder, name, node, scope)
 
 
-def _bind_groups(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+def _bind_groups(binder: Binder, node: exp.Anonymous, scope: Scope) -> Typed:
     if node.expressions:
         raise SeamlineError(TYPE_MISMATCH, "current_groups takes no argument", hint="")
-    return typer.expression(array_of_groups(typer.groups()), scope)
+    return binder.expression(array_of_groups(binder.groups()), scope)
 
 
 def _type_of(value: exp.Expr, type_: Type) -> Typed:
@@ -258,7 +259,7 @@ def _type_of(value: exp.Expr, type_: Type) -> Typed:
     return exp.Case(ifs=[exp.If(this=is_null, true=name)], default=name.copy()), types.VARCHAR
 
 
-def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope) -> Typed:
+def _bind_plain_call(binder: Binder, name: str, node: exp.Anonymous, scope: Scope) -> Typed:
     expressions, distinct, order = _parts_of_call(node)
     if name == "count" and len(expressions) == 1 and isinstance(expressions[0], exp.Star):
         expressions = []
@@ -270,8 +271,8 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
                 NOT_SUPPORTED, f"{argument.key.upper()} inside {name}() is not supported"
             )
     if name == "count" and distinct and len(expressions) > 1:
-        return _bind_count_of_rows(typer, expressions, scope)
-    typed, type_ = bind_call(name, _bind_arguments(typer, name, expressions, scope))
+        return _bind_count_of_rows(binder, expressions, scope)
+    typed, type_ = bind_call(name, _bind_arguments(binder, name, expressions, scope))
     assert isinstance(typed, Call)
     overload = typed.spec.overload
     if overload.kind == "window" and not isinstance(node.parent, _OVER):
@@ -290,7 +291,7 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
                 f"{name}() of a value that differs each time is not supported",
                 hint="Compute it in a subquery.",
             )
-        return finished(typer, typed, scope, distinct=distinct, order=order), type_
+        return finished(binder, typed, scope, distinct=distinct, order=order), type_
     return typed, type_
 
 
@@ -305,16 +306,16 @@ def _parts_of_call(node: exp.Anonymous) -> tuple[list[exp.Expr], bool, exp.Order
     return expressions, False, order
 
 
-def _bind_count_of_rows(typer: Typer, expressions: Sequence[exp.Expr], scope: Scope) -> Typed:
+def _bind_count_of_rows(binder: Binder, expressions: Sequence[exp.Expr], scope: Scope) -> Typed:
     """Binds count(DISTINCT a, b) of other dialects, which counts distinct rows without nulls."""
     missing = exp.or_(*(exp.Is(this=e.copy(), expression=exp.Null()) for e in expressions))
     row = exp.Tuple(expressions=[e.copy() for e in expressions])
     case = exp.Case(ifs=[exp.If(this=exp.Not(this=exp.Paren(this=missing)), true=row)])
     call_ = exp.Anonymous(this="count", expressions=[exp.Distinct(expressions=[case])])
-    return _bind_plain_call(typer, "count", call_, scope)
+    return _bind_plain_call(binder, "count", call_, scope)
 
 
-def _bind_within_group(typer: Typer, node: exp.WithinGroup, scope: Scope) -> Typed:
+def _bind_within_group(binder: Binder, node: exp.WithinGroup, scope: Scope) -> Typed:
     """Binds f(x, …) WITHIN GROUP (ORDER BY …) as f(x, … ORDER BY …)."""
     call_, order = node.this, node.expression
     if not isinstance(call_, exp.Anonymous) or not isinstance(order, exp.Order) or order.this:
@@ -324,22 +325,22 @@ def _bind_within_group(typer: Typer, node: exp.WithinGroup, scope: Scope) -> Typ
     *first, last = call_.expressions
     ordered = exp.Order(this=last, expressions=order.expressions)
     call_.set("expressions", [*first, ordered])
-    return typer.expression(call_, scope)
+    return binder.expression(call_, scope)
 
 
-def _bind_listagg_within(typer: Typer, node: ListaggWithin, scope: Scope) -> Typed:
-    return _bind_plain_call(typer, "$listagg", node, scope)
+def _bind_listagg_within(binder: Binder, node: ListaggWithin, scope: Scope) -> Typed:
+    return _bind_plain_call(binder, "$listagg", node, scope)
 
 
 def _bind_arguments(
-    typer: Typer, name: str, expressions: Sequence[exp.Expr], scope: Scope
+    binder: Binder, name: str, expressions: Sequence[exp.Expr], scope: Scope
 ) -> list[Typed | LambdaArgument]:
     if name == "element_at" and len(expressions) == 2:
-        return [*_bind_element(typer, expressions[0], expressions[1], scope)]
+        return [*_bind_element(binder, expressions[0], expressions[1], scope)]
     arguments = [
-        LambdaArgument(typer, argument, scope)
+        LambdaArgument(binder, argument, scope)
         if isinstance(argument, exp.Lambda)
-        else typer.expression(argument, scope)
+        else binder.expression(argument, scope)
         for argument in expressions
     ]
     first = arguments[0] if arguments else None
@@ -466,14 +467,14 @@ def bind_call(name: str, arguments: Sequence[Typed | LambdaArgument]) -> Typed:
     return over_entries(node) if name in COMPARING else node, resolved.returns
 
 
-def _bind_normalize(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+def _bind_normalize(binder: Binder, node: exp.Anonymous, scope: Scope) -> Typed:
     """Binds `normalize(x, NFD)`, where the form is a word, not a column."""
     value, *forms = node.expressions or [exp.Null()]
     form = forms[0].name.lower() if forms else "nfc"
     name = f"$normalize_{form}"
     if len(forms) > 1 or name not in functions.FUNCTIONS:
         raise SeamlineError(INVALID_ARGUMENT, "normalize knows NFC, NFD, NFKC and NFKD", hint="")
-    return bind_call(name, [typer.expression(value, scope)])
+    return bind_call(name, [binder.expression(value, scope)])
 
 
 def _bind_null_if(one: Typed, other: Typed) -> Typed:
@@ -487,7 +488,7 @@ def _bind_null_if(one: Typed, other: Typed) -> Typed:
     return exp.Paren(this=case), type_
 
 
-def _bind_row_constructor(typer: Typer, node: exp.Anonymous | exp.Tuple, scope: Scope) -> Typed:
+def _bind_row_constructor(binder: Binder, node: exp.Anonymous | exp.Tuple, scope: Scope) -> Typed:
     """Binds `(a, b)` or `ROW(a AS x, b)`; only ROW may name fields."""
     if not node.expressions:
         raise SeamlineError(
@@ -496,7 +497,7 @@ def _bind_row_constructor(typer: Typer, node: exp.Anonymous | exp.Tuple, scope: 
     is_row = isinstance(node, exp.Anonymous)
     named = {i: e for i, e in enumerate(node.expressions) if is_row and isinstance(e, exp.Alias)}
     items = [
-        typer.expression(item.this if index in named else item, scope)
+        binder.expression(item.this if index in named else item, scope)
         for index, item in enumerate(node.expressions)
     ]
     type_ = types.anonymous_row([type_ for _, type_ in items])
@@ -509,8 +510,8 @@ def _bind_row_constructor(typer: Typer, node: exp.Anonymous | exp.Tuple, scope: 
     return row_of([inner for inner, _ in items], type_), type_
 
 
-def _bind_map_constructor(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
-    arguments = [typer.expression(argument, scope) for argument in node.expressions]
+def _bind_map_constructor(binder: Binder, node: exp.Anonymous, scope: Scope) -> Typed:
+    arguments = [binder.expression(argument, scope) for argument in node.expressions]
     argument_types = [type_ for _, type_ in arguments]
     match argument_types:
         case []:

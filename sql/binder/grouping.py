@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from sqlglot import exp
 
 from seamline.errors import GROUPING_ERROR, NOT_SUPPORTED, STATEMENT_TOO_LARGE, SeamlineError
-from seamline.sql.binder.scope import Scope, location_of
+from seamline.sql.binder.scope import Scope
 from seamline.sql.expressions.calls import Call, has_aggregate, parts_of_window
 from seamline.sql.expressions.naming import name_of_scan_column
 from seamline.sql.functions import GROUPING
+from seamline.sql.locations import location_of
 
 
 def check_grouping(node: exp.Select, scope: Scope) -> None:

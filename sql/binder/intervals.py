@@ -12,12 +12,12 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_LITERAL, SeamlineError
 from seamline.sql import types
+from seamline.sql.binder.binder import Binder, Handlers
 from seamline.sql.binder.conversions import moment_literal
 from seamline.sql.binder.literals import whole_number_of
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.binder.time_zones import is_elsewhere
-from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
 from seamline.sql.types import Interval, Timestamp
 from seamline.sql.words import NUMBER_MAX
@@ -38,7 +38,7 @@ _BEFORE = {"hour": " ", "minute": ":", "second": ":"}
 _LIMIT = 2**63
 
 
-def _bind_interval(_: Typer, node: exp.Interval, __: Scope) -> Typed:
+def _bind_interval(_: Binder, node: exp.Interval, __: Scope) -> Typed:
     type_ = types.INTERVAL_YEAR if _units_of(node)[0] in _MONTHS else types.INTERVAL_DAY
     value = _value_of(node)
     limit = _LIMIT if type_ == types.INTERVAL_DAY else 2**31

@@ -8,11 +8,11 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import types
+from seamline.sql.binder.binder import Binder, Handlers
 from seamline.sql.binder.conversions import explicit_cast, implicit_cast, of_length
 from seamline.sql.binder.function_calls import bind_call
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import is_text
-from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.dialects import SqlJson, SqlJsonMade, SqlJsonMember
 from seamline.sql.expressions.calls import CallSpec, call, constructor
 from seamline.sql.expressions.casts import in_zones
@@ -20,16 +20,16 @@ from seamline.sql.kernels.json_casts import can_be_json
 from seamline.sql.kernels.path_parsing import sql_path
 
 
-def _bind(typer: Typer, node: SqlJson, scope: Scope) -> Typed:
+def _bind(binder: Binder, node: SqlJson, scope: Scope) -> Typed:
     path = node.args.get("path")
     if node.args.get("this") is None or path is None:
         raise SeamlineError(TYPE_MISMATCH, f"{node.name_of_function} needs a value and a path")
     if not is_text(path):
         raise SeamlineError(INVALID_ARGUMENT, "a JSON path must be a literal", hint="")
     read = sql_path(path.name).names  # an invalid path fails regardless of the rows
-    text = typer.expression(node.this, scope)
+    text = binder.expression(node.this, scope)
     arguments = [text, _word(path.name)]
-    passed = _passed(typer, node.args.get("passing") or [], read, scope)
+    passed = _passed(binder, node.args.get("passing") or [], read, scope)
     match node.name_of_function:
         case "JSON_EXISTS":
             on_error = _word(_clause(node, "error", "false"))
@@ -39,11 +39,11 @@ def _bind(typer: Typer, node: SqlJson, scope: Scope) -> Typed:
             words += [_clause(node, key, "null") for key in ("empty", "error")]
             query = bind_call("$json_query", [*arguments, *map(_word, words), *passed])
             return _returned(query, node, safe=False)
-    return _bind_value(typer, node, arguments, passed, scope)
+    return _bind_value(binder, node, arguments, passed, scope)
 
 
 def _passed(
-    typer: Typer, members: Sequence[SqlJsonMember], read: frozenset[str], scope: Scope
+    binder: Binder, members: Sequence[SqlJsonMember], read: frozenset[str], scope: Scope
 ) -> list[Typed]:
     """Returns the names and values of PASSING as two arguments, or none.
 
@@ -52,7 +52,7 @@ def _passed(
     """
     names, values = [], []
     for member in members:
-        value, type_ = typer.expression(member.this, scope)
+        value, type_ = binder.expression(member.this, scope)
         is_known = types.is_numeric(type_) or type_ in _PASSED or isinstance(type_, types.Char)
         if not is_known:
             what = f"a value of type {type_} in PASSING"
@@ -110,7 +110,7 @@ def _family(node: SqlJson) -> str:
 
 
 def _bind_value(
-    typer: Typer, node: SqlJson, arguments: list[Typed], passed: list[Typed], scope: Scope
+    binder: Binder, node: SqlJson, arguments: list[Typed], passed: list[Typed], scope: Scope
 ) -> Typed:
     words = [_clause(node, key, "null") for key in ("empty", "error")]
     values = bind_call("$json_value", [*arguments, *map(_word, [*words, _family(node)]), *passed])
@@ -123,7 +123,7 @@ def _bind_value(
         node_ = node.args.get(key)
         if not isinstance(node_, exp.Expr):
             return exp.Null()
-        return explicit_cast(*typer.expression(node_, scope), type_, safe=False)
+        return explicit_cast(*binder.expression(node_, scope), type_, safe=False)
 
     size, _ = bind_call("cardinality", [(values[0].copy(), values[1])])
     is_null = exp.Is(this=exp.Paren(this=arguments[0][0].copy()), expression=exp.Null())
@@ -147,20 +147,20 @@ def _bind_value(
 # --- JSON_OBJECT and JSON_ARRAY ------------------------------------------------------------------
 
 
-def _bind_made(typer: Typer, node: SqlJsonMade, scope: Scope) -> Typed:
+def _bind_made(binder: Binder, node: SqlJsonMade, scope: Scope) -> Typed:
     members = node.expressions
-    values = _texts([_as_json(m, *typer.expression(m.this, scope)) for m in members])
+    values = _texts([_as_json(m, *binder.expression(m.this, scope)) for m in members])
     if node.name_of_function == "JSON_ARRAY":
         json = bind_call("$json_array", [values, _word(node.args.get("nulls") or "absent")])
     else:
-        keys = _texts([_key(typer, member, scope) for member in members])
+        keys = _texts([_key(binder, member, scope) for member in members])
         words = node.args.get("nulls") or "null", "unique" if node.args.get("unique") else ""
         json = bind_call("$json_object", [keys, values, *map(_word, words)])
     return _returned(json, node, safe=False)
 
 
-def _key(typer: Typer, member: SqlJsonMember, scope: Scope) -> Typed:
-    value, type_ = typer.expression(member.args["key"], scope)
+def _key(binder: Binder, member: SqlJsonMember, scope: Scope) -> Typed:
+    value, type_ = binder.expression(member.args["key"], scope)
     if type_ not in (types.VARCHAR, types.UNKNOWN):
         raise SeamlineError(
             TYPE_MISMATCH, f"a key of JSON_OBJECT must be text, not {type_}", hint=""

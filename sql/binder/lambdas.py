@@ -10,12 +10,13 @@ from seamline.errors import NOT_SUPPORTED, STATEMENT_TOO_LARGE, TYPE_MISMATCH, S
 from seamline.sql import coercion
 from seamline.sql.binder.conversions import implicit_cast
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
-from seamline.sql.binder.scope import Column, Scope, Typed, location_of
+from seamline.sql.binder.scope import Column, Scope, Typed
 from seamline.sql.expressions.calls import BoundLambda
+from seamline.sql.locations import location_of
 from seamline.sql.types import Function, Type
 
 if TYPE_CHECKING:
-    from seamline.sql.binder.typer import Typer
+    from seamline.sql.binder.binder import Binder
 
 BINDINGS_MAX = 1000
 """Maximum bindings of lambda bodies in one statement; a body may be bound for several types."""
@@ -27,11 +28,11 @@ class LambdaArgument:
     Its body sees the parameters first, then everything that the call sees.
     """
 
-    def __init__(self, typer: Typer, node: exp.Lambda, scope: Scope) -> None:
-        self._typer = typer
+    def __init__(self, binder: Binder, node: exp.Lambda, scope: Scope) -> None:
+        self._typer = binder
         self._node = node
         self._scope = scope
-        self._aliases = [typer.parameter(scope.depth, position) for position in range(self.arity)]
+        self._aliases = [binder.parameter(scope.depth, position) for position in range(self.arity)]
         self._bound: dict[tuple[Type, ...], Typed] = {}
 
     @property

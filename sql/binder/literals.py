@@ -11,13 +11,14 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_LITERAL, NOT_SUPPORTED, SeamlineError
 from seamline.sql import types
+from seamline.sql.binder.binder import Binder, Handlers
 from seamline.sql.binder.moments import bind_moment
-from seamline.sql.binder.scope import Scope, Typed, location_of
+from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import unparenthesized
-from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.dialects import CAST
 from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
 from seamline.sql.kernels import json_texts
+from seamline.sql.locations import location_of
 from seamline.sql.types import Decimal, Type
 
 
@@ -192,7 +193,7 @@ def _whole_number(node: exp.Expr) -> int:
     raise SeamlineError(NOT_SUPPORTED, "LIMIT and OFFSET need a literal whole number", hint="")
 
 
-def _bind_literal(_: Typer, node: exp.Literal, __: Scope) -> Typed:
+def _bind_literal(_: Binder, node: exp.Literal, __: Scope) -> Typed:
     if node.is_string:
         return node, types.VARCHAR
     text = node.name.lower()
@@ -207,27 +208,27 @@ def _bind_literal(_: Typer, node: exp.Literal, __: Scope) -> Typed:
     return _decimal_literal(text)
 
 
-def _bind_boolean_literal(_: Typer, node: exp.Boolean, __: Scope) -> Typed:
+def _bind_boolean_literal(_: Binder, node: exp.Boolean, __: Scope) -> Typed:
     return node, types.BOOLEAN
 
 
-def _bind_user(typer: Typer, _: exp.CurrentUser, __: Scope) -> Typed:
-    return exp.Literal.string(typer.user), types.VARCHAR
+def _bind_user(binder: Binder, _: exp.CurrentUser, __: Scope) -> Typed:
+    return exp.Literal.string(binder.user), types.VARCHAR
 
 
-def _bind_catalog(typer: Typer, _: exp.CurrentCatalog, __: Scope) -> Typed:
-    return exp.Literal.string(typer.session[0]), types.VARCHAR
+def _bind_catalog(binder: Binder, _: exp.CurrentCatalog, __: Scope) -> Typed:
+    return exp.Literal.string(binder.session[0]), types.VARCHAR
 
 
-def _bind_schema(typer: Typer, _: exp.CurrentSchema, __: Scope) -> Typed:
-    return exp.Literal.string(typer.session[1]), types.VARCHAR
+def _bind_schema(binder: Binder, _: exp.CurrentSchema, __: Scope) -> Typed:
+    return exp.Literal.string(binder.session[1]), types.VARCHAR
 
 
-def _bind_null(_: Typer, node: exp.Null, __: Scope) -> Typed:
+def _bind_null(_: Binder, node: exp.Null, __: Scope) -> Typed:
     return node, types.UNKNOWN
 
 
-def _bind_bytes(_: Typer, node: exp.HexString, __: Scope) -> Typed:
+def _bind_bytes(_: Binder, node: exp.HexString, __: Scope) -> Typed:
     digits = str(node.this)
     try:
         raw = bytes.fromhex(digits)
@@ -236,7 +237,7 @@ def _bind_bytes(_: Typer, node: exp.HexString, __: Scope) -> Typed:
     return constant_of(f"unhex('{raw.hex().upper()}')", types.VARBINARY, raw), types.VARBINARY
 
 
-def _bind_unicode(_: Typer, node: exp.UnicodeString, __: Scope) -> Typed:
+def _bind_unicode(_: Binder, node: exp.UnicodeString, __: Scope) -> Typed:
     """Binds U&'…' with characters as code points of four hex digits, or six after a plus."""
     escape = node.args["escape"].name if node.args.get("escape") else "\\"
     mark = re.escape(escape)
@@ -255,7 +256,7 @@ def _bind_unicode(_: Typer, node: exp.UnicodeString, __: Scope) -> Typed:
     return exp.Literal.string(text), types.VARCHAR
 
 
-def _bind_json(_: Typer, node: exp.ParseJSON, __: Scope) -> Typed:
+def _bind_json(_: Binder, node: exp.ParseJSON, __: Scope) -> Typed:
     """Binds and checks JSON '…'; a call of that name never becomes this node."""
     try:
         text = json_texts.canonical(json_texts.parse(node.this.name))

@@ -11,19 +11,19 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from seamline.sql import types
+from seamline.sql.binder.binder import Binder
 from seamline.sql.binder.conversions import explicit_cast, implicit_cast
 from seamline.sql.binder.intervals import days_of
 from seamline.sql.binder.moments import bind_moment
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import unparenthesized
-from seamline.sql.binder.typer import Typer
 from seamline.sql.dialects import DAYS, TEXT
 from seamline.sql.types import Time, Timestamp, Type
 
 
-def comparable(typer: Typer, nodes: Sequence[exp.Expr], scope: Scope) -> list[Typed]:
+def comparable(binder: Binder, nodes: Sequence[exp.Expr], scope: Scope) -> list[Typed]:
     """Binds operands of a comparison; marked text becomes a value of the other operands' type."""
-    operands = [None if _marked(n, TEXT) else typer.expression(n, scope) for n in nodes]
+    operands = [None if _marked(n, TEXT) else binder.expression(n, scope) for n in nodes]
     target = next((o[1] for o in operands if o is not None and _takes_text(o[1])), None)
     return [operand or of_text(node, target) for operand, node in zip(operands, nodes, strict=True)]
 
@@ -54,13 +54,13 @@ def _takes_text(type_: Type) -> bool:
     return type_ == types.DATE or types.is_numeric(type_) or isinstance(type_, Timestamp | Time)
 
 
-def summands(typer: Typer, node: exp.Binary, scope: Scope) -> tuple[list[Typed], bool]:
+def summands(binder: Binder, node: exp.Binary, scope: Scope) -> tuple[list[Typed], bool]:
     """Returns both sides of arithmetic, and whether it may combine dates and whole numbers."""
     right = node.expression
     is_loose = _marked(right, DAYS)
     if is_loose:
         right = unparenthesized(right).expressions[0]
-    return [typer.expression(side, scope) for side in (node.this, right)], is_loose
+    return [binder.expression(side, scope) for side in (node.this, right)], is_loose
 
 
 def in_days(

@@ -22,7 +22,7 @@ from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Map, Type
 
 if TYPE_CHECKING:
-    from seamline.sql.binder.typer import Typer
+    from seamline.sql.binder.binder import Binder
 
 _TO_ENTRIES = constructor("$to_entries", to_entries(DUCKDB), to_entries(SPARK))
 _FROM_ENTRIES = constructor("$from_entries", from_entries(DUCKDB), from_entries(SPARK))
@@ -78,11 +78,11 @@ def _is_key(column: exp.Column, select: exp.Select) -> bool:
     return column.find_ancestor(exp.Group, exp.Select) is select.args.get("group")
 
 
-def distinct_entries(typer: Typer, select: exp.Select, output: Sequence[Output]) -> None:
+def distinct_entries(binder: Binder, select: exp.Select, output: Sequence[Output]) -> None:
     """Makes SELECT DISTINCT compare the entries of its results that hold maps.
 
     Args:
-        typer: Names the source.
+        binder: Names the source.
         select: The bound query, changed in place: its rows become those of a source.
         output: Its results.
     """
@@ -94,16 +94,16 @@ def distinct_entries(typer: Typer, select: exp.Select, output: Sequence[Output])
         select.set(argument, None)
     for projection, column in zip(inside.expressions, output, strict=True):
         projection.set("this", as_key(projection.this, column.type))
-    _read(select, inside, output, typer.new_alias())
+    _read(select, inside, output, binder.new_alias())
 
 
 def combine_entries(
-    typer: Typer, node: exp.SetOperation, output: Sequence[Output]
+    binder: Binder, node: exp.SetOperation, output: Sequence[Output]
 ) -> exp.SetOperation | exp.Select:
     """Makes a set operation compare the entries of its columns that hold maps.
 
     Args:
-        typer: Names the sources.
+        binder: Names the sources.
         node: The bound set operation.
         output: Its columns, whose types those of both sides are.
 
@@ -115,7 +115,7 @@ def combine_entries(
     if not compares or not any(holds_maps(column.type) for column in output):
         return node
     for side in ("this", "expression"):
-        alias = typer.new_alias()
+        alias = binder.new_alias()
         inner = node.args[side]
         rows = source(inner.this if isinstance(inner, exp.Subquery) else inner, alias)
         keys = [
@@ -127,7 +127,7 @@ def combine_entries(
     for argument in _OF_CLAUSES:
         around.set(argument, node.args.get(argument))
         node.set(argument, None)
-    _read(around, node, output, typer.new_alias())
+    _read(around, node, output, binder.new_alias())
     return around
 
 

@@ -10,11 +10,12 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_LITERAL, NOT_SUPPORTED, SeamlineError
 from seamline.sql import session_zone, time_zones, types
+from seamline.sql.binder.binder import Binder, Handlers
 from seamline.sql.binder.conversions import moment_literal
-from seamline.sql.binder.scope import Scope, Typed, location_of
-from seamline.sql.binder.typer import Handlers, Typer
+from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.dialects import CAST
 from seamline.sql.expressions.calls import CallSpec, call, constructor
+from seamline.sql.locations import location_of
 from seamline.sql.types import Time, Timestamp
 
 _DATE = r"(?P<year>\d{1,4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})"
@@ -205,13 +206,13 @@ def time_literal(value: datetime.time, type_: Time) -> Typed:
 _ANY_DAY = datetime.date(2000, 1, 1)
 
 
-def bind_now(typer: Typer, node: exp.Expr, _: Scope) -> Typed:
+def bind_now(binder: Binder, node: exp.Expr, _: Scope) -> Typed:
     """Binds CURRENT_TIMESTAMP and the like to one moment: when the statement was submitted."""
     digits = int(node.this.name) if isinstance(node.this, exp.Literal) else 3
-    return now(typer, node, digits)
+    return now(binder, node, digits)
 
 
-def now(typer: Typer, node: exp.Expr, digits: int) -> Typed:
+def now(binder: Binder, node: exp.Expr, digits: int) -> Typed:
     """Returns the moment of the statement, truncated to `digits` digits of a second.
 
     Raises:
@@ -220,7 +221,7 @@ def now(typer: Typer, node: exp.Expr, digits: int) -> Typed:
     if digits > _DIGITS_MAX:
         raise SeamlineError(NOT_SUPPORTED, "timestamps have at most 6 digits of a second", hint="")
     unit = 10 ** (_DIGITS_MAX - digits)
-    instant = typer.now()
+    instant = binder.now()
     instant = instant.replace(microsecond=instant.microsecond // unit * unit)
     zone = session_zone.current()
     moment = time_zones.local(instant, zone)

@@ -16,6 +16,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql import coercion, functions, texts, types
+from seamline.sql.binder.binder import Binder, Handlers
 from seamline.sql.binder.conversions import (
     cast_outputs,
     common_type,
@@ -35,29 +36,28 @@ from seamline.sql.binder.scope import (
     Output,
     Scope,
     Typed,
-    location_of,
     output_column,
     resolve,
     unsupported,
 )
 from seamline.sql.binder.shapes import as_operand, bracketed, is_text, names_of, unwrapped
-from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.expressions.calls import CallSpec, call, constructor
 from seamline.sql.expressions.casts import in_zones
+from seamline.sql.locations import location_of
 from seamline.sql.near import did_you_mean
 from seamline.sql.types import Array, Map, Row, Time, Timestamp, Type
 
 
-def _bind_name(typer: Typer, node: exp.Column | exp.Dot | exp.Identifier, scope: Scope) -> Typed:
+def _bind_name(binder: Binder, node: exp.Column | exp.Dot | exp.Identifier, scope: Scope) -> Typed:
     """Binds a column, qualified or not, and fields in it; or fields of any other expression."""
     names = names_of(node)
     if names is None:
         if isinstance(node, exp.Column):
             raise unsupported(node)
-        return _field_of(typer.expression(node.this, scope), node.expression)
+        return _field_of(binder.expression(node.this, scope), node.expression)
     match, fields = resolve(names, scope)
     if isinstance(match, Column):
-        value = typer.column(match, names[len(names) - len(fields) - 1])
+        value = binder.column(match, names[len(names) - len(fields) - 1])
     else:
         value = match[0].copy(), match[1]
     for field in fields:
@@ -88,30 +88,30 @@ def _field_of(value: Typed, name: exp.Expr) -> Typed:
     return field_of(row, type_, field), field.type
 
 
-def _bind_paren(typer: Typer, node: exp.Paren, scope: Scope) -> Typed:
-    inner, type_ = typer.expression(node.this, scope)
+def _bind_paren(binder: Binder, node: exp.Paren, scope: Scope) -> Typed:
+    inner, type_ = binder.expression(node.this, scope)
     return exp.Paren(this=inner), type_
 
 
-def _bind_logic(typer: Typer, node: exp.Connector, scope: Scope) -> Typed:
+def _bind_logic(binder: Binder, node: exp.Connector, scope: Scope) -> Typed:
     kind = type(node)
     operands = [
-        typer.boolean(operand, scope, kind.__name__.upper())
+        binder.boolean(operand, scope, kind.__name__.upper())
         for operand in node.flatten(unnest=False)
     ]
     combine = exp.and_ if kind is exp.And else exp.or_
     return combine(*operands, copy=False), types.BOOLEAN
 
 
-def _bind_not(typer: Typer, node: exp.Not, scope: Scope) -> Typed:
-    inner = typer.boolean(node.this, scope, "NOT")
+def _bind_not(binder: Binder, node: exp.Not, scope: Scope) -> Typed:
+    inner = binder.boolean(node.this, scope, "NOT")
     return exp.Not(this=bracketed(inner)), types.BOOLEAN
 
 
-def _bind_comparison(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
+def _bind_comparison(binder: Binder, node: exp.Binary, scope: Scope) -> Typed:
     if isinstance(node.expression, exp.Any | exp.All):
-        return _bind_quantified(typer, node, scope)
-    operands = comparable(typer, [node.this, node.expression], scope)
+        return _bind_quantified(binder, node, scope)
+    operands = comparable(binder, [node.this, node.expression], scope)
     (left, left_type), (right, right_type) = operands
     common = coercion.common_type(left_type, right_type)
     if common is None:
@@ -124,26 +124,26 @@ def _bind_comparison(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
     return compared(type(node), *sides, common), types.BOOLEAN
 
 
-def _bind_quantified(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
+def _bind_quantified(binder: Binder, node: exp.Binary, scope: Scope) -> Typed:
     """Binds a comparison with ANY, SOME or ALL rows of a query."""
     query = unwrapped(node.expression.this)
     is_any = isinstance(node.expression, exp.Any)
     if not isinstance(query, exp.Query) or isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
         raise unsupported(node)
     if isinstance(node, exp.EQ) and is_any:
-        return _bind_in(typer, exp.In(this=node.this, query=exp.Subquery(this=query)), scope)
+        return _bind_in(binder, exp.In(this=node.this, query=exp.Subquery(this=query)), scope)
     if isinstance(node, exp.NEQ) and not is_any:
         within = exp.In(this=node.this, query=exp.Subquery(this=query))
-        return exp.Not(this=bracketed(_bind_in(typer, within, scope)[0])), types.BOOLEAN
-    value = typer.expression(node.this, scope)
-    inner, output = typer.query(query, scope, scope.ctes)
+        return exp.Not(this=bracketed(_bind_in(binder, within, scope)[0])), types.BOOLEAN
+    value = binder.expression(node.this, scope)
+    inner, output = binder.query(query, scope, scope.ctes)
     if len(output) != 1:
         raise SeamlineError(
             TYPE_MISMATCH,
             f"{node.expression.key.upper()} needs a query of one column",
             hint="IN and EXISTS compare rows of several columns.",
         )
-    return quantified(typer, node, value, inner, output), types.BOOLEAN
+    return quantified(binder, node, value, inner, output), types.BOOLEAN
 
 
 def _comparison_hint(left: Type, right: Type) -> str | None:
@@ -154,8 +154,8 @@ def _comparison_hint(left: Type, right: Type) -> str | None:
     return None
 
 
-def _bind_is(typer: Typer, node: exp.Is, scope: Scope) -> Typed:
-    inner, type_ = typer.expression(node.this, scope)
+def _bind_is(binder: Binder, node: exp.Is, scope: Scope) -> Typed:
+    inner, type_ = binder.expression(node.this, scope)
     is_boolean = isinstance(node.expression, exp.Boolean) and type_ == types.BOOLEAN
     if not isinstance(node.expression, exp.Null) and not is_boolean:
         raise unsupported(node)
@@ -163,8 +163,8 @@ def _bind_is(typer: Typer, node: exp.Is, scope: Scope) -> Typed:
     return _unless_negated(node, bound), types.BOOLEAN
 
 
-def _bind_between(typer: Typer, node: exp.Between, scope: Scope) -> Typed:
-    parts = comparable(typer, [node.args[key] for key in ("this", "low", "high")], scope)
+def _bind_between(binder: Binder, node: exp.Between, scope: Scope) -> Typed:
+    parts = comparable(binder, [node.args[key] for key in ("this", "low", "high")], scope)
     common = common_type([type_ for _, type_ in parts], "BETWEEN")
     if not functions.is_ordered(common):
         raise SeamlineError(
@@ -197,33 +197,33 @@ def _has_fields(type_: Row, output: Sequence[Output]) -> bool:
     return len(output) == len(members)
 
 
-def _bind_in_query(typer: Typer, node: exp.In, subquery: exp.Expr, scope: Scope) -> Typed:
-    value, value_type = typer.expression(node.this, scope)
-    inner, output = typer.query(subquery, scope, scope.ctes)
+def _bind_in_query(binder: Binder, node: exp.In, subquery: exp.Expr, scope: Scope) -> Typed:
+    value, value_type = binder.expression(node.this, scope)
+    inner, output = binder.query(subquery, scope, scope.ctes)
     if isinstance(value_type, Row) and _has_fields(value_type, output):
-        return in_rows(typer, node, (value, value_type), inner, output), types.BOOLEAN
+        return in_rows(binder, node, (value, value_type), inner, output), types.BOOLEAN
     if len(output) != 1:
         raise SeamlineError(TYPE_MISMATCH, "IN needs a query of one column", hint="")
     common = common_type([value_type, output[0].type], "IN")
     require_equality(common, "IN")
     if isinstance(common, Row | Array | Map):
         row = types.anonymous_row([value_type])
-        return in_rows(typer, node, (row_of([value], row), row), inner, output), types.BOOLEAN
-    inner = cast_outputs(typer, inner, output, [Output(output[0].name, common)])
+        return in_rows(binder, node, (row_of([value], row), row), inner, output), types.BOOLEAN
+    inner = cast_outputs(binder, inner, output, [Output(output[0].name, common)])
     one = as_operand(implicit_cast(value, value_type, common))
     if common in types.FLOATS:
-        return _is_number_in(typer, node, one, inner), types.BOOLEAN
+        return _is_number_in(binder, node, one, inner), types.BOOLEAN
     return _within(one, inner), types.BOOLEAN
 
 
-def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
+def _bind_in(binder: Binder, node: exp.In, scope: Scope) -> Typed:
     subquery = node.args.get("query")
     if isinstance(subquery, exp.Subquery) and _is_value(subquery.this):
         node.set("expressions", [subquery.this])
         node.set("query", None)
     elif subquery is not None:
-        return _bind_in_query(typer, node, subquery, scope)
-    (value, value_type), *items = comparable(typer, [node.this, *node.expressions], scope)
+        return _bind_in_query(binder, node, subquery, scope)
+    (value, value_type), *items = comparable(binder, [node.this, *node.expressions], scope)
     if not items:
         raise unsupported(node)
     common = common_type([value_type, *(type_ for _, type_ in items)], "IN")
@@ -255,9 +255,9 @@ def _within(value: exp.Expr, query: exp.Expr) -> exp.In:
     )
 
 
-def _is_number_in(typer: Typer, node: exp.In, value: exp.Expr, query: exp.Expr) -> exp.Expr:
+def _is_number_in(binder: Binder, node: exp.In, value: exp.Expr, query: exp.Expr) -> exp.Expr:
     """Returns `value IN (query)` for floating-point numbers; NaN in the query equals nothing."""
-    alias, name = typer.new_alias(), output_column(0)
+    alias, name = binder.new_alias(), output_column(0)
     source = query.copy() if isinstance(query, exp.Subquery) else exp.Subquery(this=query.copy())
     source.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
     column = exp.column(name, alias)
@@ -270,12 +270,12 @@ def _is_number_in(typer: Typer, node: exp.In, value: exp.Expr, query: exp.Expr) 
     return exp.Paren(this=exp.Case(ifs=[exp.If(this=is_null, true=of_null)], default=numbers))
 
 
-def _bind_like(typer: Typer, node: exp.Like, scope: Scope) -> Typed:
+def _bind_like(binder: Binder, node: exp.Like, scope: Scope) -> Typed:
     if isinstance(node.expression, exp.Any | exp.All):
-        return _bind_like_several(typer, node, scope)
+        return _bind_like_several(binder, node, scope)
     sides = []
     for key in ("this", "expression"):
-        inner, type_ = typer.expression(node.args[key], scope)
+        inner, type_ = binder.expression(node.args[key], scope)
         if not coercion.can_coerce(type_, types.VARCHAR):
             raise SeamlineError(TYPE_MISMATCH, f"LIKE needs varchar, not {type_}", hint="")
         is_filled = key == "this" and isinstance(type_, types.Char)
@@ -283,22 +283,22 @@ def _bind_like(typer: Typer, node: exp.Like, scope: Scope) -> Typed:
     return _unless_negated(node, exp.Like(this=sides[0], expression=sides[1])), types.BOOLEAN
 
 
-def _bind_like_several(typer: Typer, node: exp.Like, scope: Scope) -> Typed:
+def _bind_like_several(binder: Binder, node: exp.Like, scope: Scope) -> Typed:
     """Binds LIKE ANY and LIKE ALL over literal lists of patterns."""
     patterns = unwrapped(node.expression.this)
     listed = patterns.expressions if isinstance(patterns, exp.Tuple) else [patterns]
     negate = node.args.get("negate")
     likes = [exp.Like(this=node.this.copy(), expression=p, negate=negate) for p in listed]
     combine = exp.or_ if isinstance(node.expression, exp.Any) else exp.and_
-    return typer.expression(exp.Paren(this=combine(*likes, copy=False)), scope)
+    return binder.expression(exp.Paren(this=combine(*likes, copy=False)), scope)
 
 
-def _bind_escape(typer: Typer, node: exp.Escape, scope: Scope) -> Typed:
+def _bind_escape(binder: Binder, node: exp.Escape, scope: Scope) -> Typed:
     like = node.this
     is_character = is_text(node.expression, length=1) and node.expression.name.isascii()
     if not isinstance(like, exp.Like) or not is_character:
         raise SeamlineError(NOT_SUPPORTED, "ESCAPE needs a literal of one ASCII character", hint="")
-    inner, _ = typer.expression(exp.Like(this=like.this, expression=like.expression), scope)
+    inner, _ = binder.expression(exp.Like(this=like.this, expression=like.expression), scope)
     pattern, mark = inner.expression, node.expression.name
     if not is_text(pattern):
         inner.set("expression", _escaping(pattern, mark))
@@ -341,28 +341,28 @@ def _unless_negated(node: exp.Expr, bound: exp.Expr) -> exp.Expr:
     return exp.Not(this=bracketed(bound)) if node.args.get("negate") else bound
 
 
-def _bind_exists(typer: Typer, node: exp.Exists, scope: Scope) -> Typed:
-    inner, _ = typer.query(unwrapped(node.this), scope, scope.ctes)
+def _bind_exists(binder: Binder, node: exp.Exists, scope: Scope) -> Typed:
+    inner, _ = binder.query(unwrapped(node.this), scope, scope.ctes)
     return exp.Exists(this=inner), types.BOOLEAN
 
 
-def _bind_subquery(typer: Typer, node: exp.Subquery, scope: Scope) -> Typed:
-    inner, output = typer.query(node.this, scope, scope.ctes)
+def _bind_subquery(binder: Binder, node: exp.Subquery, scope: Scope) -> Typed:
+    inner, output = binder.query(node.this, scope, scope.ctes)
     if len(output) == 1:
         return exp.Subquery(this=inner), output[0].type
-    return as_row(typer, inner, output)
+    return as_row(binder, inner, output)
 
 
-def _bind_case(typer: Typer, node: exp.Case, scope: Scope) -> Typed:
+def _bind_case(binder: Binder, node: exp.Case, scope: Scope) -> Typed:
     operand = node.args.get("this")
     branches = node.args["ifs"]
     value: exp.Expr | None = None
     is_searched = operand is None
     if operand is None:
-        tests = [typer.boolean(b.this, scope, "WHEN") for b in branches]
+        tests = [binder.boolean(b.this, scope, "WHEN") for b in branches]
     else:
-        inner, type_ = typer.expression(operand, scope)
-        candidates = [typer.expression(b.this, scope) for b in branches]
+        inner, type_ = binder.expression(operand, scope)
+        candidates = [binder.expression(b.this, scope) for b in branches]
         common = common_type([type_, *(t for _, t in candidates)], "CASE")
         require_equality(common, "CASE")
         value = as_operand(implicit_cast(inner, type_, common))
@@ -370,9 +370,9 @@ def _bind_case(typer: Typer, node: exp.Case, scope: Scope) -> Typed:
         if isinstance(common, Row | Array | Map) or (common in types.FLOATS and may_be_nan(tests)):
             tests = [compared(exp.EQ, value.copy(), test, common) for test in tests]
             is_searched = True
-    values = [typer.expression(b.args["true"], scope) for b in branches]
+    values = [binder.expression(b.args["true"], scope) for b in branches]
     default = node.args.get("default")
-    other = typer.expression(default, scope) if default is not None else None
+    other = binder.expression(default, scope) if default is not None else None
     all_types = [type_ for _, type_ in values] + ([other[1]] if other else [])
     common = common_type(all_types, "CASE")
     bound = exp.Case(
@@ -409,14 +409,14 @@ def _count_copies(case: exp.Case, operand: exp.Expr) -> None:
 _COPIES_MAX = 10_000
 
 
-def _bind_if(typer: Typer, node: exp.If, scope: Scope) -> Typed:
+def _bind_if(binder: Binder, node: exp.If, scope: Scope) -> Typed:
     case = exp.Case(
         ifs=[exp.If(this=node.this, true=node.args["true"])], default=node.args.get("false")
     )
-    return _bind_case(typer, case, scope)
+    return _bind_case(binder, case, scope)
 
 
-def _bind_cast_node(typer: Typer, node: exp.Cast, scope: Scope) -> Typed:
+def _bind_cast_node(binder: Binder, node: exp.Cast, scope: Scope) -> Typed:
     safe = isinstance(node, exp.TryCast)
     if isinstance(node.this, exp.Literal) and node.this.is_string and not safe:
         constant = literal_of_type(node)
@@ -426,8 +426,8 @@ def _bind_cast_node(typer: Typer, node: exp.Cast, scope: Scope) -> Typed:
     is_row = isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "row"
     length = _length_of(node.to)
     if is_row and isinstance(target, Row) and not safe:
-        return _bind_row_as(typer, node.this, target, scope)
-    inner, source = typer.expression(node.this, scope)
+        return _bind_row_as(binder, node.this, target, scope)
+    inner, source = binder.expression(node.this, scope)
     target = in_zones(source, target)
     if source != target or isinstance(target, Time):
         inner = explicit_cast(inner, source, target, safe=safe)
@@ -456,12 +456,12 @@ def _length_of(data_type: exp.DataType) -> int | None:
     return None
 
 
-def _bind_row_as(typer: Typer, node: exp.Anonymous, target: Row, scope: Scope) -> Typed:
+def _bind_row_as(binder: Binder, node: exp.Anonymous, target: Row, scope: Scope) -> Typed:
     if len(target.fields) != len(node.expressions):
         raise SeamlineError(TYPE_MISMATCH, f"the row does not fit {target}", hint="")
     members, fields = [], []
     for field, argument in zip(target.fields, node.expressions, strict=True):
-        inner, type_ = typer.expression(argument, scope)
+        inner, type_ = binder.expression(argument, scope)
         same = type_ == field.type
         members.append(inner if same else explicit_cast(inner, type_, field.type, safe=False))
         fields.append(dataclasses.replace(field, type=in_zones(type_, field.type)))

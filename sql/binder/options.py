@@ -1,7 +1,7 @@
 """Clauses and flags of a query: each one is supported or refused.
 
 The parser accepts more than we support, and keeps the rest in the tree. A clause that no code reads
-would silently change the meaning of a statement. (For expressions, the typer checks this.)
+would silently change the meaning of a statement. (For expressions, the binder checks this.)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from seamline.errors import NOT_SUPPORTED, Location, SeamlineError
-from seamline.sql import places
+from seamline.sql import locations
 
 _OPERANDS = frozenset({"this", "expression", "expressions"})
 _QUERY = frozenset({"with_", "order", "limit", "offset"})
@@ -76,13 +76,13 @@ def check_options(tree: exp.Expr) -> None:
                 raise SeamlineError(
                     NOT_SUPPORTED,
                     f"{what} is not supported",
-                    location=_place(node),
+                    location=_location(node),
                     hint=instead,
                 )
 
 
-def _place(node: exp.Expr | None) -> Location | None:
+def _location(node: exp.Expr | None) -> Location | None:
     """Returns where a node is, or the nearest one around it that has a place."""
-    while node is not None and (location := places.location_of(node)) is None:
+    while node is not None and (location := locations.location_of(node)) is None:
         node = node.parent
     return location if node is not None else None

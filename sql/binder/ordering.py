@@ -13,12 +13,13 @@ from sqlglot import exp
 
 from seamline.errors import GROUPING_ERROR, SeamlineError
 from seamline.sql import functions
-from seamline.sql.binder.clauses import bind_order_item, place_of, sort_keys
+from seamline.sql.binder.binder import Binder
+from seamline.sql.binder.clauses import bind_order_item, ordinal_of, sort_keys
 from seamline.sql.binder.grouping import check_grouping, refuse_aggregates, refuse_windows
-from seamline.sql.binder.scope import Column, Cte, Output, Scope, location_of, output_column
+from seamline.sql.binder.scope import Column, Cte, Output, Scope, output_column
 from seamline.sql.binder.shapes import bracketed
-from seamline.sql.binder.typer import Typer
 from seamline.sql.expressions.calls import VOLATILE, Call, CallSpec, call
+from seamline.sql.locations import location_of
 
 _DIFFERING = VOLATILE | {"shuffle"}
 """Functions whose results differ between rows even where their arguments do not."""
@@ -27,16 +28,16 @@ _DIFFERING = VOLATILE | {"shuffle"}
 class _Result(exp.Expression):
     """A result of the query in an item of ORDER BY, by its position."""
 
-    arg_types = {"place": True}  # noqa: RUF012
+    arg_types = {"position": True}  # noqa: RUF012
 
 
 def order_select(
-    typer: Typer, node: exp.Select, scope: Scope, output: Sequence[Output]
+    binder: Binder, node: exp.Select, scope: Scope, output: Sequence[Output]
 ) -> exp.Select:
     """Binds the ORDER BY of a SELECT; returns the query, or one around it.
 
     Args:
-        typer: Binds the items.
+        binder: Binds the items.
         node: The query, with its results bound.
         scope: What the results are computed from.
         output: Name and type of each result.
@@ -45,7 +46,7 @@ def order_select(
         SeamlineError: GROUPING_ERROR, and any error of binding an expression.
     """
     projections = [projection.unalias() for projection in node.expressions]
-    items = _bind_items(typer, node, scope, scope.ctes, output, projections)
+    items = _bind_items(binder, node, scope, scope.ctes, output, projections)
     has_ties = _forget_ties(node, items)
     if node.args.get("distinct"):
         for ordered in items:
@@ -59,24 +60,24 @@ def order_select(
             refuse_aggregates(ordered.this, "ORDER BY of SELECT DISTINCT")
         check_grouping(node, scope)
         if not all(isinstance(ordered.this, _Result) for ordered in items):
-            around = _order_around(typer, node, items, len(output))
-            return _with_ties(typer, around, items, len(output)) if has_ties else around
+            around = _order_around(binder, node, items, len(output))
+            return _with_ties(binder, around, items, len(output)) if has_ties else around
     for ordered in items:
         ordered.set("this", _over_sources(ordered.this, projections))
     _set_order(node, items)
     check_grouping(node, scope)
     if has_ties:
-        return _with_ties(typer, node, items, len(output))
+        return _with_ties(binder, node, items, len(output))
     if any(ordered.this.find(exp.Window, exp.Query) for ordered in items):
-        return _order_by_more(typer, node, items)
+        return _order_by_more(binder, node, items)
     return node
 
 
 def order_results(
-    typer: Typer, node: exp.Expr, ctes: Mapping[str, Cte], output: Sequence[Output]
+    binder: Binder, node: exp.Expr, ctes: Mapping[str, Cte], output: Sequence[Output]
 ) -> exp.Expr:
     """Binds the ORDER BY of any other query, which can refer only to its results."""
-    items = _bind_items(typer, node, None, ctes, output, ())
+    items = _bind_items(binder, node, None, ctes, output, ())
     has_ties = _forget_ties(node, items)
     for ordered in items:
         refuse_aggregates(ordered.this, "ORDER BY of a set operation")
@@ -85,16 +86,16 @@ def order_results(
     if isinstance(node, exp.Subquery):
         is_plain = not any(node.args.get(key) for key in ("order", "limit", "offset"))
     if not is_plain or has_ties:
-        around = _order_around(typer, node, items, len(output))
-        return _with_ties(typer, around, items, len(output)) if has_ties else around
+        around = _order_around(binder, node, items, len(output))
+        return _with_ties(binder, around, items, len(output)) if has_ties else around
     for ordered in items:
-        ordered.set("this", exp.column(output_column(ordered.this.args["place"])))
+        ordered.set("this", exp.column(output_column(ordered.this.args["position"])))
     _set_order(node, items)
     return node
 
 
 def _bind_items(
-    typer: Typer,
+    binder: Binder,
     node: exp.Expr,
     sources: Scope | None,
     ctes: Mapping[str, Cte],
@@ -108,17 +109,17 @@ def _bind_items(
     scope = Scope(sources, ctes, is_of_order=True)
     for number, column in enumerate(output):
         if _first_like(number, output, projections) == number:
-            scope.row.append(Column(column.name, column.type, _Result(place=number)))
+            scope.row.append(Column(column.name, column.type, _Result(position=number)))
     items = []
     for ordered in order.expressions:
-        position = place_of(ordered.this, len(output), "ORDER BY")
+        position = ordinal_of(ordered.this, len(output), "ORDER BY")
         item: exp.Expr
         if position is not None:
-            item, type_ = _Result(place=position), output[position].type
+            item, type_ = _Result(position=position), output[position].type
         else:
-            item, type_ = bind_order_item(typer, ordered, scope)
+            item, type_ = bind_order_item(binder, ordered, scope)
             same = (i for i, projection in enumerate(projections) if projection == item)
-            item = next((_Result(place=i) for i in same), item)
+            item = next((_Result(position=i) for i in same), item)
         items += [key for key in sort_keys(ordered, item, type_) if _varies(key.this)]
     return items
 
@@ -142,25 +143,25 @@ def _varies(node: exp.Expr) -> bool:
 def _over_sources(node: exp.Expr, projections: Sequence[exp.Expr]) -> exp.Expr:
     """Rewrites a sort key over FROM: a bare result by name, one in an expression recomputed."""
     if isinstance(node, _Result):
-        return exp.column(output_column(node.args["place"]))
+        return exp.column(output_column(node.args["position"]))
 
     def replace(inner: exp.Expr) -> exp.Expr:
         if isinstance(inner, _Result):
-            return bracketed(projections[inner.args["place"]].copy())
+            return bracketed(projections[inner.args["position"]].copy())
         return inner
 
     return node.transform(replace)
 
 
 def _order_around(
-    typer: Typer, node: exp.Expr, items: Sequence[exp.Ordered], width: int
+    binder: Binder, node: exp.Expr, items: Sequence[exp.Ordered], width: int
 ) -> exp.Select:
     """Wraps a query that returns only its results in one that sorts by expressions over them."""
-    around, alias = _around(typer, node, width)
+    around, alias = _around(binder, node, width)
 
     def replace(inner: exp.Expr) -> exp.Expr:
         if isinstance(inner, _Result):
-            column = exp.column(output_column(inner.args["place"]), alias)
+            column = exp.column(output_column(inner.args["position"]), alias)
             column.meta.update(inner.meta)
             return column
         return inner
@@ -169,14 +170,14 @@ def _order_around(
         ordered.set("this", ordered.this.transform(replace))
     _set_order(around, items)
     if any(ordered.this.find(exp.Window, exp.Query) for ordered in items):
-        return _order_by_more(typer, around, items)
+        return _order_by_more(binder, around, items)
     return around
 
 
-def _order_by_more(typer: Typer, node: exp.Select, items: Sequence[exp.Ordered]) -> exp.Select:
+def _order_by_more(binder: Binder, node: exp.Select, items: Sequence[exp.Ordered]) -> exp.Select:
     """Wraps a query that also returns its sort keys in one that sorts by them."""
     width = len(node.expressions)
-    around, alias = _around(typer, node, width)
+    around, alias = _around(binder, node, width)
     for ordered in items:
         value = ordered.this
         if isinstance(value, exp.Column) and not value.table:
@@ -203,19 +204,19 @@ def _forget_ties(node: exp.Expr, items: Sequence[exp.Ordered]) -> bool:
 
 
 def _with_ties(
-    typer: Typer, node: exp.Select, items: Sequence[exp.Ordered], width: int
+    binder: Binder, node: exp.Select, items: Sequence[exp.Ordered], width: int
 ) -> exp.Select:
     """Returns a query for the rows that rank within a limit.
 
     Args:
-        typer: Names the sources.
+        binder: Names the sources.
         node: The query, ordered and limited.
         items: The items it is ordered by.
         width: The number of its results.
     """
     skipped = _count_of(node, "offset")
     last = skipped + _count_of(node, "limit")
-    ranked = _order_by_more(typer, node, items)
+    ranked = _order_by_more(binder, node, items)
     for argument in ("order", "limit", "offset"):
         ranked.set(argument, None)
     keys = [exp.alias_(i.this.copy(), output_column(width + n)) for n, i in enumerate(items)]
@@ -226,7 +227,7 @@ def _with_ties(
     ]
     for added in (*keys, *ranks):
         ranked.append("expressions", added)
-    chosen, alias = _around(typer, ranked, width)
+    chosen, alias = _around(binder, ranked, width)
     for ordered, key in zip(items, keys, strict=True):
         ordered.set("this", exp.column(key.alias, alias))
     _set_order(chosen, items)
@@ -251,9 +252,9 @@ def _of_order(name: str, items: Sequence[exp.Ordered]) -> exp.Window:
     return exp.Window(this=call(spec, []), partition_by=[], order=order, over="OVER")
 
 
-def _around(typer: Typer, node: exp.Expr, width: int) -> tuple[exp.Select, str]:
+def _around(binder: Binder, node: exp.Expr, width: int) -> tuple[exp.Select, str]:
     """Wraps a query in one that returns its first results and takes over its limits."""
-    alias = typer.new_alias()
+    alias = binder.new_alias()
     names = [output_column(index) for index in range(width)]
     around = exp.select(*(exp.alias_(exp.column(name, alias), name) for name in names))
     for argument in ("limit", "offset"):

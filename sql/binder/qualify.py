@@ -30,7 +30,7 @@ from seamline.sql.binder.views import owner_of
 from seamline.sql.changes import Changes, changes_of, name_of
 from seamline.sql.equalities import Equalities, equalities
 from seamline.sql.expressions.naming import scan_column, unused_prefix
-from seamline.sql.places import location_of, location_of_name
+from seamline.sql.locations import location_of, location_of_name
 from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.session_zone import UTC
 from seamline.sql.types import Field
@@ -246,10 +246,10 @@ def tables_of(tree: exp.Expr) -> list[exp.Table]:
     tables = list(tree.find_all(exp.Table, bfs=False))
     for table in tables:
         name_of(table)
-    return sorted((table for table in tables if not _is_cte(table)), key=_place)
+    return sorted((table for table in tables if not _is_cte(table)), key=_position)
 
 
-def _place(table: exp.Table) -> tuple[int, int]:
+def _position(table: exp.Table) -> tuple[int, int]:
     meta = table.this.meta
     return meta.get("line", 0), meta.get("col", 0)
 

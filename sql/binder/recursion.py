@@ -16,13 +16,14 @@ from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion, types
 from seamline.sql.binder.conversions import implicit_cast, require_comparable
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
-from seamline.sql.binder.scope import Cte, Output, Scope, location_of, output_column
+from seamline.sql.binder.scope import Cte, Output, Scope, output_column
 from seamline.sql.binder.shapes import renamed, unwrapped
 from seamline.sql.expressions.calls import CallSpec, call, constructor
 from seamline.sql.expressions.casts import in_zones
+from seamline.sql.locations import location_of
 
 if TYPE_CHECKING:
-    from seamline.sql.binder.typer import Typer
+    from seamline.sql.binder.binder import Binder
 
 LEVELS_MAX = 1000
 _FAILURE = f"EVALUATION_FAILED: WITH RECURSIVE goes deeper than {LEVELS_MAX} levels"
@@ -36,7 +37,7 @@ def reads_itself(cte: exp.CTE) -> bool:
 
 
 def bind_recursive(
-    typer: Typer, cte: exp.CTE, outer: Scope | None, ctes: Mapping[str, Cte]
+    binder: Binder, cte: exp.CTE, outer: Scope | None, ctes: Mapping[str, Cte]
 ) -> tuple[exp.Expr, Cte]:
     """Binds a common table expression that reads itself; returns its query and its columns.
 
@@ -45,9 +46,9 @@ def bind_recursive(
             the whole exactly once, row by row; TYPE_MISMATCH.
     """
     union, step, reference = _parts(cte)
-    first, output = typer.query(union.this, outer, ctes)
-    cte_ = Cte(typer.new_alias(), tuple(renamed(output, cte.args.get("alias"))))
-    bound, step_output = typer.query(step, outer, {**ctes, cte.alias.lower(): cte_})
+    first, output = binder.query(union.this, outer, ctes)
+    cte_ = Cte(binder.new_alias(), tuple(renamed(output, cte.args.get("alias"))))
+    bound, step_output = binder.query(step, outer, {**ctes, cte.alias.lower(): cte_})
     assert isinstance(bound, exp.Select)
     for projection in bound.expressions:
         refuse_aggregates(projection, "the second part of WITH RECURSIVE")
@@ -57,7 +58,7 @@ def bind_recursive(
         for column in cte_.output:
             require_comparable(column.type, "UNION")
         return exp.Union(this=first, expression=bound, distinct=True), cte_
-    first = _numbered(typer, first, len(output), bound, reference.alias)
+    first = _numbered(binder, first, len(output), bound, reference.alias)
     return exp.Union(this=first, expression=bound, distinct=False), cte_
 
 
@@ -131,10 +132,10 @@ def _convert(
 
 
 def _numbered(
-    typer: Typer, first: exp.Expr, width: int, step: exp.Select, reference: str
+    binder: Binder, first: exp.Expr, width: int, step: exp.Select, reference: str
 ) -> exp.Select:
     """Numbers the levels, and makes one that is too deep fail."""
-    level, alias = output_column(width), typer.new_alias()
+    level, alias = output_column(width), binder.new_alias()
     names = [output_column(index) for index in range(width)]
     around = exp.select(*(exp.alias_(exp.column(name, alias), name) for name in names))
     around.append("expressions", exp.alias_(exp.Literal.number(1), level))

@@ -8,20 +8,20 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_CONFIG, SeamlineError
 from seamline.sql import coercion
+from seamline.sql.binder.binder import Binder
 from seamline.sql.binder.conversions import implicit_cast
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.scope import Column, Scope, Source
-from seamline.sql.binder.typer import Typer
 from seamline.sql.restrictions import Restriction
 
 
 def restricted(
-    typer: Typer, node: exp.Expr, source: Source, restriction: Restriction
+    binder: Binder, node: exp.Expr, source: Source, restriction: Restriction
 ) -> tuple[exp.Expr, Source]:
     """Wraps a bound table to remove the rows, columns and values that may not be seen.
 
     Args:
-        typer: Binds the expressions.
+        binder: Binds the expressions.
         node: The table.
         source: The columns of the table.
         restriction: The restriction on what may be seen of it.
@@ -31,7 +31,7 @@ def restricted(
     """
     inside = Scope(None, {})
     inside.add(source)
-    alias = typer.new_alias()
+    alias = binder.new_alias()
     inner = exp.select("*").from_(node)
     columns = []
     try:
@@ -42,15 +42,15 @@ def restricted(
             if mask is None:
                 seen = dataclasses.replace(column, node=exp.column(column.node.name, alias))
             else:
-                name = typer.new_alias()
-                value = _masked(typer, column, mask, inside)
+                name = binder.new_alias()
+                value = _masked(binder, column, mask, inside)
                 inner = inner.select(exp.alias_(value, name), copy=False)
                 seen = dataclasses.replace(column, node=exp.column(name, alias), scan=None)
             if column.folded in restriction.sort_only:
                 seen = dataclasses.replace(seen, hidden=True, sort_only=True)
             columns.append(seen)
         if restriction.condition is not None:
-            condition = typer.boolean(restriction.condition.copy(), inside, "a row filter")
+            condition = binder.boolean(restriction.condition.copy(), inside, "a row filter")
             _require_plain(condition)
             inner = inner.where(condition, copy=False)
     except SeamlineError as error:
@@ -64,8 +64,8 @@ def restricted(
     return subquery, dataclasses.replace(source, alias=alias, columns=tuple(columns))
 
 
-def _masked(typer: Typer, column: Column, mask: exp.Expr, inside: Scope) -> exp.Expr:
-    value, type_ = typer.expression(mask.copy(), inside)
+def _masked(binder: Binder, column: Column, mask: exp.Expr, inside: Scope) -> exp.Expr:
+    value, type_ = binder.expression(mask.copy(), inside)
     _require_plain(value)
     if not coercion.can_coerce(type_, column.type):
         raise SeamlineError(

@@ -13,18 +13,11 @@ from seamline.errors import (
     TYPE_MISMATCH,
     SeamlineError,
 )
+from seamline.sql.binder.binder import Binder
 from seamline.sql.binder.rows import fields_of
-from seamline.sql.binder.scope import (
-    Column,
-    Output,
-    Scope,
-    Source,
-    Typed,
-    location_of,
-    resolve,
-)
+from seamline.sql.binder.scope import Column, Output, Scope, Source, Typed, resolve
 from seamline.sql.binder.shapes import names_of, unparenthesized
-from seamline.sql.binder.typer import Typer
+from seamline.sql.locations import location_of
 from seamline.sql.types import Row
 
 COLUMNS_MAX = 20_000
@@ -34,7 +27,7 @@ NODES_MAX = 100_000
 
 
 def bind_results(
-    typer: Typer, projections: Sequence[exp.Expr], scope: Scope
+    binder: Binder, projections: Sequence[exp.Expr], scope: Scope
 ) -> tuple[list[Output], list[exp.Expr]]:
     """Returns the name and type of each result, and the expression that computes it.
 
@@ -48,7 +41,7 @@ def bind_results(
     results: list[exp.Expr] = []
     size = 0
     for projection in projections:
-        for name, (result, type_) in _expanded(typer, projection, scope):
+        for name, (result, type_) in _expanded(binder, projection, scope):
             if len(output) >= COLUMNS_MAX:
                 raise SeamlineError(
                     STATEMENT_TOO_LARGE, f"a query has more than {COLUMNS_MAX:,} columns"
@@ -63,17 +56,17 @@ def bind_results(
     return output, results
 
 
-def _expanded(typer: Typer, projection: exp.Expr, scope: Scope) -> Iterator[tuple[str, Typed]]:
+def _expanded(binder: Binder, projection: exp.Expr, scope: Scope) -> Iterator[tuple[str, Typed]]:
     """Yields the results that one item stands for; an unnamed result has the name ''."""
     match projection:
         case exp.Star():
-            yield from _all_of(typer, projection, scope.row, scope)
+            yield from _all_of(binder, projection, scope.row, scope)
         case exp.Column(this=exp.Star()) if (columns := _columns_of(projection, scope)) is not None:
-            yield from _all_of(typer, projection.this, columns, scope)
+            yield from _all_of(binder, projection.this, columns, scope)
         case exp.Column(this=exp.Star()) | exp.Dot(expression=exp.Star()):
-            yield from _fields_of(typer, projection, scope)
+            yield from _fields_of(binder, projection, scope)
         case exp.Aliases(this=exp.Column(this=exp.Star()) | exp.Dot(expression=exp.Star())):
-            values = [value for _, value in _expanded(typer, projection.this, scope)]
+            values = [value for _, value in _expanded(binder, projection.this, scope)]
             if len(values) != len(projection.expressions):
                 raise SeamlineError(
                     TYPE_MISMATCH,
@@ -86,7 +79,7 @@ def _expanded(typer: Typer, projection: exp.Expr, scope: Scope) -> Iterator[tupl
             node = projection.unalias()
             # what sqlglot calls the alias of a window is the name of its definition
             alias = "" if isinstance(projection, exp.Window) else projection.alias
-            yield alias or _name_of(node, scope), typer.expression(node, scope)
+            yield alias or _name_of(node, scope), binder.expression(node, scope)
 
 
 def _name_of(node: exp.Expr, scope: Scope) -> str:
@@ -133,13 +126,13 @@ def _is_known(parts: Sequence[exp.Expr], scope: Scope) -> bool:
     return True
 
 
-def _fields_of(typer: Typer, star: exp.Expr, scope: Scope) -> Iterator[tuple[str, Typed]]:
+def _fields_of(binder: Binder, star: exp.Expr, scope: Scope) -> Iterator[tuple[str, Typed]]:
     """Yields the fields that the star of a row stands for."""
     node = star.this
     if isinstance(star, exp.Column):
         first, *rest = star.parts[:-1]
         node = exp.Dot.build([exp.column(first), *rest]) if rest else exp.column(first)
-    value, type_ = typer.expression(node, scope)
+    value, type_ = binder.expression(node, scope)
     if not isinstance(type_, Row):
         raise SeamlineError(
             TYPE_MISMATCH,
@@ -152,7 +145,7 @@ def _fields_of(typer: Typer, star: exp.Expr, scope: Scope) -> Iterator[tuple[str
 
 
 def _all_of(
-    typer: Typer, star: exp.Star, columns: Sequence[Column], scope: Scope
+    binder: Binder, star: exp.Star, columns: Sequence[Column], scope: Scope
 ) -> Iterator[tuple[str, Typed]]:
     """Yields what a star stands for; some columns may be left out, computed or renamed."""
     left_out = {node.name.lower() for node in star.args.get("except_") or ()}
@@ -168,6 +161,6 @@ def _all_of(
             continue
         name = called.get(column.folded, column.name)
         if column.folded in computed:
-            yield name, typer.expression(computed[column.folded].copy(), scope)
+            yield name, binder.expression(computed[column.folded].copy(), scope)
         else:
-            yield name, typer.column(column)
+            yield name, binder.column(column)

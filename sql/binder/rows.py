@@ -31,7 +31,7 @@ from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Array, Field, Map, Row, Type
 
 if TYPE_CHECKING:
-    from seamline.sql.binder.typer import Typer
+    from seamline.sql.binder.binder import Binder
 
 _STRICT: dict[Any, Any] = {exp.LTE: exp.LT, exp.GTE: exp.GT}
 
@@ -88,9 +88,9 @@ def _fields(node: exp.Expr, type_: Row) -> list[exp.Expr]:
     return [field_of(node.copy(), type_, field) for field in type_.fields]
 
 
-def as_row(typer: Typer, query: exp.Expr, output: Sequence[Output]) -> Typed:
+def as_row(binder: Binder, query: exp.Expr, output: Sequence[Output]) -> Typed:
     """Returns a subquery of several columns as a value: a row of them, of nulls if it is empty."""
-    alias, fields = typer.new_alias(), list[Field]()
+    alias, fields = binder.new_alias(), list[Field]()
     for index, column in enumerate(output):
         is_new = column.name and column.name not in {field.name for field in fields}
         fields.append(
@@ -108,12 +108,12 @@ def as_row(typer: Typer, query: exp.Expr, output: Sequence[Output]) -> Typed:
 
 
 def in_rows(
-    typer: Typer, node: exp.In, value: Typed, query: exp.Expr, output: Sequence[Output]
+    binder: Binder, node: exp.In, value: Typed, query: exp.Expr, output: Sequence[Output]
 ) -> exp.Expr:
     """Returns `(a, b) IN (SELECT c, d …)`: whether a row is equal, or null where one may be."""
     for refuse in (refuse_aggregates, refuse_windows):
         refuse(value[0], "the left side of IN with rows or arrays")
-    alias = typer.new_alias()
+    alias = binder.new_alias()
     columns = [exp.column(output_column(index), alias) for index in range(len(output))]
     row = types.anonymous_row([column.type for column in output])
     common = common_type([value[1], row], "IN")
@@ -150,7 +150,7 @@ def only_filters(node: exp.Expr) -> bool:
 
 
 def quantified(
-    typer: Typer, node: exp.Binary, value: Typed, query: exp.Expr, output: Sequence[Output]
+    binder: Binder, node: exp.Binary, value: Typed, query: exp.Expr, output: Sequence[Output]
 ) -> exp.Expr:
     """Returns `x < ALL (SELECT …)` and the like, computed from the query's minimum and maximum."""
     is_all = isinstance(node.expression, exp.All)
@@ -161,8 +161,8 @@ def quantified(
             f"values of {common} have no order",
             hint="Compare its fields or elements, one by one.",
         )
-    inner = cast_outputs(typer, query, output, [Output(output[0].name, common)])
-    alias = typer.new_alias()
+    inner = cast_outputs(binder, query, output, [Output(output[0].name, common)])
+    alias = binder.new_alias()
     column = exp.column(output_column(0), alias)
 
     def of_query(result: exp.Expr) -> exp.Expr:

@@ -9,16 +9,17 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
 from seamline.sql import functions
+from seamline.sql.binder.binder import Binder
 from seamline.sql.binder.literals import number_written
-from seamline.sql.binder.scope import Source, location_of
-from seamline.sql.binder.typer import Typer
+from seamline.sql.binder.scope import Source
 from seamline.sql.expressions.calls import CallSpec, call
+from seamline.sql.locations import location_of
 
 _METHODS = frozenset({"BERNOULLI", "SYSTEM"})
 
 
 def sampled(
-    typer: Typer, node: exp.Expr, source: Source, sample: exp.TableSample
+    binder: Binder, node: exp.Expr, source: Source, sample: exp.TableSample
 ) -> tuple[exp.Expr, Source]:
     """Wraps a bound source so that only a sample of its rows is read.
 
@@ -34,7 +35,7 @@ def sampled(
             location=location_of(sample),
             hint="TABLESAMPLE BERNOULLI (10), or SYSTEM (10), reads a tenth of the rows.",
         )
-    number, numbered, alias = (typer.new_alias() for _ in range(3))
+    number, numbered, alias = (binder.new_alias() for _ in range(3))
     # DuckDB computes a random filter before UNNEST, but not a random column
     rows = exp.select("*", exp.alias_(_random(), number)).from_(node)
     chosen = exp.LT(this=exp.column(number, numbered), expression=exp.Literal.number(_part(share)))

@@ -20,10 +20,9 @@ from seamline.errors import (
     COLUMN_NOT_FOUND,
     INVALID_PARAMETERS,
     NOT_SUPPORTED,
-    Location,
     SeamlineError,
 )
-from seamline.sql import places
+from seamline.sql.locations import location_of
 from seamline.sql.near import did_you_mean
 from seamline.sql.types import Type
 
@@ -260,11 +259,6 @@ def _unknown(names: Sequence[exp.Identifier], scope: Scope) -> SeamlineError:
 
 def _text(names: Sequence[exp.Identifier]) -> str:
     return ".".join(name.name for name in names)
-
-
-def location_of(node: exp.Expr) -> Location | None:
-    """Returns where in the statement a node is."""
-    return places.location_of(node)
 
 
 def unsupported(node: exp.Expr) -> SeamlineError:

@@ -17,6 +17,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql import functions
+from seamline.sql.binder.binder import Binder
 from seamline.sql.binder.conversions import common_type, implicit_cast, require_equality
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.restricted import restricted
@@ -28,49 +29,47 @@ from seamline.sql.binder.scope import (
     Output,
     Scope,
     Source,
-    location_of,
     output_column,
     unsupported,
 )
 from seamline.sql.binder.shapes import renamed
-from seamline.sql.binder.typer import Typer
 from seamline.sql.binder.unnest import bind_unnest
 from seamline.sql.binder.views import Expansion, bind_view, expansion_of
 from seamline.sql.expressions.calls import CallSpec, call
 from seamline.sql.expressions.naming import scan_column
-from seamline.sql.places import placed
+from seamline.sql.locations import locate_errors, location_of
 from seamline.sql.types import Row
 
 
 def _bind_source(
-    typer: Typer, node: exp.Expr, scope: Scope, *, keeps_row: bool = False
+    binder: Binder, node: exp.Expr, scope: Scope, *, keeps_row: bool = False
 ) -> exp.Expr:
     """Binds one source of FROM or JOIN, and makes its columns visible in the scope.
 
     Args:
-        typer: Binds the source.
+        binder: Binds the source.
         node: The parsed source.
         scope: The preceding sources.
         keeps_row: Whether UNNEST of nothing returns a row of nulls.
     """
     if _is_group(node):
-        return _bind_group(typer, node, scope)
+        return _bind_group(binder, node, scope)
     sample = node.args.pop("sample", None)
     match node:
         case exp.Table():
-            node, source = _bind_table(typer, node, scope)
+            node, source = _bind_table(binder, node, scope)
         case exp.Subquery():
-            node, source = _bind_derived(typer, node, scope)
+            node, source = _bind_derived(binder, node, scope)
         case exp.Values():
-            source = _bind_values(typer, node, scope)
+            source = _bind_values(binder, node, scope)
         case exp.Unnest():
-            node, source = _bind_unnest(typer, node, scope, keeps_row=keeps_row)
+            node, source = _bind_unnest(binder, node, scope, keeps_row=keeps_row)
         case exp.Lateral():
-            node, source = _bind_lateral(typer, node, scope)
+            node, source = _bind_lateral(binder, node, scope)
         case _:
             raise unsupported(node)
     if sample is not None:
-        node, source = sampled(typer, node, source, sample)
+        node, source = sampled(binder, node, source, sample)
     _refuse_twice(source, scope)
     scope.add(source)
     return node
@@ -90,15 +89,15 @@ def _name_of(node: exp.Expr) -> tuple[str, ...]:
     return (node.alias.lower(),) if node.alias else ()
 
 
-def _bind_table(typer: Typer, node: exp.Table, scope: Scope) -> tuple[exp.Expr, Source]:
+def _bind_table(binder: Binder, node: exp.Table, scope: Scope) -> tuple[exp.Expr, Source]:
     scan_id = node.meta.get("scan_id")
     if scan_id is None:
         cte = scope.ctes[node.name.lower()]
         name = _name_of(node) or (node.name.lower(),)
         node.set("this", exp.to_identifier(cte.alias))
-        return node, _called(typer, node, name, renamed(cte.output, node.args.get("alias")))
-    relation = typer.relations[scan_id]
-    alias = typer.new_alias()
+        return node, _called(binder, node, name, renamed(cte.output, node.args.get("alias")))
+    relation = binder.relations[scan_id]
+    alias = binder.new_alias()
     columns = tuple(
         dataclasses.replace(column, node=exp.column(scan_column(column.name), alias))
         for column in relation.columns
@@ -110,9 +109,9 @@ def _bind_table(typer: Typer, node: exp.Table, scope: Scope) -> tuple[exp.Expr, 
     node.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
     source = Source(name, alias, columns)
     bound: exp.Expr = node
-    restriction = typer.restrictions.get(scan_id)
+    restriction = binder.restrictions.get(scan_id)
     if restriction:
-        bound, source = restricted(typer, node, source, restriction)
+        bound, source = restricted(binder, node, source, restriction)
     if called is not None and called.args.get("columns"):
         source = dataclasses.replace(source, columns=_named_anew(source.columns, called))
     return bound, source
@@ -129,10 +128,10 @@ def _named_anew(columns: Sequence[Column], called: exp.TableAlias) -> tuple[Colu
 
 
 def _called(
-    typer: Typer, node: exp.Expr, name: tuple[str, ...], output: Sequence[Output]
+    binder: Binder, node: exp.Expr, name: tuple[str, ...], output: Sequence[Output]
 ) -> Source:
     """Returns a source of computed columns, and aliases its node in the bound tree."""
-    alias = typer.new_alias()
+    alias = binder.new_alias()
     node.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
     columns = tuple(
         Column(column.name, column.type, exp.column(output_column(i), alias))
@@ -147,34 +146,34 @@ def _with_columns(node: exp.Expr, count: int) -> None:
     node.args["alias"].set("columns", columns)
 
 
-def _bind_derived(typer: Typer, node: exp.Subquery, scope: Scope) -> tuple[exp.Expr, Source]:
+def _bind_derived(binder: Binder, node: exp.Subquery, scope: Scope) -> tuple[exp.Expr, Source]:
     expansion = expansion_of(node)
     if expansion is not None:
-        return _bind_view(typer, node, expansion)
-    inner, output = typer.query(node.this, scope.outer, scope.ctes)
+        return _bind_view(binder, node, expansion)
+    inner, output = binder.query(node.this, scope.outer, scope.ctes)
     node.set("this", inner)
-    return node, _called(typer, node, _name_of(node), renamed(output, node.args.get("alias")))
+    return node, _called(binder, node, _name_of(node), renamed(output, node.args.get("alias")))
 
 
-def _bind_view(typer: Typer, node: exp.Subquery, view: Expansion) -> tuple[exp.Expr, Source]:
+def _bind_view(binder: Binder, node: exp.Subquery, view: Expansion) -> tuple[exp.Expr, Source]:
     called, name = node.args["alias"], _name_of(node) if view.is_renamed else view.name
-    inner, columns = bind_view(typer, node.this, view)
+    inner, columns = bind_view(binder, node.this, view)
     node.set("this", inner)
-    source = _called(typer, node, name, columns)
+    source = _called(binder, node, name, columns)
     bound: exp.Expr = node
     if view.restriction:
-        bound, source = restricted(typer, node, source, view.restriction)
+        bound, source = restricted(binder, node, source, view.restriction)
     if called.args.get("columns"):
         source = dataclasses.replace(source, columns=_named_anew(source.columns, called))
     return bound, source
 
 
-def _bind_values(typer: Typer, node: exp.Values, scope: Scope) -> Source:
+def _bind_values(binder: Binder, node: exp.Values, scope: Scope) -> Source:
     rows = []
     inside = Scope(scope.outer, scope.ctes)
     for row in node.expressions:
         cells = row.expressions if isinstance(row, exp.Tuple) else [row]
-        match [typer.expression(cell, inside) for cell in cells]:
+        match [binder.expression(cell, inside) for cell in cells]:
             case [(value, Row() as type_)]:
                 rows.append(fields_of(value, type_))
             case typed:
@@ -201,27 +200,27 @@ def _bind_values(typer: Typer, node: exp.Values, scope: Scope) -> Source:
     )
     nameless = [Output("", type_) for type_ in targets]
     output = renamed(nameless, node.args.get("alias"))
-    source = _called(typer, node, _name_of(node), output)
+    source = _called(binder, node, _name_of(node), output)
     _with_columns(node, width)
     return source
 
 
 def _bind_unnest(
-    typer: Typer, node: exp.Unnest, scope: Scope, *, keeps_row: bool
+    binder: Binder, node: exp.Unnest, scope: Scope, *, keeps_row: bool
 ) -> tuple[exp.Expr, Source]:
-    query, output = bind_unnest(typer, node, scope, keeps_row=keeps_row)
+    query, output = bind_unnest(binder, node, scope, keeps_row=keeps_row)
     source = _beside(query, scope)
-    return source, _called(typer, source, _name_of(node), renamed(output, node.args.get("alias")))
+    return source, _called(binder, source, _name_of(node), renamed(output, node.args.get("alias")))
 
 
-def _bind_lateral(typer: Typer, node: exp.Lateral, scope: Scope) -> tuple[exp.Expr, Source]:
+def _bind_lateral(binder: Binder, node: exp.Lateral, scope: Scope) -> tuple[exp.Expr, Source]:
     if not isinstance(node.this, exp.Subquery) or any(
         node.args.get(key) for key in ("view", "outer", "ordinality", "cross_apply")
     ):
         raise unsupported(node)
-    query, output = typer.query(node.this, scope, scope.ctes)
+    query, output = binder.query(node.this, scope, scope.ctes)
     source = _beside(query, scope)
-    return source, _called(typer, source, _name_of(node), renamed(output, node.args.get("alias")))
+    return source, _called(binder, source, _name_of(node), renamed(output, node.args.get("alias")))
 
 
 def _beside(query: exp.Expr, scope: Scope) -> exp.Expr:
@@ -235,7 +234,7 @@ def _beside(query: exp.Expr, scope: Scope) -> exp.Expr:
 # --- Joins ---------------------------------------------------------------------------------------
 
 
-def bind_from(typer: Typer, node: exp.Select, scope: Scope) -> None:
+def bind_from(binder: Binder, node: exp.Select, scope: Scope) -> None:
     """Binds FROM and its joins, if there is a FROM."""
     from_ = node.args.get("from_")
     if from_ is None:
@@ -246,12 +245,12 @@ def bind_from(typer: Typer, node: exp.Select, scope: Scope) -> None:
         from_.set("this", first)
         joins = [*more, *joins]
     _check_count(joins)
-    with placed(from_):
-        from_.set("this", _bind_source(typer, from_.this, scope))
+    with locate_errors(from_):
+        from_.set("this", _bind_source(binder, from_.this, scope))
     bound = []
     for join in joins:
-        with placed(join):
-            bound += [*_bind_join(typer, join, scope), join]
+        with locate_errors(join):
+            bound += [*_bind_join(binder, join, scope), join]
     node.set("joins", bound)
 
 
@@ -295,12 +294,12 @@ def _size(node: exp.Expr) -> int:
     return inner + sum(_size(join.this) for join in node.args.get("joins") or ())
 
 
-def _bind_group(typer: Typer, node: exp.Expr, scope: Scope) -> exp.Expr:
+def _bind_group(binder: Binder, node: exp.Expr, scope: Scope) -> exp.Expr:
     """Binds joined sources as one query; they keep their names unless the whole has an alias."""
     is_called, inside = _is_called(node), Scope(scope.outer, scope.ctes)
     query = exp.select().from_(node.this if is_called else node, copy=False)
-    bind_from(typer, query, inside)
-    alias, nodes, columns = typer.new_alias(), dict[str, exp.Expr](), dict[int, Column]()
+    bind_from(binder, query, inside)
+    alias, nodes, columns = binder.new_alias(), dict[str, exp.Expr](), dict[int, Column]()
     for column in (*inside.row, *(c for source in inside.sources for c in source.columns)):
         if id(column) not in columns:
             name = output_column(len(nodes))
@@ -341,7 +340,7 @@ def _check_count(joins: Sequence[exp.Join]) -> None:
 _JOINED_MAX = 64
 
 
-def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
+def _bind_join(binder: Binder, join: exp.Join, scope: Scope) -> list[exp.Join]:
     """Binds a join: its source, then its condition over everything visible by then.
 
     Returns:
@@ -363,7 +362,7 @@ def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
             join.set(key, value)
     left, before = list(scope.row), list[exp.Join]()
     aliases = {source.alias for source in scope.sources}
-    join.set("this", _bind_source(typer, join.this, scope, keeps_row=keeps_row))
+    join.set("this", _bind_source(binder, join.this, scope, keeps_row=keeps_row))
     on, using = join.args.get("on"), join.args.get("using")
     if join.method == "NATURAL":
         using = _shared(left, scope.row[len(left) :])
@@ -371,16 +370,16 @@ def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
         if not using:
             on = exp.Boolean(this=True)
     if using:
-        join.set("on", _bind_using(typer, using, len(left), side, scope))
+        join.set("on", _bind_using(binder, using, len(left), side, scope))
         join.set("using", None)
     elif on is not None:
-        condition = typer.boolean(on, scope, "ON")
+        condition = binder.boolean(on, scope, "ON")
         refuse_aggregates(condition, "ON")
         refuse_windows(condition, "ON")
         if side == "LEFT" and not isinstance(join.this, exp.Lateral):
             condition = _filter_right(join, condition, aliases)
         if side:
-            condition, before = hoisted(typer, condition, scope)
+            condition, before = hoisted(binder, condition, scope)
         join.set("on", condition)
         if side and isinstance(join.this, exp.Lateral):
             _filter_inside(join)
@@ -389,11 +388,11 @@ def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
     return before
 
 
-def hoisted(typer: Typer, bound: exp.Expr, scope: Scope) -> tuple[exp.Expr, list[exp.Join]]:
+def hoisted(binder: Binder, bound: exp.Expr, scope: Scope) -> tuple[exp.Expr, list[exp.Join]]:
     """Moves subqueries that do not read the rows around them out of a bound expression.
 
     Args:
-        typer: Names the sources.
+        binder: Names the sources.
         bound: The expression, changed in place.
         scope: The rows around it.
 
@@ -407,7 +406,7 @@ def hoisted(typer: Typer, bound: exp.Expr, scope: Scope) -> tuple[exp.Expr, list
         )
         is_inside = subquery.find_ancestor(exp.Query) is not None
         if is_value and not is_inside and not any(map(scope.owns, subquery.find_all(exp.Column))):
-            alias = typer.new_alias()
+            alias = binder.new_alias()
             subquery.replace(exp.column(output_column(0), alias))
             query = exp.select(exp.alias_(subquery, output_column(0)))
             called = exp.TableAlias(this=exp.to_identifier(alias))
@@ -478,12 +477,12 @@ def _check_outer(join: exp.Join, side: str) -> None:
 
 
 def _bind_using(
-    typer: Typer, names: Sequence[exp.Expr], width: int, side: str, scope: Scope
+    binder: Binder, names: Sequence[exp.Expr], width: int, side: str, scope: Scope
 ) -> exp.Expr:
     """Returns the condition of USING; each named column comes once, before all others in the row.
 
     Args:
-        typer: Binds the columns.
+        binder: Binds the columns.
         names: The names in USING.
         width: The number of columns that the left side has in the row.
         side: LEFT, RIGHT, FULL or nothing.
@@ -495,7 +494,7 @@ def _bind_using(
         other = _of_side(name, scope.row[width:])
         common = common_type([one.type, other.type], f"USING ({name.name})")
         require_equality(common, "USING")
-        sides = [implicit_cast(*typer.column(c), common) for c in (one, other)]
+        sides = [implicit_cast(*binder.column(c), common) for c in (one, other)]
         conditions.append(compared(exp.EQ, sides[0], sides[1], common))
         value = {"": sides[0], "LEFT": sides[0], "RIGHT": sides[1]}.get(side)
         if value is None:

@@ -13,10 +13,10 @@ from sqlglot import exp
 
 from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import session_zone, time_zones, types
+from seamline.sql.binder.binder import Binder
 from seamline.sql.binder.conversions import implicit_cast
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import is_text, unparenthesized
-from seamline.sql.binder.typer import Typer
 from seamline.sql.expressions.calls import CallSpec, call, constructor
 from seamline.sql.types import Time, Timestamp, Type
 
@@ -41,9 +41,9 @@ def zone_of(node: exp.Expr) -> str:
     )
 
 
-def bind_at_time_zone(typer: Typer, node: exp.AtTimeZone, scope: Scope) -> Typed:
+def bind_at_time_zone(binder: Binder, node: exp.AtTimeZone, scope: Scope) -> Typed:
     """Binds `x AT TIME ZONE 'zone'`: the same instant, with its fields read in the zone."""
-    return at_zone(typer.expression(node.this, scope), zone_of(node.args["zone"]))
+    return at_zone(binder.expression(node.this, scope), zone_of(node.args["zone"]))
 
 
 def at_zone(value: Typed, zone: str) -> Typed:

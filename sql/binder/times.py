@@ -14,6 +14,7 @@ from sqlglot import exp
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import functions, session_zone, time_zones, types
 from seamline.sql.binder import clocks
+from seamline.sql.binder.binder import Binder
 from seamline.sql.binder.conversions import common_type, explicit_cast, implicit_cast
 from seamline.sql.binder.literals import whole_number_of
 from seamline.sql.binder.moments import now
@@ -28,7 +29,6 @@ from seamline.sql.binder.time_zones import (
     with_zone,
     zone_of,
 )
-from seamline.sql.binder.typer import Typer
 from seamline.sql.expressions.calls import CallSpec, call, constructor
 from seamline.sql.expressions.casts import in_zones
 from seamline.sql.functions.times import CLOCK_UNITS, DATE_UNITS, FIELDS
@@ -154,10 +154,10 @@ def _zone_columns(arguments: Sequence[Typed], pattern: str | None = None) -> lis
 # --- Units ---------------------------------------------------------------------------------------
 
 
-def bind_by_unit(typer: Typer, name: str, node: exp.Anonymous, scope: Scope, bind: Bind) -> Typed:
+def bind_by_unit(binder: Binder, name: str, node: exp.Anonymous, scope: Scope, bind: Bind) -> Typed:
     """Binds date_trunc, date_add and date_diff."""
     unit = unparenthesized(node.expressions[0]) if node.expressions else None
-    arguments = [typer.expression(argument, scope) for argument in node.expressions[1:]]
+    arguments = [binder.expression(argument, scope) for argument in node.expressions[1:]]
     if name == "date_diff" and len(arguments) == 2:
         arguments = _alike(arguments)
     is_of_day = any(type_ == types.DATE for _, type_ in arguments[-1:])
@@ -168,7 +168,7 @@ def bind_by_unit(typer: Typer, name: str, node: exp.Anonymous, scope: Scope, bin
             bound = bind(f"${name}_{text}", arguments)
             return _rounded(bound) if (name, text) == ("date_add", "millisecond") else bound
 
-        return _by_any_unit(typer, name, node, scope, units, of_unit)
+        return _by_any_unit(binder, name, node, scope, units, of_unit)
     full_name = f"${name}_{unit.name.lower()}"
     if full_name not in functions.FUNCTIONS:
         raise SeamlineError(INVALID_ARGUMENT, f"{name} has no unit {unit.name!r}", hint=_UNITS)
@@ -197,7 +197,7 @@ _UNITS = "Units are millisecond, second, minute, hour, day, week, month, quarter
 
 
 def _by_any_unit(
-    typer: Typer,
+    binder: Binder,
     name: str,
     node: exp.Anonymous,
     scope: Scope,
@@ -207,7 +207,7 @@ def _by_any_unit(
     """Binds a call with a computed unit as a CASE with a branch for each unit."""
     if not node.expressions:
         raise SeamlineError(TYPE_MISMATCH, f"{name} needs a unit", hint=_UNITS)
-    value, type_ = typer.expression(node.expressions[0], scope)
+    value, type_ = binder.expression(node.expressions[0], scope)
     value = implicit_cast(value, type_, types.VARCHAR)
     cases: list[Typed] = []
     for unit in units:
@@ -253,14 +253,14 @@ def _alike(arguments: Sequence[Typed]) -> list[Typed]:
 # --- Functions of their own ----------------------------------------------------------------------
 
 
-def _at_timezone(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+def _at_timezone(binder: Binder, node: exp.Anonymous, scope: Scope) -> Typed:
     value, zone = _two(node)
-    return at_zone(typer.expression(value, scope), zone_of(zone))
+    return at_zone(binder.expression(value, scope), zone_of(zone))
 
 
-def _with_timezone(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+def _with_timezone(binder: Binder, node: exp.Anonymous, scope: Scope) -> Typed:
     value, zone = _two(node)
-    return with_zone(typer.expression(value, scope), zone_of(zone))
+    return with_zone(binder.expression(value, scope), zone_of(zone))
 
 
 def _two(node: exp.Anonymous) -> Sequence[exp.Expr]:
@@ -271,10 +271,10 @@ def _two(node: exp.Anonymous) -> Sequence[exp.Expr]:
     return node.expressions
 
 
-def _timezone(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+def _timezone(binder: Binder, node: exp.Anonymous, scope: Scope) -> Typed:
     if len(node.expressions) != 1:
         raise SeamlineError(TYPE_MISMATCH, "timezone takes one value with time zone", hint="")
-    value, type_ = typer.expression(node.expressions[0], scope)
+    value, type_ = binder.expression(node.expressions[0], scope)
     if not isinstance(type_, Timestamp | Time) or not type_.zoned:
         raise SeamlineError(
             TYPE_MISMATCH, f"timezone takes a value with time zone, not {type_}", hint=""
@@ -285,25 +285,25 @@ def _timezone(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     return call(spec, [value]), types.VARCHAR
 
 
-def _current_timezone(_: Typer, node: exp.Anonymous, __: Scope) -> Typed:
+def _current_timezone(_: Binder, node: exp.Anonymous, __: Scope) -> Typed:
     if node.expressions:
         raise SeamlineError(TYPE_MISMATCH, "current_timezone takes no argument", hint="")
     return exp.Literal.string(session_zone.current()), types.VARCHAR
 
 
-def _date(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+def _date(binder: Binder, node: exp.Anonymous, scope: Scope) -> Typed:
     if len(node.expressions) != 1:
         raise SeamlineError(TYPE_MISMATCH, "date takes one value", hint="")
-    value, type_ = typer.expression(node.expressions[0], scope)
+    value, type_ = binder.expression(node.expressions[0], scope)
     return explicit_cast(value, type_, types.DATE, safe=False), types.DATE
 
 
-def _from_unixtime(typer: Typer, node: exp.Anonymous, scope: Scope, bind: Bind) -> Typed:
+def _from_unixtime(binder: Binder, node: exp.Anonymous, scope: Scope, bind: Bind) -> Typed:
     first, *rest = node.expressions
-    instant = bind("from_unixtime", [typer.expression(first, scope)])
+    instant = bind("from_unixtime", [binder.expression(first, scope)])
     if len(rest) == 1:
         return at_zone(instant, zone_of(rest[0]))
-    numbers = [whole_number_of(typer.expression(part, scope)[0]) for part in rest]
+    numbers = [whole_number_of(binder.expression(part, scope)[0]) for part in rest]
     if len(numbers) != 2 or None in numbers:
         raise SeamlineError(
             NOT_SUPPORTED,
@@ -335,15 +335,15 @@ _PARSING = frozenset({"parse_datetime", "from_iso8601_timestamp", "from_iso8601_
 _MAKING_INSTANTS = _PARSING | {"from_unixtime", "from_unixtime_nanos"}
 
 
-def _moment(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+def _moment(binder: Binder, node: exp.Anonymous, scope: Scope) -> Typed:
     name = node.name.lower()
     digits = 3
     if node.expressions:
-        precision = whole_number_of(typer.expression(node.expressions[0], scope)[0])
+        precision = whole_number_of(binder.expression(node.expressions[0], scope)[0])
         if precision is None or len(node.expressions) > 1 or name in {"now", "current_date"}:
             raise SeamlineError(TYPE_MISMATCH, f"{name} takes at most a number of digits", hint="")
         digits = precision
-    return now(typer, _MOMENTS[name](), digits)
+    return now(binder, _MOMENTS[name](), digits)
 
 
 _MOMENTS: Mapping[str, type[Any]] = {
@@ -354,7 +354,7 @@ _MOMENTS: Mapping[str, type[Any]] = {
     "localtime": exp.Localtime,
     "localtimestamp": exp.Localtimestamp,
 }
-_OWN: Mapping[str, Callable[[Typer, exp.Anonymous, Scope], Typed]] = {
+_OWN: Mapping[str, Callable[[Binder, exp.Anonymous, Scope], Typed]] = {
     "at_timezone": _at_timezone,
     "with_timezone": _with_timezone,
     "timezone": _timezone,
@@ -364,15 +364,15 @@ _OWN: Mapping[str, Callable[[Typer, exp.Anonymous, Scope], Typed]] = {
 }
 
 
-def bind_function(typer: Typer, node: exp.Anonymous, scope: Scope, bind: Bind) -> Typed | None:
+def bind_function(binder: Binder, node: exp.Anonymous, scope: Scope, bind: Bind) -> Typed | None:
     """Binds a date or time function that is not a plain table row; None for any other."""
     name = node.name.lower()
     if name in {"date_trunc", "date_add", "date_diff"}:
-        return bind_by_unit(typer, name, node, scope, bind)
+        return bind_by_unit(binder, name, node, scope, bind)
     if name == "from_unixtime" and len(node.expressions) > 1:
-        return _from_unixtime(typer, node, scope, bind)
+        return _from_unixtime(binder, node, scope, bind)
     if name in _MAKING_INSTANTS and session_zone.current() != time_zones.UTC:
-        arguments = [typer.expression(argument, scope) for argument in node.expressions]
+        arguments = [binder.expression(argument, scope) for argument in node.expressions]
         return _in_session_zone(name, arguments, bind)
     handler = _OWN.get(name)
-    return None if handler is None else handler(typer, node, scope)
+    return None if handler is None else handler(binder, node, scope)

@@ -18,16 +18,17 @@ from sqlglot import exp
 from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import types
 from seamline.sql.binder.grouping import group_keys
-from seamline.sql.binder.scope import Scope, Typed, location_of
+from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.engines import render
 from seamline.sql.expressions.calls import VOLATILE, BoundLambda, Call, CallSpec, call, constructor
 from seamline.sql.kernels.calls import duckdb_template, spark_template
 from seamline.sql.kernels.kernel import NO_VALUE, Kernel, Tried
+from seamline.sql.locations import location_of
 from seamline.sql.templates import DUCKDB, Template
 from seamline.sql.types import Type
 
 if TYPE_CHECKING:
-    from seamline.sql.binder.typer import Typer
+    from seamline.sql.binder.binder import Binder
 
 _NAME = "try"
 _TRIED = "TRY(struct_pack(v := {0})).v"
@@ -38,11 +39,11 @@ COALESCE and CASE write beyond that room, while the fields of a struct have room
 """
 
 
-def bind_try(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+def bind_try(binder: Binder, node: exp.Anonymous, scope: Scope) -> Typed:
     """Binds the call, which becomes a kernel once the whole statement is bound."""
     if len(node.expressions) != 1:
         raise SeamlineError(TYPE_MISMATCH, "try takes one expression", hint="")
-    inner, type_ = typer.expression(node.expressions[0], scope)
+    inner, type_ = binder.expression(node.expressions[0], scope)
     if type_ == types.UNKNOWN:
         return inner, type_
     if inner.find(exp.Query) is not None:

@@ -14,32 +14,33 @@ from sqlglot import exp
 
 from seamline.errors import TYPE_MISMATCH, SeamlineError
 from seamline.sql import functions, types
+from seamline.sql.binder.binder import Binder
 from seamline.sql.binder.conversions import field_of, implicit_cast
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
-from seamline.sql.binder.scope import Output, Scope, Typed, location_of, output_column
-from seamline.sql.binder.typer import Typer
+from seamline.sql.binder.scope import Output, Scope, Typed, output_column
 from seamline.sql.expressions.calls import CallSpec, call, constructor
 from seamline.sql.functions.arrays import NUMBERS, side_by_side
+from seamline.sql.locations import location_of
 from seamline.sql.sequences import SEQUENCE
 from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Array, Map, Row, Type
 
 
 def bind_unnest(
-    typer: Typer, node: exp.Unnest, scope: Scope, *, keeps_row: bool
+    binder: Binder, node: exp.Unnest, scope: Scope, *, keeps_row: bool
 ) -> tuple[exp.Select, list[Output]]:
     """Returns the query that UNNEST stands for, and its columns.
 
     Args:
-        typer: Binds the arguments.
+        binder: Binds the arguments.
         node: The parsed UNNEST.
         scope: What the arguments may read.
         keeps_row: Whether it returns a row of nulls where it has no rows, as in LEFT JOIN.
     """
     if node.meta.get(SEQUENCE):
-        arrays = [_sequence([typer.expression(part, scope) for part in node.expressions])]
+        arrays = [_sequence([binder.expression(part, scope) for part in node.expressions])]
     else:
-        arrays = [_array(typer, argument, scope) for argument in node.expressions]
+        arrays = [_array(binder, argument, scope) for argument in node.expressions]
     members = [type_.element for _, type_ in arrays if isinstance(type_, Array)]
     ordinality = node.args.get("offset")
     if isinstance(ordinality, exp.Identifier):  # the parser takes the last column name for it
@@ -50,12 +51,12 @@ def bind_unnest(
     rows = arrays[0] if is_one else _side_by_side([array for array, _ in arrays], members)
     if keeps_row:
         rows = _or_a_null(*rows)
-    return _query(typer, rows, is_one=is_one)
+    return _query(binder, rows, is_one=is_one)
 
 
-def _array(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
+def _array(binder: Binder, node: exp.Expr, scope: Scope) -> Typed:
     """Binds an argument as an array; a map becomes the array of its entries."""
-    inner, type_ = typer.expression(node, scope)
+    inner, type_ = binder.expression(node, scope)
     refuse_aggregates(inner, "UNNEST")
     refuse_windows(inner, "UNNEST")
     if isinstance(type_, Map):
@@ -104,17 +105,17 @@ def _or_a_null(array: exp.Expr, type_: Type) -> Typed:
     return call(CallSpec(overload, (type_,), type_), [array]), type_
 
 
-def _query(typer: Typer, rows: Typed, *, is_one: bool) -> tuple[exp.Select, list[Output]]:
+def _query(binder: Binder, rows: Typed, *, is_one: bool) -> tuple[exp.Select, list[Output]]:
     """Returns a query with a row for each element, and a column for each member or its fields.
 
     Args:
-        typer: Names the sources.
+        binder: Names the sources.
         rows: The array.
         is_one: Whether an element is the only member, not a row of several.
     """
     array, type_ = rows
     assert isinstance(type_, Array)
-    alias, name = typer.new_alias(), output_column(0)
+    alias, name = binder.new_alias(), output_column(0)
     element = call(
         CallSpec(constructor("$unnest", "unnest({0})", "explode({0})"), (type_,), type_.element),
         [array],

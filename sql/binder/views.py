@@ -8,9 +8,9 @@ from sqlglot import exp
 
 from seamline.errors import VIEW_IS_STALE, ErrorKind, SeamlineError
 from seamline.sql import coercion
+from seamline.sql.binder.binder import Binder
 from seamline.sql.binder.conversions import cast_outputs
 from seamline.sql.binder.scope import Output
-from seamline.sql.binder.typer import Typer
 from seamline.sql.expressions.casts import in_zones
 from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.types import Field
@@ -72,14 +72,14 @@ def expansion_of(node: exp.Subquery) -> Expansion | None:
     return expansion
 
 
-def bind_view(typer: Typer, inner: exp.Expr, view: Expansion) -> tuple[exp.Expr, list[Output]]:
+def bind_view(binder: Binder, inner: exp.Expr, view: Expansion) -> tuple[exp.Expr, list[Output]]:
     """Binds the view's query, with the columns it had when it was created.
 
     Raises:
         SeamlineError: VIEW_IS_STALE when what it reads has changed too much for that.
     """
     try:
-        query, output = typer.query(inner, None, {})
+        query, output = binder.query(inner, None, {})
     except SeamlineError as error:
         if error.code.kind is not ErrorKind.USER or error.code is VIEW_IS_STALE:
             raise
@@ -100,4 +100,4 @@ def bind_view(typer: Typer, inner: exp.Expr, view: Expansion) -> tuple[exp.Expr,
         Output(declared.name, in_zones(column.type, declared.type))
         for declared, column in zip(view.columns, output, strict=True)
     ]
-    return cast_outputs(typer, query, output, targets), targets
+    return cast_outputs(binder, query, output, targets), targets

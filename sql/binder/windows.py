@@ -13,20 +13,21 @@ from seamline.errors import (
 )
 from seamline.sql import functions
 from seamline.sql.binder.aggregates import of_each_part
+from seamline.sql.binder.binder import Binder, Handlers
 from seamline.sql.binder.clauses import bind_order
 from seamline.sql.binder.conversions import require_comparable
 from seamline.sql.binder.frames import bind_frame
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.literals import as_value
-from seamline.sql.binder.scope import Scope, Typed, location_of
-from seamline.sql.binder.typer import Handlers, Typer
+from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.expressions.calls import Call
+from seamline.sql.locations import location_of
 from seamline.sql.near import did_you_mean
 
 
-def _bind_filter(typer: Typer, node: exp.Filter, scope: Scope) -> Typed:
-    inner, type_ = typer.expression(node.this, scope)
-    condition = typer.boolean(node.expression.this, scope, "FILTER")
+def _bind_filter(binder: Binder, node: exp.Filter, scope: Scope) -> Typed:
+    inner, type_ = binder.expression(node.this, scope)
+    condition = binder.boolean(node.expression.this, scope, "FILTER")
     refuse_aggregates(condition, "FILTER")
     refuse_windows(condition, "FILTER")
 
@@ -38,9 +39,9 @@ def _bind_filter(typer: Typer, node: exp.Filter, scope: Scope) -> Typed:
     return of_each_part(inner, filtered), type_
 
 
-def _bind_window(typer: Typer, node: exp.Window, scope: Scope) -> Typed:
-    inner, type_ = typer.expression(node.this, scope)
-    definition = _definition(typer, node, scope)
+def _bind_window(binder: Binder, node: exp.Window, scope: Scope) -> Typed:
+    inner, type_ = binder.expression(node.this, scope)
+    definition = _definition(binder, node, scope)
 
     def over(function: exp.Expr) -> exp.Expr:
         wrapped = exp.Filter | exp.IgnoreNulls | exp.RespectNulls
@@ -92,7 +93,7 @@ def _is_of_rows(node: Call, *kinds: str) -> bool:
     return overload.kind in kinds and overload.name != functions.GROUPING
 
 
-def bind_windows(typer: Typer, node: exp.Select, scope: Scope) -> None:
+def bind_windows(binder: Binder, node: exp.Select, scope: Scope) -> None:
     """Binds the definitions of WINDOW, each of which is inlined where it is used."""
     for definition in node.args.get("windows") or ():
         name = definition.this.name.lower()
@@ -103,20 +104,20 @@ def bind_windows(typer: Typer, node: exp.Select, scope: Scope) -> None:
                 location=location_of(definition.this),
                 hint="Give one of them another name.",
             )
-        scope.windows[name] = _definition(typer, definition, scope)
+        scope.windows[name] = _definition(binder, definition, scope)
     node.set("windows", None)
 
 
-def _definition(typer: Typer, node: exp.Window, scope: Scope) -> exp.Window:
+def _definition(binder: Binder, node: exp.Window, scope: Scope) -> exp.Window:
     """Returns PARTITION BY, ORDER BY and frame of a window, including those of a named window."""
     partitions = []
     for partition in node.args.get("partition_by") or ():
-        inner, type_ = typer.expression(partition, scope)
+        inner, type_ = binder.expression(partition, scope)
         require_comparable(type_, "PARTITION BY")
         value = as_value(inner, type_)
         if value not in partitions:  # DuckDB mixes up windows if one of them repeats a key
             partitions.append(value)
-    bind_order(typer, node, scope)
+    bind_order(binder, node, scope)
     order, frame = node.args.get("order"), node.args.get("spec")
     base = None
     if isinstance(node.args.get("alias"), exp.Identifier):
@@ -133,7 +134,7 @@ def _definition(typer: Typer, node: exp.Window, scope: Scope) -> exp.Window:
         if order is None and base.args.get("order") is not None:
             order = base.args["order"].copy()
     if frame is not None:
-        bind_frame(typer, frame, order, scope)
+        bind_frame(binder, frame, order, scope)
     elif base is not None:
         frame = base.args.get("spec")
     return exp.Window(partition_by=partitions, order=order, spec=frame, over="OVER").copy()
@@ -152,8 +153,8 @@ def _named_window(name: exp.Identifier, scope: Scope) -> exp.Window:
     return window
 
 
-def _bind_nulls(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
-    inner, type_ = typer.expression(node.this, scope)
+def _bind_nulls(binder: Binder, node: exp.Expr, scope: Scope) -> Typed:
+    inner, type_ = binder.expression(node.this, scope)
     names = {"lag", "lead", "first_value", "last_value", "nth_value"}
     if not isinstance(inner, Call) or inner.spec.overload.name not in names:
         raise SeamlineError(

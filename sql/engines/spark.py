@@ -303,8 +303,8 @@ def _ordered(node: exp.Window) -> exp.Window:
     function = node.this
     while isinstance(function, exp.IgnoreNulls | exp.RespectNulls):
         function = function.this
-    is_of_place = isinstance(function, Call) and function.spec.overload.kind == "window"
-    if is_of_place and node.args.get("order") is None:
+    needs_order = isinstance(function, Call) and function.spec.overload.kind == "window"
+    if needs_order and node.args.get("order") is None:
         node.set("order", exp.Order(expressions=[exp.Ordered(this=exp.Boolean(this=True))]))
     return node
 

@@ -36,11 +36,11 @@ for _name, _duckdb, _spark in (
 ):
     scalar(_name, "bigint, bigint -> bigint", _duckdb, _spark)
 scalar("bitwise_not", "bigint -> bigint", "(~{0})")
-for _place, _type in enumerate(types.INTEGERS):
+for _index, _type in enumerate(types.INTEGERS):
     for _name, _shift in _SHIFTS.items():
         kernel(
             _name,
             f"{_type}, bigint -> {_type}",
-            by_row(functools.partial(_shift, bits=8 << _place)),
+            by_row(functools.partial(_shift, bits=8 << _index)),
         )
 kernel("bit_count", "bigint, bigint -> bigint", by_row(bit_count))

@@ -121,9 +121,9 @@ def _value(part: Part, text: str) -> tuple[str, int]:
         case Fraction():
             return "fraction", int(text[:3].ljust(3, "0")) * 1000
         case Name("month"):
-            return "month", _place(text, _MONTHS)
+            return "month", _index(text, _MONTHS)
         case Name("day_of_week"):
-            return "day_of_week", _place(text, _DAYS)
+            return "day_of_week", _index(text, _DAYS)
         case Name("half"):
             return "half", int(text.lower() == "pm")
         case Name("era"):
@@ -131,7 +131,7 @@ def _value(part: Part, text: str) -> tuple[str, int]:
     raise AssertionError(part)
 
 
-def _place(text: str, names: tuple[str, ...]) -> int:
+def _index(text: str, names: tuple[str, ...]) -> int:
     return next(i for i, name in enumerate(names, 1) if name.startswith(text.lower()[:3]))
 
 

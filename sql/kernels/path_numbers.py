@@ -145,7 +145,7 @@ def as_double(value: Json) -> Json:
     return _json_of(float(number_of(value)))
 
 
-def whole_place(values: Sequence[Json]) -> int:
+def whole_index(values: Sequence[Json]) -> int:
     """Returns the position that a path in brackets finds, rounded to a whole number.
 
     Raises:

@@ -26,7 +26,7 @@ from seamline.sql.kernels.path_numbers import (
     computed,
     number_of,
     of_number,
-    whole_place,
+    whole_index,
 )
 
 
@@ -189,7 +189,7 @@ def _chosen(
 ) -> Iterator[Json]:
     context.sizes.append(len(items))
     try:
-        ranges = [[whole_place(bound(context)) for bound in pair] for pair in subscripts]
+        ranges = [[whole_index(bound(context)) for bound in pair] for pair in subscripts]
     finally:
         context.sizes.pop()
     for first, end in ranges:

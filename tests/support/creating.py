@@ -18,7 +18,7 @@ from seamline.gateway.config.model import Config
 from seamline.gateway.deadline import no_deadline
 from seamline.seam.log import LogBounds
 from seamline.sql import parse
-from seamline.sql.places import placed_at
+from seamline.sql.locations import locate_errors_at
 from seamline.sql.statements import AlterTable, Comment, CreateTable, DropTable, Show
 
 
@@ -78,7 +78,7 @@ class World(Connections):
 
     def _rows(self, sql: str, deadline: Deadline) -> Rows:
         statement, session = parse.parse(sql), resolution.session(self.config)
-        with placed_at(getattr(statement, "location", None)):
+        with locate_errors_at(getattr(statement, "location", None)):
             match statement:
                 case CreateTable():
                     return creation.create_table(self, statement, session, deadline)

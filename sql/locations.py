@@ -10,22 +10,22 @@ from sqlglot.tokenizer_core import Token
 
 from seamline.errors import ErrorKind, Location, SeamlineError
 
-_PLACE = ("line", "col", "start", "end")
+_POSITION = ("line", "col", "start", "end")
 """Where a token is, as nodes carry it in `meta`."""
 
 
-def place_of(token: Token) -> dict[str, int]:
-    """Returns the place of a token, as nodes carry it in `meta`."""
-    return {key: getattr(token, key) for key in _PLACE}
+def token_position(token: Token) -> dict[str, int]:
+    """Returns the position of a token, as nodes carry it in `meta`."""
+    return {key: getattr(token, key) for key in _POSITION}
 
 
 def move(node: exp.Expr, to: exp.Expr | None = None) -> None:
     """Removes the locations from a tree of another text; `to` is where that text is in this one."""
     for part in node.walk():
-        for key in _PLACE:
+        for key in _POSITION:
             part.meta.pop(key, None)
     if to is not None:
-        node.meta.update({key: to.meta[key] for key in _PLACE if key in to.meta})
+        node.meta.update({key: to.meta[key] for key in _POSITION if key in to.meta})
 
 
 def location_of(node: exp.Expr) -> Location | None:
@@ -50,14 +50,14 @@ def location_at(text: str, index: int) -> Location:
 
 
 @contextlib.contextmanager
-def placed(node: exp.Expr | None) -> Iterator[None]:
+def locate_errors(node: exp.Expr | None) -> Iterator[None]:
     """Adds this node's location, taken on entry, to user errors raised inside without one."""
-    with placed_at(location_of(node) if node is not None else None):
+    with locate_errors_at(location_of(node) if node is not None else None):
         yield
 
 
 @contextlib.contextmanager
-def placed_at(location: Location | None) -> Iterator[None]:
+def locate_errors_at(location: Location | None) -> Iterator[None]:
     """Adds a location to user errors raised inside without one."""
     try:
         yield

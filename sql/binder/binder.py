@@ -1,4 +1,4 @@
-"""The typer: holds the state for binding expressions, and dispatches nodes to their handlers.
+"""The binder: holds the state for binding expressions, and dispatches nodes to their handlers.
 
 Each kind of node has one handler, in the module for its kind. A node without a handler is refused,
 so that nothing with an undefined meaning reaches an engine.
@@ -22,23 +22,15 @@ from seamline.errors import (
 )
 from seamline.sql import coercion, types
 from seamline.sql.binder.conversions import implicit_cast
-from seamline.sql.binder.scope import (
-    Column,
-    Cte,
-    Output,
-    Scope,
-    Source,
-    Typed,
-    location_of,
-    unsupported,
-)
+from seamline.sql.binder.scope import Column, Cte, Output, Scope, Source, Typed, unsupported
 from seamline.sql.dialects import SqlJson, SqlJsonMade
+from seamline.sql.locations import location_of
 from seamline.sql.restrictions import Restriction
 
-Handler: TypeAlias = "Callable[[Typer, Any, Scope], Typed]"
+Handler: TypeAlias = "Callable[[Binder, Any, Scope], Typed]"
 Handlers: TypeAlias = Mapping[type[Any], Handler]
 QueryHandler: TypeAlias = (
-    "Callable[[Typer, exp.Expr, Scope | None, Mapping[str, Cte]], tuple[exp.Expr, list[Output]]]"
+    "Callable[[Binder, exp.Expr, Scope | None, Mapping[str, Cte]], tuple[exp.Expr, list[Output]]]"
 )
 
 
@@ -97,7 +89,7 @@ def _check_options(node: exp.Expr) -> None:
         raise unsupported(node)
 
 
-class Typer:
+class Binder:
     """Binds one query.
 
     Attributes:
@@ -154,7 +146,7 @@ class Typer:
 
         Args:
             depth: The number of lambdas around it.
-            position: The parameter's place among those of its lambda, from 0.
+            position: The parameter's position among those of its lambda, from 0.
         """
         return f"l{depth}_{position}"
 
