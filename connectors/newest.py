@@ -1,6 +1,8 @@
-"""Finds the newest decoded rows of an upsert table, in Arrow: faster than a window in SQL."""
+"""Finds the newest decoded rows of an upsert table: in Arrow, which is faster, or with a window."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -131,3 +133,19 @@ def _encoded(values: pa.Array) -> tuple[np.ndarray, int]:
         return found, len(numbers)
     found = pc.dictionary_encode(values)
     return found.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(found.dictionary)
+
+
+def newest_condition(newest: Newest, quote: Callable[[str], str], moved: str) -> str:
+    """Returns SQL for whether a row is the newest of its key, deletes included.
+
+    Args:
+        newest: How to determine the newest.
+        quote: Writes the name of a column.
+        moved: SQL that raises an error, for a key with rows in several partitions.
+    """
+    of_key = f"PARTITION BY {', '.join(map(quote, newest.key_names))}"
+    is_last = f"row_number() OVER ({of_key} ORDER BY {quote(newest.offset.name)} DESC) = 1"
+    if newest.is_settled:
+        return is_last
+    partition = f"({quote(newest.partition.name)}) OVER ({of_key})"
+    return f"CASE WHEN min{partition} <> max{partition} THEN {moved} ELSE {is_last} END"

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from seamline.connectors.duckdb.literals import literal
 from seamline.connectors.duckdb.storage import local_path
+from seamline.connectors.newest import newest_condition
 from seamline.connectors.protocols.engine_tails import TailFile
 from seamline.connectors.protocols.engines import EngineScan
 from seamline.seam.files import FILE, POSITION, DataFile, field_id
@@ -253,12 +254,8 @@ def unreplaced_sql(scan: EngineScan, keys: str) -> str:
 
 def newest_rows_sql(tail: str, newest: Newest) -> str:
     """Returns a SELECT of a tail's newest rows, for tails of which a part is in files."""
-    key = ", ".join(quoted(name.lower()) for name in newest.key_names)
-    partition, offset = (quoted(c.name.lower()) for c in (newest.partition, newest.offset))
-    rank = f"row_number() OVER (PARTITION BY {key} ORDER BY {offset} DESC) = 1"
-    if not newest.is_settled:
-        of_key = f"({partition}) OVER (PARTITION BY {key})"
-        rank = f"CASE WHEN min{of_key} <> max{of_key} THEN {_moved(newest)} ELSE {rank} END"
+    rank = newest_condition(newest, lambda name: quoted(name.lower()), _moved(newest))
+    offset = quoted(newest.offset.name.lower())
     keyless = f"{quoted(newest.key_names[0].lower())} IS NULL"
     keyed = f"NOT {keyless}"  # a record that makes no row has no key
     if newest.takes_truncates:

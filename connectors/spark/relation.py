@@ -11,6 +11,7 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from seamline.connectors.newest import newest_condition
 from seamline.connectors.protocols.engines import EngineScan
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import ColdSpan
@@ -80,17 +81,12 @@ def newest_rows_sql(rows: str, newest: Newest, truncate: str | None = None) -> s
         truncate: SQL for the offset of the last truncate, null if there is none; it is not among
             the result.
     """
-    key = ", ".join(spark_name(name) for name in newest.key_names)
-    partition, offset = spark_name(newest.partition.name), spark_name(newest.offset.name)
-    rank = f"row_number() OVER (PARTITION BY {key} ORDER BY {offset} DESC) = 1"
-    if not newest.is_settled:
-        of_key = f"({partition}) OVER (PARTITION BY {key})"
-        rank = f"CASE WHEN min{of_key} <> max{of_key} THEN {moved_key_sql(newest)} ELSE {rank} END"
+    rank = newest_condition(newest, spark_name, moved_key_sql(newest))
     keyed = (
         f"{spark_name(newest.key_names[0])} IS NOT NULL"  # a record that makes no row has no key
     )
     if truncate is not None:
-        keyed += f" AND {offset} > coalesce({truncate}, -1)"
+        keyed += f" AND {spark_name(newest.offset.name)} > coalesce({truncate}, -1)"
     ranked = f"SELECT *, {rank} AS `{_IS_NEWEST}` FROM ({rows}) WHERE {keyed}"
     return f"SELECT * FROM ({ranked}) WHERE `{_IS_NEWEST}`"
 
