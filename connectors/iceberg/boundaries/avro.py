@@ -62,10 +62,10 @@ def _items(stream: io.BytesIO) -> Iterator[None]:
 
 
 def _exactly(stream: io.BytesIO, length: int) -> bytes:
-    found = stream.read(length)
-    if length < 0 or len(found) != length:
+    data = stream.read(length)
+    if length < 0 or len(data) != length:
         raise ValueError("the message ends early")
-    return found
+    return data
 
 
 def _long(stream: io.BytesIO) -> int:

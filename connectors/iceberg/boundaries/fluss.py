@@ -55,14 +55,14 @@ def _offsets(body: Any, table: str) -> Offsets:
     if isinstance(body, list):
         if any("partition_id" in entry for entry in body):
             raise _partitioned(table)
-        found = {whole(entry["bucket"]): whole(entry["offset"]) for entry in body}
+        ends = {whole(entry["bucket"]): whole(entry["offset"]) for entry in body}
     else:
         if "partition_offsets" in body:
             raise _partitioned(table)
         if body["version"] != 1:
             raise ValueError(f"version {body['version']} of the file of offsets")
-        found = dict(enumerate(map(whole, body["bucket_offsets"])))
-    return Offsets({bucket: end for bucket, end in found.items() if end != _UNKNOWN})
+        ends = dict(enumerate(map(whole, body["bucket_offsets"])))
+    return Offsets({bucket: end for bucket, end in ends.items() if end != _UNKNOWN})
 
 
 def _partitioned(table: str) -> SeamlineError:

@@ -48,12 +48,12 @@ class Report:
     """What one worker reported: the source offsets up to which its files reach.
 
     Attributes:
-        place: Its partition and offset in the control topic.
+        position: Its partition and offset in the control topic.
         group: The sink's consumer group.
         ends: By topic and partition, the first offset that is not in its files.
     """
 
-    place: tuple[int, int]
+    position: tuple[int, int]
     group: str
     ends: Mapping[tuple[str, int], int] = dataclasses.field(hash=False)
 
@@ -78,7 +78,7 @@ class KafkaConnect(Provider[AdoptedIceberg]):
         topic = self.adopted.binding.topic
         ends: dict[int, int] = {}
         for report in reports:
-            partition, offset = report.place
+            partition, offset = report.position
             mine = {p: end for (t, p), end in report.ends.items() if t == topic}
             if report.group != group or not mine:
                 continue
@@ -153,10 +153,10 @@ def sink_of(adopted: Adopted, snapshot: Snapshot, log: HotLog) -> tuple[str, str
     if group is not None:
         pairs = {pair for pair in pairs if pair[1] == group}
     if len(pairs) != 1:
-        found = ", ".join(sorted(f"{c} of group {g}" for c, g in pairs)) or "none"
+        candidates = ", ".join(sorted(f"{c} of group {g}" for c, g in pairs)) or "none"
         raise SeamlineError(
             BOUNDARY_INVALID,
-            f"the control topic of {adopted.state.display_name}'s sink is ambiguous: {found}",
+            f"the control topic of {adopted.state.display_name}'s sink is ambiguous: {candidates}",
             hint="Set it with --option control-topic=… and --option group=….",
         )
     return pairs.pop()
@@ -164,8 +164,8 @@ def sink_of(adopted: Adopted, snapshot: Snapshot, log: HotLog) -> tuple[str, str
 
 def _splits(name: str) -> Iterator[tuple[str, str]]:
     parts = name.split(".")
-    for place in range(1, len(parts)):
-        yield ".".join(parts[:place]), ".".join(parts[place:])
+    for length in range(1, len(parts)):
+        yield ".".join(parts[:length]), ".".join(parts[length:])
 
 
 # --- The control topic ---------------------------------------------------------------------------
@@ -176,15 +176,15 @@ class Reports:
     """The reports of a control topic that have been read.
 
     Attributes:
-        found: The reports.
+        reports: The reports.
         is_whole: Whether the topic still holds its first record.
     """
 
-    found: tuple[Report, ...]
+    reports: tuple[Report, ...]
     is_whole: bool
 
     def __iter__(self) -> Iterator[Report]:
-        return iter(self.found)
+        return iter(self.reports)
 
 
 class ControlTopics:
@@ -192,7 +192,7 @@ class ControlTopics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], tuple[Offsets, Reports]] = {}
+        self._reports: dict[tuple[str, str], tuple[Offsets, Reports]] = {}
 
     def of(self, cluster: str, topic: str, log: HotLog, committed: Mapping[int, int]) -> Reports:
         """Returns the reports of a control topic up to its current end.
@@ -216,7 +216,7 @@ class ControlTopics:
             )
         key = (cluster, bounds.topic_id)
         with self._lock:
-            read, known = self._known.get(key, (Offsets(), Reports((), is_whole=True)))
+            read, earlier = self._reports.get(key, (Offsets(), Reports((), is_whole=True)))
         gap = any(start > read.get(p, 0) for p, start in bounds.start.items())
         ranges = [
             OffsetRange(p, max(read.get(p, 0), bounds.start.get(p, 0)), end)
@@ -224,11 +224,11 @@ class ControlTopics:
             if end > max(read.get(p, 0), bounds.start.get(p, 0))
         ]
         with checked(log, LogRead.within(bounds, ranges), NoDeadline()):
-            found = (*known.found, *_read(log, bounds, ranges))
-        reports = Reports(found, known.is_whole and not gap)
+            reports = (*earlier.reports, *_read(log, bounds, ranges))
+        merged = Reports(reports, earlier.is_whole and not gap)
         with self._lock:  # whoever reads at the same time reads the same records
-            self._known[key] = (bounds.end, reports)
-        return reports
+            self._reports[key] = (bounds.end, merged)
+        return merged
 
 
 def _read(log: HotLog, bounds: LogBounds, ranges: Sequence[OffsetRange]) -> Iterator[Report]:
@@ -236,16 +236,16 @@ def _read(log: HotLog, bounds: LogBounds, ranges: Sequence[OffsetRange]) -> Iter
         for partition, offset, value in zip(
             batch.partitions, batch.offsets, batch.values, strict=True
         ):
-            place = (int(partition), int(offset))
+            position = (int(partition), int(offset))
             if value is None:
                 continue
-            with invalid(f"record {place} of the control topic {bounds.topic}"):
-                report = _report(place, value)
+            with invalid(f"record {position} of the control topic {bounds.topic}"):
+                report = _report(position, value)
             if report is not None:
                 yield report
 
 
-def _report(place: tuple[int, int], value: bytes) -> Report | None:
+def _report(position: tuple[int, int], value: bytes) -> Report | None:
     event = avro.decode(value)
     if event["type"] != _DATA_COMPLETE:
         return None
@@ -253,4 +253,4 @@ def _report(place: tuple[int, int], value: bytes) -> Report | None:
     for entry in event["payload"]["assignments"] or ():
         if entry["offset"] is not None:
             ends[entry["topic"], entry["partition"]] = entry["offset"]
-    return Report(place, event["group_id"], ends)
+    return Report(position, event["group_id"], ends)

@@ -85,7 +85,9 @@ class PositionReader:
     """Finds the positions of files. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._known: Cache[tuple[str, PositionColumns], FilePositions] = Cache(FILES_CACHED_MAX)
+        self._read_positions: Cache[tuple[str, PositionColumns], FilePositions] = Cache(
+            FILES_CACHED_MAX
+        )
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-positions")
 
     def ends(
@@ -112,29 +114,31 @@ class PositionReader:
         """
         ends: dict[int, int] = {}
         others = 0
-        unsaid = []
+        unread = []
         for file in files:
-            found = _said(file, columns) or self._known.get((file.file_path, columns))
-            if found is None:
-                unsaid.append(file)
+            positions = _of_manifest(file, columns) or self._read_positions.get(
+                (file.file_path, columns)
+            )
+            if positions is None:
+                unread.append(file)
             else:
-                others += found.others
-                _raise(ends, found.ends)
-        unsaid.sort(key=lambda file: _bound(file.upper_bounds, columns.offset) or 0, reverse=True)
-        wanted = (file for file in unsaid if not _adds_nothing(file, columns, ends))
-        while batch := list(itertools.islice(wanted, _READERS)):
-            for found in self._pool.map(lambda f: self._read(io, f, columns, mapping), batch):
-                others += found.others
-                _raise(ends, found.ends)
+                others += positions.others
+                _raise(ends, positions.ends)
+        unread.sort(key=lambda file: _bound(file.upper_bounds, columns.offset) or 0, reverse=True)
+        to_read = (file for file in unread if not _adds_nothing(file, columns, ends))
+        while batch := list(itertools.islice(to_read, _READERS)):
+            for positions in self._pool.map(lambda f: self._read(io, f, columns, mapping), batch):
+                others += positions.others
+                _raise(ends, positions.ends)
         return FilePositions(ends, others)
 
     def _read(
         self, io: FileIO, file: DataFile, columns: PositionColumns, mapping: NameMapping | None
     ) -> FilePositions:
-        wanted = {"partition": columns.partition, "offset": columns.offset}
-        found = _positions(column_values(io, file, wanted, mapping))
-        self._known.put((file.file_path, columns), found)
-        return found
+        ids = {"partition": columns.partition, "offset": columns.offset}
+        positions = _positions(column_values(io, file, ids, mapping))
+        self._read_positions.put((file.file_path, columns), positions)
+        return positions
 
 
 def _raise(ends: dict[int, int], others: Mapping[int, int]) -> None:
@@ -150,7 +154,7 @@ def _bound(bounds: Mapping[int, bytes] | None, column: int) -> int | None:
     return int(from_bytes(IntegerType() if len(value) == 4 else LongType(), value))
 
 
-def _said(file: DataFile, columns: PositionColumns) -> FilePositions | None:
+def _of_manifest(file: DataFile, columns: PositionColumns) -> FilePositions | None:
     """Returns a file's positions if its manifest entry determines them; else None."""
     nulls = file.null_value_counts or {}
     if any(nulls.get(column) != 0 for column in (columns.partition, columns.offset)):
@@ -177,11 +181,11 @@ def _adds_nothing(file: DataFile, columns: PositionColumns, ends: Mapping[int, i
 
 
 def _positions(values: pa.Table) -> FilePositions:
-    known = values.filter(
+    placed = values.filter(
         pc.and_(pc.is_valid(values.column("partition")), pc.is_valid(values.column("offset")))
     )
-    greatest = known.group_by("partition").aggregate([("offset", "max")])
+    greatest = placed.group_by("partition").aggregate([("offset", "max")])
     pairs = zip(greatest["partition"].to_pylist(), greatest["offset_max"].to_pylist(), strict=True)
     return FilePositions(
-        {partition: offset + 1 for partition, offset in pairs}, values.num_rows - known.num_rows
+        {partition: offset + 1 for partition, offset in pairs}, values.num_rows - placed.num_rows
     )

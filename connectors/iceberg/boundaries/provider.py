@@ -170,8 +170,8 @@ class Provider(abc.ABC, Generic[A]):
     def boundary(self, state: TableState, snapshot: Snapshot) -> Boundary | None:
         """See `BoundaryProvider.boundary`."""
         self._require_trust()
-        found = self._known(state, snapshot)
-        if found is None:
+        answer = self._answer_of(state, snapshot)
+        if answer is None:
             return None
         binding = self.adopted.binding
         return Boundary(
@@ -180,25 +180,25 @@ class Provider(abc.ABC, Generic[A]):
             topic=binding.topic,
             topic_id=binding.topic_id or "",
             isolation=binding.isolation,
-            start=found.next,
-            next=found.next,
+            start=answer.next,
+            next=answer.next,
             schema_id=snapshot.schema_id,
             format=str(binding.encoding),
             on_error=binding.on_error,
-            foreign_change_id=snapshot.snapshot_id if found.has_others else None,
+            foreign_change_id=snapshot.snapshot_id if answer.has_others else None,
             provider=self.name,
             trust=self.trust,
         )
 
-    def _known(self, state: TableState, snapshot: Snapshot) -> Answer | None:
+    def _answer_of(self, state: TableState, snapshot: Snapshot) -> Answer | None:
         if not self.is_lasting:
             return self.answer(snapshot)
         own = sorted((k, v) for k, v in state.properties.items() if k.startswith(_DECIDING))
         # in Delta tables, a snapshot's id is the number of a version, which may be used again
         of = (state.uuid, snapshot.snapshot_id, snapshot.timestamp_ms, state.current_schema_id)
         key = (*of, *own)
-        (found,) = self.adopted.answers.get_or_make(key, lambda: (self.answer(snapshot),))
-        return found
+        (answer,) = self.adopted.answers.get_or_make(key, lambda: (self.answer(snapshot),))
+        return answer
 
     def _require_trust(self) -> None:
         if self.trust != HINT or self.adopted.option("trust") == HINT:

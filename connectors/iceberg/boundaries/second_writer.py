@@ -89,8 +89,8 @@ def _since_we_fill_it(state: TableState, snapshot_id: int | None) -> list[Snapsh
     own = own_of(state, snapshot_id)
     taken = own.taken_id if own is not None else None
     begun = [
-        place
-        for place, snapshot in enumerate(line)
+        index
+        for index, snapshot in enumerate(line)
         if snapshot.snapshot_id == taken or (taken is None and SUMMARY_KEY in snapshot.summary)
     ]
     return line[: begun[-1]] if begun else line
@@ -102,12 +102,12 @@ def replaced_rows(state: TableState, snapshot_id: int | None) -> SeamlineError |
     Such a table holds the newest record of each key, and the records in its log are not further
     rows of it.
     """
-    said = next(_replacing(state, snapshot_id), None)
-    if said is None:
+    message = next(_replacing(state, snapshot_id), None)
+    if message is None:
         return None
     return SeamlineError(
         NOT_SUPPORTED,
-        said,
+        message,
         hint='Only tables that copy every record can be adopted; "t$cold" reads the snapshot.',
     )
 
@@ -147,6 +147,6 @@ def may_have_copied(snapshot: Snapshot) -> bool:
 
 def _only_adds(snapshot: Snapshot) -> bool:
     """Whether a commit has removed no row, as MERGE does when nothing matches."""
-    said = snapshot.summary
-    is_counted = "added-data-files" in said  # by a writer that would count what it removes, too
-    return snapshot.operation == _APPEND or (is_counted and not any(map(said.get, _REMOVED)))
+    summary = snapshot.summary
+    is_counted = "added-data-files" in summary  # by a writer that would count what it removes, too
+    return snapshot.operation == _APPEND or (is_counted and not any(map(summary.get, _REMOVED)))

@@ -43,11 +43,11 @@ class SparkStreaming(Provider[AdoptedIceberg]):
         if epoch is None:
             return None
         checkpoint = Checkpoint.of(self.adopted, self.adopted.table)
-        wanted = snapshot.summary.get(QUERY)
-        if wanted is not None and wanted != checkpoint.query:
+        query = snapshot.summary.get(QUERY)
+        if query is not None and query != checkpoint.query:
             raise SeamlineError(
                 BOUNDARY_INVALID,
-                f"snapshot {snapshot.snapshot_id} is from the streaming query {wanted}, but the "
+                f"snapshot {snapshot.snapshot_id} is from the streaming query {query}, but the "
                 f"checkpoint is from {checkpoint.query}",
             )
         ends = checkpoint.ends(int(epoch), self.adopted.binding.topic)

@@ -34,23 +34,23 @@ class StreamLoader(Provider[AdoptedIceberg]):
         state = self.adopted.state
         if snapshot.snapshot_id != state.current_snapshot_id:
             return None
-        found: dict[int, int] = {}
+        ends: dict[int, int] = {}
         groups = set()
         for group, topic, partition, end in offsets_of(state):
             if topic == self.adopted.binding.topic and self._is_of(group):
                 groups.add(group)
-                found[partition] = end
+                ends[partition] = end
         if len(groups) > 1:
             raise SeamlineError(
                 BOUNDARY_INVALID,
                 f"several consumer groups fill {state.display_name}: {', '.join(sorted(groups))}",
                 hint="Name one with --option group=….",
             )
-        return Answer(self.adopted.start.raised(Offsets(found))) if found else None
+        return Answer(self.adopted.start.raised(Offsets(ends))) if ends else None
 
     def _is_of(self, group: str) -> bool:
-        wanted = self.adopted.option("group")
-        return wanted is None or wanted == group
+        own = self.adopted.option("group")
+        return own is None or own == group
 
 
 def offsets_of(state: TableState) -> Iterator[tuple[str, str, int, int]]:
@@ -64,8 +64,8 @@ def offsets_of(state: TableState) -> Iterator[tuple[str, str, int, int]]:
             with invalid(f"the property {name} of {state.display_name}"):
                 group, topic, partition = _parts(name)
                 end = int(value.partition(":")[0]) + 1
-                found = group, topic, int(partition), end
-            yield found
+                entry = group, topic, int(partition), end
+            yield entry
 
 
 def _parts(name: str) -> tuple[str, str, str]:

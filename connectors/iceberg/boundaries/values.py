@@ -78,8 +78,8 @@ def _parquet(
 ) -> pa.Table:
     parquet = pq.ParquetFile(stream)
     paths = _identified(list(parquet.schema_arrow), path, mapping)
-    wanted = {paths[c] for c in columns.values() if c in paths}
-    table = parquet.read(columns=[".".join(p) for p in wanted])
+    leaves = {paths[c] for c in columns.values() if c in paths}
+    table = parquet.read(columns=[".".join(p) for p in leaves])
     return _chosen(table, parquet.metadata.num_rows, columns, paths)
 
 
@@ -104,13 +104,13 @@ def _avro(
         schema: Any = rows.writer_schema
         fields = [_avro_field(field) for field in schema["fields"]]
         paths = _identified(fields, path, mapping)
-        found = [[_within(row, paths.get(c, ())) for c in columns.values()] for row in rows]
+        cells = [[_within(row, paths.get(c, ())) for c in columns.values()] for row in rows]
     except (ValueError, KeyError, TypeError, EOFError, IndexError) as error:
         raise SeamlineError(COLD_FILE_INVALID, f"{path}: {error!r}") from error
     return pa.table(
         {
-            name: pa.array([row[place] for row in found], pa.int64())
-            for place, name in enumerate(columns)
+            name: pa.array([row[index] for row in cells], pa.int64())
+            for index, name in enumerate(columns)
         }
     )
 
@@ -128,18 +128,18 @@ def _identified(
                 NOT_SUPPORTED, f"offsets cannot be read from {path}: its fields have no ids"
             )
         fields = with_ids(fields, mapping.root)
-    return {found: p for p, found in _leaves(fields, ()) if found is not None}
+    return {number: p for p, number in _leaves(fields, ()) if number is not None}
 
 
 def _leaves(fields: Iterable[pa.Field], above: Path) -> list[tuple[Path, int | None]]:
     """Returns the paths and ids of all fields, including those inside rows."""
-    found = []
+    leaves = []
     for field in fields:
         path = (*above, field.name)
-        found.append((path, field_id(field)))
+        leaves.append((path, field_id(field)))
         if pa.types.is_struct(field.type):
-            found += _leaves(field.type.fields, path)
-    return found
+            leaves += _leaves(field.type.fields, path)
+    return leaves
 
 
 def _chosen(
@@ -162,9 +162,9 @@ def _leaf(table: pa.Table, path: Path) -> pa.ChunkedArray:
     return column
 
 
-def _identified_field(name: str, type_: pa.DataType, found: object) -> pa.Field:
-    known = {} if found is None else {b"PARQUET:field_id": str(found).encode()}
-    return pa.field(name, type_, metadata=known)
+def _identified_field(name: str, type_: pa.DataType, number: object) -> pa.Field:
+    metadata = {} if number is None else {b"PARQUET:field_id": str(number).encode()}
+    return pa.field(name, type_, metadata=metadata)
 
 
 def _with_parquet_id(field: pa.Field) -> pa.Field:
@@ -172,8 +172,8 @@ def _with_parquet_id(field: pa.Field) -> pa.Field:
     type_ = field.type
     if pa.types.is_struct(type_):
         type_ = pa.struct([_with_parquet_id(inner) for inner in type_.fields])
-    found = (field.metadata or {}).get(_ORC_ID)
-    return _identified_field(field.name, type_, None if found is None else found.decode())
+    number = (field.metadata or {}).get(_ORC_ID)
+    return _identified_field(field.name, type_, None if number is None else number.decode())
 
 
 def _avro_field(field: Mapping[str, Any]) -> pa.Field:

@@ -40,8 +40,8 @@ class Watermark(Provider[AdoptedIceberg]):
             return None
         binding, log = self.adopted.binding, self.adopted.log()
         bounds = log.bounds([binding.topic], binding.isolation, NoDeadline())[binding.topic]
-        found = log.offsets_at(binding.topic, bounds.topic_id, bounds.end, moment_ms, NoDeadline())
-        return Answer(self.adopted.start.raised(found))
+        ends = log.offsets_at(binding.topic, bounds.topic_id, bounds.end, moment_ms, NoDeadline())
+        return Answer(self.adopted.start.raised(ends))
 
 
 def _milliseconds(snapshot: Snapshot) -> int | None:

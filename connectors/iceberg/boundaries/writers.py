@@ -146,10 +146,10 @@ def writer_of(state: TableState) -> Writer:
     """Returns the writer that filled a table, as far as it can be detected."""
     if any(name.startswith(PREFIX) for name in state.properties):
         return STREAM_LOADER
-    return next(_found(state), UNKNOWN)
+    return next(_candidates(state), UNKNOWN)
 
 
-def _found(state: TableState) -> Iterator[Writer]:
+def _candidates(state: TableState) -> Iterator[Writer]:
     marked = [marked_by(snapshot) for snapshot in state.ancestors(state.current_snapshot_id)]
     yield from (writer for writer in marked if writer is not None)
     fields = state.schema.columns
@@ -177,7 +177,7 @@ def updating(snapshot: Snapshot) -> Writer | None:
 
 
 def _has(fields: tuple[Field, ...], path: list[str]) -> bool:
-    found = next((field for field in fields if field.name == path[0]), None)
-    if found is None or len(path) == 1:
-        return found is not None
-    return isinstance(found.type, Row) and _has(found.type.fields, path[1:])
+    field = next((inner for inner in fields if inner.name == path[0]), None)
+    if field is None or len(path) == 1:
+        return field is not None
+    return isinstance(field.type, Row) and _has(field.type.fields, path[1:])
