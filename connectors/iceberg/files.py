@@ -72,27 +72,27 @@ class FileReader:
     def _inspect(
         self, io: FileIO, plan: ColdPlan, mapping: NameMapping | None, text: str, *, by_name: bool
     ) -> ColdPlan:
-        found = {file.path: self._by_path.get(file.path) for file in plan.files}
-        unread = [path for path, schema in found.items() if schema is None]
+        schemas = {file.path: self._by_path.get(file.path) for file in plan.files}
+        unread = [path for path, schema in schemas.items() if schema is None]
         read = self._pool.map(lambda path: self._read(io, path), unread)
-        found.update(zip(unread, read, strict=True))
+        schemas.update(zip(unread, read, strict=True))
         if mapping is not None:
-            found = {
+            schemas = {
                 path: self._identified(schema, mapping, text, by_name=by_name)
-                for path, schema in found.items()
+                for path, schema in schemas.items()
             }
-        files = tuple(dataclasses.replace(file, physical=found[file.path]) for file in plan.files)
-        found_out = _unsupported(files, plan.wanted) or self._cut_moments(io, plan.wanted, files)
-        return dataclasses.replace(plan, files=files, unsupported=found_out)
+        files = tuple(dataclasses.replace(file, physical=schemas[file.path]) for file in plan.files)
+        unsupported = _unsupported(files, plan.wanted) or self._cut_moments(io, plan.wanted, files)
+        return dataclasses.replace(plan, files=files, unsupported=unsupported)
 
     def _cut_moments(
-        self, io: FileIO, wanted: frozenset[int], files: Iterable[DataFile]
+        self, io: FileIO, field_ids: frozenset[int], files: Iterable[DataFile]
     ) -> str | None:
         """Returns what DuckDB would truncate: it silently drops the last digits of nanoseconds."""
         for file in files:
             assert file.physical is not None
             for field in file.physical:
-                if field_id(field) in wanted and not self._is_kept(io, file.path, field):
+                if field_id(field) in field_ids and not self._is_kept(io, file.path, field):
                     return f"instants in nanoseconds in the column {field.name}"
         return None
 
@@ -105,9 +105,9 @@ class FileReader:
 
     def missing(self, io: FileIO, paths: Iterable[str]) -> list[str]:
         """Returns those of the files that do not exist."""
-        wanted = list(paths)
-        there = self._pool.map(lambda path: io.new_input(path).exists(), wanted)
-        return [path for path, is_there in zip(wanted, there, strict=True) if not is_there]
+        checked = list(paths)
+        there = self._pool.map(lambda path: io.new_input(path).exists(), checked)
+        return [path for path, is_there in zip(checked, there, strict=True) if not is_there]
 
     def deleted_rows(self, io: FileIO, plan: ColdPlan, metadata: TableMetadata) -> pa.Table | None:
         """See `ColdTable.deleted_rows`.
@@ -117,8 +117,8 @@ class FileReader:
             plan: The plan, inspected.
             metadata: The table's, which says what the columns of keys are.
         """
-        wanted = {file.path for file in plan.files if file.deletes}
-        if not wanted and not plan.equality_deletes:
+        targets = {file.path for file in plan.files if file.deletes}
+        if not targets and not plan.equality_deletes:
             return None
         position_files = {
             delete.path: delete
@@ -127,7 +127,7 @@ class FileReader:
             if delete.content == "position"
         }
         tables = [
-            _only(self._read_positions(io, path), wanted, plan, path) for path in position_files
+            _only(self._read_positions(io, path), targets, plan, path) for path in position_files
         ]
         for file in plan.files:
             tables += [
@@ -136,8 +136,8 @@ class FileReader:
                 if delete.content == "vector"
             ]
         if plan.equality_deletes:
-            found = self._equality_deletes.find(plan, self._key_columns(io, metadata))
-            tables += [_table(path, positions) for path, positions in found.items()]
+            deleted = self._equality_deletes.find(plan, self._key_columns(io, metadata))
+            tables += [_table(path, positions) for path, positions in deleted.items()]
         return pa.concat_tables(tables)
 
     def _key_columns(self, io: FileIO, metadata: TableMetadata) -> KeyColumns:
@@ -177,12 +177,12 @@ class FileReader:
 _DELETES = pa.schema([("path", pa.string()), ("position", pa.int64())])
 
 
-def _only(table: pa.Table, wanted: Iterable[str], plan: ColdPlan, delete_path: str) -> pa.Table:
+def _only(table: pa.Table, targets: Iterable[str], plan: ColdPlan, delete_path: str) -> pa.Table:
     """Keeps the deletes of the data files that a delete file applies to; later ones are not."""
     applies = {
         file.path
         for file in plan.files
-        if file.path in wanted and any(delete.path == delete_path for delete in file.deletes)
+        if file.path in targets and any(delete.path == delete_path for delete in file.deletes)
     }
     keep = pa.compute.is_in(table.column("path"), pa.array(sorted(applies), pa.string()))
     return table.filter(keep)
@@ -242,17 +242,17 @@ def _is_whole(io: FileIO, path: str, column: str) -> bool:
     return True
 
 
-def _unsupported(files: Iterable[DataFile], wanted: frozenset[int]) -> str | None:
+def _unsupported(files: Iterable[DataFile], field_ids: frozenset[int]) -> str | None:
     """Why DuckDB cannot read the files exactly; None when it can."""
     schemas: dict[int, pa.Schema] = {id(file.physical): file.physical for file in files}
     if not all(_field_has_ids(field) for schema in schemas.values() for field in schema):
         return "data files without field ids"
-    asked = not wanted.isdisjoint(_PLACES)
-    located = {id(file.physical) for file in files if asked or file.has_deletes}
+    needs_places = not field_ids.isdisjoint(_PLACES)
+    located = {id(file.physical) for file in files if needs_places or file.has_deletes}
     taken = {name.lower() for one in located for name in schemas[one].names}
     if POSITION in taken:
         return f"row positions in files with a column {POSITION}"
-    if asked and FILE in taken:
+    if needs_places and FILE in taken:
         return f"row positions in files with a column {FILE}"
     return None
 
@@ -270,8 +270,8 @@ def with_ids(fields: Iterable[pa.Field], mapping: Iterable[MappedField]) -> list
     A field that the mapping does not know gets an id that no column has. Elements of lists, and
     keys and values of maps, have fixed names in a mapping, whatever the file calls them.
     """
-    known = {name: mapped for mapped in mapping for name in mapped.names}
-    return [_with_id(field, known.get(field.name, _NOBODY)) for field in fields]
+    by_name = {name: mapped for mapped in mapping for name in mapped.names}
+    return [_with_id(field, by_name.get(field.name, _NOBODY)) for field in fields]
 
 
 def _with_id(field: pa.Field, mapped: MappedField) -> pa.Field:

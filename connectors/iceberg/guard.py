@@ -27,7 +27,7 @@ class Checks:
     """Remembers what has been checked. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._known: Cache[Hashable, bool] = Cache(KNOWN_MAX)
+        self._checked: Cache[Hashable, bool] = Cache(KNOWN_MAX)
 
     def require(
         self, places: TablePlaces, container: Hashable, named: Callable[[], Iterable[str]]
@@ -42,9 +42,9 @@ class Checks:
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED.
         """
-        if self._known.get((places, container)) is None:
+        if self._checked.get((places, container)) is None:
             places.require(named())
-            self._known.put((places, container), True)
+            self._checked.put((places, container), True)
 
 
 class CatalogGuard:
@@ -56,7 +56,7 @@ class CatalogGuard:
 
     def __init__(self, places: CatalogPlaces) -> None:
         self.places = places
-        self._known: Cache[tuple[TablePlaces, str], TableMetadata] = Cache(METADATA_KNOWN_MAX)
+        self._checked: Cache[tuple[TablePlaces, str], TableMetadata] = Cache(METADATA_KNOWN_MAX)
 
     def check(self, table: PyTable) -> TablePlaces:
         """Returns where the table's files may be, once all files its metadata names are there.
@@ -67,9 +67,9 @@ class CatalogGuard:
         name = ".".join((self.places.catalog, *table.name()))
         places = self.places.of_table(name, table.metadata.location)
         key = (places, table.metadata_location or "")
-        if self._known.get(key) != table.metadata:  # whatever it was at the same location before
+        if self._checked.get(key) != table.metadata:  # whatever it was at the same location before
             places.require(named_files(table))
-            self._known.put(key, table.metadata)
+            self._checked.put(key, table.metadata)
         return places
 
 

@@ -21,19 +21,19 @@ def below(catalog: Catalog, parent: tuple[str, ...] = ()) -> list[tuple[str, ...
         NoSuchNamespaceError: there is no such parent.
     """
     try:
-        found = catalog.list_namespaces(parent)
+        namespaces = catalog.list_namespaces(parent)
     except _NO_LEVEL_BELOW:
         if not parent:
             raise
         return []
-    names = sorted(tuple(namespace) for namespace in found)
+    names = sorted(tuple(namespace) for namespace in namespaces)
     return [n for n in names if len(n) == len(parent) + 1 and n[:-1] == parent]
 
 
 def every(catalog: Catalog) -> list[tuple[str, ...]]:
     """Returns the namespaces of every level, sorted."""
-    found = below(catalog)
-    for parent in found:  # the list grows while it is iterated
+    namespaces = below(catalog)
+    for parent in namespaces:  # the list grows while it is iterated
         with contextlib.suppress(NoSuchNamespaceError):
-            found += below(catalog, parent)
-    return sorted(found)
+            namespaces += below(catalog, parent)
+    return sorted(namespaces)

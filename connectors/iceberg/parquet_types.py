@@ -31,13 +31,13 @@ def as_stored(rows: pa.Table, columns: Sequence[Field]) -> pa.Table:
         SeamlineError: NOT_SUPPORTED for columns that only other writers can write.
     """
     by_name = {column.name: column for column in columns}
-    wanted = [by_name[name] for name in rows.column_names]
-    for column in wanted:
+    written = [by_name[name] for name in rows.column_names]
+    for column in written:
         _require_writable(column)
-    if not any(_differs(column.type) for column in wanted):
+    if not any(_differs(column.type) for column in written):
         return rows
-    arrays = [_converted(rows.column(column.name), column.type) for column in wanted]
-    return pa.Table.from_arrays(arrays, schema=pa.schema([_field(column) for column in wanted]))
+    arrays = [_converted(rows.column(column.name), column.type) for column in written]
+    return pa.Table.from_arrays(arrays, schema=pa.schema([_field(column) for column in written]))
 
 
 def _require_writable(column: Field) -> None:
@@ -64,7 +64,7 @@ def _field(field: Field) -> pa.Field:
 
 
 def _type(type_: Type) -> pa.DataType:
-    known = types.to_arrow(type_)
+    arrow_type = types.to_arrow(type_)
     match type_:
         case Varbinary(length) if length is not None:
             return pa.binary(length)
@@ -73,12 +73,13 @@ def _type(type_: Type) -> pa.DataType:
         case Row(fields):
             return pa.struct([_field(field) for field in fields])
         case Array(element):
-            return pa.list_(known.value_field.with_type(_type(element)))
+            return pa.list_(arrow_type.value_field.with_type(_type(element)))
         case Map(key, value):
             return pa.map_(
-                known.key_field.with_type(_type(key)), known.item_field.with_type(_type(value))
+                arrow_type.key_field.with_type(_type(key)),
+                arrow_type.item_field.with_type(_type(value)),
             )
-    return known
+    return arrow_type
 
 
 def _converted(column: pa.ChunkedArray, type_: Type) -> pa.ChunkedArray:
@@ -89,25 +90,25 @@ def _converted(column: pa.ChunkedArray, type_: Type) -> pa.ChunkedArray:
 
 
 def _array(array: pa.Array, type_: Type) -> pa.Array:
-    wanted = _type(type_)
+    target = _type(type_)
     if not _differs(type_):
-        return array if array.type == wanted else array.cast(wanted)
+        return array if array.type == target else array.cast(target)
     match type_:
         case types.UUID:
-            return wanted.wrap_array(_uuid_bytes(array))
+            return target.wrap_array(_uuid_bytes(array))
         case Row(fields):
             children = [
                 _array(child, field.type)
                 for child, field in zip(array.flatten(), fields, strict=True)
             ]
-            return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
+            return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
         case Array(element):
             items = _array(array.values, element)
-            return list_like(array, items, wanted)
+            return list_like(array, items, target)
         case Map(key, value):
             keys, items = _array(array.keys, key), _array(array.items, value)
-            return map_like(array, keys, items, wanted)
-    return array.cast(wanted)
+            return map_like(array, keys, items, target)
+    return array.cast(target)
 
 
 def _uuid_bytes(array: pa.Array) -> pa.Array:

@@ -170,12 +170,12 @@ def _partitions(rows: pa.Table, layout: TailLayout) -> Iterator[tuple[int, Recor
     if not spec.fields:
         yield spec.spec_id, Record(), rows
         return
-    found = _split(rows, layout)
-    if found is None or len(found) > PARTITIONS_MAX:
+    parts = _split(rows, layout)
+    if parts is None or len(parts) > PARTITIONS_MAX:
         yield layout.unpartitioned.spec_id, Record(), rows
         return
-    for partition, places in found:
-        yield spec.spec_id, partition, rows if len(found) == 1 else rows.take(places)
+    for partition, places in parts:
+        yield spec.spec_id, partition, rows if len(parts) == 1 else rows.take(places)
 
 
 def _split(rows: pa.Table, layout: TailLayout) -> list[tuple[Record, pa.Array]] | None:
@@ -201,10 +201,10 @@ def _sorted(rows: pa.Table, layout: TailLayout) -> tuple[pa.Table, int | None]:
     """
     fields = layout.order.fields
     present = set(rows.column_names)
-    wanted = {layout.schema.find_column_name(field.source_id) for field in fields}
+    sources = {layout.schema.find_column_name(field.source_id) for field in fields}
     if not fields or not can_compute([field.transform for field in fields]):
         return rows, 0 if not fields else None
-    if not all(name and name.split(".")[0] in present for name in wanted):
+    if not all(name and name.split(".")[0] in present for name in sources):
         return rows, None
     columns: dict[str, Any] = {}
     keys: list[tuple[str, str]] = []
@@ -243,7 +243,7 @@ def _add_sort_keys(
 
 def _nan_counts(rows: pa.Table, schema: Schema) -> dict[int, int]:
     """Counts the NaNs of each floating-point column, also in structs, but not in lists and maps."""
-    found = {}
+    counts = {}
     for name in schema.column_names:
         field = schema.find_field(name)
         if isinstance(field.field_type, FloatType | DoubleType) and not (
@@ -251,5 +251,5 @@ def _nan_counts(rows: pa.Table, schema: Schema) -> dict[int, int]:
         ):
             field_id = field.field_id
             nan = pc.sum(pc.is_nan(leaf(rows, schema, field_id))).as_py()
-            found[field_id] = int(nan) if nan and not math.isnan(nan) else 0
-    return found
+            counts[field_id] = int(nan) if nan and not math.isnan(nan) else 0
+    return counts

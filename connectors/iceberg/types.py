@@ -59,12 +59,12 @@ def table_schema(schema: Schema, mapping: NameMapping | None = None) -> TableSch
 
 
 def _names_by_id(fields: list[MappedField]) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
+    names: dict[int, list[str]] = {}
     for field in fields:
         if field.field_id is not None:
-            found[field.field_id] = list(field.names)
-        found.update(_names_by_id(field.fields))
-    return found
+            names[field.field_id] = list(field.names)
+        names.update(_names_by_id(field.fields))
+    return names
 
 
 def _field(field: iceberg.NestedField, names: Mapping[int, list[str]]) -> Field:
@@ -108,8 +108,8 @@ def from_iceberg(type_: iceberg.IcebergType, names: Mapping[int, list[str]]) -> 
                 type_.value_required,
             )
         case _:
-            known = _SIMPLE.get(type(type_)) or _READ_ONLY.get(type(type_))
-            return known or types.Unsupported(str(type_))
+            simple = _SIMPLE.get(type(type_)) or _READ_ONLY.get(type(type_))
+            return simple or types.Unsupported(str(type_))
 
 
 def _row(fields: tuple[Field, ...]) -> Type:
@@ -206,14 +206,14 @@ def _to_iceberg(type_: Type, ids: Any, path: str) -> iceberg.IcebergType:
                     for f in fields
                 )
             )
-    found = _TO_ICEBERG.get(type_)
-    if found is None:
+    iceberg_type = _TO_ICEBERG.get(type_)
+    if iceberg_type is None:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
             f"{path}: Iceberg has no type for {type_}",
             hint="Use varchar, and cast it in queries.",
         )
-    return found
+    return iceberg_type
 
 
 def _require_writable(type_: Type, path: str) -> None:

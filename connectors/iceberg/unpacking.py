@@ -61,8 +61,8 @@ def unpacked_zstandard(packed: bytes) -> bytes:
         OSError: when it is damaged, or is cut off.
     """
     with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
-        found: bytes = stream.read(BYTES_MAX + 1)
-    return _checked(found)
+        data: bytes = stream.read(BYTES_MAX + 1)
+    return _checked(data)
 
 
 def unpacked_snappy(packed: bytes) -> bytes:
@@ -73,16 +73,16 @@ def unpacked_snappy(packed: bytes) -> bytes:
         OSError: when it is damaged, or is cut off.
     """
     size, checksum = 0, int.from_bytes(packed[-_CHECKSUM_BYTES:], "big")
-    for place, byte in enumerate(packed[:_SIZE_BYTES_MAX]):  # begins with the size, a varint
-        size |= (byte & 0x7F) << 7 * place
+    for index, byte in enumerate(packed[:_SIZE_BYTES_MAX]):  # begins with the size, a varint
+        size |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
             break
     if size > BYTES_MAX:
         raise _too_large()
-    found: bytes = pa.Codec("snappy").decompress(packed[:-_CHECKSUM_BYTES], size, asbytes=True)
-    if zlib.crc32(found) != checksum:
+    data: bytes = pa.Codec("snappy").decompress(packed[:-_CHECKSUM_BYTES], size, asbytes=True)
+    if zlib.crc32(data) != checksum:
         raise ValueError("its checksum differs")
-    return found
+    return data
 
 
 def packed_snappy(plain: bytes) -> tuple[bytes, int]:
@@ -92,16 +92,16 @@ def packed_snappy(plain: bytes) -> tuple[bytes, int]:
     return packed, len(packed)
 
 
-def _whole(found: bytes, is_whole: bool) -> bytes:
+def _whole(data: bytes, is_whole: bool) -> bytes:
     if not is_whole:
         raise ValueError("it is truncated")
-    return found
+    return data
 
 
-def _checked(found: bytes) -> bytes:
-    if len(found) > BYTES_MAX:
+def _checked(data: bytes) -> bytes:
+    if len(data) > BYTES_MAX:
         raise _too_large()
-    return found
+    return data
 
 
 def _too_large() -> ValueError:

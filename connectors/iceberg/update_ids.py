@@ -39,8 +39,8 @@ def with_field_ids(spec: Any, first: int = PARTITION_FIELD_ID_START) -> Any:
     if not isinstance(spec, Mapping) or not isinstance(spec.get("fields"), Sequence):
         return spec
     fields = [
-        {"field-id": first + place, **field} if isinstance(field, Mapping) else field
-        for place, field in enumerate(spec["fields"])
+        {"field-id": first + position, **field} if isinstance(field, Mapping) else field
+        for position, field in enumerate(spec["fields"])
     ]
     return {"spec-id": 0, **spec, "fields": fields}
 
@@ -62,26 +62,26 @@ class _Numbers:
     """The ids of one kind of thing, in a table and in a commit to it.
 
     Args:
-        known: The things that the table has, by id.
+        existing: The things that the table has, by id.
         content: Returns what makes two of them the same.
     """
 
-    def __init__(self, known: dict[int, Any], content: Callable[[Any], Any]) -> None:
-        self._known = known
+    def __init__(self, existing: dict[int, Any], content: Callable[[Any], Any]) -> None:
+        self._existing = existing
         self._content = content
         self._given: dict[int, int] = {}
 
     def add(self, number: int, thing: Any) -> tuple[int, bool]:
         """Returns the id of what a client adds with a number, and whether the table lacks it."""
-        wanted = self._content(thing)
-        same = [i for i, known in self._known.items() if self._content(known) == wanted]
+        content = self._content(thing)
+        same = [i for i, other in self._existing.items() if self._content(other) == content]
         is_new = not same
-        found = same[0] if same else number
-        if is_new and number in self._known:
-            found = max(self._known) + 1
-        self._known[found] = thing
-        self._given[number] = self._given[LAST_ADDED] = found
-        return found, is_new
+        own_id = same[0] if same else number
+        if is_new and number in self._existing:
+            own_id = max(self._existing) + 1
+        self._existing[own_id] = thing
+        self._given[number] = self._given[LAST_ADDED] = own_id
+        return own_id, is_new
 
     def of(self, number: int) -> int:
         """Returns the id that a client's number stands for."""
@@ -101,37 +101,37 @@ def renumbered(updates: Iterable[TableUpdate], metadata: TableMetadata) -> tuple
     )
     specs = _Numbers({s.spec_id: s for s in metadata.partition_specs}, lambda spec: spec.fields)
     orders = _Numbers({o.order_id: o for o in metadata.sort_orders}, lambda order: order.fields)
-    found: list[TableUpdate] = []
+    renumbered: list[TableUpdate] = []
     for update in updates:
         match update:
             case AddSchemaUpdate(schema_=schema):
                 number, is_new = schemas.add(schema.schema_id, schema)
                 if is_new:
                     own = schema.model_copy(update={"schema_id": number})
-                    found.append(AddSchemaUpdate(schema_=own))
+                    renumbered.append(AddSchemaUpdate(schema_=own))
             case AddPartitionSpecUpdate(spec=spec):
                 number, is_new = specs.add(spec.spec_id, spec)
                 if is_new:
                     own_spec = spec.model_copy(update={"spec_id": number})
-                    found.append(AddPartitionSpecUpdate(spec=own_spec))
+                    renumbered.append(AddPartitionSpecUpdate(spec=own_spec))
             case AddSortOrderUpdate(sort_order=order):
                 number, is_new = orders.add(order.order_id, order)
                 if is_new:
                     own_order = order.model_copy(update={"order_id": number})
-                    found.append(AddSortOrderUpdate(sort_order=own_order))
+                    renumbered.append(AddSortOrderUpdate(sort_order=own_order))
             case SetCurrentSchemaUpdate(schema_id=number):
-                found.append(SetCurrentSchemaUpdate(schema_id=schemas.of(number)))
+                renumbered.append(SetCurrentSchemaUpdate(schema_id=schemas.of(number)))
             case SetDefaultSpecUpdate(spec_id=number):
-                found.append(SetDefaultSpecUpdate(spec_id=specs.of(number)))
+                renumbered.append(SetDefaultSpecUpdate(spec_id=specs.of(number)))
             case SetDefaultSortOrderUpdate(sort_order_id=number):
-                found.append(SetDefaultSortOrderUpdate(sort_order_id=orders.of(number)))
+                renumbered.append(SetDefaultSortOrderUpdate(sort_order_id=orders.of(number)))
             case AddSnapshotUpdate(snapshot=snapshot) if snapshot.schema_id is not None:
                 own_id = schemas.of(snapshot.schema_id)
                 copied = snapshot.model_copy(update={"schema_id": own_id})
-                found.append(AddSnapshotUpdate(snapshot=copied))
+                renumbered.append(AddSnapshotUpdate(snapshot=copied))
             case _:
-                found.append(update)
-    return tuple(found)
+                renumbered.append(update)
+    return tuple(renumbered)
 
 
 def identified(
@@ -147,13 +147,13 @@ def identified(
     """
     specs = () if metadata is None else metadata.partition_specs
     last = (metadata.last_partition_id if metadata else None) or PARTITION_FIELD_ID_START - 1
-    known = {_meaning(field): field.field_id for spec in specs for field in spec.fields}
-    free = itertools.count(max([last, *known.values()]) + 1)
+    ids = {_meaning(field): field.field_id for spec in specs for field in spec.fields}
+    free = itertools.count(max([last, *ids.values()]) + 1)
 
     def own(field: PartitionField) -> PartitionField:
         if field.field_id >= 0:
             return field
-        number = known.get(_meaning(field)) or next(free)
+        number = ids.get(_meaning(field)) or next(free)
         return field.model_copy(update={"field_id": number})
 
     return tuple(

@@ -62,9 +62,9 @@ def snapshot_id(
     text = json.dumps(rows, sort_keys=True)
     for attempt in range(1 << 16):
         digest = hashlib.sha256(f"seamline {attempt} {text}".encode()).digest()
-        found: int = int.from_bytes(digest[:8], "big") >> 1
-        if found and found not in taken:
-            return found
+        snapshot_id: int = int.from_bytes(digest[:8], "big") >> 1
+        if snapshot_id and snapshot_id not in taken:
+            return snapshot_id
     raise AssertionError("65,536 ids in a row are taken")
 
 
@@ -164,10 +164,10 @@ _TOTALS = (
 )
 
 
-def cold_snapshot(base: Json, wanted: int | None) -> Json:
+def cold_snapshot(base: Json, snapshot_id: int | None) -> Json:
     """Returns the entry of a snapshot that the metadata is known to list."""
-    found: Json = next(s for s in base["snapshots"] if s["snapshot-id"] == wanted)
-    return found
+    entry: Json = next(s for s in base["snapshots"] if s["snapshot-id"] == snapshot_id)
+    return entry
 
 
 def as_of_ms(base: Json, current: VirtualSnapshot | None, moment_ms: int | None) -> int | None:
