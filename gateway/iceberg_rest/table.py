@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import cast
 
 from pyiceberg.partitioning import PartitionSpec
@@ -14,7 +15,9 @@ from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.tail_files import TailLayout
 from seamline.connectors.iceberg.virtual import Json
 from seamline.gateway.names import TableName
+from seamline.planners.plan.physical import TailRead
 from seamline.seam.binding import TopicBinding
+from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 from seamline.seam.upserts import Newest
@@ -58,6 +61,11 @@ class ServedTable:
     base: Json = dataclasses.field(compare=False)
     tail: ServedTail | None
     moment_ms: int | None = None
+
+    def tail_read(self, ranges: Sequence[OffsetRange], columns: Sequence[str]) -> TailRead:
+        """Returns the request for the named columns of ranges of its tail."""
+        assert self.tail is not None
+        return TailRead(self.tail.seam, tuple(ranges), self.tail.decoder, tuple(columns))
 
     @property
     def uuid(self) -> str:

@@ -39,7 +39,6 @@ from seamline.gateway.iceberg_rest.writer import SnapshotWriter
 from seamline.gateway.names import TableName
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.tail.requests import TailRows
-from seamline.planners.plan.physical import TailRead
 from seamline.seam.binding import TopicBinding
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
@@ -82,7 +81,7 @@ class ServedTables:
             self._leases,
             self.snapshots,
             self.storage,
-            self.rows,
+            tails,
             tail_offsets_max=config.iceberg.tail_offsets_max,
             memory_bytes=config.limits.memory_bytes,
         )
@@ -228,10 +227,7 @@ class ServedTables:
         Raises:
             SeamlineError: with a code that names the cause.
         """
-        tail = table.tail
-        assert tail is not None
-        wanted = TailRead(tail.seam, tuple(ranges), tail.decoder, tuple(columns))
-        return self._tails.read(wanted, deadline).rows
+        return self._tails.read(table.tail_read(ranges, columns), deadline).rows
 
     # --- Expiring leases -----------------------------------------------------------------------
 

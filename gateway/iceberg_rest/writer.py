@@ -28,10 +28,8 @@ from seamline.gateway.iceberg_rest.storage import SnapshotStorage
 from seamline.gateway.iceberg_rest.table import ServedTable, ServedTail
 from seamline.gateway.iceberg_rest.tail_deletes import TailDeletes, TailDeletesStore
 from seamline.gateway.iceberg_rest.tail_store import TailSegment, TailStore, TailTable
+from seamline.gateway.tail.requests import TailRows
 from seamline.seam.offsets import OffsetRange
-
-Rows = Callable[[ServedTable, Sequence[OffsetRange], Sequence[str], Deadline], pa.Table]
-"""Returns decoded rows of ranges of a table's tail, with the named columns."""
 
 _LISTS_CACHED_MAX = 64
 _UNWRITTEN = "this-catalog-plans-scans-and-only-reads"
@@ -46,7 +44,7 @@ class SnapshotWriter:
         leases: Leases on what is written.
         snapshots: Where the snapshots are recorded.
         storage: Where their files are stored.
-        rows: Returns the rows of tails.
+        tails: Reads the rows of tails.
         tail_offsets_max: The number of offsets beyond which a tail is not written.
         memory_bytes: The memory that finding the rows that a tail hides may use.
     """
@@ -56,14 +54,14 @@ class SnapshotWriter:
         leases: Leases,
         snapshots: ServedSnapshots,
         storage: SnapshotStorage,
-        rows: Rows,
+        tails: TailRows,
         *,
         tail_offsets_max: int,
         memory_bytes: int,
     ) -> None:
         self._leases = leases
         self._storage = storage
-        self._rows = rows
+        self._tails = tails
         self._tail_offsets_max = tail_offsets_max
         self._snapshots = snapshots
         self.store = TailStore(leases)
@@ -154,7 +152,8 @@ class SnapshotWriter:
         @functools.cache
         def found() -> pa.Table:
             self._require_short(table, tail)
-            return newest_rows(self._rows(table, tail.seam.hot_ranges, names, deadline), newest)
+            read = table.tail_read(tail.seam.hot_ranges, names)
+            return newest_rows(self._tails.read(read, deadline).rows, newest)
 
         return found
 
@@ -177,7 +176,7 @@ class SnapshotWriter:
         def read(ranges: Sequence[OffsetRange]) -> pa.Table:
             if newest is not None:
                 return without_deletes(newest())
-            return self._rows(table, ranges, names, deadline)
+            return self._tails.read(table.tail_read(ranges, names), deadline).rows
 
         return self.store.cover(self._table(table), tail.seam.hot_ranges, read)
 

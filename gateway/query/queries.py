@@ -230,34 +230,34 @@ class Queries:
         ]
         facts = [table.facts for table in tables]
 
-        def bound() -> tuple[BoundQuery, LogicalPlan]:
-            query = self._bound(request, relations)
+        def reads() -> tuple[BoundQuery, LogicalPlan]:
+            query = self._qualified(request, relations)
             return query, asked(query, facts)
 
-        query, wanted = self._compute(bound, deadline)
+        query, logical = self._compute(reads, deadline)
         with told_as_seen(lambda: Sight.common(table.sight for table in tables)):
-            asked_for = self._gatherer.scans(
-                wanted,
+            logical = self._gatherer.scans(
+                logical,
                 tables,
                 engine=request.engine,
                 limits=self._limits,
                 deadline=deadline,
             )
-            found = self._compute(
-                lambda: plan(asked_for, engine=request.engine, limits=self._limits), deadline
+            physical = self._compute(
+                lambda: plan(logical, engine=request.engine, limits=self._limits), deadline
             )
         cold = {
             scan.scan_id: table.cold
             for scan, table in zip(query.scans, tables, strict=True)
             if table.cold is not None
         }
-        return Planned(found, cold, as_of)
+        return Planned(physical, cold, as_of)
 
-    def _bound(self, request: QueryRequest, relations: Sequence[Relation]) -> BoundQuery:
+    def _qualified(self, request: QueryRequest, relations: Sequence[Relation]) -> BoundQuery:
         """Binds the query, unless its binding to the same relations is known."""
         catalog, schema, zone = dataclasses.astuple(request.session)
 
-        def bound(tree: exp.Expr) -> BoundQuery:
+        def qualified(tree: exp.Expr) -> BoundQuery:
             return self._qualify(
                 tree,
                 relations,
@@ -268,31 +268,31 @@ class Queries:
                 groups=self._groups,
             )
 
-        def bind() -> BoundQuery:
-            found = bound(request.tree)
-            fitting = request.fit(request.tree, found.output)
-            return found if fitting is request.tree else bound(fitting)
+        def fitted() -> BoundQuery:
+            query = qualified(request.tree)
+            tree = request.fit(request.tree, query.output)
+            return query if tree is request.tree else qualified(tree)
 
         if request.meaning is None:
-            return bind()
-        return request.meaning.bound(relations, (catalog, schema, zone), bind)
+            return fitted()
+        return request.meaning.bound(relations, (catalog, schema, zone), fitted)
 
     def start(
-        self, request: QueryRequest, deadline: Deadline, planned: Callable[[Planned], None]
+        self, request: QueryRequest, deadline: Deadline, on_plan: Callable[[Planned], None]
     ) -> Running:
         """Plans and starts the query; if facts go stale, plans and starts it again with fresh ones.
 
         Args:
             request: The query.
             deadline: The statement's deadline.
-            planned: Called with each plan before it is run.
+            on_plan: Called with each plan before it is run.
 
         Raises:
             SeamlineError: named after the cause.
         """
         for attempt in range(ATTEMPTS_MAX):
             try:
-                return self._start_once(request, attempt, deadline, planned)
+                return self._start_once(request, attempt, deadline, on_plan)
             except SeamlineError as error:
                 if not may_have_gone_stale(error) or attempt == ATTEMPTS_MAX - 1:
                     raise
@@ -306,17 +306,17 @@ class Queries:
         request: QueryRequest,
         attempt: int,
         deadline: Deadline,
-        planned: Callable[[Planned], None],
+        on_plan: Callable[[Planned], None],
     ) -> Running:
-        found = self.plan(request, deadline)
-        planned(found)
+        planned = self.plan(request, deadline)
+        on_plan(planned)
         try:
-            return self._run(found, request, attempt, deadline)
+            return self._run(planned, request, attempt, deadline)
         except SeamlineError as error:
-            first, found = error, self._elsewhere(found, request, error, deadline)
-        planned(found)
+            first, planned = error, self._rerouted(planned, request, error, deadline)
+        on_plan(planned)
         try:
-            return self._run(found, request, attempt, deadline)
+            return self._run(planned, request, attempt, deadline)
         except SeamlineError as error:
             if error.code in _REFUSED and first.code in _REFUSED:
                 raise first from error
@@ -343,7 +343,7 @@ class Queries:
         batches = Batches(stream, has_file=request.file is not None)
         return Running(planned, execution, batches, retries, held)
 
-    def _elsewhere(
+    def _rerouted(
         self, planned: Planned, request: QueryRequest, error: SeamlineError, deadline: Deadline
     ) -> Planned:
         """Returns the query for the other engine, as this one refused it or cannot hold its tail.
