@@ -72,7 +72,7 @@ def read_tail(
     ranges: Sequence[OffsetRange],
     isolation: str,
     spec: DecoderSpec,
-    wanted: Sequence[str],
+    names: Sequence[str],
     deadline: Deadline,
     *,
     size_bytes_max: int,
@@ -89,7 +89,7 @@ def read_tail(
         ranges: What to read.
         isolation: The isolation to read with.
         spec: How to decode records.
-        wanted: Columns to keep.
+        names: Columns to keep.
         deadline: The statement's deadline.
         size_bytes_max: Bytes of values that may be held.
         add_bytes: Called with the bytes of each batch before it is decoded; raises if these are too
@@ -101,7 +101,7 @@ def read_tail(
             SCHEMA_REGISTRY_UNAVAILABLE.
     """
     decoder = Decoder(spec, schemas_of(log, deadline))
-    kept = kept_columns(spec, wanted)
+    kept = kept_columns(spec, names)
     batches = []
     records = size = skipped = 0
     looked = Looked(ranges if spec.primary_key else ())

@@ -50,20 +50,20 @@ class AccessTokens:
             SeamlineError: UNAUTHENTICATED when it has expired.
         """
         digest = hashlib.sha256(given.encode()).hexdigest()
-        found = None
-        for known, token in self._all().items():
-            if hmac.compare_digest(digest, known):
-                found = token
-        if found is None:
+        identity = None
+        for name, token in self._all().items():
+            if hmac.compare_digest(digest, name):
+                identity = token
+        if identity is None:
             return None
-        if found.has_expired():
+        if identity.has_expired():
             raise SeamlineError(UNAUTHENTICATED, "the access token has expired")
-        return _identity(digest, found)
+        return _identity(digest, identity)
 
-    def again(self, known: Identity) -> Identity | None:
+    def again(self, identity: Identity) -> Identity | None:
         """Returns the current owner of a token identified earlier; None if it is gone."""
         for digest, token in self._all().items():
-            if digest.startswith(known.credential):
+            if digest.startswith(identity.credential):
                 return _identity(digest, token)
         return None
 
@@ -87,13 +87,13 @@ def _read(file: pathlib.Path) -> Mapping[str, AccessToken]:
         SeamlineError: INVALID_CONFIG, which contains no value of the file.
     """
     try:
-        found = TokenFile.model_validate(yaml_file.read(file))
+        content = TokenFile.model_validate(yaml_file.read(file))
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
+        path = ".".join(map(str, first["loc"]))
         raise SeamlineError(
             INVALID_CONFIG,
-            f"auth.token_file {file}, {place}: {first['msg']}",
+            f"auth.token_file {file}, {path}: {first['msg']}",
             hint="It is YAML: a list `tokens` of the same entries as auth.tokens.",
         ) from error
-    return _by_digest(found.tokens)
+    return _by_digest(content.tokens)

@@ -137,12 +137,12 @@ class AuditLog(Collector):
         return 0.0
 
     def _take(self, wait_s: float) -> list[Mapping[str, Any]]:
-        found: list[Mapping[str, Any]] = []
+        events: list[Mapping[str, Any]] = []
         with contextlib.suppress(queue.Empty):
-            found.append(self._waiting.get(timeout=wait_s))
-            while len(found) < _BATCH_MAX:
-                found.append(self._waiting.get_nowait())
-        return found
+            events.append(self._waiting.get(timeout=wait_s))
+            while len(events) < _BATCH_MAX:
+                events.append(self._waiting.get_nowait())
+        return events
 
     def _drain(self) -> None:
         while self._batch or not self._waiting.empty():
@@ -151,12 +151,12 @@ class AuditLog(Collector):
     def _lose(self, count: int) -> None:
         with self._lock:
             self._lost += count
-            said, at = self._said
+            message, at = self._said
             now = time.monotonic()
             if now - at < _SAID_EVERY_S:
                 return
             self._said = (self._lost, now)
-            new = self._lost - said
+            new = self._lost - message
         supervision.attempt("audit", lambda: _LOG.error("%d audit events were lost", new))
 
 

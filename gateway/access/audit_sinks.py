@@ -69,7 +69,7 @@ class FileSink:
         if self._path is None:
             return False
         try:
-            found = self._path.stat()
+            stat = self._path.stat()
         except FileNotFoundError:
             return True
-        return not os.path.samestat(found, os.fstat(self._file))
+        return not os.path.samestat(stat, os.fstat(self._file))

@@ -167,24 +167,24 @@ class Authentication:
                 self._failed.check(presented.address)
             raise
 
-    def again(self, known: Identity) -> Identity:
+    def again(self, identity: Identity) -> Identity:
         """Returns the current identity of a caller who was identified earlier.
 
         Raises:
             SeamlineError: UNAUTHENTICATED when the credential is no longer accepted.
         """
         if self.is_open:
-            return known
-        found = None
-        if known.method == TOKEN:
-            found = self._tokens.again(known)
-        elif known.method == PASSWORD and self._passwords is not None:
-            found = self._passwords.again(known)
-        elif known.method in {CERTIFICATE, JWT}:
-            found = self._unless_revoked(known)
-        if found is None or found.has_expired:
-            raise SeamlineError(UNAUTHENTICATED, f"{known.principal.name} no longer has access")
-        return found
+            return identity
+        current = None
+        if identity.method == TOKEN:
+            current = self._tokens.again(identity)
+        elif identity.method == PASSWORD and self._passwords is not None:
+            current = self._passwords.again(identity)
+        elif identity.method in {CERTIFICATE, JWT}:
+            current = self._unless_revoked(identity)
+        if current is None or current.has_expired:
+            raise SeamlineError(UNAUTHENTICATED, f"{identity.principal.name} no longer has access")
+        return current
 
     @property
     def outage(self) -> Outage | None:
@@ -207,25 +207,25 @@ class Authentication:
             return self._passwords.identify(*_user_and_password(given), presented.address)
         if kind.lower() != "bearer":
             raise SeamlineError(UNAUTHENTICATED, "the Authorization header is of no known kind")
-        found = self._tokens.identify(given.strip())
-        if found is None and self._web_tokens is not None:
+        identity = self._tokens.identify(given.strip())
+        if identity is None and self._web_tokens is not None:
             return self._web_tokens.identify(given.strip())
-        if found is None:
+        if identity is None:
             raise SeamlineError(UNAUTHENTICATED, "the access token is not known")
-        return found
+        return identity
 
     def _by_certificate(self, presented: Presented) -> Identity:
         assert presented.certificate is not None
-        found = certificates.identity(presented.certificate, self._client_name)
+        identity = certificates.identity(presented.certificate, self._client_name)
         if self._revocations is None:
-            return found
+            return identity
         issuer = revocations.issuer_of(presented.encoded)
-        return self._unless_revoked(dataclasses.replace(found, issuer=issuer))
+        return self._unless_revoked(dataclasses.replace(identity, issuer=issuer))
 
-    def _unless_revoked(self, known: Identity) -> Identity:
-        if known.method == CERTIFICATE and self._revocations is not None:
-            self._revocations.check(known.issuer, known.credential)
-        return known
+    def _unless_revoked(self, identity: Identity) -> Identity:
+        if identity.method == CERTIFICATE and self._revocations is not None:
+            self._revocations.check(identity.issuer, identity.credential)
+        return identity
 
 
 def _user_and_password(given: str) -> tuple[str, str]:

@@ -36,9 +36,9 @@ def identity(certificate: Mapping[str, Any], pattern: str) -> Identity:
             hint="Its subject needs one common name, and http.tls.client_name must match it.",
         )
     expires = float(ssl.cert_time_to_seconds(certificate["notAfter"]))
-    found = Identity(
+    named = Identity(
         Principal(match[1]), CERTIFICATE, str(certificate.get("serialNumber", "")), expires
     )
-    if found.has_expired:
+    if named.has_expired:
         raise SeamlineError(UNAUTHENTICATED, "the client's certificate has expired")
-    return found
+    return named

@@ -42,8 +42,8 @@ class AccessControl:
         with self._lock:
             if made_of is not self._made_of:
                 self._made_of, self._rights = made_of, _remembered()
-            known = self._rights
-        return known.get_or_make(principal, lambda: Rights(principal, made_of, self.rights_of))
+            rights = self._rights
+        return rights.get_or_make(principal, lambda: Rights(principal, made_of, self.rights_of))
 
 
 def _remembered() -> Cache[Principal, Rights]:

@@ -45,7 +45,7 @@ def _read(file: pathlib.Path) -> Mapping[str, tuple[str, ...]]:
     except (OSError, UnicodeDecodeError) as error:
         cause = getattr(error, "strerror", None) or "it is not text"
         raise SeamlineError(INVALID_CONFIG, f"auth.groups {file}: {cause}") from error
-    found: dict[str, tuple[str, ...]] = {}
+    groups: dict[str, tuple[str, ...]] = {}
     for number, line in enumerate(lines, 1):
         group, colon, users = (part.strip() for part in line.partition(":"))
         if not line.strip() or group.startswith("#"):
@@ -57,5 +57,5 @@ def _read(file: pathlib.Path) -> Mapping[str, tuple[str, ...]]:
                 hint="Write each line as group:user,user.",
             )
         for user in filter(None, map(str.strip, users.split(","))):
-            found[user] = (*found.get(user, ()), group)
-    return found
+            groups[user] = (*groups.get(user, ()), group)
+    return groups

@@ -117,13 +117,13 @@ class JsonWebTokens:
 
     def _verified(self, token: str, header: Mapping[str, Any]) -> Mapping[str, Any]:
         algorithm, key_id = header.get("alg"), header.get("kid")
-        found = [
+        verified = [
             key
             for key in self._keys.named(key_id if isinstance(key_id, str) else None)
             if algorithm in key.algorithms
         ]
         problem = "it was not signed by a key of the identity provider"
-        for key in found:
+        for key in verified:
             try:
                 claims: Mapping[str, Any] = jwt.decode(
                     token,
@@ -143,10 +143,10 @@ class JsonWebTokens:
     def _groups(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
         if self._config.groups_claim is None:
             return ()
-        found = _claim(claims, self._config.groups_claim)
-        if isinstance(found, str):
-            return (found,)
-        listed = found if isinstance(found, list) else []
+        claim = _claim(claims, self._config.groups_claim)
+        if isinstance(claim, str):
+            return (claim,)
+        listed = claim if isinstance(claim, list) else []
         return tuple(group for group in listed if isinstance(group, str))
 
 
@@ -154,10 +154,10 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
     """Returns the claim of that name; a name with dots may lead to a claim inside others."""
     if name in claims:
         return claims[name]
-    found: Any = claims
+    value: Any = claims
     for part in name.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 # --- Keys ----------------------------------------------------------------------------------------
@@ -206,20 +206,20 @@ class FetchedKeys:
             SeamlineError: LOGIN_KEYS_UNAVAILABLE when no such key is known, and the address has
                 failed.
         """
-        found, age_s = self._look(key_id)
-        if found and (age_s < _FRESH_S or self._has_failed):
+        key, age_s = self._look(key_id)
+        if key and (age_s < _FRESH_S or self._has_failed):
             with self._lock:
                 is_due = age_s >= _FRESH_S and self._is_due()
             if is_due:
                 supervision.start("keys of tokens", self._renew)
-            return found
+            return key
         self._renewed()  # a key that is unknown may be new, and an old one may be gone
-        found, _ = self._look(key_id)
-        if not found and self._has_failed:  # where they come from is none of a stranger's business
+        key, _ = self._look(key_id)
+        if not key and self._has_failed:  # where they come from is none of a stranger's business
             raise SeamlineError(
                 LOGIN_KEYS_UNAVAILABLE, "the keys that verify tokens cannot be fetched"
             )
-        return found
+        return key
 
     def _renewed(self) -> None:
         """Fetches the keys if that is due; all who need them meanwhile wait for the same answer."""
@@ -312,12 +312,12 @@ def _keys(text: bytes, source: str) -> Sequence[Key]:
     """
     try:
         listed = json.loads(text)["keys"]
-        found = [key for one in listed if (key := _key(one)) is not None]
+        keys = [key for one in listed if (key := _key(one)) is not None]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SeamlineError(INVALID_CONFIG, f"{source} is not a JSON Web Key Set") from error
-    if not found:
+    if not keys:
         raise SeamlineError(INVALID_CONFIG, f"{source} has no key that verifies signatures")
-    return found
+    return keys
 
 
 def _key(entry: Mapping[str, Any]) -> Key | None:

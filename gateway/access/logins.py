@@ -102,9 +102,9 @@ class FailedLogins:
 def _network(address: str) -> str:
     """Returns what the owner of an address controls: that address, or an IPv6 network."""
     try:
-        found = ipaddress.ip_address(address)
+        ip = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if found.version == 6:
-        return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))
+    if ip.version == 6:
+        return str(ipaddress.ip_network((int(ip) >> 64 << 64, 64)))
     return address

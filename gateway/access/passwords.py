@@ -83,11 +83,13 @@ class Passwords:
             self._check(user, hashed, digest, secret, address, is_known=user in hashes)
         return _identity(user, hashed)
 
-    def again(self, known: Identity) -> Identity | None:
+    def again(self, identity: Identity) -> Identity | None:
         """Returns the identity of a caller identified earlier; None if the password has changed."""
-        hashed = self._hashes.get().get(known.principal.name)
-        found = None if hashed is None else _identity(known.principal.name, hashed)
-        return found if found is not None and found.credential == known.credential else None
+        hashed = self._hashes.get().get(identity.principal.name)
+        current = None if hashed is None else _identity(identity.principal.name, hashed)
+        return (
+            current if current is not None and current.credential == identity.credential else None
+        )
 
     def _check(
         self, user: str, hashed: str, digest: bytes, secret: bytes, address: str, *, is_known: bool
@@ -152,22 +154,22 @@ def _read(file: pathlib.Path) -> Mapping[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         cause = getattr(error, "strerror", None) or "it is not text"
         raise SeamlineError(INVALID_CONFIG, f"auth.passwords {file}: {cause}") from error
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         user, _, hashed = line.strip().partition(":")
         if not user or user.startswith("#"):
             continue
-        problem = "is listed twice" if user in found else _problem(hashed)
+        problem = "is listed twice" if user in hashes else _problem(hashed)
         if problem:
             raise SeamlineError(
                 INVALID_CONFIG,
                 f"auth.passwords {file}, line {number}: {user} {problem}",
                 hint="Write the line with htpasswd -B FILE USER.",
             )
-        found[user] = hashed
-    if not found:
+        hashes[user] = hashed
+    if not hashes:
         raise SeamlineError(INVALID_CONFIG, f"auth.passwords {file} has no users")
-    return found
+    return hashes
 
 
 def _problem(hashed: str) -> str:

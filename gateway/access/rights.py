@@ -153,23 +153,23 @@ class Sight:
     @staticmethod
     def of(rights: Iterable[TableRights]) -> Sight:
         """Returns how much of tables is seen by whoever has all of these rights."""
-        found = tuple(rights)
-        is_read = all(Privilege.SELECT in each.privileges for each in found)
-        rows = is_read and not any(each.restriction.hides_rows for each in found)
+        all_rights = tuple(rights)
+        is_read = all(Privilege.SELECT in each.privileges for each in all_rights)
+        rows = is_read and not any(each.restriction.hides_rows for each in all_rights)
         return Sight(
-            all=all(each.sees_all for each in found),
+            all=all(each.sees_all for each in all_rights),
             rows=rows,
-            values=rows and not any(each.restriction.masks for each in found),
+            values=rows and not any(each.restriction.masks for each in all_rights),
         )
 
     @staticmethod
     def common(sights: Iterable[Sight]) -> Sight:
         """Returns how much is seen of each of several tables."""
-        found = tuple(sights)
+        all_sights = tuple(sights)
         return Sight(
-            all=all(each.all for each in found),
-            rows=all(each.rows for each in found),
-            values=all(each.values for each in found),
+            all=all(each.all for each in all_sights),
+            rows=all(each.rows for each in all_sights),
+            values=all(each.values for each in all_sights),
         )
 
 
@@ -276,10 +276,10 @@ class Rights:
                 would reveal more.
         """
         self.require(Privilege.SELECT, name)
-        found = self.table(name).restriction
-        if not found or name.variant in _ABOUT_ROWS:
-            return found
-        if name.variant not in _WITHOUT_VALUES or found.hides_rows:
+        restriction = self.table(name).restriction
+        if not restriction or name.variant in _ABOUT_ROWS:
+            return restriction
+        if name.variant not in _WITHOUT_VALUES or restriction.hides_rows:
             raise self._denied("SELECT all rows and columns", name.display)
         return NO_RESTRICTION
 
@@ -393,8 +393,8 @@ class Rights:
         """
         if self._rules is None or self._rules.system_session_properties is None:
             return
-        known = self._rules.system_session_properties
-        rule = self._first(known, lambda rule: matches(rule.property, name))
+        rules = self._rules.system_session_properties
+        rule = self._first(rules, lambda rule: matches(rule.property, name))
         if rule is None or not rule.allow:
             raise self._denied("set", f"session property {name}")
 
@@ -455,7 +455,7 @@ class Rights:
         allowed = self._catalog(catalog)
         if allowed is CatalogAccess.NONE:
             return _NOTHING
-        found = _EVERYTHING
+        rights = _EVERYTHING
         if self._rules.tables is not None:
             rule = self._first(
                 self._rules.tables,
@@ -465,10 +465,10 @@ class Rights:
                     and matches(rule.table, table, case_matters=is_topic)
                 ),
             )
-            found = _NOTHING if rule is None else _of_rule(rule)
+            rights = _NOTHING if rule is None else _of_rule(rule)
         if allowed is CatalogAccess.READ_ONLY:
-            found = dataclasses.replace(found, privileges=found.privileges - _CHANGING)
-        return found
+            rights = dataclasses.replace(rights, privileges=rights.privileges - _CHANGING)
+        return rights
 
     def _denied(self, what: str, name: str) -> SeamlineError:
         return SeamlineError(PERMISSION_DENIED, f"{self.principal.name} may not {what} {name}")
@@ -489,10 +489,13 @@ def as_seen(error: SeamlineError, sight: Sight) -> SeamlineError:
     Positions and sizes count rows, paths have the values of partitions in them, and what fails to
     be computed is quoted.
     """
-    code, known = error.code, {name: error.details[name] for name in _LIMITS & error.details.keys()}
+    code, limits = (
+        error.code,
+        {name: error.details[name] for name in _LIMITS & error.details.keys()},
+    )
     if code is BAD_RECORD and sight.rows and not sight.all:
-        known = dict(error.details)
-        where = ", ".join(f"{name} {value}" for name, value in known.items())
+        limits = dict(error.details)
+        where = ", ".join(f"{name} {value}" for name, value in limits.items())
         text = (
             f"record at {where or 'some offset'} "
             "(the reason may quote columns that you may not see)"
@@ -505,7 +508,7 @@ def as_seen(error: SeamlineError, sight: Sight) -> SeamlineError:
         text = "the reason is left out, as it may tell of rows or values that you may not see"
     else:
         return error
-    return SeamlineError(code, text, location=error.location, details=known)
+    return SeamlineError(code, text, location=error.location, details=limits)
 
 
 @contextlib.contextmanager

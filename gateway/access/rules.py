@@ -230,12 +230,12 @@ def read(file: pathlib.Path) -> Rules:
         return Rules.model_validate(tree)
     except ValidationError as error:
         problems = []
-        for found in error.errors():
-            path = ".".join(map(str, found["loc"]))
-            if found["type"] == "extra_forbidden":
+        for problem in error.errors():
+            path = ".".join(map(str, problem["loc"]))
+            if problem["type"] == "extra_forbidden":
                 problems.append(f"{path} is not known ({file})")
             else:
-                problems.append(f"{path}: {found['msg']} ({file})")
+                problems.append(f"{path}: {problem['msg']} ({file})")
         raise SeamlineError(
             INVALID_CONFIG,
             "\n".join(problems),

@@ -41,9 +41,9 @@ class Watched(Generic[T]):
     def get(self) -> T:
         """Returns the value; the same one while the files stay the same."""
         with self._lock:
-            found = self._signature()
-            if found != self._seen:
-                self._seen = found
+            signature = self._signature()
+            if signature != self._seen:
+                self._seen = signature
                 self._renew()
             return self._value
 
@@ -62,7 +62,7 @@ class Watched(Generic[T]):
 
 def _signature(file: pathlib.Path) -> tuple[int, int, int] | None:
     try:
-        found = file.stat()
+        stat = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -216,8 +216,8 @@ class Connections:
             ]
             logs = list(self._logs.values())
         registries = [getattr(log.schemas, "dependency", None) for log in logs]
-        found = [each.outage for each in (*used, *registries) if each is not None]
-        present = {(outage.kind, outage.name): outage for outage in found if outage is not None}
+        outages = [each.outage for each in (*used, *registries) if each is not None]
+        present = {(outage.kind, outage.name): outage for outage in outages if outage is not None}
         return [present[key] for key in sorted(present)]
 
     def close(self) -> None:

@@ -81,9 +81,9 @@ def session(
     Raises:
         SeamlineError: CATALOG_NOT_FOUND.
     """
-    found = _source(catalog, config, rights) if catalog else config.default_catalog
-    own = CLUSTER_SCHEMA if found in config.clusters else config.default_schema
-    return Session(found, schema or own)
+    source = _source(catalog, config, rights) if catalog else config.default_catalog
+    own = CLUSTER_SCHEMA if source in config.clusters else config.default_schema
+    return Session(source, schema or own)
 
 
 def resolve(
@@ -193,13 +193,13 @@ def _near(name: TableName, sources: Sources) -> str | None:
             views = views_of(catalog)
             paths = [*catalog.tables(namespace), *(views.names(namespace) if views else ())]
             there = (TableName(name.catalog, "", path) for path in paths)
-            seen = [found.path[-1] for found in there if rights.table(found).sees]
+            seen = [namespace_.path[-1] for namespace_ in there if rights.table(namespace_).sees]
             own, sign, variant = name.path[-1].rpartition("$")
             if sign and own.lower() in seen:
                 return did_you_mean(variant, VARIANTS) or f"There are: {', '.join(VARIANTS)}."
             return did_you_mean(name.path[-1], seen)
-        known = [schema_text(found) for found in catalog.namespaces()]
-        shown = [schema for schema in known if rights.sees_schema(name.catalog, schema)]
+        schemas = [schema_text(namespace_) for namespace_ in catalog.namespaces()]
+        shown = [schema for schema in schemas if rights.sees_schema(name.catalog, schema)]
         return did_you_mean(name.schema, shown)
     return None
 
@@ -223,12 +223,12 @@ def resolve_schema(parts: Sequence[str], session: Session, sources: Sources) -> 
         case _:
             catalog, schema = _source(parts[0], config, sources.rights), parts[1]
     sources.rights.check_catalog(catalog)
-    known = _fixed_schemas(catalog, sources)
-    if known and not has_schema(sources, catalog, schema):
+    schemas = _fixed_schemas(catalog, sources)
+    if schemas and not has_schema(sources, catalog, schema):
         raise SeamlineError(
             SCHEMA_NOT_FOUND,
             f"schema {schema} of {catalog} does not exist",
-            hint=f"It has the schemas {', '.join(known)} and {INFORMATION_SCHEMA}.",
+            hint=f"It has the schemas {', '.join(schemas)} and {INFORMATION_SCHEMA}.",
         )
     return catalog, schema
 
@@ -262,9 +262,9 @@ def find_schema(sources: Sources, source: str, schema: str) -> str | None:
     """
     if schema.lower() == INFORMATION_SCHEMA:
         return INFORMATION_SCHEMA
-    known = _fixed_schemas(source, sources)
-    if known:
-        return _spelt(schema, known)
+    schemas = _fixed_schemas(source, sources)
+    if schemas:
+        return _spelt(schema, schemas)
     if not sources.rights.sees_schema(source, schema_text(namespace_of(schema))):
         return None
     catalog = sources.cold(source)
@@ -275,14 +275,14 @@ def find_schema(sources: Sources, source: str, schema: str) -> str | None:
 def _source(name: str, config: Config, rights: Rights | None) -> str:
     """Returns the catalog or cluster of a name, if it may be seen."""
     every = (*config.catalogs, *config.clusters, SYSTEM_CATALOG)
-    known = [source for source in every if rights is None or rights.sees_catalog(source)]
-    found = _spelt(name, known)
-    if found is None:
+    sources = [source for source in every if rights is None or rights.sees_catalog(source)]
+    spelt = _spelt(name, sources)
+    if spelt is None:
         raise SeamlineError(
-            CATALOG_NOT_FOUND, f"catalog {name} does not exist", hint=did_you_mean(name, known)
+            CATALOG_NOT_FOUND, f"catalog {name} does not exist", hint=did_you_mean(name, sources)
         )
-    return found
+    return spelt
 
 
-def _spelt(name: str, known: Container[str]) -> str | None:
-    return next((text for text in (name, name.lower()) if text in known), None)
+def _spelt(name: str, names: Container[str]) -> str | None:
+    return next((text for text in (name, name.lower()) if text in names), None)

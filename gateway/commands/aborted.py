@@ -19,22 +19,22 @@ _OFFSETS_AT_ONCE = 1 << 20
 
 
 def aborted_offsets(
-    log: HotLog, topic: str, wanted: OffsetRange, deadline: Deadline
+    log: HotLog, topic: str, offsets: OffsetRange, deadline: Deadline
 ) -> Iterator[np.ndarray]:
     """Yields the offsets of a range whose records were aborted, ascending, in pieces.
 
     Args:
         log: The cluster.
         topic: The topic.
-        wanted: The range, within what readers of committed records see; callers check the read.
+        offsets: The range, within what readers of committed records see; callers check the read.
         deadline: Bounds requests to the log.
 
     Raises:
         SeamlineError: LOG_TRIMMED, LOG_TRUNCATED, BROKER_UNREACHABLE, ….
     """
-    for start in range(wanted.start, wanted.end_exclusive, _OFFSETS_AT_ONCE):
-        end = min(start + _OFFSETS_AT_ONCE, wanted.end_exclusive)
-        part = OffsetRange(wanted.partition, start, end)
+    for start in range(offsets.start, offsets.end_exclusive, _OFFSETS_AT_ONCE):
+        end = min(start + _OFFSETS_AT_ONCE, offsets.end_exclusive)
+        part = OffsetRange(offsets.partition, start, end)
         every, committed = (
             _offsets(log, topic, part, isolation, deadline)
             for isolation in (READ_UNCOMMITTED, READ_COMMITTED)
@@ -43,7 +43,7 @@ def aborted_offsets(
 
 
 def _offsets(
-    log: HotLog, topic: str, wanted: OffsetRange, isolation: str, deadline: Deadline
+    log: HotLog, topic: str, range_: OffsetRange, isolation: str, deadline: Deadline
 ) -> np.ndarray:
-    read = [batch.offsets for batch in log.read(topic, [wanted], isolation, deadline)]
+    read = [batch.offsets for batch in log.read(topic, [range_], isolation, deadline)]
     return np.concatenate([np.empty(0, dtype=np.int64), *read])

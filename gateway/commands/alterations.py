@@ -369,18 +369,18 @@ def _set(table: IcebergTable, binding: TopicBinding, change: SetProperties) -> N
             evolution.check_altered(binding, value)
         if name == "on_error":
             tables.check_policy(str(value), table.state.schema.columns)
-        known = _PROPERTIES.get(name)
-        if known is None:
+        values = _PROPERTIES.get(name)
+        if values is None:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"the property {name} cannot be changed",
                 hint=did_you_mean(name, known_names) or f"Only {', '.join(known_names)} can.",
             )
-        if value not in known:
+        if value not in values:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"{name} {value!r} is not known",
-                hint=f"It must be one of: {', '.join(known)}.",
+                hint=f"It must be one of: {', '.join(values)}.",
             )
     properties = {
         PROPERTY_PREFIX + name.replace("_", "-"): str(value) for name, value in change.properties
@@ -396,22 +396,22 @@ def _set(table: IcebergTable, binding: TopicBinding, change: SetProperties) -> N
 def _found(table: IcebergTable, path: tuple[str, ...]) -> tuple[tuple[str, ...], Field] | None:
     """Returns a column, or a field of a row, and the names that lead to it as they are spelt."""
     spelt: list[str] = []
-    fields, found = table.state.schema.columns, None
+    fields, last = table.state.schema.columns, None
     for name in path:
         exact = (field for field in fields if field.name == name)
         folded = (field for field in fields if field.name.lower() == name.lower())
-        found = next(exact, None) or next(folded, None)
-        if found is None:
+        last = next(exact, None) or next(folded, None)
+        if last is None:
             return None
-        spelt.append(found.name)
-        fields = found.type.fields if isinstance(found.type, Row) else ()
-    return None if found is None else (tuple(spelt), found)
+        spelt.append(last.name)
+        fields = last.type.fields if isinstance(last.type, Row) else ()
+    return None if last is None else (tuple(spelt), last)
 
 
 def _column(table: IcebergTable, path: tuple[str, ...]) -> tuple[tuple[str, ...], Field]:
-    found = _found(table, path)
-    if found is not None:
-        return found
+    column = _found(table, path)
+    if column is not None:
+        return column
     fields = table.state.schema.columns
     if path[1:]:
         fields = _fields_of_row(*_column(table, path[:-1]))
@@ -449,7 +449,7 @@ def _require_free(
     laid_out |= {f.source_id: "sorted" for order in metadata.sort_orders for f in order.fields}
     is_column = binding is not None and len(path) == 1
     reason = _needed_for_records(binding, column) if binding is not None and is_column else None
-    by = next((laid_out[found] for found in _ids(column) if found in laid_out), None)
+    by = next((laid_out[field_id] for field_id in _ids(column) if field_id in laid_out), None)
     if reason is None and by_layout and by is not None:
         reason = f"the table is {by} by it"
     if reason is not None:

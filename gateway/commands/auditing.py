@@ -198,7 +198,7 @@ class _Auditor:
         self._decoder = Decoder(spec, schemas_of(log, deadline)) if leaves_out else None
 
     def run(self, snapshot_id: int) -> Audit:
-        found: list[Found] = []
+        findings: list[Found] = []
         self._report("counting rows")
         with snapshot_records(
             self._table,
@@ -213,11 +213,11 @@ class _Auditor:
             for partition, rows in records.keys_again():
                 here = next((p for p in partitions if p.partition == partition), None)
                 among = OffsetRange(partition, *((here.first, here.last + 1) if here else (0, 0)))
-                found.append(Found(Kind.KEY, among, rows))
+                findings.append(Found(Kind.KEY, among, rows))
             for partition in {*(p.partition for p in partitions), *self._boundary.next}:
                 here = next((p for p in partitions if p.partition == partition), None)
                 self._report(f"partition {partition}")
-                found += self._partition(records, partition, here)
+                findings += self._partition(records, partition, here)
         return Audit(
             self._table.state.display_name,
             snapshot_id,
@@ -225,7 +225,7 @@ class _Auditor:
             tuple(partitions),
             others,
             earlier,
-            tuple(found),
+            tuple(findings),
         )
 
     def _partition(
@@ -292,8 +292,8 @@ class _Auditor:
         if kept:
             span = dataclasses.replace(kept[0], end_exclusive=kept[-1].end_exclusive)
             with checked(self._log, LogRead.within(self._bounds, [span]), self._deadline):
-                found = [one for hole in kept for one in self._in_log(hole)]
-            yield from found
+                records = [one for hole in kept for one in self._in_log(hole)]
+            yield from records
 
     def _gaps(self, holes: Sequence[OffsetRange]) -> Iterator[tuple[Gap, OffsetRange]]:
         """Yields the part of each gap that is in a hole."""
@@ -331,13 +331,13 @@ class _Auditor:
             return
         span, topic = OffsetRange(partition, start, end), self._binding.topic
         with checked(self._log, LogRead.within(self._bounds, [span]), self._deadline):
-            found = [
+            aborted = [
                 offset
                 for offsets in aborted_offsets(self._log, topic, span, self._deadline)
                 if len(offsets)
                 for offset in records.among(partition, offsets)
             ]
-        for first, after in _runs(found):
+        for first, after in _runs(aborted):
             yield Found(Kind.ABORTED, OffsetRange(partition, first, after), after - first)
 
     def _in_log(self, hole: OffsetRange) -> Iterator[Found]:

@@ -146,11 +146,11 @@ def _aborted(
     if binding.isolation != READ_COMMITTED:
         return set()
     partitions = {partition for partition, _ in unseen}
-    wanted = [one for one in ranges if one.partition in partitions]
-    with checked(log, LogRead.within(bounds, wanted), deadline):
+    compared = [one for one in ranges if one.partition in partitions]
+    with checked(log, LogRead.within(bounds, compared), deadline):
         found = {
             (one.partition, int(offset))
-            for one in wanted
+            for one in compared
             for offsets in aborted_offsets(log, bounds.topic, one, deadline)
             for offset in offsets
         }
@@ -164,40 +164,40 @@ def _cold_rows(
     assert snapshot_id is not None
     columns = table.state.schema.columns
     p, o = expression(places.partition), expression(places.offset)
-    wanted = " OR ".join(
+    condition = " OR ".join(
         f"({p} = {r.partition} AND {o} >= {r.start} AND {o} < {r.end_exclusive})" for r in ranges
     )
     scan = cold_scan(table, snapshot_id, columns)
     with open_scan(scan) as (connection, relation):
-        found = connection.sql(
-            f"SELECT {p} AS __p, {o} AS __o, * FROM ({relation}) WHERE {wanted}"
+        cold = connection.sql(
+            f"SELECT {p} AS __p, {o} AS __o, * FROM ({relation}) WHERE {condition}"
         ).to_arrow_table()
-    found_at = zip(found.column(0).to_pylist(), found.column(1).to_pylist(), strict=True)
+    found_at = zip(cold.column(0).to_pylist(), cold.column(1).to_pylist(), strict=True)
     schema = pa.schema([types.arrow_field(column) for column in columns])
     rows = [
         row
-        for batch in found.drop_columns(["__p", "__o"]).to_batches()
+        for batch in cold.drop_columns(["__p", "__o"]).to_batches()
         for row in conform(batch, schema).to_pylist()
     ]
     return list(zip(found_at, rows, strict=True))
 
 
-def doubles(places: Sequence[tuple[int, int]]) -> Iterator[str]:
+def doubles(positions: Sequence[tuple[int, int]]) -> Iterator[str]:
     """Yields an objection if some of the last records have several rows."""
-    if places:
-        partition, offset = places[0]
+    if positions:
+        partition, offset = positions[0]
         yield (
-            f"{len(places):,} of the last records are in the table more than once, such as "
+            f"{len(positions):,} of the last records are in the table more than once, such as "
             f"partition {partition}, offset {offset}"
         )
 
 
-def aborted(places: Sequence[tuple[int, int]]) -> Iterator[str]:
+def aborted(positions: Sequence[tuple[int, int]]) -> Iterator[str]:
     """Yields an objection if the table has rows of records that were aborted."""
-    if places:
-        partition, offset = places[0]
+    if positions:
+        partition, offset = positions[0]
         yield (
-            f"{len(places):,} of the last rows are of aborted transactions, such as partition "
+            f"{len(positions):,} of the last rows are of aborted transactions, such as partition "
             f"{partition}, offset {offset}: its writer reads uncommitted records; with "
             "isolation read_uncommitted, they are read from the log, too"
         )
@@ -219,11 +219,11 @@ def all_doubles(table: ColdTable, binding: TopicBinding) -> Iterator[str]:
 
 def missing(pairs: Sequence[Pair]) -> Iterator[str]:
     """Yields an objection if the table lacks records of the log."""
-    found = [pair for pair in pairs if pair.cold is None]
-    if found:
-        first = found[0]
+    lacking = [pair for pair in pairs if pair.cold is None]
+    if lacking:
+        first = lacking[0]
         yield (
-            f"{len(found)} of {len(pairs)} records of the log are not in the table, such as "
+            f"{len(lacking)} of {len(pairs)} records of the log are not in the table, such as "
             f"partition {first.partition}, offset {first.offset}: its writer skips records, "
             "or does not commit them in order"
         )

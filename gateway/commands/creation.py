@@ -110,10 +110,10 @@ def _adopt(
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be adopted")
     rights, cluster = connections.rights, connections.config.default_cluster
     rights.require_alterable(name)
-    wanted = adopting.of_statement(name, properties, cluster)
-    rights.require_topic(wanted.cluster, wanted.topic)
-    findings = adopting.examine(connections, wanted, deadline)
-    adopting.adopt(connections, findings, force=wanted.force)
+    adoption = adopting.of_statement(name, properties, cluster)
+    rights.require_topic(adoption.cluster, adoption.topic)
+    findings = adopting.examine(connections, adoption, deadline)
+    adopting.adopt(connections, findings, force=adoption.force)
     return noted(findings.notes)
 
 

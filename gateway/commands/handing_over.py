@@ -193,8 +193,8 @@ def _add_columns(connections: Connections, name: TableName, report: Report) -> N
 
     def work() -> None:
         table = alterations.load(connections, name)
-        known = {field.name for field in table.state.schema.columns}
-        missing = [field for field in columns.METADATA_FIELDS if field.name not in known]
+        existing = {field.name for field in table.state.schema.columns}
+        missing = [field for field in columns.METADATA_FIELDS if field.name not in existing]
         if not missing:
             return
         report(f"adding columns {', '.join(field.name for field in missing)}")

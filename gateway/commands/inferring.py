@@ -80,30 +80,30 @@ def inferred(
     Raises:
         SeamlineError: INFERENCE_FAILED, SCHEMA_REGISTRY_UNAVAILABLE.
     """
-    found = _of_values(definition, seen, schemas)
+    of_values = _of_values(definition, seen, schemas)
     of_key = _KeyTypes(definition, seen, schemas)
-    sourced = tuple(sourced_columns(encoding, found.columns, of_key))
-    return dataclasses.replace(found, columns=(*sourced, *found.columns))
+    sourced = tuple(sourced_columns(encoding, of_values.columns, of_key))
+    return dataclasses.replace(of_values, columns=(*sourced, *of_values.columns))
 
 
 DEBEZIUMS_MARK = "__deleted"
 """The field that Debezium's ExtractNewRecordState adds when it is told to rewrite deletes."""
 
 
-def marked(definition: TableDefinition, found: Inferred) -> tuple[TableDefinition, Inferred]:
+def marked(definition: TableDefinition, columns_: Inferred) -> tuple[TableDefinition, Inferred]:
     """Returns an upsert table's definition with the mark of deletes, which then is not a column."""
     if definition.mode != "upsert":
-        return definition, found
-    by_name = {column.name: column.type for column in found.columns}
+        return definition, columns_
+    by_name = {column.name: column.type for column in columns_.columns}
     if definition.deleted_by is None and by_name.get(DEBEZIUMS_MARK) in (VARCHAR, BOOLEAN):
         definition = dataclasses.replace(definition, deleted_by=DEBEZIUMS_MARK)
         note = f"{DEBEZIUMS_MARK}: a record in which it is true deletes its key (deleted_by)"
-        found = dataclasses.replace(found, notes=(*found.notes, note))
+        columns_ = dataclasses.replace(columns_, notes=(*columns_.notes, note))
     mark = DeleteMark.parse(definition.deleted_by) if definition.deleted_by else None
     if mark is None or mark.word is not None:
-        return definition, found
-    rest = tuple(column for column in found.columns if (column.name,) != mark.path)
-    return definition, dataclasses.replace(found, columns=rest)
+        return definition, columns_
+    rest = tuple(column for column in columns_.columns if (column.name,) != mark.path)
+    return definition, dataclasses.replace(columns_, columns=rest)
 
 
 def _of_values(definition: TableDefinition, seen: Sample, schemas: Schemas) -> Inferred:
@@ -115,9 +115,9 @@ def _of_values(definition: TableDefinition, seen: Sample, schemas: Schemas) -> I
             described = infer_schema.Found(beside, "the schema beside the newest value")
             return _of_schema(described.at((envelope.row,) if envelope is not None else ()))
         spelling = Spelling.of(",".join(definition.spellings))
-        found = infer_json(rows_of(definition.envelope, values) if envelope else values, spelling)
+        of_json = infer_json(rows_of(definition.envelope, values) if envelope else values, spelling)
         source = f"{len(values)} records" + (f" in {definition.envelope}" if envelope else "")
-        return dataclasses.replace(found, source=source)
+        return dataclasses.replace(of_json, source=source)
     if definition.format not in infer_schema.KINDS:
         raise SeamlineError(
             INFERENCE_FAILED,
@@ -176,17 +176,17 @@ class _KeyTypes:
         if len(path) != 1:
             return None
         try:
-            known = infer_json(unframed(seen.keys)).columns
+            of_keys = infer_json(unframed(seen.keys)).columns
         except SeamlineError:
             return None
-        return next((column.type for column in known if column.name == path[0]), None)
+        return next((column.type for column in of_keys if column.name == path[0]), None)
 
 
 def notes(
     definition: TableDefinition,
     spec: DecoderSpec,
     seen: Sample,
-    found: Inferred | None,
+    columns_: Inferred | None,
     schemas: Schemas,
 ) -> Iterator[str]:
     """Yields what users should know about a table and the newest records of its topic.
@@ -195,12 +195,12 @@ def notes(
         definition: The table.
         spec: How records are decoded to rows.
         seen: The records.
-        found: What was inferred from them; None when the columns were given.
+        columns_: What was inferred from them; None when the columns were given.
         schemas: Looks up their schemas.
     """
-    if found is not None:
-        yield from found.notes
-    for name in found.unknown if found is not None else ():
+    if columns_ is not None:
+        yield from columns_.notes
+    for name in columns_.unknown if columns_ is not None else ():
         yield (
             f"{name}: null in every sampled record, and so varchar, which holds neither "
             "numbers nor objects. State the columns if the type should be another."
@@ -211,7 +211,7 @@ def notes(
             f"{DEBEZIUMS_MARK}: the newest records have it, and one in which it is true "
             f"is still a row; deleted_by = '{DEBEZIUMS_MARK}' makes it a delete"
         )
-    yield from sample_notes(spec, seen, schemas, is_inferred=found is not None)
+    yield from sample_notes(spec, seen, schemas, is_inferred=columns_ is not None)
 
 
 def sample_notes(
@@ -235,7 +235,7 @@ def sample_notes(
     encoding = spec.encoding
     values = unframed(seen.values)
     is_plain = encoding.value in JSON and not dict(encoding.options).get("spellings")
-    found: list[str] = []
+    notes_: list[str] = []
     if is_plain and newest_schema(values) is None:
         if encoding.envelope in ENVELOPES:
             values = rows_of(encoding.envelope, values)
@@ -247,9 +247,9 @@ def sample_notes(
             if column.name not in (*columns.METADATA_NAMES, columns.DELETED)
             and not encoding.names(column.name)
         ]
-        found = misfits(by_name, values, spec.on_error)
-        yield from found
-    if found or only is not None:
+        notes_ = misfits(by_name, values, spec.on_error)
+        yield from notes_
+    if notes_ or only is not None:
         return
     try:
         bad, count = _bad(Decoder(spec, schemas), seen)
@@ -300,9 +300,9 @@ def _absent(
                 yield absent.note("" if leaf.by_name else part, of)
     met = Keys()
     met.add({name.partition("\0")[0]: None for entry in seen.headers for name, _ in entry or ()})
-    for place, _, source in tree.logged:
+    for path, _, source in tree.logged:
         if source.part == HEADER and seen.keys and source.path[0] not in met and only is None:
-            yield Unmet(place, source.path, met).note(HEADER, f"none of {len(seen.keys)} records")
+            yield Unmet(path, source.path, met).note(HEADER, f"none of {len(seen.keys)} records")
 
 
 def _is_in(column: Field, path: Path) -> bool:

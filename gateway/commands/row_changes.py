@@ -100,9 +100,9 @@ def changed(connections: Connections, statement: ChangeRows, session: Session) -
     given: list[Field] = [*columns.FILE_FIELDS, _CASE]
     cases = []
     for case in statement.cases:
-        found = _Case(case.action, _columns(name, fields, case), len(given))
-        cases.append(found)
-        given += found.fields
+        numbered = _Case(case.action, _columns(name, fields, case), len(given))
+        cases.append(numbered)
+        given += numbered.fields
     kept = len(given)
     given += fields if statement.keeps_columns else ()
     return Changed(Target(name, table, None, fields, tuple(given)), tuple(cases), kept)
@@ -236,11 +236,11 @@ def counted(query: exp.Expr) -> exp.Expr:
 def whole_rows(target: Target, query: exp.Expr) -> exp.Expr:
     """Returns the query of a DELETE with the columns that make up records."""
     tree = query.copy()
-    place = tree.expressions[0]
-    assert isinstance(place, exp.Column)
+    first = tree.expressions[0]
+    assert isinstance(first, exp.Column)
     chosen = [
         exp.Column(
-            this=exp.to_identifier(field.name, quoted=True), table=place.args["table"].copy()
+            this=exp.to_identifier(field.name, quoted=True), table=first.args["table"].copy()
         )
         for field in target.given
     ]
@@ -309,14 +309,14 @@ class _Rows:
         Raises:
             SeamlineError: MERGE_TARGET_ROW_MULTIPLE_MATCHES.
         """
-        found = {path: np.concatenate(parts) for path, parts in self._places.items()}
-        for positions in found.values():
+        by_file = {path: np.concatenate(parts) for path, parts in self._places.items()}
+        for positions in by_file.values():
             if len(np.unique(positions)) != len(positions):
                 raise SeamlineError(
                     MERGE_TARGET_ROW_MULTIPLE_MATCHES,
                     f"a row of {self._changed.target.name.display} matches several source rows",
                 )
-        return found
+        return by_file
 
     def _note(self, batch: pa.RecordBatch) -> None:
         """Notes the places of existing rows."""
@@ -329,8 +329,8 @@ class _Rows:
     def _new(self, batch: pa.RecordBatch, case: _Case) -> pa.RecordBatch:
         """Returns the new values of rows and, for UPDATE, those that they keep."""
         target = self._changed.target
-        places = {f.name: case.first + place for place, f in enumerate(case.fields)}
+        indexes = {f.name: case.first + index for index, f in enumerate(case.fields)}
         if case.action == "UPDATE":
-            before = {f.name: self._changed.kept + place for place, f in enumerate(target.fields)}
-            places = {**before, **places}
-        return writes.whole(batch, target, places)
+            before = {f.name: self._changed.kept + index for index, f in enumerate(target.fields)}
+            indexes = {**before, **indexes}
+        return writes.whole(batch, target, indexes)

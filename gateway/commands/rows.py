@@ -67,8 +67,8 @@ def matching(rows: Sequence[Any], pattern: str | None, escape: str | None) -> li
     """
     if pattern is None:
         return list(rows)
-    wanted = re.compile(_regex(pattern, escape), re.DOTALL)
-    return [row for row in rows if wanted.fullmatch(str(row[0]))]
+    regex = re.compile(_regex(pattern, escape), re.DOTALL)
+    return [row for row in rows if regex.fullmatch(str(row[0]))]
 
 
 def _regex(pattern: str, escape: str | None) -> str:

@@ -58,8 +58,8 @@ def drop(connections: Connections, statement: DropSchema, session: Session) -> R
             NOT_A_UNIFIED_TABLE, PERMISSION_DENIED, CATALOG_NOT_FOUND, CATALOG_UNAVAILABLE.
     """
     source, schema = _place(connections, statement.name, session)
-    found = resolution.find_schema(connections, source, schema)
-    if found is None:
+    existing = resolution.find_schema(connections, source, schema)
+    if existing is None:
         if statement.if_exists:
             return done()
         raise SeamlineError(
@@ -67,8 +67,8 @@ def drop(connections: Connections, statement: DropSchema, session: Session) -> R
             f"schema {source}.{schema} does not exist",
             hint=did_you_mean(schema, listings.schemas(connections, source)),
         )
-    catalog = _own(connections, source, found)
-    namespace = names.namespace_of(found)
+    catalog = _own(connections, source, existing)
+    namespace = names.namespace_of(existing)
     views = [TableName(source, "", path) for path in catalog.view_store.names(namespace)]
     plain = [TableName(source, "", path) for path in catalog.tables(namespace)]
     inner = catalog.child_namespaces(namespace)
@@ -154,8 +154,8 @@ def _own(connections: Connections, source: str, schema: str) -> IcebergCatalog:
     Raises:
         SeamlineError: STATEMENT_NOT_ALLOWED, PERMISSION_DENIED.
     """
-    known = connections.config.catalogs.get(source)
-    is_own = known is not None and known.format.is_writable
+    config = connections.config.catalogs.get(source)
+    is_own = config is not None and config.format.is_writable
     if not is_own or schema.lower() == names.INFORMATION_SCHEMA:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,

@@ -87,14 +87,14 @@ def existing_schema(name: tuple[str, ...], session: Session, sources: Sources) -
         SeamlineError: as `use`.
     """
     catalog, schema = resolution.resolve_schema(name, session, sources)
-    found = resolution.find_schema(sources, catalog, schema)
-    if found is None:
+    existing = resolution.find_schema(sources, catalog, schema)
+    if existing is None:
         raise SeamlineError(
             SCHEMA_NOT_FOUND,
             f"schema {schema} of catalog {catalog} does not exist",
             hint=did_you_mean(schema, listings.schemas(sources, catalog)),
         )
-    return catalog, found
+    return catalog, existing
 
 
 # --- Transactions --------------------------------------------------------------------------------

@@ -85,12 +85,12 @@ class _Shows:
     def _tables(self, statement: Show, session: Session, deadline: Deadline) -> Rows:
         source, schema = existing_schema(statement.name, session, self._connections)
         if schema == names.INFORMATION_SCHEMA or source == names.SYSTEM_CATALOG:
-            found = list(system_tables.tables_of(schema))
+            tables = list(system_tables.tables_of(schema))
         else:
             listed = listings.tables(self._connections, source, schema, deadline)
             seen = listings.views(self._connections, source, schema)
-            found = [name.table for name in (*listed, *seen)]
-        return _names("Table", found, statement)
+            tables = [name.table for name in (*listed, *seen)]
+        return _names("Table", tables, statement)
 
     def _functions(self, statement: Show, session: Session) -> Rows:
         """Lists the functions; a schema has none of its own."""
@@ -107,16 +107,16 @@ class _Shows:
         return table({title: types.VARCHAR}, [])
 
     def _create_schema(self, statement: Show, session: Session) -> Rows:
-        found = existing_schema(statement.name, session, self._connections)
-        text = f"CREATE SCHEMA {'.'.join(map(types.quote, found))}"
+        parts = existing_schema(statement.name, session, self._connections)
+        text = f"CREATE SCHEMA {'.'.join(map(types.quote, parts))}"
         return table({"Create Schema": types.VARCHAR}, [(text,)])
 
     def _branches(self, statement: Show, session: Session) -> Rows:
         name = resolution.resolve(statement.name, session, self._connections)
         self._connections.rights.require(Privilege.SELECT, name)
         refs = self._loaded_table(name).state.refs
-        found = [branch for branch, ref in refs.items() if ref.kind == "branch"]
-        return _names("Branch", found, statement)
+        branches = [branch for branch, ref in refs.items() if ref.kind == "branch"]
+        return _names("Branch", branches, statement)
 
     def _columns(self, statement: Show, session: Session, deadline: Deadline) -> Rows:
         fields, table_ = self._described(statement.name, session, deadline)
@@ -147,12 +147,12 @@ class _Shows:
                 own = loaded.state.schema.columns
                 return self._connections.rights.table(name).columns(own), loaded
             except SeamlineError as error:
-                found = None
+                view = None
                 if error.code in (TABLE_NOT_FOUND, SCHEMA_NOT_FOUND):
-                    found = find_view(self._connections, name)
-                if found is None:
+                    view = find_view(self._connections, name)
+                if view is None:
                     raise
-                return self._connections.rights.table(name).columns(found[1].columns), None
+                return self._connections.rights.table(name).columns(view[1].columns), None
         (topic,) = name.path
         with resolution.suggesting_topics(name.cluster, topic, self._connections):
             self._connections.log(name.cluster).bounds([topic], READ_COMMITTED, deadline)
@@ -192,25 +192,25 @@ class _Shows:
     def _loaded_table(self, name: TableName) -> ColdTable:
         if not name.is_own_table:
             raise SeamlineError(TABLE_NOT_FOUND, f"{name.display} is not a table of a catalog")
-        (found,) = self._loaded.now([name]).values()
-        return found
+        (table_,) = self._loaded.now([name]).values()
+        return table_
 
 
-def _partition_keys(found: ColdTable | None) -> frozenset[str]:
+def _partition_keys(table_: ColdTable | None) -> frozenset[str]:
     """Returns the columns by whose values the files of an Iceberg table are partitioned."""
-    if not isinstance(found, IcebergTable):
+    if not isinstance(table_, IcebergTable):
         return frozenset()
-    return layout.identity_columns(found.iceberg.schema(), found.iceberg.spec())
+    return layout.identity_columns(table_.iceberg.schema(), table_.iceberg.spec())
 
 
 def _extra(field: Field, partition_keys: Collection[str]) -> str:
     """Returns what else is known of a column, in the words of Trino's connectors."""
-    known = {
+    words = {
         "partition key": field.name in partition_keys,
         "not null": field.required,
         "hidden": field.name in columns.METADATA_NAMES,
     }
-    return ", ".join(word for word, holds in known.items() if holds)
+    return ", ".join(word for word, holds in words.items() if holds)
 
 
 def _without(binding: TopicBinding, denied: Collection[str]) -> TopicBinding:
@@ -234,8 +234,8 @@ def _is_marked_by(binding: TopicBinding, names: Collection[str]) -> bool:
     return mark is not None and mark.path[0].lower() in names
 
 
-def _names(title: str, found: list[str], statement: Show) -> Rows:
-    rows = [(name,) for name in sorted(found)]
+def _names(title: str, listed: list[str], statement: Show) -> Rows:
+    rows = [(name,) for name in sorted(listed)]
     return table({title: types.VARCHAR}, matching(rows, statement.like, statement.escape))
 
 

@@ -51,17 +51,17 @@ def show(connections: Connections, name: TableName, deadline: Deadline) -> Rows:
         raise SeamlineError(TABLE_NOT_FOUND, f"{name.display} is not a table of a catalog")
     connections.rights.require_whole(name)
     resolved = LoadedTables(connections).now([name])[name].state
-    found = connections.catalog(name.catalog).load(resolved.name[1:])
-    cold_rows, bounds = column_bounds(found, found.state.current_snapshot_id)
-    binding = TopicBinding.from_properties(found.state.properties)
+    table_ = connections.catalog(name.catalog).load(resolved.name[1:])
+    cold_rows, bounds = column_bounds(table_, table_.state.current_snapshot_id)
+    binding = TopicBinding.from_properties(table_.state.properties)
     hot_rows = 0
     if binding is not None and not name.variant:
         log = connections.log(binding.cluster)
         ends = log.bounds([binding.topic], binding.isolation, deadline)[binding.topic]
-        hot_rows = lag(boundary_of(found.state, found.state.current_snapshot_id), ends)
+        hot_rows = lag(boundary_of(table_.state, table_.state.current_snapshot_id), ends)
     rows = [
         _row(field, bounds.get(field.field_id), cold_rows)
-        for field in found.state.schema.columns
+        for field in table_.state.schema.columns
         if field.name not in columns.METADATA_NAMES
     ]
     return table(_SHAPE, [*rows, _summary(cold_rows + hot_rows)])
@@ -84,16 +84,18 @@ def of_query(context: Context[ShowStats]) -> Rows:
         name = resolution.named(source, tuple(path), "", connections.config)
         if scan.facts.kind != "system" and not name.cluster:
             connections.rights.require_whole(name)
-    known = {scan.scan_id: _known(planned.tables.get(scan.scan_id), scan) for scan in logical.scans}
-    found = origins(logical.query.tree)
+    by_scan = {
+        scan.scan_id: _known(planned.tables.get(scan.scan_id), scan) for scan in logical.scans
+    }
+    sources = origins(logical.query.tree)
     rows = []
-    for column, origin in zip(logical.query.output, found.columns, strict=True):
-        scanned = _NOTHING if origin is None else known[origin.scan_id]
+    for column, origin in zip(logical.query.output, sources.columns, strict=True):
+        scanned = _NOTHING if origin is None else by_scan[origin.scan_id]
         bounds = None if origin is None else scanned.bounds.get(origin.column)
-        if bounds is not None and not found.has_all_rows:
+        if bounds is not None and not sources.has_all_rows:
             bounds = dataclasses.replace(bounds, nulls=None, size_bytes=None)
         rows.append(_row(Field(column.name, column.type), bounds, scanned.cold_rows))
-    whole = next(iter(known.values())) if found.has_all_rows else _NOTHING
+    whole = next(iter(by_scan.values())) if sources.has_all_rows else _NOTHING
     return table(_SHAPE, [*rows, _summary(whole.rows)])
 
 
@@ -128,12 +130,12 @@ def _summary(rows: int | None) -> tuple[Any, ...]:
     return (None, None, None, None, None if rows is None else float(rows), None, None)
 
 
-def _row(field: Field, known: ColumnBounds | None, rows: int) -> tuple[Any, ...]:
-    if known is None:
+def _row(field: Field, bounds: ColumnBounds | None, rows: int) -> tuple[Any, ...]:
+    if bounds is None:
         return (field.name, *[None] * 6)
-    fraction = known.nulls / rows if known.nulls is not None and rows else None
-    size = known.size_bytes if field.type == types.VARCHAR else None
-    return (field.name, size, None, fraction, None, _text(known.low), _text(known.high))
+    fraction = bounds.nulls / rows if bounds.nulls is not None and rows else None
+    size = bounds.size_bytes if field.type == types.VARCHAR else None
+    return (field.name, size, None, fraction, None, _text(bounds.low), _text(bounds.high))
 
 
 def _text(value: object) -> str | None:

@@ -261,12 +261,12 @@ def _bounds_soon(log: HotLog, definition: TableDefinition, deadline: Deadline) -
     until = time.monotonic() + TOPIC_S_MAX
     while True:
         try:
-            found = log.bounds([definition.topic], definition.isolation, deadline)
+            bounds = log.bounds([definition.topic], definition.isolation, deadline)
         except SeamlineError as error:
             if error.code is not TOPIC_NOT_FOUND or time.monotonic() > until:
                 raise
         else:
-            return found[definition.topic]
+            return bounds[definition.topic]
         deadline.pause(_TOPIC_AGAIN_S)
 
 
@@ -324,7 +324,7 @@ def is_unified(connections: Connections, name: TableName) -> bool:
 def _check_words(definition: TableDefinition) -> None:
     if not definition.topic:
         raise SeamlineError(INVALID_TABLE_DEFINITION, "the topic's name is empty")
-    for name, value, known in (
+    for name, value, choices in (
         ("mode", definition.mode, MODES),
         ("isolation", definition.isolation, ISOLATIONS),
         ("format", definition.format, FORMATS),
@@ -333,8 +333,8 @@ def _check_words(definition: TableDefinition) -> None:
         ("evolution", definition.evolution, (None, *EVOLUTIONS)),
         ("format_version", definition.format_version, (2, 3)),
     ):
-        if value not in known:
-            words = ", ".join(str(word) for word in known if word is not None)
+        if value not in choices:
+            words = ", ".join(str(word) for word in choices if word is not None)
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"{name} {value!r} is not known",
@@ -456,8 +456,8 @@ def drop(connections: Connections, name: TableName, *, purge: bool = False) -> N
     Raises:
         SeamlineError: NOT_A_UNIFIED_TABLE, TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
     """
-    found = droppable(connections, name)
-    connections.catalog(name.catalog).drop(found.name[1:], purge=purge)
+    state = droppable(connections, name)
+    connections.catalog(name.catalog).drop(state.name[1:], purge=purge)
 
 
 def droppable(connections: Connections, name: TableName) -> TableState:

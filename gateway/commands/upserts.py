@@ -54,10 +54,10 @@ def defined(
         raise _invalid(
             "an upsert table needs a primary key", "primary_key = ARRAY['id'], or --primary-key id"
         )
-    known = {field.name.lower(): field for field in fields}
+    by_name = {field.name.lower(): field for field in fields}
     key: list[str] = []
     for name in definition.primary_key:
-        field = known.get(name.lower())
+        field = by_name.get(name.lower())
         if field is None:
             raise _invalid(f"the primary key {name} is not a column of the table")
         if field.name in key:

@@ -55,12 +55,12 @@ def _create(
 ) -> Rows:
     name = _own(connections, statement.name, session, is_new=True)
     connections.rights.require_new(name)
-    found = views.find(connections, name)
-    if found is not None and not statement.replace:
+    existing = views.find(connections, name)
+    if existing is not None and not statement.replace:
         raise SeamlineError(
             TABLE_EXISTS, f"view {name.display} already exists", hint="CREATE OR REPLACE VIEW"
         )
-    if found is None:
+    if existing is None:
         tables.require_free(connections, name)
     view = View(
         columns=_columns(output),
@@ -70,7 +70,7 @@ def _create(
         comment=statement.comment,
         owner=connections.rights.principal.name if statement.as_owner else None,
     )
-    path = found[0] if found is not None else name.path
+    path = existing[0] if existing is not None else name.path
     whole = TableName(name.catalog, "", path)
     views.ViewExpander(connections).require_no_ring(statement.query.tree, session, whole)
     connections.catalog(name.catalog).view_store.put(path, view)
@@ -84,10 +84,10 @@ def drop(connections: Connections, statement: DropView, session: Session) -> Row
         SeamlineError: VIEW_NOT_FOUND, CATALOG_UNAVAILABLE.
     """
     name = _own(connections, statement.name, session)
-    found = views.find(connections, name)
-    if found is not None:
+    existing = views.find(connections, name)
+    if existing is not None:
         connections.rights.require(Privilege.OWNERSHIP, name)
-        connections.catalog(name.catalog).view_store.drop(found[0])
+        connections.catalog(name.catalog).view_store.drop(existing[0])
     elif not statement.if_exists:
         raise _missing(connections, name)
     return done()
@@ -153,13 +153,13 @@ def comment_on_column(
     """
     name, view = require(connections, parts[:-1], session)
     connections.rights.require(Privilege.OWNERSHIP, name)
-    known = {column.name.lower(): column for column in view.columns}
-    meant = known.get(parts[-1].lower())
+    by_name = {column.name.lower(): column for column in view.columns}
+    meant = by_name.get(parts[-1].lower())
     if meant is None:
         raise SeamlineError(
             COLUMN_NOT_FOUND,
             f"view {name.display} has no column {parts[-1]}",
-            hint=did_you_mean(parts[-1], known),
+            hint=did_you_mean(parts[-1], by_name),
         )
     changed = dataclasses.replace(
         view,
@@ -181,10 +181,10 @@ def require(
         SeamlineError: VIEW_NOT_FOUND, INVALID_VIEW, CATALOG_UNAVAILABLE.
     """
     name = _own(connections, parts, session)
-    found = views.find(connections, name)
-    if found is None:
+    existing = views.find(connections, name)
+    if existing is None:
         raise _missing(connections, name)
-    return TableName(name.catalog, "", found[0]), found[1]
+    return TableName(name.catalog, "", existing[0]), existing[1]
 
 
 def _own(
@@ -206,11 +206,11 @@ def _missing(connections: Connections, name: TableName) -> SeamlineError:
             f"{name.display} is a table, not a view",
             hint="DROP TABLE, ALTER TABLE, COMMENT ON TABLE and SHOW CREATE TABLE are for tables.",
         )
-    known = listings.views(connections, name.catalog, name.schema)
+    others = listings.views(connections, name.catalog, name.schema)
     return SeamlineError(
         VIEW_NOT_FOUND,
         f"view {name.display} does not exist",
-        hint=did_you_mean(name.table, (view.table for view in known)),
+        hint=did_you_mean(name.table, (view.table for view in others)),
     )
 
 

@@ -109,17 +109,19 @@ class Written:
 # --- CREATE TABLE --------------------------------------------------------------------------------
 
 
-def new_table(connections: Connections, asked: CreateTable, session: Session) -> NewTable | None:
+def new_table(
+    connections: Connections, statement: CreateTable, session: Session
+) -> NewTable | None:
     """Returns the plain table to be created; None if it exists and IF NOT EXISTS allows that.
 
     Raises:
         SeamlineError: TABLE_EXISTS, INVALID_TABLE_DEFINITION, CATALOG_UNAVAILABLE, …
     """
-    name = resolution.resolve(asked.name, session, connections, is_new=True)
+    name = resolution.resolve(statement.name, session, connections, is_new=True)
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be created")
     connections.rights.require_new(name)
-    for given, _ in asked.properties:
+    for given, _ in statement.properties:
         if given not in _PROPERTIES:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
@@ -131,12 +133,15 @@ def new_table(connections: Connections, asked: CreateTable, session: Session) ->
     try:
         tables.require_free(connections, name)
     except SeamlineError as error:
-        if error.code is not TABLE_EXISTS or not (asked.if_not_exists or asked.replace):
+        if error.code is not TABLE_EXISTS or not (statement.if_not_exists or statement.replace):
             raise
-        if asked.if_not_exists:
+        if statement.if_not_exists:
             return None
         is_there = True
-    properties = {**likes.properties(connections, asked.columns, session), **dict(asked.properties)}
+    properties = {
+        **likes.properties(connections, statement.columns, session),
+        **dict(statement.properties),
+    }
     if str(properties.get("format", "parquet")).lower() != "parquet":
         raise SeamlineError(INVALID_TABLE_DEFINITION, "plain tables are written as Parquet")
     if properties.get("format_version", 2) not in (1, 2):
@@ -175,11 +180,11 @@ def fields_of_query(output: Sequence[Output]) -> tuple[Field, ...]:
         SeamlineError: INVALID_TABLE_DEFINITION.
     """
     fields = tuple(Field(column.name, storable(column.type)) for column in output)
-    for place, field in enumerate(fields):
-        if is_unnamed(field.name, place):
+    for index, field in enumerate(fields):
+        if is_unnamed(field.name, index):
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
-                f"column {place + 1} of the query has no name",
+                f"column {index + 1} of the query has no name",
                 hint="Give it one with AS.",
             )
         if field.type == types.UNKNOWN:
@@ -266,20 +271,20 @@ def columns_named(
     Raises:
         SeamlineError: COLUMN_NOT_FOUND.
     """
-    known = {field.name.lower(): field for field in fields}
-    found: list[Field] = []
+    by_name = {field.name.lower(): field for field in fields}
+    named: list[Field] = []
     for column in given:
-        field = known.get(column.lower())
+        field = by_name.get(column.lower())
         if field is None:
             raise SeamlineError(
                 COLUMN_NOT_FOUND,
                 f"table {name.display} has no column {column} that can be written",
-                hint=did_you_mean(column, known),
+                hint=did_you_mean(column, by_name),
             )
-        if field in found:
+        if field in named:
             raise SeamlineError(COLUMN_NOT_FOUND, f"column {column} appears twice", hint="")
-        found.append(field)
-    return tuple(found)
+        named.append(field)
+    return tuple(named)
 
 
 def written_columns(table: IcebergTable, binding: TopicBinding) -> tuple[Field, ...]:
@@ -334,7 +339,7 @@ def cast_to_columns(target: Target, tree: exp.Expr, output: Sequence[Output]) ->
     ]
     if not any(casts):
         return tree
-    names = [f"c{place}" for place in range(len(casts))]
+    names = [f"c{index}" for index in range(len(casts))]
     alias = exp.TableAlias(
         this=exp.to_identifier("given"), columns=[exp.to_identifier(name) for name in names]
     )
@@ -514,18 +519,18 @@ class _Counted:
 
 def _whole(batches: Iterator[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
     """Yields rows with all columns of the table: its default, or null, where none is given."""
-    places = {field.name: place for place, field in enumerate(target.given)}
+    indexes = {field.name: index for index, field in enumerate(target.given)}
     for batch in batches:
-        yield whole(batch, target, places)
+        yield whole(batch, target, indexes)
 
 
-def whole(batch: pa.RecordBatch, target: Target, places: Mapping[str, int]) -> pa.RecordBatch:
+def whole(batch: pa.RecordBatch, target: Target, indexes: Mapping[str, int]) -> pa.RecordBatch:
     """Returns rows with all columns of a table: its default, or null, where none is given.
 
     Args:
         batch: The given columns.
         target: The table.
-        places: Where the table's columns are in it, by name.
+        indexes: Where the table's columns are in it, by name.
 
     Raises:
         SeamlineError: NUMERIC_OVERFLOW; INVALID_ARGUMENT for a null in a NOT NULL column.
@@ -533,15 +538,15 @@ def whole(batch: pa.RecordBatch, target: Target, places: Mapping[str, int]) -> p
     schema = pa.schema([(field.name, types.to_arrow(field.type)) for field in target.fields])
     arrays = []
     for field, own in zip(target.fields, schema, strict=True):
-        place = places.get(field.name)
-        if place is not None:
-            arrays.append(_stored(batch.column(place), field, own.type))
+        index = indexes.get(field.name)
+        if index is not None:
+            arrays.append(_stored(batch.column(index), field, own.type))
         elif field.write_default is not None:
             arrays.append(pa.array([field.write_default] * batch.num_rows, own.type))
         else:
             arrays.append(pa.nulls(batch.num_rows, own.type))
         if field.required and arrays[-1].null_count:
-            raise _no_value(field, target, is_given=place is not None)
+            raise _no_value(field, target, is_given=index is not None)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -81,7 +81,7 @@ class Computing:
             with self._lock:
                 self._works.add(work)
             try:
-                found = compute()
+                result = compute()
             except _InterruptedError:
                 raise
             except BaseException:
@@ -96,7 +96,7 @@ class Computing:
                 STATEMENT_TOO_LARGE,
                 f"analyzing the statement takes more than {self._seconds_max:g} s",
             ) from None
-        return found
+        return result
 
     def close(self) -> None:
         """Stops interrupting computations."""

@@ -46,7 +46,7 @@ def _one_by_one(column: pa.Array) -> list[Any]:
     if pa.types.is_list(type_):
         return [python_values(item.values) if item.is_valid else None for item in column]
     if pa.types.is_struct(type_):
-        fields = [python_values(column.field(place)) for place in range(type_.num_fields)]
+        fields = [python_values(column.field(index)) for index in range(type_.num_fields)]
         rows = zip(column.is_valid().to_pylist(), *fields, strict=True)
         return [dict(zip(type_.names, row, strict=True)) if there else None for there, *row in rows]
     return column.to_pylist()  # type: ignore[no-any-return]

@@ -155,8 +155,8 @@ class Feed:
             self._wait(statement)
             error = statement.error
             if error is not None:
-                place, where = error.location, self._request.where
-                error.location = place and place.within(where, len(head))
+                location, where = error.location, self._request.where
+                error.location = location and location.within(where, len(head))
                 raise error
             spool, receipt = statement.spool, statement.whole_receipt
             assert spool is not None

@@ -192,29 +192,33 @@ class Gatherer:
         rights = sources.rights
         with locate_errors_at(reference.location):
             if changes is not None:  # before anything about the table is revealed
-                place = resolution.resolve(reference.name, session, self._connections, is_new=True)
-                rights.require_function(place.catalog or place.cluster, CHANGES_FUNCTION)
+                unchecked = resolution.resolve(
+                    reference.name, session, self._connections, is_new=True
+                )
+                rights.require_function(unchecked.catalog or unchecked.cluster, CHANGES_FUNCTION)
             name = resolution.resolve(reference.name, session, sources)
             rights.restriction(name)  # an error of reading its files would name them
-            asked = None if changes is None else _asked_changes(changes, read_token)
-        if asked is None and name.variant == CHANGES:
-            asked = EVERY_CHANGE
+            asked_changes = None if changes is None else _asked_changes(changes, read_token)
+        if asked_changes is None and name.variant == CHANGES:
+            asked_changes = EVERY_CHANGE
         equals = reference.equals if name.is_system else ()
         where = reference.location
-        found = Target(name, reference.version, None, asked, equals, reference.owner, where)
-        if asked is not None and (asked.offsets_max or OFFSETS_MAX) < OFFSETS_MAX:
-            self._check_counts([found], name, f"set offsets_max below {OFFSETS_MAX:,}")
-        return found
+        target = Target(
+            name, reference.version, None, asked_changes, equals, reference.owner, where
+        )
+        if asked_changes is not None and (asked_changes.offsets_max or OFFSETS_MAX) < OFFSETS_MAX:
+            self._check_counts([target], name, f"set offsets_max below {OFFSETS_MAX:,}")
+        return target
 
     def _restricted(self, target: Target, pinned: PinnedTable) -> PinnedTable:
         """Returns a pinned table, restricted to what may be seen of it."""
         pinned = dataclasses.replace(pinned, sight=self._sight([target]))
-        found = restriction_of(self._connections, target.name, target.owner)
-        if not found:
+        restriction = restriction_of(self._connections, target.name, target.owner)
+        if not restriction:
             return pinned
         relation = pinned.relation
-        found = within(found, frozenset(name.lower() for name in relation.hidden))
-        relation = dataclasses.replace(relation, restriction=found)
+        restriction = within(restriction, frozenset(name.lower() for name in relation.hidden))
+        relation = dataclasses.replace(relation, restriction=restriction)
         return dataclasses.replace(pinned, relation=relation)
 
     def _suggest_topic(self, error: SeamlineError, targets: Sequence[Target]) -> None:
@@ -255,7 +259,7 @@ class Gatherer:
 
     def scans(
         self,
-        asked: LogicalPlan,
+        logical: LogicalPlan,
         tables: Sequence[PinnedTable],
         *,
         engine: str,
@@ -265,7 +269,7 @@ class Gatherer:
         """Returns the plan with the files, and the offsets of moments, that its scans ask for.
 
         Args:
-            asked: The plan that says what scans ask for.
+            logical: The plan that says what scans ask for.
             tables: The table of each scan.
             engine: The engine that the request asks for.
             limits: What counts as large.
@@ -276,34 +280,36 @@ class Gatherer:
         """
         files = [
             _files(scan, table.cold) if scan.facts.reads_cold and table.cold is not None else None
-            for scan, table in zip(asked.scans, tables, strict=True)
+            for scan, table in zip(logical.scans, tables, strict=True)
         ]
-        size_bytes = sum(found.size_bytes for found in files if found is not None)
-        is_bound = any(found is not None and found.only_duckdb for found in files)
+        size_bytes = sum(plan.size_bytes for plan in files if plan is not None)
+        is_bound = any(plan is not None and plan.only_duckdb for plan in files)
         if is_bound or may_run_on_duckdb(engine, size_bytes, limits):
             files = [
-                table.cold.inspect(found) if found is not None and table.cold is not None else None
-                for found, table in zip(files, tables, strict=True)
+                table.cold.inspect(plan) if plan is not None and table.cold is not None else None
+                for plan, table in zip(files, tables, strict=True)
             ]
-        known: dict[tuple[object, int], Offsets] = {}
+        by_moment: dict[tuple[object, int], Offsets] = {}
         scans = tuple(
-            dataclasses.replace(scan, files=found, offsets_at=self._moments(scan, known, deadline))
-            for scan, found in zip(asked.scans, files, strict=True)
+            dataclasses.replace(
+                scan, files=plan, offsets_at=self._moments(scan, by_moment, deadline)
+            )
+            for scan, plan in zip(logical.scans, files, strict=True)
         )
-        return dataclasses.replace(asked, scans=scans)
+        return dataclasses.replace(logical, scans=scans)
 
     def _moments(
-        self, scan: Scan, known: dict[tuple[object, int], Offsets], deadline: Deadline
+        self, scan: Scan, by_moment: dict[tuple[object, int], Offsets], deadline: Deadline
     ) -> dict[int, Offsets]:
         """Returns the offsets of the moments that would narrow a scan's tail."""
         seam = scan.seam
         for moment in moments(scan):
-            if (seam.key, moment) not in known:
+            if (seam.key, moment) not in by_moment:
                 log = self._connections.log(seam.log.cluster)
-                known[seam.key, moment] = log.offsets_at(
+                by_moment[seam.key, moment] = log.offsets_at(
                     seam.log.topic, seam.log.topic_id, seam.end, moment, deadline
                 )
-        return {moment: known[seam.key, moment] for moment in moments(scan)}
+        return {moment: by_moment[seam.key, moment] for moment in moments(scan)}
 
     # --- Tables and logs -----------------------------------------------------------------------
 
@@ -330,15 +336,15 @@ class Gatherer:
         if not request.freshness.asks_log:
             present = [t for t in targets if is_present(t, before, request)]
             cached_ends = self._cached_ends(present, before, topics, floors, request.freshness)
-        asked = {topic for target, topic in topics.items() if target not in cached_ends}
-        bounds = self._bounds(asked - {None}, floors, request.deadline)
+        to_ask = {topic for target, topic in topics.items() if target not in cached_ends}
+        bounds = self._bounds(to_ask - {None}, floors, request.deadline)
         tables = self._loaded.now({target.name for target in targets})
         cached_ends = {
             target: ends
             for target, ends in cached_ends.items()
             if self._is_recent(target, ends, tables[target.name])
         }
-        asked = {topic for target, topic in topics.items() if target not in cached_ends}
+        to_ask = {topic for target, topic in topics.items() if target not in cached_ends}
         # a commit that landed after the log was asked may hold records of a topic that has been
         # recreated since: asked once more, the log shows which topic the table now belongs to
         moved = {
@@ -346,8 +352,8 @@ class Gatherer:
             for target in targets
             if target.name in tables and is_changed(before[target.name], tables[target.name])
         }
-        moved |= asked - bounds.keys()
-        bounds |= self._bounds((moved & asked) - {None}, {}, request.deadline)
+        moved |= to_ask - bounds.keys()
+        bounds |= self._bounds((moved & to_ask) - {None}, {}, request.deadline)
         facts = PinFacts(tables, bounds, cached_ends, request, known_at)
         pinned: dict[object, PinnedTable] = {}
         for target in targets:
@@ -376,7 +382,7 @@ class Gatherer:
 
     def _floors(
         self,
-        asked: Mapping[Target, Topic | None],
+        topics: Mapping[Target, Topic | None],
         tables: Mapping[TableName, ColdTable],
         request: PinRequest,
     ) -> dict[Topic, Floor]:
@@ -387,19 +393,19 @@ class Gatherer:
                 and the statement reads several.
         """
         floors: dict[Topic, Floor] = {}
-        named = {target.name: topic for target, topic in asked.items() if topic is not None}
+        named = {target.name: topic for target, topic in topics.items() if topic is not None}
         for name, topic in named.items():
             begun = [
                 seam
-                for target in asked
+                for target in topics
                 if target.name == name and target.changes is not None
                 for seam in target.changes.earlier or ()
             ]
             seen = all_remembered(name, tables, (*request.after.seen, *begun))
             before = floors.get(topic, Floor())
-            found = (*before.seen, *(seam for seam in seen if seam.log.topic_id))
-            if found:
-                floors[topic] = dataclasses.replace(before, seen=found)
+            floor_seams = (*before.seen, *(seam for seam in seen if seam.log.topic_id))
+            if floor_seams:
+                floors[topic] = dataclasses.replace(before, seen=floor_seams)
         for write in request.after.writes:
             if write.table is None and len({name.folded for name in named}) > 1:
                 raise SeamlineError(
@@ -410,7 +416,7 @@ class Gatherer:
             for name, topic in named.items():
                 if write.table is None or self._is_name_of(write.table, name, request.session):
                     if not write.is_own:
-                        self._check_counts(asked, name, "wait for a write token made elsewhere")
+                        self._check_counts(topics, name, "wait for a write token made elsewhere")
                     before = floors.get(topic, Floor())
                     floors[topic] = dataclasses.replace(
                         before, write=before.write.raised(write.end)
@@ -431,8 +437,8 @@ class Gatherer:
             )
 
     def _is_name_of(self, text: str, name: TableName, session: resolution.Session) -> bool:
-        said = resolution.resolve(names.split(text), session, self._connections)
-        return said.folded == name.folded
+        resolved = resolution.resolve(names.split(text), session, self._connections)
+        return resolved.folded == name.folded
 
     def _cached_ends(
         self,
@@ -443,7 +449,7 @@ class Gatherer:
         freshness: Freshness,
     ) -> dict[Target, CachedEnds]:
         """Returns the ends that are cached here, for the targets that need not ask the log."""
-        found: dict[Target, CachedEnds] = {}
+        by_target: dict[Target, CachedEnds] = {}
         of_table: dict[str, CachedEnds | None] = {}  # one seam, whichever part of it is read
         for target in targets:
             topic = topics[target]
@@ -459,8 +465,8 @@ class Gatherer:
             if cached is not None and all(
                 cached.bounds.end.get(p, 0) >= o for p, o in floor.items()
             ):
-                found[target] = cached
-        return found
+                by_target[target] = cached
+        return by_target
 
     def _bounds(
         self, topics: set[Topic | None], floors: Mapping[Topic, Floor], deadline: Deadline
@@ -473,24 +479,24 @@ class Gatherer:
         for topic in topics:
             if topic is not None:
                 asks.setdefault((topic.cluster, topic.isolation), set()).add(topic.topic)
-        found: dict[Topic, LogBounds] = {}
-        for (cluster, isolation), wanted in asks.items():
-            answers = self._connections.log(cluster).bounds(sorted(wanted), isolation, deadline)
-            found.update({Topic(cluster, t, isolation): a for t, a in answers.items()})
+        bounds: dict[Topic, LogBounds] = {}
+        for (cluster, isolation), names_ in asks.items():
+            answers = self._connections.log(cluster).bounds(sorted(names_), isolation, deadline)
+            bounds.update({Topic(cluster, t, isolation): a for t, a in answers.items()})
         for topic, floor in floors.items():
-            if topic not in found:
+            if topic not in bounds:
                 continue
             log = self._connections.log(topic.cluster)
-            found[topic] = wait_until_visible(log, found[topic], floor, deadline)
-        return found
+            bounds[topic] = wait_until_visible(log, bounds[topic], floor, deadline)
+        return bounds
 
 
 def _identity(target: Target, tables: Mapping[TableName, ColdTable]) -> object:
     """Returns a key that is equal for references that must have the same seam."""
     table = tables.get(target.name)
-    known = target.name.folded if table is None else (table.state.uuid, *target.name.folded)
+    identity = target.name.folded if table is None else (table.state.uuid, *target.name.folded)
     reader = target.owner if target.name.variant else None  # what these say depends on who reads
-    return known, target.version, target.changes, target.equals, reader
+    return identity, target.version, target.changes, target.equals, reader
 
 
 def _asked_changes(changes: Changes, read_token: ReadToken) -> AskedChanges:

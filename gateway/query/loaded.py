@@ -54,36 +54,36 @@ class LoadedTables:
         self._connections = connections
         self._last: LastSeen = Cache(REMEMBERED_MAX) if last is None else last
 
-    def now(self, wanted: Iterable[TableName]) -> Tables:
+    def now(self, names_: Iterable[TableName]) -> Tables:
         """Loads the tables as they are now; topics and the gateway's own tables are left out.
 
         Raises:
             SeamlineError: TABLE_NOT_FOUND; CATALOG_UNAVAILABLE.
         """
-        found: Tables = {}
+        tables: Tables = {}
         loaded: dict[tuple[str, ...], ColdTable] = {}
-        known: dict[tuple[str, ...], ColdTable] = {}
-        for name in _of_catalogs(wanted):
+        by_identity: dict[tuple[str, ...], ColdTable] = {}
+        for name in _of_catalogs(names_):
             if name.full not in loaded:
                 table = self._load(name)
                 # one table at one moment, however a statement spells it
                 identity = (table.state.uuid, *(part.lower() for part in name.full))
-                loaded[name.full] = known.setdefault(identity, table)
-            found[name] = loaded[name.full]
+                loaded[name.full] = by_identity.setdefault(identity, table)
+            tables[name] = loaded[name.full]
         at = time.monotonic()
-        for name, table in found.items():
+        for name, table in tables.items():
             self._last.put(name, SeenTable(table, self._since(name, table, at)))
-        return found
+        return tables
 
-    def last_seen(self, wanted: Iterable[TableName]) -> Tables | None:
+    def last_seen(self, names_: Iterable[TableName]) -> Tables | None:
         """Returns the tables as they were last loaded; None unless all of them have been."""
-        found: Tables = {}
-        for name in _of_catalogs(wanted):
+        tables: Tables = {}
+        for name in _of_catalogs(names_):
             seen = self._last.get(name)
             if seen is None:
                 return None
-            found[name] = seen.table
-        return found
+            tables[name] = seen.table
+        return tables
 
     def seen_since(self, name: TableName) -> float:
         """Returns when the current snapshot of a loaded table had certainly been committed."""
@@ -125,9 +125,9 @@ class LoadedTables:
 
 def is_changed(before: ColdTable, now: ColdTable) -> bool:
     """Whether a table was committed to, or replaced by another one, between two reads."""
-    known = (before.state.uuid, before.state.current_snapshot_id)
-    return known != (now.state.uuid, now.state.current_snapshot_id)
+    state = (before.state.uuid, before.state.current_snapshot_id)
+    return state != (now.state.uuid, now.state.current_snapshot_id)
 
 
-def _of_catalogs(wanted: Iterable[TableName]) -> Iterable[TableName]:
-    return (name for name in wanted if not name.cluster and not name.is_system)
+def _of_catalogs(names_: Iterable[TableName]) -> Iterable[TableName]:
+    return (name for name in names_ if not name.cluster and not name.is_system)

@@ -50,18 +50,18 @@ class Meaning:
             session: The default catalog and schema, and the time zone.
             bind: Binds it to these.
         """
-        last, asked = self._last, (relations, session, _storage(relations))
-        if last is not None and last[0] == asked:
+        last, key = self._last, (relations, session, _storage(relations))
+        if last is not None and last[0] == key:
             return last[1]
-        found = bind()
-        if not found.holds_moment and not any(r.restriction for r in relations):
-            self._last = (asked, found)
-        return found
+        query = bind()
+        if not query.holds_moment and not any(r.restriction for r in relations):
+            self._last = (key, query)
+        return query
 
 
 def _storage(relations: Sequence[Relation]) -> list[tuple[Any, ...]]:
     """Returns how columns are stored, in which two columns of one name and type may differ."""
-    return [told for relation in relations for told in _of_fields(relation.columns)]
+    return [stored for relation in relations for stored in _of_fields(relation.columns)]
 
 
 def _of_fields(fields: Sequence[Field]) -> Iterator[tuple[Any, ...]]:

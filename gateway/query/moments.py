@@ -50,8 +50,8 @@ class Later:
         bad: Mapping[int, str] = {}
         if self.decoder.on_error == "skip":
             _, bad = Decoder(self.decoder, schemas).decode_all(batch)
-        places = zip(batch.partitions, batch.offsets, batch.timestamps_ms, strict=True)
-        for index, (partition, offset, time_ms) in enumerate(places):
+        positions = zip(batch.partitions, batch.offsets, batch.timestamps_ms, strict=True)
+        for index, (partition, offset, time_ms) in enumerate(positions):
             if time_ms >= self.first_ms and index not in bad:
                 yield int(partition), int(offset)
 
@@ -82,18 +82,18 @@ def ends_at(
     """
     starts = {partition: own.boundary.next.get(partition, 0) for partition in bounds.end}
     lost = [OffsetRange(p, s, bounds.start[p]) for p, s in starts.items() if s < bounds.start[p]]
-    found: dict[int, int] = {}
+    ends: dict[int, int] = {}
     if lost:
         first_batch = head.boundary.first_batch
-        found |= table.offsets_at(head.snapshot_id, later.first_ms, lost, first_batch)
+        ends |= table.offsets_at(head.snapshot_id, later.first_ms, lost, first_batch)
     lowest = log.offsets_at(bounds.topic, bounds.topic_id, bounds.end, later.first_ms, deadline)
-    asked = [
+    unresolved = [
         OffsetRange(partition, max(starts[partition], bounds.start[partition]), end)
         for partition, end in bounds.end.items()
-        if partition not in found
+        if partition not in ends
     ]
-    first = _first_of(log, [r for r in asked if len(r)], lowest, bounds, later, deadline)
-    return Offsets({**bounds.end, **found, **first})
+    first = _first_of(log, [r for r in unresolved if len(r)], lowest, bounds, later, deadline)
+    return Offsets({**bounds.end, **ends, **first})
 
 
 def _first_of(
@@ -114,7 +114,7 @@ def _first_of(
         later: The records to look for.
         deadline: The statement's deadline.
     """
-    found: dict[int, int] = {}
+    firsts: dict[int, int] = {}
     left, length = [_from(r, lowest[r.partition]) for r in ranges], 1
     left = [r for r in left if len(r)]
     while left:
@@ -124,17 +124,17 @@ def _first_of(
         ]
         for batch in log.read(bounds.topic, parts, bounds.isolation, deadline):
             for partition, offset in later.among(batch, schemas_of(log, deadline)):
-                found.setdefault(partition, offset)
+                firsts.setdefault(partition, offset)
         left = [
             dataclasses.replace(r, start=part.end_exclusive)
             for r, part in zip(left, parts, strict=True)
-            if r.partition not in found and part.end_exclusive < r.end_exclusive
+            if r.partition not in firsts and part.end_exclusive < r.end_exclusive
         ]
         length *= _GROWTH
     check_read(log, LogRead.within(bounds, ranges), deadline)
-    return found
+    return firsts
 
 
-def _from(wanted: OffsetRange, start: int) -> OffsetRange:
+def _from(range_: OffsetRange, start: int) -> OffsetRange:
     """Returns the part of a range at or past an offset."""
-    return dataclasses.replace(wanted, start=min(max(wanted.start, start), wanted.end_exclusive))
+    return dataclasses.replace(range_, start=min(max(range_.start, start), range_.end_exclusive))

@@ -306,8 +306,8 @@ class TablePinner:
             _check_remembered(log, bounds, earlier, facts.request.deadline)
             again = repeated_seam(target, facts.tables, facts.request)
             earlier = as_known_now(state, earlier, seam if again is None else again, seam)
-        found = between(seam, earlier, offsets_max=changes.offsets_max)
-        return logged(found, bounds) if binding.is_upsert else found
+        changed = between(seam, earlier, offsets_max=changes.offsets_max)
+        return logged(changed, bounds) if binding.is_upsert else changed
 
     def _seam(
         self,
@@ -580,9 +580,9 @@ def _of_token(
     name: TableName, tables: Mapping[TableName, ColdTable], seams: Sequence[Seam], argument: str
 ) -> Seam:
     """Returns the seam that an argument's token has for the table or topic of a name."""
-    found = remembered(name, tables, seams)
-    if found is not None:
-        return found
+    from_token = remembered(name, tables, seams)
+    if from_token is not None:
+        return from_token
     read = ", ".join(seam.display_name for seam in seams) or "no table"
     raise SeamlineError(
         INVALID_TOKEN,

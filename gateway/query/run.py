@@ -156,26 +156,28 @@ class Executor:
                     self.tails.check_left(tail, deadline)
                 yield from spool.batches()
 
-        found = batches()
+        held = batches()
 
         def close() -> None:
-            found.close()
+            held.close()
             stream.close()
 
-        return ResultStream(stream.schema, found, close)
+        return ResultStream(stream.schema, held, close)
 
     def _is_left_to_spark(self, plan: PhysicalPlan, tail: TailRead) -> bool:
         is_large = plan.route.reads_log or tail.offsets > self._tail_rows_max
         return plan.route.engine == SPARK and is_large
 
-    def _read(self, wanted: Mapping[SeamKey, TailRead], deadline: Deadline) -> dict[SeamKey, Tail]:
+    def _read(
+        self, requests: Mapping[SeamKey, TailRead], deadline: Deadline
+    ) -> dict[SeamKey, Tail]:
         """Reads all tails, or none: if one read fails, those already read are released."""
-        if len(wanted) <= 1:
-            return {key: self.tails.get(tail, deadline) for key, tail in wanted.items()}
+        if len(requests) <= 1:
+            return {key: self.tails.get(tail, deadline) for key, tail in requests.items()}
         with concurrent.futures.ThreadPoolExecutor(_TAIL_READERS) as pool:
             futures = {
                 key: pool.submit(contextvars.copy_context().run, self.tails.get, tail, deadline)
-                for key, tail in wanted.items()
+                for key, tail in requests.items()
             }
         try:
             return {key: future.result() for key, future in futures.items()}

@@ -59,10 +59,10 @@ class Seams:
         gatherer = self._gatherer_of(caller)
         session = gatherer.session(catalog, schema)
         reference = TableReference(parse.parse_name(table))
-        known = self._signer.read(token, caller.name) if token else ()
+        repeated = self._signer.read(token, caller.name) if token else ()
         seconds = self._config.limits.statement_seconds_max
         with contextlib.closing(StatementDeadline(seconds)) as deadline:
-            (pinned,) = gatherer.pin([reference], session, deadline, token=known)
+            (pinned,) = gatherer.pin([reference], session, deadline, token=repeated)
         if pinned.relation.restriction and whole:
             raise not_whole(caller, pinned.facts.seam.display_name)
         source = self._config.catalogs.get(pinned.facts.seam.table[0])

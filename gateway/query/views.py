@@ -53,8 +53,8 @@ class ViewExpander:
             SeamlineError: VIEW_IS_RECURSIVE, INVALID_VIEW, NOT_SUPPORTED, CATALOG_UNAVAILABLE;
                 PERMISSION_DENIED for a view that the caller may not select from.
         """
-        found = tree.copy()
-        return found if self._expand(found, session, ()) else None
+        expanded = tree.copy()
+        return expanded if self._expand(expanded, session, ()) else None
 
     def require_no_ring(self, tree: exp.Expr, session: Session, name: TableName) -> None:
         """Checks that a view being created does not read itself.
@@ -91,16 +91,16 @@ class ViewExpander:
             if owner is not None:
                 sources.rights.require_shared(name, around[-1].display)
                 read_as(table, owner)
-            found = find(sources, name)
-            if changes_of(table) is not None and (found is not None or around):
+            existing = find(sources, name)
+            if changes_of(table) is not None and (existing is not None or around):
                 raise SeamlineError(
                     NOT_SUPPORTED,
                     "changes can be read from a table, but not from a view or inside one",
                     location=location_of(table),
                     hint="Read the changes of the tables that the view reads.",
                 )
-            if found is not None:
-                path, view = found
+            if existing is not None:
+                path, view = existing
                 whole = TableName(name.catalog, "", path)
                 table.replace(self._subquery(table, whole, view, around, owner))
                 changed = True
@@ -116,18 +116,18 @@ class ViewExpander:
         around: tuple[TableName, ...],
         owner: str | None,
     ) -> exp.Subquery:
-        place = location_of_name(table)
-        with locate_errors_at(place):
+        location = location_of_name(table)
+        with locate_errors_at(location):
             restriction = restriction_of(self._sources, name, owner)
         if name in around or len(around) >= _DEPTH_MAX:
             raise SeamlineError(
-                VIEW_IS_RECURSIVE, f"view {name.display} reads itself", location=place
+                VIEW_IS_RECURSIVE, f"view {name.display} reads itself", location=location
             )
         if table.args.get("version") is not None:
             raise SeamlineError(
                 NOT_SUPPORTED,
                 f"{name.display} is a view, which has no history of its own",
-                location=place,
+                location=location,
                 hint="Read the history of the tables that it reads.",
             )
         owner = self._owner(view, owner)
@@ -135,7 +135,7 @@ class ViewExpander:
             inner = self.body(name, view)
             self._expand(inner, self._session(name, view), (*around, name), owner)
         except SeamlineError as error:
-            error.location = place or error.location
+            error.location = location or error.location
             if owner is not None and error.code is not PERMISSION_DENIED:
                 error.hint = error.code.hint  # its own would suggest names that only the owner sees
             raise
@@ -179,8 +179,8 @@ class ViewExpander:
 
         Another engine may know the catalog by another name.
         """
-        known = view.catalog is not None and self._knows(view.catalog)
-        catalog = view.catalog if known and view.catalog is not None else name.catalog
+        has_session = view.catalog is not None and self._knows(view.catalog)
+        catalog = view.catalog if has_session and view.catalog is not None else name.catalog
         return Session(catalog, names.schema_text(view.namespace or name.path[:-1]))
 
     def _knows(self, catalog: str) -> bool:
@@ -200,8 +200,8 @@ def restriction_of(sources: Sources, name: TableName, owner: str | None) -> Rest
         SeamlineError: TABLE_NOT_FOUND, PERMISSION_DENIED, …
     """
     rights = as_owner(sources, owner).rights
-    found = rights.restriction(name)
-    return found if owner is None else found.of_user(owner, rights.principal.groups)
+    restriction = rights.restriction(name)
+    return restriction if owner is None else restriction.of_user(owner, rights.principal.groups)
 
 
 def find(sources: Sources, name: TableName) -> tuple[tuple[str, ...], View] | None:

@@ -54,23 +54,23 @@ def refused(
 ) -> None:
     """Records a statement that was not accepted."""
     if audit.is_on:
-        asked = _asked(audit, request, caller, origin)
-        audit.write("statement", {**asked, "state": "REFUSED", "error": error.code.name})
+        fields = _asked(audit, request, caller, origin)
+        audit.write("statement", {**fields, "state": "REFUSED", "error": error.code.name})
 
 
 def tables_of(scans: Sequence[Scan]) -> tuple[dict[str, Any], ...]:
     """Returns the tables that scans read, each with all columns that are read from it."""
-    found: dict[str, dict[str, None]] = {}
+    by_table: dict[str, dict[str, None]] = {}
     for scan in scans:
-        columns = found.setdefault(".".join(scan.seam.table), {})
+        columns = by_table.setdefault(".".join(scan.seam.table), {})
         columns.update(dict.fromkeys(column.name for column in scan.columns))
-    return tuple({"table": table, "columns": list(columns)} for table, columns in found.items())
+    return tuple({"table": table, "columns": list(columns)} for table, columns in by_table.items())
 
 
 def _said(request: StatementRequest) -> dict[str, Any]:
     """Returns what the program says about itself, if anything."""
-    said = {"source": request.source, "client_tags": list(request.client_tags)}
-    return {name: value for name, value in said.items() if value}
+    fields = {"source": request.source, "client_tags": list(request.client_tags)}
+    return {name: value for name, value in fields.items() if value}
 
 
 def who(principal: Principal, origin: Origin) -> Mapping[str, Any]:

@@ -45,9 +45,9 @@ def parse(text: str | None) -> Freshness:
         SeamlineError: INVALID_REQUEST.
     """
     folded = (text or LATEST.text).strip().lower()
-    for known in (LATEST, CACHED):
-        if folded == known.text:
-            return known
+    for word in (LATEST, CACHED):
+        if folded == word.text:
+            return word
     match = _BOUNDED.fullmatch(folded)
     if match is None:
         raise SeamlineError(

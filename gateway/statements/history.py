@@ -52,10 +52,10 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """Returns all of it, without the values that are None."""
-        found = dataclasses.asdict(self)
-        found["state"] = self.state.value
-        found["elapsed_s"] = round(self.elapsed_s, 6)
-        return {name: value for name, value in found.items() if value is not None}
+        body = dataclasses.asdict(self)
+        body["state"] = self.state.value
+        body["elapsed_s"] = round(self.elapsed_s, 6)
+        return {name: value for name, value in body.items() if value is not None}
 
 
 def summary_of(statement: Statement) -> Summary:
@@ -97,11 +97,11 @@ class History:
 
     def add(self, statement: Statement) -> None:
         """Keeps a statement that has ended."""
-        known = self._ended.get_or_make(
+        ended = self._ended.get_or_make(
             statement.principal, lambda: collections.deque(maxlen=self._each_max)
         )
-        known.append(summary_of(statement))
+        ended.append(summary_of(statement))
 
     def all(self) -> list[Summary]:
         """Returns the statements of all principals."""
-        return [summary for known in self._ended.values() for summary in tuple(known)]
+        return [summary for ended in self._ended.values() for summary in tuple(ended)]

@@ -246,8 +246,8 @@ class Service:
             wait_s = rate.wait_s(key)
             if wait_s > 0:
                 allowed = getattr(limits, limit)
-                said = f"{who} submitted {allowed:,} statements within a minute"
-                raise _too_many(said, limit, allowed, wait_s)
+                message = f"{who} submitted {allowed:,} statements within a minute"
+                raise _too_many(message, limit, allowed, wait_s)
         for rate, key, *_ in rates:
             rate.count(key)
 
@@ -262,12 +262,12 @@ class Service:
         own = sum(s.principal == caller.name for s in self._waiting)
         own -= limits.principal_running_max - self._running[caller.name]
         if own >= limits.principal_queued_max:
-            said = f"{own:,} statements of {caller.name} are waiting"
-            raise _too_many(said, "principal_queued_max", limits.principal_queued_max)
+            message = f"{own:,} statements of {caller.name} are waiting"
+            raise _too_many(message, "principal_queued_max", limits.principal_queued_max)
         free = limits.statements_running_max - self._running.total() - self._returning
         if len(self._waiting) - free >= limits.statements_queued_max:
-            said = f"{len(self._waiting):,} statements are waiting"
-            raise _too_many(said, "statements_queued_max", limits.statements_queued_max)
+            message = f"{len(self._waiting):,} statements are waiting"
+            raise _too_many(message, "statements_queued_max", limits.statements_queued_max)
 
     def statement(
         self, statement_id: str, caller: Principal, action: Action | None = None
@@ -284,14 +284,18 @@ class Service:
             SeamlineError: STATEMENT_NOT_FOUND; STATEMENT_LOST for one of another gateway.
         """
         with self._lock:
-            found = self._statements.get(statement_id)
-        if found is None:
+            statement = self._statements.get(statement_id)
+        if statement is None:
             self.ids.require(statement_id)
-        if found is None or found.state is State.CLOSED or not self._may(caller, found, action):
+        if (
+            statement is None
+            or statement.state is State.CLOSED
+            or not self._may(caller, statement, action)
+        ):
             raise SeamlineError(STATEMENT_NOT_FOUND, f"there is no statement {statement_id}")
-        if found.principal == caller.name:
-            found.touch()
-        return found
+        if statement.principal == caller.name:
+            statement.touch()
+        return statement
 
     def forget(self, statement: Statement) -> None:
         """Releases a statement that nobody else knows about."""
@@ -304,20 +308,20 @@ class Service:
 
         These include statements of which nothing else remains.
         """
-        found = {summary.statement_id: summary for summary in self._history.all()}
+        by_id = {summary.statement_id: summary for summary in self._history.all()}
         with self._lock:
-            known = list(self._statements.values())
-        for statement in known:
+            current = list(self._statements.values())
+        for statement in current:
             if statement.state is not State.CLOSED:
-                found[statement.statement_id] = summary_of(statement)
-        seen = [s for s in found.values() if self._may_act(caller, s.user, Action.VIEW)]
+                by_id[statement.statement_id] = summary_of(statement)
+        seen = [s for s in by_id.values() if self._may_act(caller, s.user, Action.VIEW)]
         return sorted(seen, key=lambda s: s.submitted_at, reverse=True)
 
     def statements(self, caller: Principal) -> list[Statement]:
         """Returns the statements that a principal may see, newest first."""
         with self._lock:
-            known = list(self._statements.values())
-        seen = [s for s in known if self._may(caller, s, Action.VIEW)]
+            current = list(self._statements.values())
+        seen = [s for s in current if self._may(caller, s, Action.VIEW)]
         return sorted(seen, key=lambda s: s.submitted_at, reverse=True)
 
     def all(self) -> list[Statement]:
@@ -370,7 +374,7 @@ class Service:
 
         They are the oldest ones of their principal, or of the principal who holds the most.
         """
-        limits, found = self._limits, []
+        limits, crowded_out = self._limits, []
         kept: dict[str, list[Statement]] = collections.defaultdict(list)
         sizes: collections.Counter[str] = collections.Counter()
         ended = [s for s in self._statements.values() if s.state in FINAL]
@@ -378,15 +382,15 @@ class Service:
             own, name = kept[statement.principal], statement.principal
             size = sizes[name] + statement.size_bytes
             if len(own) >= limits.principal_results_max or size > limits.principal_results_bytes:
-                found.append(statement)
+                crowded_out.append(statement)
                 continue
             own.append(statement)
             sizes[name] = size
         while sizes.total() > limits.results_bytes:
             name = max(sizes, key=lambda name: sizes[name])
-            found.append(kept[name].pop())
-            sizes[name] -= found[-1].size_bytes
-        return found
+            crowded_out.append(kept[name].pop())
+            sizes[name] -= crowded_out[-1].size_bytes
+        return crowded_out
 
     def close(self) -> None:
         """Cancels running statements, and waits for them."""
@@ -450,14 +454,14 @@ class Service:
                 may = self._may_run()
                 if not may:
                     return None
-                found = min(may, key=lambda s: self._running[s.principal])
-                self._waiting.remove(found)
-                if found.begin():
-                    self._ran_at[found.principal] = time.monotonic()
-                    self._running[found.principal] += 1
+                statement = min(may, key=lambda s: self._running[s.principal])
+                self._waiting.remove(statement)
+                if statement.begin():
+                    self._ran_at[statement.principal] = time.monotonic()
+                    self._running[statement.principal] += 1
                     if self._waiting:  # for the statements that had to wait for this one
                         self._wake_runner()
-                    return found
+                    return statement
 
     def release_runner(self, statement: Statement) -> bool:
         """Lets another statement run while one waits for something outside.
@@ -563,10 +567,10 @@ class _Runner(dependencies.Caller):
             self._service.regain_runner(self._statement)
 
 
-def _too_many(said: str, limit: str, allowed: int, wait_s: float = 1.0) -> SeamlineError:
+def _too_many(message: str, limit: str, allowed: int, wait_s: float = 1.0) -> SeamlineError:
     """Returns the error for a number of statements that has reached its limit."""
     return SeamlineError(
         TOO_MANY_STATEMENTS,
-        f"{said}; limits.{limit} is {allowed:,}",
+        f"{message}; limits.{limit} is {allowed:,}",
         details={"limit": f"limits.{limit}", "allowed": allowed, RETRY_AFTER: math.ceil(wait_s)},
     )

@@ -150,14 +150,14 @@ def property_of(name: str) -> SessionProperty:
     Raises:
         SeamlineError: INVALID_SESSION_PROPERTY.
     """
-    found = PROPERTIES.get(name.lower())
-    if found is None:
+    property_ = PROPERTIES.get(name.lower())
+    if property_ is None:
         raise SeamlineError(
             INVALID_SESSION_PROPERTY,
             f"session property {name} does not exist",
             hint=did_you_mean(name, PROPERTIES),
         )
-    return found
+    return property_
 
 
 def value_of(name: str, text: str) -> Any:
@@ -166,14 +166,14 @@ def value_of(name: str, text: str) -> Any:
     Raises:
         SeamlineError: INVALID_SESSION_PROPERTY.
     """
-    known = property_of(name)
+    property_ = property_of(name)
     try:
-        return known.value(text)
+        return property_.value(text)
     except (ValueError, SeamlineError) as error:
         reason = error.hint if isinstance(error, SeamlineError) else str(error)
         raise SeamlineError(
             INVALID_SESSION_PROPERTY,
-            f"session property {known.name} cannot be {text!r}",
+            f"session property {property_.name} cannot be {text!r}",
             hint=f"{reason[:1].upper()}{reason[1:]}.".replace("..", "."),
         ) from error
 
@@ -184,14 +184,14 @@ def applied(request: StatementRequest) -> StatementRequest:
     Raises:
         SeamlineError: INVALID_SESSION_PROPERTY.
     """
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if request.time_zone is not None:
-        said["time_zone"] = value_of(TIME_ZONE, request.time_zone)
+        values["time_zone"] = value_of(TIME_ZONE, request.time_zone)
     for name, text in request.properties.items():
         field, value = property_of(name).field, value_of(name, text)
         if name.lower() == TIME_ZONE or getattr(request, field) in (None, ()):
-            said[field] = value
-    return dataclasses.replace(request, **said) if said else request
+            values[field] = value
+    return dataclasses.replace(request, **values) if values else request
 
 
 def set_by(request: StatementRequest) -> set[str]:

@@ -206,11 +206,11 @@ class ResultSpool:
             SeamlineError: INVALID_ARGUMENT when there is no such chunk, STATEMENT_NOT_FOUND when
                 the result has been released; what the statement failed with.
         """
-        found = self._chunk(index, wait_s)
-        if not isinstance(found, StoredChunk):
-            return found
+        chunk = self._chunk(index, wait_s)
+        if not isinstance(chunk, StoredChunk):
+            return chunk
         with self._named_if_released():
-            return found.read()
+            return chunk.read()
 
     def pieces(self, index: int, wait_s: float) -> tuple[int, Iterator[bytes]] | None:
         """Returns the size of a chunk and its pieces, to be sent as they are read; see `chunk`.
@@ -218,11 +218,11 @@ class ResultSpool:
         Raises:
             SeamlineError: as for `chunk`.
         """
-        found = self._chunk(index, wait_s)
-        if not isinstance(found, StoredChunk):
-            return None if found is None else (len(found), iter([found]))
+        chunk = self._chunk(index, wait_s)
+        if not isinstance(chunk, StoredChunk):
+            return None if chunk is None else (len(chunk), iter([chunk]))
         with self._named_if_released():
-            return found.size_bytes, found.pieces()
+            return chunk.size_bytes, chunk.pieces()
 
     def _chunk(self, index: int, wait_s: float) -> bytes | StoredChunk | None:
         if index < 0:

@@ -120,10 +120,10 @@ def _columns(request: SystemTableRequest) -> Iterator[Row]:
     only = request.only(*_PLACE)
     for listed in listings.everything(request.sources, listings.all_tables, request.deadline, only):
         if listed.name is not None:
-            place = (listed.source, listed.schema, listed.name.table)
+            table = (listed.source, listed.schema, listed.name.table)
             shown = (f for f in listed.columns if f.name not in columns.METADATA_NAMES)
             for position, field in enumerate(shown, start=1):
-                yield (*place, *_column(field, position))
+                yield (*table, *_column(field, position))
 
 
 def _column(field: Field, position: int) -> Row:

@@ -114,8 +114,8 @@ class Waiting:
 
 def catalogs(sources: Sources) -> list[str]:
     """Returns the names of catalogs, and of clusters, which are addressed like catalogs."""
-    known = [*sources.config.catalogs, *sources.config.clusters, SYSTEM_CATALOG]
-    return sorted(name for name in known if sources.rights.sees_catalog(name))
+    configured = [*sources.config.catalogs, *sources.config.clusters, SYSTEM_CATALOG]
+    return sorted(name for name in configured if sources.rights.sees_catalog(name))
 
 
 def schemas(sources: Sources, source: str) -> list[str]:
@@ -144,15 +144,15 @@ def tables(sources: Sources, source: str, schema: str, deadline: Deadline) -> li
     if not sources.rights.sees_schema(source, schema):
         raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {source}.{schema} does not exist")
     if source == SYSTEM_CATALOG:
-        known = shapes.SHAPES.get(schema.lower(), {})
-        found = [TableName(source, "", (schema.lower(), table), is_system=True) for table in known]
+        shape = shapes.SHAPES.get(schema.lower(), {})
+        names_ = [TableName(source, "", (schema.lower(), table), is_system=True) for table in shape]
     elif source in sources.config.clusters:
         topics = sources.log(source).topics(deadline)
-        found = [TableName("", source, (topic,)) for topic in topics]
+        names_ = [TableName("", source, (topic,)) for topic in topics]
     else:
         tables = sources.cold(source).tables(names.namespace_of(schema))
-        found = [TableName(source, "", identifier) for identifier in tables]
-    return [name for name in found if sources.rights.table(name).sees]
+        names_ = [TableName(source, "", identifier) for identifier in tables]
+    return [name for name in names_ if sources.rights.table(name).sees]
 
 
 def views(sources: Sources, source: str, schema: str) -> list[TableName]:
@@ -162,8 +162,8 @@ def views(sources: Sources, source: str, schema: str) -> list[TableName]:
         SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
     """
     store = views_of(sources.cold(source)) if source in sources.config.catalogs else None
-    found = store.names(names.namespace_of(schema)) if store is not None else []
-    seen = [TableName(source, "", identifier) for identifier in found]
+    paths = store.names(names.namespace_of(schema)) if store is not None else []
+    seen = [TableName(source, "", identifier) for identifier in paths]
     return [name for name in seen if sources.rights.table(name).sees]
 
 
@@ -231,13 +231,13 @@ def _all_names(sources: Sources, source: str, deadline: Deadline, only: Only) ->
     for schema in schemas(sources, source):
         if schema == INFORMATION_SCHEMA or only.schema not in {None, schema}:
             continue
-        found, error = _tried(lambda s=schema: tables(sources, source, s, deadline))  # type: ignore[misc]
+        listed, error = _tried(lambda s=schema: tables(sources, source, s, deadline))  # type: ignore[misc]
         if error is not None:
             yield Listed(source, schema, error=error)
-        for name in found or ():
+        for name in listed or ():
             yield Listed(source, schema, name)
         seen, error = _tried(lambda s=schema: views(sources, source, s))  # type: ignore[misc]
-        if error is not None and found is not None:
+        if error is not None and listed is not None:
             yield Listed(source, schema, error=error)
         for name in seen or ():
             yield Listed(source, schema, name, is_view=True)
@@ -247,10 +247,10 @@ def unified(sources: Sources, deadline: Deadline) -> Iterator[Waiting]:
     """Yields every unified table of every catalog, and whatever cannot be read and may be one."""
     gone: dict[str, SeamlineError] = {}
     for catalog in sources.config.catalogs:
-        found, error = _tried(lambda c=catalog: list(all_tables(sources, c, deadline)))  # type: ignore[misc]
+        listed, error = _tried(lambda c=catalog: list(all_tables(sources, c, deadline)))  # type: ignore[misc]
         if error is not None:
             yield Waiting(Listed(catalog, error=error), None, error)
-        for table in found or ():
+        for table in listed or ():
             if table.is_view:
                 continue
             if table.error is not None:
@@ -302,10 +302,10 @@ def _waiting(
         bounds = log.bounds([binding.topic], binding.isolation, deadline)[binding.topic]
         return lag(boundary, bounds)
 
-    found, error = _tried(offsets)
+    ends, error = _tried(offsets)
     if error is not None and error.code is KAFKA_UNAVAILABLE:
         gone[binding.cluster] = error
-    return Waiting(table, found, error)
+    return Waiting(table, ends, error)
 
 
 def _asked(sources: Sources, source: str, entries: Callable[[], list[Listed]]) -> list[Listed]:
@@ -315,8 +315,8 @@ def _asked(sources: Sources, source: str, entries: Callable[[], list[Listed]]) -
     if why is not None:
         return [Listed(source, error=why)]
     asked_at = silent.clock()
-    found, error = _tried(entries)
-    listed = [Listed(source, error=error)] if found is None else found
+    answer, error = _tried(entries)
+    listed = [Listed(source, error=error)] if answer is None else answer
     errors = [one.error for one in listed]
     if errors and errors[0] and all(e is not None and e.code in _UNAVAILABLE for e in errors):
         silent.note(source, errors[0], asked_at)

@@ -44,9 +44,9 @@ def _comments(request: SystemTableRequest) -> Iterator[Row]:
     only = request.only("catalog_name", "schema_name", "table_name")
     for listed in listings.everything(request.sources, listings.all_tables, request.deadline, only):
         if listed.name is not None:
-            said = listed.state.properties.get("comment") if listed.state is not None else None
+            comment = listed.state.properties.get("comment") if listed.state is not None else None
             of_view = listed.view.comment if listed.view is not None else None
-            yield listed.source, listed.schema, listed.name.table, said or of_view
+            yield listed.source, listed.schema, listed.name.table, comment or of_view
 
 
 def _queries(request: SystemTableRequest) -> Iterator[Row]:

@@ -100,13 +100,13 @@ def system_columns(name: TableName) -> Mapping[str, Type]:
     Raises:
         SeamlineError: TABLE_NOT_FOUND.
     """
-    known = tables_of(name.schema)
-    shape = known.get(name.table)
+    tables = tables_of(name.schema)
+    shape = tables.get(name.table)
     if shape is None:
         raise SeamlineError(
             TABLE_NOT_FOUND,
             f"table {name.display} does not exist",
-            hint=did_you_mean(name.table, known),
+            hint=did_you_mean(name.table, tables),
         )
     return shape
 
@@ -150,17 +150,17 @@ def information_schema(
         if not is_wanted:
             continue
         table = listed.name.table if listed.name is not None else None
-        place = (source, listed.schema, table)
+        prefix = (source, listed.schema, table)
         if name.path[-1] == "views":
             texts = listed.view.texts if listed.view is not None else {}
-            rows.append((*place, texts.get("trino") or next(iter(texts.values()), None)))
+            rows.append((*prefix, texts.get("trino") or next(iter(texts.values()), None)))
         elif name.path[-1] == "columns":
-            rows += [(*place, *column) for column in _column_rows(listed.columns)]
+            rows += [(*prefix, *column) for column in _column_rows(listed.columns)]
         else:
             topic = listed.binding.topic if listed.binding is not None else None
             error = f"{listed.error.code.name}: {listed.error.message}" if listed.error else None
             kind = "VIEW" if listed.is_view else "BASE TABLE"
-            rows.append((*place, kind if table is not None else None, topic, error))
+            rows.append((*prefix, kind if table is not None else None, topic, error))
     return _table(shape, rows)
 
 
@@ -251,8 +251,8 @@ def _tail_table(seam: Seam, follower: Follower | None, sight: Sight) -> tuple[Re
         kept: tuple[int | None, ...] = (None, None, p.rows, None, None)
         if sight.all:  # else nothing that depends on the lengths of values
             kept = (p.segments, p.segments_on_disk, p.rows, p.memory_bytes, p.disk_bytes)
-        place = (p.cached_from, p.position, end, end - p.position)
-        rows.append((p.partition, state, *place, *kept, text))
+        offsets = (p.cached_from, p.position, end, end - p.position)
+        rows.append((p.partition, state, *offsets, *kept, text))
     return _table(shape, rows)
 
 

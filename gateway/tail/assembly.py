@@ -19,11 +19,11 @@ from seamline.sql.columns import OFFSET
 from seamline.sql.predicates import Predicate
 
 
-def in_memory(tail: Tail, spec: DecoderSpec, wanted: Sequence[str]) -> Tail:
+def in_memory(tail: Tail, spec: DecoderSpec, names: Sequence[str]) -> Tail:
     """Returns the tail with the rows of its files in memory too, in no particular order."""
     if not tail.files:
         return tail
-    kept = kept_columns(spec, wanted)
+    kept = kept_columns(spec, names)
     schema = pa.schema([spec.arrow_schema.field(name) for name in kept])
     batches = [_rows_of(file, kept, schema) for file in tail.files]
     rows = pa.concat_tables([tail.rows, table_of(batches, spec, kept)])
@@ -47,9 +47,9 @@ def _rows_of(file: TailFile, kept: Sequence[str], schema: pa.Schema) -> pa.Recor
 def first_bad(slices: Sequence[Slice], spec: DecoderSpec) -> SeamlineError | None:
     """Returns the error of the first bad record in the slices, under the policy `fail`."""
     for part in slices:
-        found = part.first_bad
-        if found is not None:
-            return bad_record(spec.topic, part.segment.range.partition, *found)
+        bad = part.first_bad
+        if bad is not None:
+            return bad_record(spec.topic, part.segment.range.partition, *bad)
     return None
 
 
@@ -57,7 +57,7 @@ def assemble(
     slices: Sequence[Slice],
     rest: Tail | None,
     spec: DecoderSpec,
-    wanted: Sequence[str],
+    names: Sequence[str],
     predicate: Predicate | None,
 ) -> Tail:
     """Returns a tail made of slices and of what was read from the log in addition.
@@ -69,10 +69,10 @@ def assemble(
         slices: Parts of segments; the caller must keep their references as long as the tail.
         rest: The rest of the tail, read from the log.
         spec: How records were decoded.
-        wanted: Columns to keep.
+        names: Columns to keep.
         predicate: Rows for which it is not true may be left out.
     """
-    kept = kept_columns(spec, wanted)
+    kept = kept_columns(spec, names)
     used = [s for s in slices if s.segment.row_count and s.segment.statistics.may_match(predicate)]
     batches = [s.rows.select(kept) for s in used if s.segment.file is None]
     files = [

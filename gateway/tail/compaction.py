@@ -62,7 +62,7 @@ class NewestOfKeys:
 
     def check(
         self,
-        wanted: TailRead,
+        request: TailRead,
         seen: Sequence[Seen],
         cached: Mapping[int, int | None],
         settle: Settle,
@@ -71,7 +71,7 @@ class NewestOfKeys:
         """Checks that a tail that was read here holds the newest record of every key.
 
         Args:
-            wanted: The tail.
+            request: The tail.
             seen: Which offsets had records, in the ranges that were read from the log for it.
             cached: Per cached partition, the offset below which everything that was missing from it
                 has been replaced; None where that is not known.
@@ -82,17 +82,17 @@ class NewestOfKeys:
             SeamlineError: READ_CONFLICT when it may not hold them; otherwise as
                 `continuity.check_read`.
         """
-        ends = {r.partition: r.end_exclusive for r in wanted.ranges}
+        ends = {r.partition: r.end_exclusive for r in request.ranges}
         doubtful = {p for p, below in cached.items() if below is None or below > ends[p]}
-        unknown = self._unknown(wanted, seen)
+        unknown = self._unknown(request, seen)
         doubtful |= {part.range.partition for part in unknown}
         if doubtful:
             asked_at = time.monotonic()
-            found = self._overtaken(wanted, doubtful, deadline)
-            settle(asked_at, found.replaced_below)
-            self._conclude(wanted, unknown, found)
+            overtaken = self._overtaken(request, doubtful, deadline)
+            settle(asked_at, overtaken.replaced_below)
+            self._conclude(request, unknown, overtaken)
 
-    def check_left(self, wanted: TailRead, deadline: Deadline) -> None:
+    def check_left(self, request: TailRead, deadline: Deadline) -> None:
         """Checks the same for a tail that Spark's workers have read, where gaps are unknown.
 
         What is still in the log was there for them, too, so the log is read again where that
@@ -101,48 +101,48 @@ class NewestOfKeys:
         Raises:
             SeamlineError: as `check`.
         """
-        doubtful = {r.partition for r in wanted.ranges}
-        found = self._overtaken(wanted, doubtful, deadline)
-        if not found.ends:
+        doubtful = {r.partition for r in request.ranges}
+        overtaken = self._overtaken(request, doubtful, deadline)
+        if not overtaken.ends:
             return
-        ranges = [r for r in wanted.ranges if r.partition in found.ends]
+        ranges = [r for r in request.ranges if r.partition in overtaken.ends]
         if sum(map(len, ranges)) > _LOOKED_OFFSETS_MAX:
-            self._conclude(wanted, (), found)
-        looked, seam = Looked(ranges), wanted.seam
-        log = self._log(wanted)
+            self._conclude(request, (), overtaken)
+        looked, seam = Looked(ranges), request.seam
+        log = self._log(request)
         for records in log.read(seam.log.topic, ranges, seam.log.isolation, deadline):
             looked.at(records)
-        unknown = self._unknown(wanted, looked.seen)
+        unknown = self._unknown(request, looked.seen)
         if unknown:
             doubtful = {part.range.partition for part in unknown}
-            self._conclude(wanted, unknown, self._overtaken(wanted, doubtful, deadline))
+            self._conclude(request, unknown, self._overtaken(request, doubtful, deadline))
 
-    def _unknown(self, wanted: TailRead, seen: Sequence[Seen]) -> list[Seen]:
+    def _unknown(self, request: TailRead, seen: Sequence[Seen]) -> list[Seen]:
         """Returns the parts of a tail that may lack records that were replaced past its end."""
-        return [s for s in seen if not s.is_whole and not self._is_known(wanted, s)]
+        return [s for s in seen if not s.is_whole and not self._is_known(request, s)]
 
-    def _is_known(self, wanted: TailRead, seen: Seen) -> bool:
-        known = self._known.get(_part(wanted, seen.range.partition))
-        if known is None or known.replaced_below > seen.range.end_exclusive:
+    def _is_known(self, request: TailRead, seen: Seen) -> bool:
+        newest = self._known.get(_part(request, seen.range.partition))
+        if newest is None or newest.replaced_below > seen.range.end_exclusive:
             return False
-        return seen.continues(known.seen)
+        return seen.continues(newest.seen)
 
-    def _overtaken(self, wanted: TailRead, partitions: set[int], deadline: Deadline) -> Overtaken:
-        read = LogRead.of(wanted.seam, wanted.ranges)
-        return overtaken(self._log(wanted), read, sorted(partitions), deadline)
+    def _overtaken(self, request: TailRead, partitions: set[int], deadline: Deadline) -> Overtaken:
+        read = LogRead.of(request.seam, request.ranges)
+        return overtaken(self._log(request), read, sorted(partitions), deadline)
 
-    def _conclude(self, wanted: TailRead, unknown: Sequence[Seen], found: Overtaken) -> None:
+    def _conclude(self, request: TailRead, unknown: Sequence[Seen], overtaken: Overtaken) -> None:
         for part in unknown:
-            below = found.replaced_below[part.range.partition]
-            self._known.put(_part(wanted, part.range.partition), _Known(part, below))
-        if found.ends:
-            raise compaction.conflict(wanted.seam.log.topic, found.ends)
+            below = overtaken.replaced_below[part.range.partition]
+            self._known.put(_part(request, part.range.partition), _Known(part, below))
+        if overtaken.ends:
+            raise compaction.conflict(request.seam.log.topic, overtaken.ends)
 
-    def _log(self, wanted: TailRead) -> HotLog:
-        return self._connections.log(wanted.seam.log.cluster)
+    def _log(self, request: TailRead) -> HotLog:
+        return self._connections.log(request.seam.log.cluster)
 
 
-def _part(wanted: TailRead, partition: int) -> _Part:
-    seam = wanted.seam
+def _part(request: TailRead, partition: int) -> _Part:
+    seam = request.seam
     epoch = seam.log.end_epochs.get(partition)
     return _Part(seam.log.cluster, seam.log.topic_id, seam.log.isolation, partition, epoch)

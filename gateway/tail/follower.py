@@ -195,8 +195,8 @@ class Follower:
         with self._changed:
             try:
                 quiet = self._partitions.quiet_since(asked_at, {})
-                known = {p: position for p, position in quiet.items() if p in ends}
-                require(shortened(self.table.topic, ends, known))
+                positions = {p: position for p, position in quiet.items() if p in ends}
+                require(shortened(self.table.topic, ends, positions))
             except SeamlineError as error:
                 self.fail(error)
             else:
@@ -359,9 +359,9 @@ class Follower:
         Raises:
             SeamlineError: SCHEMA_REGISTRY_UNAVAILABLE; the deadline's error.
         """
-        found = self.schemas.found(deadline)
-        if found is not None:
-            self.fail(SeamlineError(READ_CONFLICT, f"schema {found} was not registered before"))
+        schemas = self.schemas.found(deadline)
+        if schemas is not None:
+            self.fail(SeamlineError(READ_CONFLICT, f"schema {schemas} was not registered before"))
 
     def fail(self, error: SeamlineError) -> None:
         """Gives up: releases everything cached, and notifies those that wait."""
@@ -441,8 +441,8 @@ class Follower:
     def positions(self, number: int, of: int) -> dict[int, int]:
         """Returns the position of each of a reader's partitions."""
         with self._changed:
-            found = self._partitions.positions()
-        return {p: position for p, position in found.items() if p % of == number}
+            positions = self._partitions.positions()
+        return {p: position for p, position in positions.items() if p % of == number}
 
     @property
     def epochs(self) -> dict[int, int]:

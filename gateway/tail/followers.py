@@ -121,12 +121,12 @@ class Followers:
         with self._lock:
             if self._closed:
                 return None
-            found = self._by_table.get(table.uuid)
-            if found is not None:
-                is_same = found.table == table and not found.over
-                if is_same and found.advance(boundary, epochs, asked_at):
-                    return found
-                found.close()
+            follower = self._by_table.get(table.uuid)
+            if follower is not None:
+                is_same = follower.table == table and not follower.over
+                if is_same and follower.advance(boundary, epochs, asked_at):
+                    return follower
+                follower.close()
             made = Follower(
                 table,
                 self._log_of(cluster),

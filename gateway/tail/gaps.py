@@ -48,12 +48,12 @@ class Gaps:
     unknown: Span | None = None
     read_at: float = 0.0
 
-    def read(self, found: Span | None, now: float) -> Gaps:
+    def read(self, span: Span | None, now: float) -> Gaps:
         """Returns the gaps after another read, which found these gaps."""
-        if found is None:
+        if span is None:
             return self
-        first = found[0] if self.unknown is None else self.unknown[0]
-        return dataclasses.replace(self, unknown=(first, found[1]), read_at=now)
+        first = span[0] if self.unknown is None else self.unknown[0]
+        return dataclasses.replace(self, unknown=(first, span[1]), read_at=now)
 
     def settled(self, asked_at: float, below: int) -> Gaps:
         """Returns the gaps with those read before a moment settled below an offset.

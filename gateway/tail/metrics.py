@@ -34,10 +34,10 @@ class TailMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Gauges of the budget and of every follower."""
         yield from self._budget()
-        found = {".".join(f.table.name): (status(f), f.state) for f in self._followers.all()}
+        by_table = {".".join(f.table.name): (status(f), f.state) for f in self._followers.all()}
         for name, (says, of) in _PER_TABLE.items():
             gauge = GaugeMetricFamily(f"seamline_tail_{name}", says, labels=("table",))
-            for table, (partitions, _) in found.items():
+            for table, (partitions, _) in by_table.items():
                 gauge.add_metric((table,), sum(map(of, partitions)))
             yield gauge
         position = GaugeMetricFamily(
@@ -50,7 +50,7 @@ class TailMetrics(Collector):
             "1 for the state a follower is in, 0 for the others.",
             labels=("table", "state"),
         )
-        for table, (partitions, present) in found.items():
+        for table, (partitions, present) in by_table.items():
             for partition in partitions:
                 position.add_metric((table, str(partition.partition)), partition.position)
             for one in State:

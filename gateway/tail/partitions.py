@@ -242,19 +242,19 @@ class CachedPartitions:
         """Returns the cached parts of the ranges as slices, and the parts that are not cached."""
         slices: list[Slice] = []
         missing: list[OffsetRange] = []
-        for wanted in ranges:
-            cached = self._by_number.get(wanted.partition)
+        for range_ in ranges:
+            cached = self._by_number.get(range_.partition)
             if cached is None:
-                missing.append(wanted)
+                missing.append(range_)
                 continue
-            start = min(max(wanted.start, cached.cached_from), wanted.end_exclusive)
-            end = max(start, min(wanted.end_exclusive, cached.position))
-            if wanted.start < start and end < wanted.end_exclusive:
-                missing.append(wanted)  # a partition is read from the log in one range
+            start = min(max(range_.start, cached.cached_from), range_.end_exclusive)
+            end = max(start, min(range_.end_exclusive, cached.position))
+            if range_.start < start and end < range_.end_exclusive:
+                missing.append(range_)  # a partition is read from the log in one range
                 continue
             slices += _slices(cached.segments, start, end)
-            around = ((wanted.start, start), (end, wanted.end_exclusive))
-            missing += [OffsetRange(wanted.partition, a, b) for a, b in around if a < b]
+            around = ((range_.start, start), (end, range_.end_exclusive))
+            missing += [OffsetRange(range_.partition, a, b) for a, b in around if a < b]
         return slices, missing
 
     def settle(self, asked_at: float, below: Mapping[int, int]) -> None:

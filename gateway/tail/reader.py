@@ -100,14 +100,18 @@ class Reader:
         """Returns a subscription at the positions, made under the leaders that the log now has."""
         leaders = {p: e for p, e in self._follower.leaders.items() if p in positions}
         patient = self._follower.is_quiet
-        wanted = (positions, leaders, patient)
-        if self._subscription is None or wanted != (self._positions, self._leaders, self._patient):
+        assignment = (positions, leaders, patient)
+        if self._subscription is None or assignment != (
+            self._positions,
+            self._leaders,
+            self._patient,
+        ):
             self._unsubscribe()
             table, epochs = self._follower.table, self._follower.epochs
             self._subscription = self._log.follow(
                 table.topic, Offsets(positions), table.source.isolation, epochs, patient=patient
             )
-            self._positions, self._leaders, self._patient = wanted
+            self._positions, self._leaders, self._patient = assignment
         return self._subscription
 
     def _replace_if_silent(self, advanced: Mapping[int, int], waited_s: float) -> None:

@@ -36,22 +36,22 @@ class CachedEnds:
 
     def with_epochs(self, seam: Seam) -> Seam:
         """Returns a seam with the leader epochs of its ends: the table's where it holds all."""
-        known = {
+        at_ends = {
             partition: self.epochs if seam.boundary[partition] < end else seam.cold.epochs
             for partition, end in seam.end.items()
         }
-        found = Offsets({p: epochs[p] for p, epochs in known.items() if p in epochs})
-        return dataclasses.replace(seam, log=dataclasses.replace(seam.log, end_epochs=found))
+        end_epochs = Offsets({p: epochs[p] for p, epochs in at_ends.items() if p in epochs})
+        return dataclasses.replace(seam, log=dataclasses.replace(seam.log, end_epochs=end_epochs))
 
 
 class TailRows(Protocol):
     """Reads the rows of a log: all that the catalog needs to know about tails."""
 
-    def read(self, wanted: TailRead, deadline: Deadline) -> Tail:
+    def read(self, request: TailRead, deadline: Deadline) -> Tail:
         """Returns the decoded rows of ranges of a seam's log, all in memory.
 
         Args:
-            wanted: The seam, and ranges within its tail; the log must still be the seam's own.
+            request: The seam, and ranges within its tail; the log must still be the seam's own.
             deadline: The statement's deadline.
 
         Raises:
@@ -69,7 +69,7 @@ class TailReader(Protocol):
         ranges: Sequence[OffsetRange],
         isolation: str,
         spec: DecoderSpec,
-        wanted: Sequence[str],
+        names: Sequence[str],
         deadline: Deadline,
         *,
         size_bytes_max: int,

@@ -76,11 +76,11 @@ class Statistics:
                 return all(self.may_match(part) for part in parts)
             case Or(parts):
                 return any(self.may_match(part) for part in parts)
-        known = self.column(predicate.column)
-        if known is None:
+        column = self.column(predicate.column)
+        if column is None:
             return True
         try:
-            return _may(known, predicate)
+            return _may(column, predicate)
         except TypeError:  # a literal of another kind than the column proves nothing
             return True
 
@@ -95,19 +95,19 @@ _COMPARISONS: Mapping[str, Callable[[ColumnStatistics, Any], bool]] = {
 }
 
 
-def _may(known: ColumnStatistics, predicate: Comparison | In | IsNull | StartsWith) -> bool:
+def _may(column: ColumnStatistics, predicate: Comparison | In | IsNull | StartsWith) -> bool:
     if isinstance(predicate, IsNull):
-        return known.null_count < known.count if predicate.negated else known.null_count > 0
-    if known.null_count == known.count:
+        return column.null_count < column.count if predicate.negated else column.null_count > 0
+    if column.null_count == column.count:
         return False
     match predicate:
         case Comparison(_, sign, value):
-            return _COMPARISONS[sign](known, value)
+            return _COMPARISONS[sign](column, value)
         case In(_, values):
-            return any(_COMPARISONS["="](known, value) for value in values)
+            return any(_COMPARISONS["="](column, value) for value in values)
         case StartsWith(_, prefix):
             return bool(
-                known.least[: len(prefix)] <= prefix and operator.ge(known.greatest, prefix)
+                column.least[: len(prefix)] <= prefix and operator.ge(column.greatest, prefix)
             )
 
 

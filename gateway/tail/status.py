@@ -42,11 +42,11 @@ class PartitionStatus:
 def status(follower: Follower) -> list[PartitionStatus]:
     """Returns the status of each partition of a follower."""
     ends = follower.ends
-    found = []
+    rows = []
     for partition, cached in follower.partitions.items():
         on_disk = [s for s in cached.segments if s.file is not None]
         in_memory = [s for s in cached.segments if s.file is None]
-        found.append(
+        rows.append(
             PartitionStatus(
                 partition=partition,
                 cached_from=cached.cached_from,
@@ -59,4 +59,4 @@ def status(follower: Follower) -> list[PartitionStatus]:
                 disk_bytes=sum(s.size_bytes for s in on_disk),
             )
         )
-    return found
+    return rows

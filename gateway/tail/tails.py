@@ -81,93 +81,96 @@ class Tails:
         self._offsets_max = offsets_max
         self._newest = NewestOfKeys(connections)
 
-    def read(self, wanted: TailRead, deadline: Deadline) -> Tail:
+    def read(self, request: TailRead, deadline: Deadline) -> Tail:
         """See `TailRows.read`."""
-        self._begin(wanted)
-        tail = self.get(wanted, deadline)
+        self._begin(request)
+        tail = self.get(request, deadline)
         try:
-            return in_memory(tail, wanted.decoder, wanted.columns)
+            return in_memory(tail, request.decoder, request.columns)
         finally:
             tail.release()
 
-    def get(self, wanted: TailRead, deadline: Deadline) -> Tail:
+    def get(self, request: TailRead, deadline: Deadline) -> Tail:
         """Returns the rows of the ranges, with the requested columns.
 
         Raises:
             SeamlineError: as `read_tail`; READ_CONFLICT or TOPIC_RECREATED when the log turned out
                 to be another one; TAIL_TOO_LARGE when it does not fit here.
         """
-        follower = self.follow(wanted)
-        if follower is None or not wanted.ranges:
-            tail = self._read_log(wanted, wanted.ranges, deadline)
-            self._newest.check(wanted, tail.seen, {}, lambda *_: None, deadline)
+        follower = self.follow(request)
+        if follower is None or not request.ranges:
+            tail = self._read_log(request, request.ranges, deadline)
+            self._newest.check(request, tail.seen, {}, lambda *_: None, deadline)
             return tail
-        with follower.keeping(wanted.seam.boundary):
-            if wanted.present and wanted.asked_at is not None:
-                ends = {r.partition: r.end_exclusive for r in wanted.seam.whole.hot_ranges}
-                follower.asked(wanted.asked_at, Offsets(ends), wanted.seam.log.end_epochs)
-            note = self._wait(follower, wanted, deadline)
-            found = follower.take(wanted.ranges)
+        with follower.keeping(request.seam.boundary):
+            if request.present and request.asked_at is not None:
+                ends = {r.partition: r.end_exclusive for r in request.seam.whole.hot_ranges}
+                follower.asked(request.asked_at, Offsets(ends), request.seam.log.end_epochs)
+            note = self._wait(follower, request, deadline)
+            cached = follower.take(request.ranges)
         try:
-            tail = self._put_together(wanted, follower, found, deadline)
+            tail = self._put_together(request, follower, cached, deadline)
         except BaseException:
-            found.references.release()
+            cached.references.release()
             raise
-        origin = dataclasses.replace(tail.origin, note=note if found.missing else "")
-        is_whole = not found.missing and wanted.is_whole
+        origin = dataclasses.replace(tail.origin, note=note if cached.missing else "")
+        is_whole = not cached.missing and request.is_whole
         return dataclasses.replace(
             tail,
             origin=origin,
             log=follower.identity if is_whole else None,
-            release=found.references.release,
+            release=cached.references.release,
         )
 
-    def follow(self, wanted: TailRead) -> Follower | None:
+    def follow(self, request: TailRead) -> Follower | None:
         """Returns the follower that can serve a read; starts one if there should be one.
 
         Returns None when the table should not be followed, or is followed as something else.
         """
-        seam = wanted.seam
+        seam = request.seam
         if self.followers is None or not seam.table_uuid:
             return None
-        table = followed_table(seam, wanted.decoder)
-        if wanted.present and self.fits(seam):
+        table = followed_table(seam, request.decoder)
+        if request.present and self.fits(seam):
             return self.followers.follow(
-                table, seam.log.cluster, seam.boundary, seam.cold.epochs, wanted.known_at
+                table, seam.log.cluster, seam.boundary, seam.cold.epochs, request.known_at
             )
-        found = self.followers.find(seam.table_uuid)
-        return found if found is not None and found.table == table else None
+        follower = self.followers.find(seam.table_uuid)
+        return follower if follower is not None and follower.table == table else None
 
     def follower_of(self, state: TableState) -> Follower | None:
         """Returns the follower that a table has now."""
         return self.followers.find(state.uuid) if self.followers is not None else None
 
-    def _begin(self, wanted: TailRead) -> None:
+    def _begin(self, request: TailRead) -> None:
         """Starts to follow a table that is not followed, for a caller that will ask again."""
-        seam = wanted.seam
+        seam = request.seam
         if self.followers is None or self.followers.find(seam.table_uuid) or not self.fits(seam):
             return
-        table = followed_table(seam, wanted.decoder)
+        table = followed_table(seam, request.decoder)
         self.followers.follow(table, seam.log.cluster, seam.boundary, seam.cold.epochs, 0.0)
 
     def fits(self, seam: Seam) -> bool:
         """Whether the whole tail of a seam would fit into the budget, as far as is known."""
         if self.followers is None or not seam.table_uuid:
             return False
-        found = self.followers.find(seam.table_uuid)
-        per_row = (found.bytes_per_row if found is not None else None) or BYTES_PER_TAIL_RECORD
+        follower = self.followers.find(seam.table_uuid)
+        per_row = (
+            follower.bytes_per_row if follower is not None else None
+        ) or BYTES_PER_TAIL_RECORD
         budget = self.followers.budget
-        return seam.whole.hot_offsets * per_row <= budget.memory_bytes + budget.disk_bytes
+        size_bytes = seam.whole.hot_offsets * (per_row or BYTES_PER_TAIL_RECORD)
+        return size_bytes <= budget.memory_bytes + budget.disk_bytes
 
     def cached(self, seam: Seam, decoder: DecoderSpec) -> Offsets:
         """Returns, per partition, the end up to which the tail of a seam is already cached."""
-        found = self.followers.find(seam.table_uuid) if self.followers is not None else None
-        if found is None or found.over or found.table != followed_table(seam, decoder):
+        follower = self.followers.find(seam.table_uuid) if self.followers is not None else None
+        if follower is None or follower.over or follower.table != followed_table(seam, decoder):
             return Offsets()
         return Offsets(
             {
                 partition: one.position
-                for partition, one in found.partitions.items()
+                for partition, one in follower.partitions.items()
                 if one.cached_from <= seam.boundary.get(partition, 0)
             }
         )
@@ -185,16 +188,16 @@ class Tails:
         Returns:
             None when what is cached is older, or does not belong to the table as it is now.
         """
-        found = self.follower_of(state)
-        known = found.cached_ends(age_s_max) if found is not None else None
-        if found is None or known is None:
+        follower = self.follower_of(state)
+        cached = follower.cached_ends(age_s_max) if follower is not None else None
+        if follower is None or cached is None:
             return None
-        source = found.table.source
+        source = follower.table.source
         if source != dataclasses.replace(
             source, decoder=decoder, schema_id=state.current_schema_id
         ):
             return None
-        ends, epochs, complete_at = known
+        ends, epochs, complete_at = cached
         age = datetime.timedelta(seconds=time.monotonic() - complete_at)
         bounds = LogBounds(
             topic=decoder.topic,
@@ -208,47 +211,47 @@ class Tails:
         as_of = datetime.datetime.now(datetime.UTC) - age
         return CachedEnds(bounds, epochs, as_of, complete_at)
 
-    def _wait(self, follower: Follower, wanted: TailRead, deadline: Deadline) -> str:
+    def _wait(self, follower: Follower, request: TailRead, deadline: Deadline) -> str:
         """Waits for the follower if that is worthwhile; returns why it may not have everything."""
-        missing = length_of(follower.missing(wanted.ranges))
-        if follower.lag(wanted.ranges) > missing * _SHORTCUT + _SHORTCUT_OFFSETS:
+        missing = length_of(follower.missing(request.ranges))
+        if follower.lag(request.ranges) > missing * _SHORTCUT + _SHORTCUT_OFFSETS:
             return "the follower is still far behind"
-        ends = {r.partition: r.end_exclusive for r in wanted.ranges}
+        ends = {r.partition: r.end_exclusive for r in request.ranges}
         if follower.wait(ends, deadline):
             return "the follower begins later"
         return f"the follower is {follower.state.value}"
 
     def _put_together(
-        self, wanted: TailRead, follower: Follower, found: CachedSlices, deadline: Deadline
+        self, request: TailRead, follower: Follower, slices: CachedSlices, deadline: Deadline
     ) -> Tail:
         rest = None
-        if found.missing and first_bad(found.slices, wanted.decoder) is None:
-            rest = self._read_log(wanted, found.missing, deadline)
-        self._check(wanted, follower, found, deadline)
-        if wanted.decoder.primary_key:
-            seen, cached = rest.seen if rest is not None else (), found.replaced_below
-            self._newest.check(wanted, seen, cached, follower.settle, deadline)
-        return assemble(found.slices, rest, wanted.decoder, wanted.columns, wanted.predicate)
+        if slices.missing and first_bad(slices.slices, request.decoder) is None:
+            rest = self._read_log(request, slices.missing, deadline)
+        self._check(request, follower, slices, deadline)
+        if request.decoder.primary_key:
+            seen, cached = rest.seen if rest is not None else (), slices.replaced_below
+            self._newest.check(request, seen, cached, follower.settle, deadline)
+        return assemble(slices.slices, rest, request.decoder, request.columns, request.predicate)
 
     def _check(
-        self, wanted: TailRead, follower: Follower, found: CachedSlices, deadline: Deadline
+        self, request: TailRead, follower: Follower, cached: CachedSlices, deadline: Deadline
     ) -> None:
         """Checks that what is cached is what the log holds, and that no record of it is bad.
 
         Where no records are cached the log may hold some by now, so this is checked too.
         """
-        ends = ends_cached(wanted.ranges, found.missing)
+        ends = ends_cached(request.ranges, cached.missing)
         if ends:
-            follower.confirm(ends, wanted.asked_at or 0.0, wanted.seam.log.end_epochs, deadline)
-        bad = first_bad(found.slices, wanted.decoder)
+            follower.confirm(ends, request.asked_at or 0.0, request.seam.log.end_epochs, deadline)
+        bad = first_bad(cached.slices, request.decoder)
         if bad is not None:
             raise bad
 
     def _read_log(
-        self, wanted: TailRead, ranges: Sequence[OffsetRange], deadline: Deadline
+        self, request: TailRead, ranges: Sequence[OffsetRange], deadline: Deadline
     ) -> Tail:
         """Reads ranges, then checks that the log still holds what was requested."""
-        seam = wanted.seam
+        seam = request.seam
         if length_of(ranges) > self._offsets_max:
             raise SeamlineError(
                 TAIL_TOO_LARGE,
@@ -262,27 +265,27 @@ class Tails:
                 log,
                 ranges,
                 seam.log.isolation,
-                wanted.decoder,
-                wanted.columns,
+                request.decoder,
+                request.columns,
                 deadline,
                 size_bytes_max=self._size_bytes_max,
                 add_bytes=add,
                 epochs={
-                    p: e for p, e in wanted.epochs.items() if starts.get(p) == seam.boundary[p]
+                    p: e for p, e in request.epochs.items() if starts.get(p) == seam.boundary[p]
                 },
             )
         self._check_read(seam, ranges, deadline)
         return tail
 
-    def check_left(self, wanted: TailRead, deadline: Deadline) -> None:
+    def check_left(self, request: TailRead, deadline: Deadline) -> None:
         """Checks that what Spark's workers have by now read from the log belongs to the seam.
 
         Raises:
             SeamlineError: as `get`.
         """
-        self._check_read(wanted.seam, wanted.ranges, deadline)
-        if wanted.decoder.primary_key:
-            self._newest.check_left(wanted, deadline)
+        self._check_read(request.seam, request.ranges, deadline)
+        if request.decoder.primary_key:
+            self._newest.check_left(request, deadline)
 
     def _check_read(self, seam: Seam, ranges: Sequence[OffsetRange], deadline: Deadline) -> None:
         check_read(self._connections.log(seam.log.cluster), LogRead.of(seam, ranges), deadline)

@@ -47,10 +47,10 @@ def look(
     """
     topic = table.topic
     bounds = log.bounds([topic], table.source.isolation, deadline)[topic]
-    known = {p: position for p, position in positions.items() if p in bounds.end}
+    in_log = {p: position for p, position in positions.items() if p in bounds.end}
     require(
         recreated(topic, bounds.topic_id, table.source.topic_id),
-        shortened(topic, bounds.end, known),
+        shortened(topic, bounds.end, in_log),
     )
     check_not_truncated(log, bounds, positions, epochs, deadline)
     return bounds

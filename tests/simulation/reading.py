@@ -245,7 +245,7 @@ def _tail_reader(value_of: ValueOf, *, sees_gaps: bool, is_arrow: bool) -> TailR
         ranges: Sequence[OffsetRange],
         isolation: str,
         spec: DecoderSpec,
-        wanted: Sequence[str],
+        names: Sequence[str],
         deadline: Deadline,
         *,
         size_bytes_max: int,
@@ -255,7 +255,7 @@ def _tail_reader(value_of: ValueOf, *, sees_gaps: bool, is_arrow: bool) -> TailR
         version = sum(column.name.startswith(EXTRA) for column in spec.columns)
         if is_arrow and not version:
             return read_tail(
-                *(log, ranges, isolation, spec, wanted, deadline),
+                *(log, ranges, isolation, spec, names, deadline),
                 size_bytes_max=size_bytes_max,
                 add_bytes=add_bytes,
                 epochs=epochs,
