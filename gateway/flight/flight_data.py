@@ -7,7 +7,6 @@ Clients accept messages of a few megabytes, so a larger message is split.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -15,12 +14,14 @@ import pyarrow.ipc
 from seamline.connectors.chunks import chunk_of
 from seamline.gateway.flight import messages
 
+_BODY = b"\xc2\x3e"
+"""The tag of FlightData's field 1000, its body."""
 MESSAGE_BYTES = 8 << 20
 """The maximum size of a message, unless a single row is larger."""
 
 
-def flight_data(chunks: Iterable[bytes], schema: pa.Schema) -> Iterator[Any]:
-    """Yields `FlightData` with the rows of chunks: the schema first, then each batch.
+def flight_data(chunks: Iterable[bytes], schema: pa.Schema) -> Iterator[bytes]:
+    """Yields serialized `FlightData` with the rows of chunks: the schema first, then each batch.
 
     Args:
         chunks: Arrow IPC streams; at least one.
@@ -35,7 +36,7 @@ def flight_data(chunks: Iterable[bytes], schema: pa.Schema) -> Iterator[Any]:
             yield from map(_encoded, _small(message, schema))
 
 
-def table_data(table: pa.Table) -> Iterator[Any]:
+def table_data(table: pa.Table) -> Iterator[bytes]:
     """Yields the same for a table of a few rows."""
     return flight_data([chunk_of(table.to_batches(), table.schema)], table.schema)
 
@@ -69,7 +70,22 @@ def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield from _halved(batch.slice(half))
 
 
-def _encoded(message: pa.Message) -> Any:
-    body = message.body.to_pybytes() if message.body is not None else b""
-    header = message.metadata.to_pybytes()
-    return messages.new("FlightData", data_header=header, data_body=body)
+def _encoded(message: pa.Message) -> bytes:
+    """Returns a serialized `FlightData`; the body is joined to it, which copies it only once."""
+    fields: bytes = messages.new(
+        "FlightData", data_header=message.metadata.to_pybytes()
+    ).SerializeToString()
+    body = message.body
+    if body is None or not body.size:
+        return fields
+    return b"".join((fields, _BODY, _varint(body.size), body))
+
+
+def _varint(number: int) -> bytes:
+    """Returns a number as Protocol Buffers write the length of a field."""
+    groups = bytearray()
+    while number > 0x7F:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    groups.append(number)
+    return bytes(groups)

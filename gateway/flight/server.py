@@ -162,7 +162,7 @@ def _read(requests: Iterator[bytes], name: str) -> Iterator[Any]:
 
 
 def _bytes(message: Any) -> bytes:
-    return bytes(message.SerializeToString())
+    return message if isinstance(message, bytes) else bytes(message.SerializeToString())
 
 
 def _named(error: Exception, context: Any) -> SeamlineError:

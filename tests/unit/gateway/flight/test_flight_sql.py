@@ -574,7 +574,7 @@ def test_a_large_chunk_is_sent_in_messages_that_clients_take() -> None:
         writer.write_table(rows)
     sent = list(flight_data([sink.getvalue().to_pybytes()], rows.schema))
     assert len(sent) > 5
-    assert max(frame.ByteSize() for frame in sent) <= MESSAGE_BYTES + 1000
+    assert max(map(len, sent)) <= MESSAGE_BYTES + 1000
 
 
 def test_who_is_silent_in_the_middle_of_a_call_is_cut_off() -> None:
