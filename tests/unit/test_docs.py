@@ -255,7 +255,7 @@ def test_every_picture_is_ours_to_draw_and_says_what_it_shows() -> None:
 
 ROOT = PAGES.parents[1]
 WORDS_MAX = 30
-HOPS_MAX = 12
+HOPS_MAX = 10
 
 
 def test_the_table_of_folders_is_the_tree() -> None:
@@ -283,6 +283,6 @@ def test_the_architecture_is_short() -> None:
     words = re.findall(r"^\| (?!word|-)", sections["Words"], re.MULTILINE)
     assert 0 < len(words) <= WORDS_MAX
     ways = [body for title, body in sections.items() if title.startswith("The path of a ")]
-    assert len(ways) == 3
+    assert len(ways) == 4
     for way in ways:
         assert 0 < len(re.findall(r"^\d+\. ", way, re.MULTILINE)) <= HOPS_MAX
