@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from seamline.connectors.protocols.catalogs import View
 from seamline.errors import (
@@ -20,7 +21,6 @@ from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.commands import tables
-from seamline.gateway.commands.context import Context
 from seamline.gateway.commands.rows import Rows, done, table
 from seamline.gateway.names import TableName
 from seamline.gateway.query import views
@@ -32,6 +32,9 @@ from seamline.sql.near import did_you_mean
 from seamline.sql.quoting import quoted_text
 from seamline.sql.statements import CreateView, DropView, RenameView
 from seamline.sql.types import Field, Type
+
+if TYPE_CHECKING:
+    from seamline.gateway.commands.context import Context
 
 
 def create(context: Context[CreateView]) -> Rows:
