@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,96 +11,36 @@ from seamline.seam.encoding import (
     KEY,
     VALUE,
     ColumnSource,
-    DeleteMark,
     Encoding,
     Source,
     digest,
     parse_sources,
 )
-from seamline.seam.log import ISOLATIONS, READ_COMMITTED
+from seamline.seam.options import AUTO, OPTIONS, TableOptions, whole_number
 
 PROPERTY_PREFIX = "seamline."
 
 
-MODES = ("append", "upsert", "changelog")
-"""What a record means to its table.
-
-`append`: a row of its own. `upsert`: the newest state of its key. `changelog`: a change to that
-state, wrapped in an envelope.
-"""
-POLICIES = ("fail", "null", "skip")
-"""The ways to handle a bad record."""
-AUTO, MANUAL = "auto", "manual"
-EVOLUTIONS = (AUTO, MANUAL)
-"""Who changes the columns when records have a different schema: tiering, or only the owner."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
-class TopicBinding:
+class TopicBinding(TableOptions):
     """The topic behind a unified table, as given by the table's properties, its only record.
 
+    The property of an option, or of an attribute below, is its name after `seamline.`, with dashes.
+
     Attributes:
-        cluster: Name of the cluster in the configuration (`seamline.cluster`).
-        topic: Name of the topic (`seamline.topic`).
-        format: How values are encoded (`seamline.format`).
-        mode: `append`, where every record is a row; `upsert`, where the table is the newest record
-            of each key; or `changelog`, where records describe how rows changed (`seamline.mode`).
-        on_error: How bad records are handled: `fail`, `null` or `skip` (`seamline.on-error`).
-        isolation: The isolation level the log is read under (`seamline.isolation`).
-        key: Column that the record key repeats, if any (`seamline.key`).
-        key_format: How keys are encoded: `string`, `json`, `int32`, `int64`, `bytes` or a value
-            format (`seamline.key-format`).
-        columns_from: Entries `column = source` for columns that come from another part of the
-            record than the value's field of the same name (`seamline.columns-from`).
-        value_schema: The schema of all values, if the values do not themselves name a schema in a
-            registry (`seamline.value-schema`).
-        key_schema: The same for keys (`seamline.key-schema`).
-        spellings: Additional spellings of values that are accepted (`seamline.spellings`).
-        csv_separator: Field separator for CSV (`seamline.csv-separator`).
-        csv_quote: Quote character for CSV (`seamline.csv-quote`).
-        key_partitioner: The hash function that, as the owner vouches, maps every record's key to
-            its partition: `murmur2` or `crc32`; None if nothing is known
-            (`seamline.key-partitioner`).
         key_partitions: The topic's partition count when the owner vouched for the partitioner, or
-            when an upsert table was created (`seamline.key-partitions`).
-        primary_key: The key columns of an upsert table, as a JSON array (`seamline.primary-key`);
-            other tables have none.
-        envelope: The envelope that wraps the changes of a change log (`seamline.envelope`).
-        deleted_by: The field of a value that says whether the record deletes its key, in an upsert
-            table: `field`, or `field = word` (`seamline.deleted-by`).
-        evolution: Whether tiering changes the columns when records have a newer schema: `auto`, or
-            `manual`, which is also the default (`seamline.evolution`).
+            when an upsert table was created.
         tombstones: `bad` if a record without a value counts as bad, because the writer of an
-            adopted table leaves such records out (`seamline.tombstones`).
+            adopted table leaves such records out.
         boundary_provider: If another writer copies the topic into the table, the provider that
-            tells how much of the log each snapshot holds; None if Seamline does the copying
-            (`seamline.boundary-provider`). Properties that begin with `seamline.boundary-` are the
-            provider's options.
+            tells how much of the log each snapshot holds; None if Seamline does the copying.
+            Properties that begin with `seamline.boundary-` are the provider's options.
         topic_id: Kafka's id of the topic when the table was adopted, because the table's own writer
-            does not record it (`seamline.topic-id`).
-        cluster_id: The same for the cluster (`seamline.cluster-id`).
+            does not record it.
+        cluster_id: The same for the cluster.
     """
 
-    cluster: str
-    topic: str
-    format: str = "json"
-    mode: str = "append"
-    on_error: str = "fail"
-    isolation: str = READ_COMMITTED
-    key: str | None = None
-    key_format: str = "string"
-    columns_from: tuple[str, ...] = ()
-    value_schema: str | None = None
-    key_schema: str | None = None
-    spellings: tuple[str, ...] = ()
-    csv_separator: str | None = None
-    csv_quote: str | None = None
-    key_partitioner: str | None = None
     key_partitions: int | None = None
-    primary_key: tuple[str, ...] = ()
-    envelope: str = ""
-    deleted_by: str | None = None
-    evolution: str | None = None
     tombstones: str | None = None
     boundary_provider: str | None = None
     topic_id: str | None = None
@@ -132,35 +71,12 @@ class TopicBinding:
         }
         if "topic" not in own:
             return None
-        known: dict[str, Any] = {
-            field.name: own[field.name] for field in dataclasses.fields(cls) if field.name in own
+        values = {
+            field.name: _read(field.name, own[field.name])
+            for field in dataclasses.fields(cls)
+            if field.name in own
         }
-        for name, is_meant, wanted in (
-            ("topic", bool, "the name of a topic"),
-            ("mode", MODES.__contains__, f"one of {', '.join(MODES)}"),
-            ("isolation", ISOLATIONS.__contains__, f"one of {', '.join(ISOLATIONS)}"),
-            ("evolution", EVOLUTIONS.__contains__, f"one of {', '.join(EVOLUTIONS)}"),
-            ("key_partitions", str.isdecimal, "a whole number"),
-            ("primary_key", _is_names, "a JSON array of names"),
-        ):
-            if name in known and not is_meant(known[name]):
-                raise SeamlineError(
-                    INVALID_TABLE_DEFINITION,
-                    f"the property {PROPERTY_PREFIX}{name.replace('_', '-')} is "
-                    f"{known[name]!r}, which is not {wanted}",
-                )
-        if "key_partitions" in known:
-            known["key_partitions"] = int(known["key_partitions"])
-        if "spellings" in known:
-            words = map(str.strip, known["spellings"].split(","))
-            known["spellings"] = tuple(filter(None, words))
-        if "columns_from" in known:
-            known["columns_from"] = tuple(map(str, parse_sources([known["columns_from"]])))
-        if "deleted_by" in known:
-            known["deleted_by"] = str(DeleteMark.parse(known["deleted_by"]))
-        if "primary_key" in known:
-            known["primary_key"] = tuple(json.loads(known["primary_key"]))
-        binding = cls(**{"cluster": "default", **known})
+        binding = cls(**{"cluster": "default", **values})
         _require_meaning(binding)
         return binding
 
@@ -197,7 +113,7 @@ class TopicBinding:
     def to_properties(self) -> dict[str, str]:
         """Returns the binding as table properties; None and empty values are left out."""
         return {
-            PROPERTY_PREFIX + name.replace("_", "-"): _text(name, value)
+            property_of(name): _STORED[name].text(value) if name in _STORED else str(value)
             for name, value in self.settings().items()
         }
 
@@ -238,15 +154,22 @@ def _require_meaning(binding: TopicBinding) -> None:
         )
 
 
-def _text(name: str, value: object) -> str:
-    if name == "primary_key":
-        return json.dumps(value)
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
+_STORED = {option.name: option for option in OPTIONS if option.is_stored}
 
 
-def _is_names(text: str) -> bool:
+def property_of(name: str) -> str:
+    """Returns the table property that holds an option."""
+    return PROPERTY_PREFIX + name.replace("_", "-")
+
+
+def _read(name: str, text: str) -> Any:
+    """Returns the value of an option or another attribute, given the text of its property."""
     try:
-        names = json.loads(text)
-    except ValueError:
-        return False
-    return isinstance(names, list) and all(isinstance(name, str) for name in names)
+        if name in _STORED:
+            return _STORED[name].read(text)
+        return whole_number(text) if name == "key_partitions" else text
+    except ValueError as error:
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION,
+            f"the property {property_of(name)} is {text!r}, which is not {error}",
+        ) from error

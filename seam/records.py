@@ -13,9 +13,10 @@ from seamline.errors import (
     TOKEN_EXPIRED,
     SeamlineError,
 )
-from seamline.seam.binding import POLICIES, TopicBinding
+from seamline.seam.binding import TopicBinding
 from seamline.seam.encoding import Encoding, Path, Source, digest, parse
 from seamline.seam.evolution import Watch, dropped_columns
+from seamline.seam.options import POLICIES
 from seamline.seam.table import TableState
 from seamline.sql import columns as names
 from seamline.sql import types

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seamline.gateway.catalogs.connections import Connections
-from seamline.gateway.cli.options import config_options, load_config, table_of, text_of
+from seamline.gateway.cli.options import (
+    config_options,
+    given_options,
+    load_config,
+    table_of,
+    table_options,
+)
 from seamline.gateway.deadline import no_deadline
 
 if TYPE_CHECKING:
@@ -24,8 +30,7 @@ _CELL_MAX = 60
 
 @click.command()
 @click.argument("name")
-@click.option("--topic", required=True, help="Topic that the writer copies into the table.")
-@click.option("--cluster", help="Cluster the topic is in.")
+@table_options("adopt")
 @click.option(
     "--boundary", "provider", metavar="PROVIDER", help="What determines the table's boundary."
 )
@@ -34,24 +39,6 @@ _CELL_MAX = 60
     metavar="PART=COLUMN,…",
     help="Columns that hold partition, offset, …: offset=k_offset.",
 )
-@click.option(
-    "--map",
-    "columns_from",
-    multiple=True,
-    metavar="'COLUMN = SOURCE'",
-    help="Other sources of columns, such as 'id = key'.",
-)
-@click.option("--format", "format_", default="json", show_default=True)
-@click.option("--key-format", default="string", show_default=True)
-@click.option("--value-schema", help="Schema of all values, or @FILE; by default the registry's.")
-@click.option("--key-schema", help="Schema of all keys, or @FILE; by default the registry's.")
-@click.option(
-    "--spelling", "spellings", multiple=True, help="Accept this spelling of values; repeatable."
-)
-@click.option("--csv-separator", help="Field separator of CSV; by default a comma.")
-@click.option("--csv-quote", help="Quote character of CSV; by default a double quote.")
-@click.option("--on-error", default="fail", show_default=True, help="fail, null or skip.")
-@click.option("--isolation", default="read_committed", show_default=True)
 @click.option(
     "--option",
     "options",
@@ -74,8 +61,6 @@ _CELL_MAX = 60
 @config_options
 def adopt(
     name: str,
-    topic: str,
-    cluster: str | None,
     columns: str | None,
     config_file: str | None,
     settings: tuple[str, ...],
@@ -89,25 +74,15 @@ def adopt(
     from seamline.gateway.commands import adopting
 
     connections = Connections(load_config(config_file, settings).config)
+    own = {name: value for name, value in given.items() if name != "start"}
     wanted = adopting.Adoption(
         name=table_of(name, connections),
-        topic=topic,
-        cluster=cluster or connections.config.default_cluster,
         provider=given["provider"],
         columns=tuple(columns.split(",")) if columns else (),
-        columns_from=given["columns_from"],
-        format=given["format_"],
-        key_format=given["key_format"],
-        on_error=given["on_error"],
-        isolation=given["isolation"],
-        value_schema=text_of(given["value_schema"]),
-        key_schema=text_of(given["key_schema"]),
-        spellings=given["spellings"],
-        csv_separator=given["csv_separator"],
-        csv_quote=given["csv_quote"],
         options=dict(map(adopting.option_of, given["options"])),
         start=adopting.offsets_of(given["start"] or ""),
         location=given["location"],
+        **{"cluster": connections.config.default_cluster, **given_options(own)},
     )
     findings = adopting.examine(connections, wanted, no_deadline())
     for line in _shown(findings):
@@ -123,7 +98,7 @@ def adopt(
         if not given["yes"]:
             click.confirm(f"adopt {display}?", abort=True)
         adopting.adopt(connections, findings, force=given["force"])
-        click.echo(f"adopted {display} over topic {topic}")
+        click.echo(f"adopted {display} over topic {wanted.topic}")
     connections.close()
 
 

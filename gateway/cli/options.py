@@ -10,8 +10,8 @@ import dataclasses
 import os
 import pathlib
 import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import click
 
@@ -21,6 +21,7 @@ from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.files import find_file
 from seamline.gateway.names import TableName
+from seamline.seam.options import OPTIONS, Flag
 
 if TYPE_CHECKING:
     from seamline.gateway.config.load import Loaded
@@ -59,6 +60,49 @@ def config_options(command: F) -> F:
     return click.option(
         "--config", "config_file", envvar="SEAMLINE_CONFIG", help="Configuration file (YAML)."
     )(command)
+
+
+def table_options(statement: Literal["create", "adopt", "alter"]) -> Callable[[F], F]:
+    """Adds a flag for each option of a table that a statement may set."""
+
+    def add(command: F) -> F:
+        for option in reversed(OPTIONS):
+            flag: Flag | None = getattr(option, statement)
+            if flag is None:
+                continue
+            default = None if statement == "alter" or option.type is tuple else option.default
+            is_closed = bool(option.words) and option.type is str
+            command = click.option(
+                f"--{flag.name or option.name.replace('_', '-')}",
+                option.name,
+                required=flag.required,
+                multiple=option.type is tuple,
+                default=default,
+                show_default=bool(default),
+                type=click.Choice(option.words) if is_closed else _TYPES[option.type],
+                metavar=flag.metavar,
+                help=flag.help or f"{option.description}.",
+            )(command)
+        return command
+
+    return add
+
+
+_TYPES = {str: str, tuple: str, int: int}
+
+
+def given_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options of a table that flags give, with the contents of files that they name.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT when a file cannot be read.
+    """
+    values = {option: given.get(option.name) for option in OPTIONS}
+    return {
+        option.name: text_of(value) if option.is_text else value
+        for option, value in values.items()
+        if value not in (None, ())
+    }
 
 
 def load_config(

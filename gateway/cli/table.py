@@ -16,14 +16,16 @@ from seamline.gateway.cli import adopting
 from seamline.gateway.cli.options import (
     Duration,
     config_options,
+    given_options,
     load_config,
     look_at,
     table_of,
+    table_options,
     text_of,
 )
 from seamline.gateway.deadline import no_deadline
 from seamline.gateway.names import TableName
-from seamline.seam.binding import EVOLUTIONS, POLICIES, PROPERTY_PREFIX, TopicBinding
+from seamline.seam.binding import TopicBinding, property_of
 
 if TYPE_CHECKING:
     from seamline.gateway.system.listings import Waiting
@@ -48,53 +50,12 @@ def _open(
 
 @table.command()
 @click.argument("name")
-@click.option("--topic", required=True, help="Name of the topic.")
+@table_options("create")
 @click.option("--schema", "columns", help="Columns, as in CREATE TABLE, or @FILE.")
 @click.option("--infer", is_flag=True, help="Infer the columns from the newest records.")
-@click.option("--cluster", help="Cluster the topic is in.")
-@click.option("--format", "format_", default="json", show_default=True)
-@click.option("--mode", default="append", show_default=True)
-@click.option("--on-error", default="fail", show_default=True, help="fail, null or skip.")
-@click.option("--isolation", default="read_committed", show_default=True)
-@click.option("--key", help="Column whose value is also the record key.")
-@click.option("--key-format", default="string", show_default=True)
-@click.option(
-    "--columns-from",
-    multiple=True,
-    help="Sources of columns, such as 'id = key, trace = header.trace-id'.",
-)
-@click.option("--value-schema", help="Schema of all values, or @FILE; by default the registry's.")
-@click.option("--key-schema", help="Schema of all keys, or @FILE; by default the registry's.")
-@click.option(
-    "--spelling", "spellings", multiple=True, help="Accept this spelling of values; repeatable."
-)
-@click.option("--csv-separator", help="Field separator of CSV; by default a comma.")
-@click.option("--csv-quote", help="Quote character of CSV; by default a double quote.")
-@click.option(
-    "--evolution",
-    type=click.Choice(EVOLUTIONS),
-    help="Whether columns follow newer schemas; by default auto with --infer, else manual.",
-)
-@click.option("--key-partitioner", help="Promise that keys are partitioned by murmur2 or crc32.")
-@click.option(
-    "--primary-key", multiple=True, help="Primary key column of an upsert table; repeatable."
-)
-@click.option(
-    "--envelope", default="", help="Envelope of change records: debezium, maxwell or canal."
-)
-@click.option(
-    "--deleted-by", help="Field that marks deletes, such as __deleted or 'op = d'; '' for none."
-)
-@click.option("--partition-by", multiple=True, help="Partitioning, such as 'day(ts)'.")
-@click.option("--sort-by", multiple=True, help="Sort column, such as 'ts DESC'.")
-@click.option(
-    "--start", default="earliest", show_default=True, help="earliest, latest, offsets or a time."
-)
-@click.option("--format-version", type=int, default=2, show_default=True)
 @config_options
 def create(
     name: str,
-    topic: str,
     columns: str | None,
     infer: bool,
     config_file: str | None,
@@ -110,28 +71,8 @@ def create(
     assert resolved is not None
     definition = tables.TableDefinition(
         name=resolved,
-        topic=topic,
-        cluster=options["cluster"] or connections.config.default_cluster,
         columns=tables.parse_fields(text_of(columns)) if columns else None,
-        format=options["format_"],
-        mode=options["mode"],
-        on_error=options["on_error"],
-        isolation=options["isolation"],
-        key=options["key"],
-        key_format=options["key_format"],
-        columns_from=options["columns_from"],
-        value_schema=text_of(options["value_schema"]),
-        key_schema=text_of(options["key_schema"]),
-        spellings=options["spellings"],
-        **{name: options[name] for name in ("csv_separator", "csv_quote", "evolution")},
-        key_partitioner=options["key_partitioner"],
-        primary_key=options["primary_key"],
-        envelope=options["envelope"],
-        deleted_by=options["deleted_by"],
-        partitioning=options["partition_by"],
-        sorted_by=options["sort_by"],
-        start=options["start"],
-        format_version=options["format_version"],
+        **{"cluster": connections.config.default_cluster, **given_options(options)},
     )
     created = tables.create(connections, definition, no_deadline())
     inferred = created.inferred
@@ -139,7 +80,7 @@ def create(
         bad = f", {inferred.bad} of them not objects" if inferred.bad else ""
         click.echo(f"inferred from {inferred.source}{bad}:", err=True)
         click.echo(_columns_text(inferred.columns), err=True)
-    click.echo(f"created {created.table.state.display_name} over topic {topic}")
+    click.echo(f"created {created.table.state.display_name} over topic {definition.topic}")
     for note in created.notes:
         click.echo(f"note: {note}", err=True)
     connections.close()
@@ -195,33 +136,16 @@ def describe(name: str, config_file: str | None, settings: tuple[str, ...], as_j
 
 @table.command()
 @click.argument("name")
-@click.option("--on-error", type=click.Choice(POLICIES), help="What happens to bad records.")
-@click.option(
-    "--evolution", type=click.Choice(EVOLUTIONS), help="Whether columns follow newer schemas."
-)
-@click.option(
-    "--spelling",
-    "spellings",
-    multiple=True,
-    help="Accept this spelling of values, in place of those accepted until now; repeatable.",
-)
+@table_options("alter")
 @config_options
-def alter(
-    name: str,
-    on_error: str | None,
-    evolution: str | None,
-    spellings: tuple[str, ...],
-    config_file: str | None,
-    settings: tuple[str, ...],
-) -> None:
+def alter(name: str, config_file: str | None, settings: tuple[str, ...], **options: Any) -> None:
     """Change settings of the unified table NAME."""
-    wanted = {"on_error": on_error, "evolution": evolution}
-    given = {setting: value for setting, value in wanted.items() if value is not None}
-    if not given and not spellings:
-        raise click.UsageError("nothing to change: give --on-error, --evolution or --spelling")
+    given = given_options(options)
+    if not given:
+        *flags, last = (flag for p in alter.params if p.name in options for flag in p.opts)
+        raise click.UsageError(f"nothing to change: give {', '.join(flags)} or {last}")
     from seamline.connectors.iceberg.tables import commits
-    from seamline.gateway.commands import alterations, upserts
-    from seamline.gateway.commands import evolution as evolving
+    from seamline.gateway.commands import alterations
 
     connections, resolved = _open(config_file, settings, name)
     assert resolved is not None
@@ -229,18 +153,10 @@ def alter(
     binding = TopicBinding.from_properties(found.state.properties)
     if binding is None:
         raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {resolved.display} has no topic")
-    evolving.check_altered(binding, evolution)
-    for setting, value in given.items():
-        if binding.is_upsert:
-            upserts.check_altered(setting, value)
-    if spellings:
-        given["spellings"] = alterations.changed_spellings(binding, ",".join(spellings))
-    commits.set_properties(
-        found,
-        {PROPERTY_PREFIX + setting.replace("_", "-"): value for setting, value in given.items()},
-    )
-    for setting, value in given.items():
-        click.echo(f"{resolved.display}: {setting} is {value}")
+    texts = alterations.changed_options(found, binding, given)
+    commits.set_properties(found, {property_of(option): text for option, text in texts.items()})
+    for option, text in texts.items():
+        click.echo(f"{resolved.display}: {option} is {text}")
     connections.close()
 
 

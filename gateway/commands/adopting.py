@@ -10,6 +10,7 @@ configuration. Un-adopting removes them and leaves nothing behind.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -39,8 +40,9 @@ from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of
 from seamline.seam.checks import truncated
 from seamline.seam.encoding import LOG_PARTS, parse_sources, spelt_as
-from seamline.seam.log import READ_COMMITTED, LogBounds
+from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
+from seamline.seam.options import OPTIONS, TableOptions
 from seamline.seam.records import DecoderSpec, Places
 from seamline.seam.table import TableState
 from seamline.sql.quoting import quoted_text
@@ -49,60 +51,30 @@ _PARTS = ("partition", "offset", "timestamp", "key", "headers")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Adoption:
+class Adoption(TableOptions):
     """How a table is to be adopted.
 
     Attributes:
         name: The table.
-        topic: The topic that is copied into it.
-        cluster: The topic's cluster.
         provider: The boundary provider for its snapshots; None for the one that is detected.
         columns: Columns that hold parts of a record: `partition=k_partition`, ….
-        columns_from: Further entries of `columns_from`: `column = source`.
-        format: How values are encoded.
-        key_format: How keys are encoded.
-        on_error: What happens to a bad record.
-        isolation: The isolation level under which the log is read.
-        value_schema: The schema of all values, if they do not name one in a registry.
-        key_schema: The same for keys.
-        spellings: Further ways of writing values that are accepted.
-        csv_separator: The separator between CSV fields.
-        csv_quote: The quote character of CSV fields.
         options: Options of the provider, by name.
         start: The offset at which the table begins, in partitions where it has no rows.
         force: Whether to adopt it despite the problems found.
         location: Its location, if neither its catalog nor the configuration nor its name gives it.
     """
 
-    name: TableName
-    topic: str
-    cluster: str
+    name: TableName = dataclasses.field(kw_only=True)
     provider: str | None = None
     columns: tuple[str, ...] = ()
-    columns_from: tuple[str, ...] = ()
-    format: str = "json"
-    key_format: str = "string"
-    on_error: str = "fail"
-    isolation: str = READ_COMMITTED
-    value_schema: str | None = None
-    key_schema: str | None = None
-    spellings: tuple[str, ...] = ()
-    csv_separator: str | None = None
-    csv_quote: str | None = None
     options: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     start: Mapping[int, int] = dataclasses.field(default_factory=dict, hash=False)
     force: bool = False
     location: str | None = None
 
 
-_TEXTS = (
-    *("topic", "cluster", "format", "key_format", "on_error", "isolation"),
-    *("value_schema", "key_schema", "csv_separator", "csv_quote"),
-)
-_OTHERS = (
-    *("adopt", "columns", "columns_from", "spellings"),
-    *("boundary", "boundary_options", "start", "force"),
-)
+_OPTIONS = {option.name: option for option in OPTIONS if option.adopt is not None}
+_OTHERS = ("adopt", "columns", "boundary", "boundary_options", "start", "force")
 
 
 def of_statement(name: TableName, given: Mapping[str, Any], cluster: str) -> Adoption:
@@ -116,7 +88,7 @@ def of_statement(name: TableName, given: Mapping[str, Any], cluster: str) -> Ado
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION, INVALID_ARGUMENT.
     """
-    known = (*_TEXTS, *_OTHERS)
+    known = (*_OPTIONS, *_OTHERS)
     unknown = sorted(set(given) - set(known))
     if unknown or "topic" not in given:
         problem = (
@@ -127,26 +99,30 @@ def of_statement(name: TableName, given: Mapping[str, Any], cluster: str) -> Ado
             f"{name.display} cannot be adopted: {problem}",
             hint=f"The properties are {', '.join(known)}.",
         )
-    said: dict[str, Any] = {key: str(given[key]) for key in _TEXTS if key in given}
-    said["columns"], said["spellings"] = _list(given, "columns"), _list(given, "spellings")
-    said["columns_from"] = _items(given, "columns_from")  # its entries may contain commas
     return Adoption(
         name=name,
         provider=str(given["boundary"]) if "boundary" in given else None,
+        columns=_list(given, "columns"),
         options=dict(map(option_of, _list(given, "boundary_options"))),
         start=offsets_of(str(given.get("start", ""))),
         force=str(given.get("force", "")).lower() == "true",
-        **{"cluster": cluster, **said},
+        **{"cluster": cluster, **_options(given)},
     )
 
 
-def _items(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    value = given.get(name, ())
-    return tuple(map(str, value if isinstance(value, tuple) else (value,)))
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options of the table; those that are lists may be written in one string."""
+    values = {name: option.value(given[name]) for name, option in _OPTIONS.items() if name in given}
+    for name, option in _OPTIONS.items():
+        if name in values and option.type is tuple:
+            values[name] = tuple(itertools.chain.from_iterable(map(option.read, values[name])))
+    return values
 
 
 def _list(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    parts = (part.strip() for item in _items(given, name) for part in item.split(","))
+    value = given.get(name, ())
+    items = value if isinstance(value, tuple) else (value,)
+    parts = (part.strip() for item in items for part in str(item).split(","))
     return tuple(filter(None, parts))
 
 
@@ -288,24 +264,16 @@ def _adoptable(connections: Connections, wanted: Adoption) -> Adoptable:
 
 def create_text(state: TableState, binding: TopicBinding) -> str:
     """Returns the statement that would adopt a table the way it has been adopted."""
-    texts = {
-        "topic": binding.topic,
-        "cluster": binding.cluster,
-        "boundary": binding.boundary_provider or "",
-        "format": binding.format,
-        "key_format": binding.key_format,
-        "on_error": binding.on_error,
-        "isolation": binding.isolation,
-        **{k: v for k, v in binding.settings().items() if k in _TEXTS and isinstance(v, str)},
-    }
+    values = {name: value for name, value in binding.settings().items() if name in _OPTIONS}
+    texts = {name: value for name, value in values.items() if isinstance(value, str)}
+    texts["boundary"] = binding.boundary_provider or ""
     prefix = len(OPTION_PREFIX)
     options = {k[prefix:]: v for k, v in state.properties.items() if k.startswith(OPTION_PREFIX)}
     start = options.pop("start", None)
     if start is not None:
         texts["start"] = ",".join(f"{p}:{o}" for p, o in json.loads(start).items())
     lists = {
-        "columns_from": binding.columns_from,
-        "spellings": binding.spellings,
+        **{name: value for name, value in values.items() if isinstance(value, tuple)},
         "boundary_options": [f"{k}={v}" for k, v in options.items() if k != "provider"],
     }
     lines = ["adopt = true", *(f"{key} = {quoted_text(value)}" for key, value in texts.items())]
@@ -410,18 +378,7 @@ def _binding(
     said = {entry.column for entry in given}
     found = (e for e in parse_sources(writer.sources(state.schema.columns)) if e.column not in said)
     return TopicBinding(
-        cluster=wanted.cluster,
-        topic=wanted.topic,
-        format=wanted.format,
-        on_error=wanted.on_error,
-        isolation=wanted.isolation,
-        key_format=wanted.key_format,
-        value_schema=wanted.value_schema,
-        key_schema=wanted.key_schema,
-        spellings=wanted.spellings,
-        csv_separator=wanted.csv_separator,
-        csv_quote=wanted.csv_quote,
-        columns_from=tuple(map(str, (*given, *found))),
+        **{**wanted.stored(), "columns_from": tuple(map(str, (*given, *found)))},
         tombstones="bad" if writer.needs_values else None,
         boundary_provider=writer.provider,
         topic_id=bounds.topic_id,

@@ -7,7 +7,8 @@ that the record key repeats or by which files are laid out, or to one with a res
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from pyiceberg.types import PrimitiveType
 
@@ -36,7 +37,8 @@ from seamline.gateway.commands.rows import Rows, done, noted
 from seamline.gateway.names import TableName
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.views import find as find_view
-from seamline.seam.binding import EVOLUTIONS, POLICIES, PROPERTY_PREFIX, TopicBinding
+from seamline.seam.binding import TopicBinding, property_of
+from seamline.seam.options import OPTIONS
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns
 from seamline.sql.near import did_you_mean
@@ -55,10 +57,7 @@ from seamline.sql.statements import (
 )
 from seamline.sql.types import Field, Row, row
 
-_PROPERTIES = {"on_error": POLICIES, "evolution": EVOLUTIONS}
-"""The properties of a unified table that may be changed, and the values that each may have."""
-_SPELLINGS = "spellings"
-"""May be changed, too, as far as that only makes good records of bad ones, or the reverse."""
+_OPTIONS = {option.name: option for option in OPTIONS if option.alter is not None}
 KEYWORDS: Mapping[type[TableChange], str] = {
     AddColumn: "ADD COLUMN",
     DropColumn: "DROP COLUMN",
@@ -330,18 +329,13 @@ def _upgrade(table: IcebergTable, change: SetProperties) -> None:
         commits.upgrade(table, 2)
 
 
-def changed_spellings(binding: TopicBinding, text: str) -> str:
-    """Returns the value of the property for other spellings of a unified table.
-
-    Args:
-        binding: The table's topic.
-        text: The spellings, separated by commas.
+def _changed_spellings(binding: TopicBinding, words: Collection[str]) -> str:
+    """Returns the text of the property, if only more or fewer records become good.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
     """
-    words = sorted(filter(None, map(str.strip, text.split(","))))
-    text = ",".join(words)
+    text = ",".join(sorted(words))
     Spelling.of(text)
     fixed = (set(words) ^ set(binding.spellings)) - ACCEPTING_MORE
     if fixed:
@@ -354,42 +348,58 @@ def changed_spellings(binding: TopicBinding, text: str) -> str:
     return text
 
 
-def _set(table: IcebergTable, binding: TopicBinding, change: SetProperties) -> None:
-    known_names = (*_PROPERTIES, _SPELLINGS)
-    spellings: str | None = None
-    for name, value in change.properties:
+def changed_options(
+    table: IcebergTable, binding: TopicBinding, given: Mapping[str, Any]
+) -> dict[str, str]:
+    """Returns the texts of options that are to be changed, by name.
+
+    Args:
+        table: A unified table.
+        binding: Its topic.
+        given: The new values.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION for one that it cannot have.
+    """
+    texts: dict[str, str] = {}
+    for name, value in given.items():
         if binding.is_upsert:
             upserts.check_altered(name, value)
-            if name == _PARTITIONS and str(value).isdecimal():
-                continue
-        if name == _SPELLINGS:
-            spellings = changed_spellings(binding, value)
-            continue
         if name == "evolution":
             evolution.check_altered(binding, value)
         if name == "on_error":
             tables.check_policy(str(value), table.state.schema.columns)
-        values = _PROPERTIES.get(name)
-        if values is None:
+        option = _OPTIONS.get(name)
+        if option is None:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"the property {name} cannot be changed",
-                hint=did_you_mean(name, known_names) or f"Only {', '.join(known_names)} can.",
+                hint=did_you_mean(name, _OPTIONS) or f"Only {', '.join(_OPTIONS)} can.",
             )
-        if value not in values:
+        if option.words and value not in option.words:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"{name} {value!r} is not known",
-                hint=f"It must be one of: {', '.join(values)}.",
+                hint=f"It must be one of: {', '.join(option.words)}.",
             )
-    properties = {
-        PROPERTY_PREFIX + name.replace("_", "-"): str(value) for name, value in change.properties
-    }
-    if spellings is not None:
-        properties[PROPERTY_PREFIX + _SPELLINGS] = spellings
-    # the partitioner placed older records among fewer partitions, so it no longer finds them
-    is_spread_anew = _PARTITIONS in dict(change.properties)
-    without = (PROPERTY_PREFIX + "key-partitioner",) if is_spread_anew else ()
+        texts[name] = option.text(option.value(value))
+        if name == "spellings":
+            texts[name] = _changed_spellings(binding, option.read(texts[name]))
+    return texts
+
+
+def _set(table: IcebergTable, binding: TopicBinding, change: SetProperties) -> None:
+    given = dict(change.properties)
+    partitions = str(given.get(_PARTITIONS, ""))
+    properties: dict[str, str] = {}
+    without: tuple[str, ...] = ()
+    if binding.is_upsert and partitions.isdecimal():
+        properties[property_of(_PARTITIONS)] = partitions
+        # the partitioner placed older records among fewer partitions, so it no longer finds them
+        without = (property_of("key_partitioner"),)
+        del given[_PARTITIONS]
+    for name, text in changed_options(table, binding, given).items():
+        properties[property_of(name)] = text
     commits.set_properties(table, properties, without=without)
 
 

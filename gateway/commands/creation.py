@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from seamline.connectors.iceberg.tables import commits
@@ -28,6 +28,7 @@ from seamline.gateway.commands import (
     writes,
 )
 from seamline.gateway.commands.rows import Rows, done, noted
+from seamline.seam.options import OPTIONS
 from seamline.sql.statements import (
     AlterTable,
     CreateTable,
@@ -157,58 +158,13 @@ def drop_table(connections: Connections, statement: DropTable, session: Session)
     return dataclasses.replace(done(), dropped=(name.full,))
 
 
-def _strings(name: str, value: Any) -> tuple[str, ...]:
-    items = value if isinstance(value, tuple) else (value,)
-    if not all(isinstance(item, str) for item in items):
-        raise SeamlineError(INVALID_TABLE_DEFINITION, f"{name} must be an array of strings")
-    return items
-
-
-def _text(name: str, value: Any) -> str:
-    if isinstance(value, tuple | bool):
-        raise SeamlineError(INVALID_TABLE_DEFINITION, f"{name} must be a string")
-    return str(value)
-
-
-def _number(name: str, value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise SeamlineError(INVALID_TABLE_DEFINITION, f"{name} must be a whole number")
-    return value
-
-
-_PROPERTIES: Mapping[str, Callable[[str, Any], Any]] = {
-    "topic": _text,
-    "cluster": _text,
-    "format": _text,
-    "mode": _text,
-    "on_error": _text,
-    "isolation": _text,
-    "key": _text,
-    "key_format": _text,
-    "columns_from": _strings,
-    "value_schema": _text,
-    "key_schema": _text,
-    "spellings": _strings,
-    "csv_separator": _text,
-    "csv_quote": _text,
-    "evolution": _text,
-    "key_partitioner": _text,
-    "primary_key": _strings,
-    "envelope": _text,
-    "deleted_by": _text,
-    "start": _text,
-    "partitioning": _strings,
-    "sorted_by": _strings,
-    "format_version": _number,
-}
-
-
 def _properties(given: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = sorted(set(given) - set(_PROPERTIES))
+    options = {option.name: option for option in OPTIONS}
+    unknown = sorted(set(given) - set(options))
     if unknown:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
             f"{unknown[0]!r} is not a property of a table",
-            hint=f"The properties are {', '.join(_PROPERTIES)}.",
+            hint=f"The properties are {', '.join(options)}.",
         )
-    return {name: _PROPERTIES[name](name, value) for name, value in given.items()}
+    return {name: options[name].value(value) for name, value in given.items()}

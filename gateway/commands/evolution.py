@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from seamline.connectors.kafka.formats.envelopes import ENVELOPES
 from seamline.connectors.kafka.formats.infer import Inferred
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
-from seamline.seam.binding import AUTO, MANUAL, TopicBinding
+from seamline.seam.binding import TopicBinding
+from seamline.seam.options import AUTO, MANUAL
 
 if TYPE_CHECKING:
     from seamline.gateway.commands.tables import TableDefinition

@@ -12,7 +12,7 @@ import datetime
 import re
 import reprlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.iceberg import layout
@@ -43,11 +43,13 @@ from seamline.gateway.names import TableName
 from seamline.gateway.query import views
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.planners.rules.prune_tail_by_key import PARTITIONERS
-from seamline.seam.binding import EVOLUTIONS, MANUAL, MODES, TopicBinding
+from seamline.seam import options
+from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of
 from seamline.seam.encoding import ColumnSource, Encoding, parse_sources, spelt_as
-from seamline.seam.log import ISOLATIONS, READ_COMMITTED, LogBounds
+from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
+from seamline.seam.options import MANUAL, OPTIONS, CreateOptions
 from seamline.seam.records import DecoderSpec
 from seamline.seam.table import TableState
 from seamline.sql import columns, parse, types
@@ -57,6 +59,10 @@ from seamline.sql.types import Field
 TOPIC_S_MAX = 3.0
 """Seconds to retry an unknown topic: brokers learn of a new one with a delay."""
 _TOPIC_AGAIN_S = 0.05
+_WORDS: Mapping[str, Collection[str]] = {
+    options.FORMATS: FORMATS,
+    options.PARTITIONERS: PARTITIONERS,
+}
 MADE_HERE = "seamline.made-by-statement"
 """The property of plain tables that were created here with CREATE TABLE, and that DROP TABLE may
 drop."""
@@ -70,67 +76,17 @@ _TABLE_PROPERTIES = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TableDefinition:
+class TableDefinition(CreateOptions):
     """The definition of a unified table to be created.
 
     Attributes:
         name: Its name and catalog.
-        topic: Name of the topic.
-        cluster: Name of the cluster in the configuration.
         columns: The columns of the records; None means that they are inferred.
-        format: How values are encoded.
-        mode: `append`, `upsert` or `changelog`.
-        primary_key: The key columns of an upsert table.
-        envelope: The envelope that wraps the changes of a change log.
-        deleted_by: The field of a value that marks deletes; empty if there is none. None is the
-            default: inference looks for the one that Debezium writes.
-        on_error: What happens to a bad record.
-        isolation: The isolation level under which the log is read.
-        key: Column that the record key repeats.
-        key_format: How keys are encoded.
-        columns_from: Entries `column = source` for columns that come from another part of a record
-            than the value's field of the same name.
-        value_schema: The schema of all values, if they do not name one in a registry.
-        key_schema: The same for keys.
-        spellings: Further ways of writing values that are accepted.
-        csv_separator: The separator between CSV fields.
-        csv_quote: The quote character of CSV fields.
-        evolution: Whether tiering changes the columns when records have a newer schema. None is
-            the default: it does if the schema determines the columns.
-        key_partitioner: How keys are spread over partitions, as the owner states it.
-        partitioning: Partition transforms.
-        sorted_by: Sort columns.
-        start: Where the table begins: `earliest`, `latest`, an offset for every partition,
-            `partition:offset,…`, or a timestamp.
-        format_version: Iceberg's format version.
         properties: Further table properties.
     """
 
-    name: TableName
-    topic: str
-    cluster: str
+    name: TableName = dataclasses.field(kw_only=True)
     columns: tuple[Field, ...] | None = None
-    format: str = "json"
-    mode: str = "append"
-    on_error: str = "fail"
-    isolation: str = READ_COMMITTED
-    key: str | None = None
-    key_format: str = "string"
-    columns_from: tuple[str, ...] = ()
-    value_schema: str | None = None
-    key_schema: str | None = None
-    spellings: tuple[str, ...] = ()
-    csv_separator: str | None = None
-    csv_quote: str | None = None
-    evolution: str | None = None
-    key_partitioner: str | None = None
-    primary_key: tuple[str, ...] = ()
-    envelope: str = ""
-    deleted_by: str | None = None
-    partitioning: tuple[str, ...] = ()
-    sorted_by: tuple[str, ...] = ()
-    start: str = "earliest"
-    format_version: int = 2
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
 
@@ -227,28 +183,12 @@ def _binding(
     definition: TableDefinition, sources: Sequence[ColumnSource], bounds: LogBounds
 ) -> TopicBinding:
     depends_on_partitions = definition.key_partitioner or definition.primary_key
-    return TopicBinding(
-        cluster=definition.cluster,
-        topic=definition.topic,
-        format=definition.format,
-        mode=definition.mode,
-        on_error=definition.on_error,
-        isolation=definition.isolation,
-        key=definition.key,
-        key_format=definition.key_format,
-        columns_from=tuple(map(str, sources)),
-        value_schema=definition.value_schema,
-        key_schema=definition.key_schema,
-        spellings=definition.spellings,
-        csv_separator=definition.csv_separator,
-        csv_quote=definition.csv_quote,
-        evolution=definition.evolution,
-        key_partitioner=definition.key_partitioner,
-        key_partitions=len(bounds.end) if depends_on_partitions else None,
-        primary_key=definition.primary_key,
-        envelope=definition.envelope,
-        deleted_by=definition.deleted_by or None,
-    )
+    changed = {
+        "columns_from": tuple(map(str, sources)),
+        "deleted_by": definition.deleted_by or None,
+        "key_partitions": len(bounds.end) if depends_on_partitions else None,
+    }
+    return TopicBinding(**{**definition.stored(), **changed})
 
 
 def _bounds(connections: Connections, definition: TableDefinition, deadline: Deadline) -> LogBounds:
@@ -324,21 +264,14 @@ def is_unified(connections: Connections, name: TableName) -> bool:
 def _check_words(definition: TableDefinition) -> None:
     if not definition.topic:
         raise SeamlineError(INVALID_TABLE_DEFINITION, "the topic's name is empty")
-    for name, value, choices in (
-        ("mode", definition.mode, MODES),
-        ("isolation", definition.isolation, ISOLATIONS),
-        ("format", definition.format, FORMATS),
-        ("key_format", definition.key_format, FORMATS),
-        ("key_partitioner", definition.key_partitioner, (None, *PARTITIONERS)),
-        ("evolution", definition.evolution, (None, *EVOLUTIONS)),
-        ("format_version", definition.format_version, (2, 3)),
-    ):
-        if value not in choices:
-            words = ", ".join(str(word) for word in choices if word is not None)
+    for option in OPTIONS:
+        words = option.words or _WORDS.get(option.words_of, ())
+        value = getattr(definition, option.name)
+        if words and value is not None and value not in words:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
-                f"{name} {value!r} is not known",
-                hint=f"It must be one of: {words}.",
+                f"{option.name} {value!r} is not known",
+                hint=f"It must be one of: {', '.join(map(str, words))}.",
             )
 
 
@@ -430,19 +363,6 @@ def _checked(start: Offsets, bounds: LogBounds) -> Offsets:
                 hint=f"It holds [{low}, {high})." if high is not None else "It does not exist.",
             )
     return start
-
-
-def texts(name: str, properties: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns a property that is a string or an array of strings; empty if it is not given.
-
-    Raises:
-        SeamlineError: INVALID_TABLE_DEFINITION.
-    """
-    value = properties.get(name, ())
-    items = value if isinstance(value, tuple) else (value,)
-    if not all(isinstance(item, str) for item in items):
-        raise SeamlineError(INVALID_TABLE_DEFINITION, f"{name} must be an array of strings")
-    return items
 
 
 def drop(connections: Connections, name: TableName, *, purge: bool = False) -> None:

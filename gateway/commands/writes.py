@@ -47,6 +47,7 @@ from seamline.planners.rules.prune_tail_by_key import key_bytes
 from seamline.seam.binding import TopicBinding
 from seamline.seam.now import invisible
 from seamline.seam.offsets import Offsets
+from seamline.seam.options import OPTIONS, texts
 from seamline.sql import coercion, columns, parse, types
 from seamline.sql.binder.qualify import is_unnamed
 from seamline.sql.binder.scope import Output
@@ -59,7 +60,7 @@ PYICEBERG_WRITES = 2
 _READABLE_S = 5.0
 """Seconds to wait for a committed transaction to become readable."""
 _PAUSE_S = 0.005
-_PROPERTIES = ("comment", "format", "format_version", "partitioning", "sorted_by")
+_PROPERTIES = ("comment", "format", *(option.name for option in OPTIONS if option.is_plain))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -220,8 +221,8 @@ def create(
     properties = {"write.parquet.compression-codec": "zstd", tables.MADE_HERE: "true"}
     if "comment" in given:
         properties["comment"] = str(given["comment"])
-    spec = layout.partition_spec(schema, tables.texts("partitioning", given))
-    order = layout.sort_order(schema, tables.texts("sorted_by", given))
+    spec = layout.partition_spec(schema, texts("partitioning", given.get("partitioning", ())))
+    order = layout.sort_order(schema, texts("sorted_by", given.get("sorted_by", ())))
     if table.replaced is not None:
         row_changes.commit_replacement(
             table.replaced, schema, counted, spec=spec, order=order, properties=properties

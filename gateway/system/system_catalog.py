@@ -11,13 +11,14 @@ own `information_schema.tables` gives the reason.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from seamline.dbapi.version import VERSION
 from seamline.gateway.statements.statement import Statement
 from seamline.gateway.system import jdbc, listings
 from seamline.gateway.system.request import Row, Rows, SystemTableRequest
-from seamline.gateway.system.table_properties import PROPERTIES
+from seamline.seam.options import OPTIONS
 
 
 def _catalogs(request: SystemTableRequest) -> Iterator[Row]:
@@ -31,13 +32,21 @@ def _catalogs(request: SystemTableRequest) -> Iterator[Row]:
         yield name, name, connector, "OPERATIONAL"
 
 
+_PROPERTY: Mapping[type, Callable[[Any], tuple[str, str]]] = {
+    str: lambda default: (default or "", "varchar"),
+    int: lambda default: (str(default), "integer"),
+    tuple: lambda default: (str(list(default)), "array(varchar)"),
+}
+"""The default of an option as text and its type in SQL, by its type in Python."""
+
+
 def _table_properties(request: SystemTableRequest) -> Iterator[Row]:
     """Yields what WITH may say of a table, for each catalog in which tables can be created."""
     catalogs = request.sources.config.catalogs
     for name in listings.catalogs(request.sources):
         if name in catalogs and catalogs[name].format.is_writable:
-            for known in PROPERTIES:
-                yield name, *known
+            for option in sorted(OPTIONS, key=lambda option: option.name):
+                yield name, option.name, *_PROPERTY[option.type](option.default), option.description
 
 
 def _comments(request: SystemTableRequest) -> Iterator[Row]:

@@ -161,7 +161,11 @@ def adopt(stack: ChaosStack, table: Table, topic_id: str, recorder: Recorder) ->
     invoked = time.monotonic()
     columns = [f"{p}={c}" for p, c in zip(("partition", "offset"), table.places, strict=True)]
     wanted = adopting.Adoption(
-        name_of(stack, table), table.topic, CLUSTER, table.provider, columns=tuple(columns)
+        CLUSTER,
+        table.topic,
+        name=name_of(stack, table),
+        provider=table.provider,
+        columns=tuple(columns),
     )
     deadline = StatementDeadline(_REQUEST_S)
     found = adopting.examine(stack.connections, wanted, deadline)

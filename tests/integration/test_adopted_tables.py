@@ -79,7 +79,7 @@ def check(gateway: Gateway, sent: Sent, engine: str, **options: Any) -> dict[str
 
 def adopt(stack: Stack, name: str, **wanted: Any) -> adopting.Findings:
     """Adopts a table over the topic of its name."""
-    asked = Adoption(stack.resolve(name), name, "default", **wanted)
+    asked = Adoption("default", name, name=stack.resolve(name), **wanted)
     found = adopting.examine(stack.connections, asked, no_deadline())
     adopting.adopt(stack.connections, found)
     return found

@@ -124,7 +124,7 @@ def check(
 
 
 def adopt(stack: Stack, name: str, topic: str | None = None, **wanted: Any) -> adopting.Findings:
-    asked = Adoption(stack.resolve(name), topic or name, "default", **wanted)
+    asked = Adoption("default", topic or name, name=stack.resolve(name), **wanted)
     found = adopting.examine(stack.connections, asked, no_deadline())
     adopting.adopt(stack.connections, found)
     return found

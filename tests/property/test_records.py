@@ -27,7 +27,8 @@ from seamline.connectors.protocols.raw_records import NOT_TEXT, Headers, RawBatc
 from seamline.connectors.spark import decoding
 from seamline.errors import SeamlineError
 from seamline.gateway.commands.tables import parse_fields
-from seamline.seam.binding import POLICIES, TopicBinding
+from seamline.seam.binding import TopicBinding
+from seamline.seam.options import POLICIES
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns
 from seamline.sql.types import BIGINT, Field

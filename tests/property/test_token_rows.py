@@ -21,8 +21,9 @@ from support.story import BINDING, NO_DEADLINE, TOPIC, Story
 from seamline.connectors.kafka.tail import read_tail
 from seamline.errors import BAD_RECORD, TOKEN_EXPIRED, SeamlineError
 from seamline.gateway.query import tokens
-from seamline.seam.binding import POLICIES, TopicBinding
+from seamline.seam.binding import TopicBinding
 from seamline.seam.offsets import OffsetRange
+from seamline.seam.options import POLICIES
 from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 from seamline.sql import columns

@@ -146,7 +146,7 @@ class Shop:
     def examine(self, **wanted: Any) -> Findings:
         """What is found about the table."""
         return adopting.examine(
-            self.connections, Adoption(self.name, TOPIC, "default", **wanted), NEVER
+            self.connections, Adoption("default", TOPIC, name=self.name, **wanted), NEVER
         )
 
     def adopt(self, **wanted: Any) -> Findings:

@@ -101,7 +101,7 @@ class ForeignStory:
         self.produce()
         self.fill()
         columns = ("partition=k_partition", "offset=k_offset")
-        asked = Adoption(self.stack.resolve(self.name), self.name, "default", columns=columns)
+        asked = Adoption("default", self.name, name=self.stack.resolve(self.name), columns=columns)
         found = adopting.examine(self.stack.connections, asked, no_deadline())
         adopting.adopt(self.stack.connections, found)
 

@@ -14,6 +14,26 @@ from typing import Any
 import seamline
 import seamline.aio
 import seamline.spark
+from seamline.seam.options import OPTIONS
+
+# --- Options of tables ----------------------------------------------------------------------------
+
+
+def options_of_tables() -> Iterator[str]:
+    """The rows of the table in the page on tables, one for each option."""
+    for option in OPTIONS:
+        default = "none" if option.default in (None, "", ()) else f"`{option.default}`"
+        where = {"ALTER TABLE": option.alter, "adoption": option.adopt}
+        also = ", ".join(name for name, flag in where.items() if flag is not None)
+        required = option.create.required
+        cells = (
+            f"`{option.name}`",
+            "" if required else option.default_text or default,
+            also,
+            ". ".join(filter(None, (option.description, option.more))).replace("|", "\\|"),
+        )
+        yield f"| {' | '.join(cells)} |"
+
 
 # --- HTTP ----------------------------------------------------------------------------------------
 

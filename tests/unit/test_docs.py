@@ -149,6 +149,24 @@ def default_text(name: str, default: object) -> str:
     return "" if default in ({}, [], "", None) else f"`{json.dumps(default).strip(chr(34))}`"
 
 
+def test_every_option_of_a_table_is_described(request: pytest.FixtureRequest) -> None:
+    """Only the rows of the table are generated."""
+    page = PAGES.parent / "tables.md"
+    text = page.read_text(encoding="utf-8")
+    before, head, rest = text.partition("| option | default | also set by | description |\n")
+    after = rest[rest.index("\n\n") :]
+    generated = (
+        before
+        + head
+        + "|---|---|---|---|\n"
+        + "\n".join(interface_pages.options_of_tables())
+        + after
+    )
+    if request.config.getoption("--rewrite"):
+        page.write_text(generated, encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == generated, "make golden writes it anew"
+
+
 def http_api_page() -> Iterator[str]:
     document = json.loads((PAGES / "openapi.json").read_text(encoding="utf-8"))
     return interface_pages.http_api_page(document)

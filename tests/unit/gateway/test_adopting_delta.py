@@ -54,7 +54,7 @@ def examined(
     known = connections(shop, tables)
     name = resolution.resolve(("bronze", "shop", TOPIC), resolution.session(known.config), known)
     cluster = known.config.default_cluster
-    return adopting.examine(known, Adoption(name, TOPIC, cluster, **said), NEVER)
+    return adopting.examine(known, Adoption(cluster, TOPIC, name=name, **said), NEVER)
 
 
 def rows_as_printed(shop: DeltaShop, found: Findings) -> list[tuple[Any, ...]]:

@@ -51,7 +51,7 @@ def fill(shop: Shop, more: str = "") -> None:
     catalog = shop.connections.catalog("lake").pyiceberg
     catalog.create_namespace_if_not_exists(NAMESPACE)
     columns = tables.parse_fields(f"id bigint, item varchar, price double{more}")
-    definition = tables.TableDefinition(shop.name, TOPIC, "default", columns=columns)
+    definition = tables.TableDefinition("default", TOPIC, name=shop.name, columns=columns)
     tables.create(shop.connections, definition, NEVER)
     shop.produce(10)
     before = boundary_of(shop.state, shop.state.current_snapshot_id)

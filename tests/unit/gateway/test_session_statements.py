@@ -18,8 +18,7 @@ from support.gateway import Gateway
 
 import seamline
 from seamline.errors import Location
-from seamline.gateway.commands import creation
-from seamline.gateway.commands.tables import TableDefinition
+from seamline.seam.options import OPTIONS, CreateOptions
 
 
 @pytest.fixture(scope="module")
@@ -558,8 +557,8 @@ def test_the_properties_of_tables_are_those_that_with_accepts(
         " FROM system.metadata.table_properties",
     )
     assert {row[0] for row in listed} == {"lake"}
-    assert {row[1] for row in listed} == set(creation._PROPERTIES)
-    defaults = {field.name: field.default for field in dataclasses.fields(TableDefinition)}
+    assert {row[1] for row in listed} == {option.name for option in OPTIONS}
+    defaults = {field.name: field.default for field in dataclasses.fields(CreateOptions)}
     for _, name, default, type_, description in listed:
         own = defaults[str(name)]
         expected = "" if own in (None, dataclasses.MISSING) else str(own)

@@ -181,7 +181,7 @@ def test_doctor_reads_it_and_does_not_write_to_it(shop: Shop) -> None:
 def test_adopting_prints_what_the_configuration_must_say(shop: Shop) -> None:
     before = shop.connections({})
     name = resolution.resolve(("raw", "shop", TOPIC), resolution.session(before.config), before)
-    adoption = adopting.Adoption(name, TOPIC, before.config.default_cluster)
+    adoption = adopting.Adoption(before.config.default_cluster, TOPIC, name=name)
     findings = adopting.examine(before, adoption, NEVER)
     assert (findings.problems, findings.is_for_configuration) == ((), True)
     with pytest.raises(SeamlineError, match=r"the Folder table .* is read-only"):
