@@ -18,8 +18,10 @@ if __name__ == "__main__":
 from support.sources import ROOT, imports_of, module_name, modules, nodes_of
 
 from seamline.connectors.formats import FORMATS
+from seamline.seam.options import OPTIONS
 
 _FUNCTIONS_SHOWN = 10
+_LISTED_MIN = 4
 _IMPORTS_SHOWN = 4
 
 
@@ -106,6 +108,31 @@ def _functions() -> Iterator[tuple[int, str]]:
                 yield lines, f"{path}:{node.lineno} {node.name}"
 
 
+def options_listed() -> Iterator[str]:
+    """Collections and classes that list options of tables again, by at least `_LISTED_MIN` names.
+
+    One name alone says nothing: `topic` and `format` are fields of much else.
+    """
+    names = {option.name for option in OPTIONS}
+    for path in modules():
+        if path == pathlib.Path("seam/options.py"):
+            continue
+        for node in nodes_of(path):
+            count = len(names & set(_listed(node)))
+            if count >= _LISTED_MIN:
+                yield f"{path}:{getattr(node, 'lineno', 0)} {count}"
+
+
+def _listed(node: ast.AST) -> Iterator[str]:
+    """Names that a collection has as texts, or a class as its fields."""
+    match node:
+        case ast.ClassDef(body=body):
+            fields = (line.target for line in body if isinstance(line, ast.AnnAssign))
+            yield from (field.id for field in fields if isinstance(field, ast.Name))
+        case ast.Dict(keys=items) | ast.Tuple(elts=items) | ast.List(elts=items):
+            yield from (str(item.value) for item in items if isinstance(item, ast.Constant))
+
+
 def main() -> None:
     """Prints everything."""
     pairs = knots()
@@ -125,6 +152,10 @@ def main() -> None:
     print("\nthe longest functions, docstrings included")
     for count, where in sorted(_functions(), reverse=True)[:_FUNCTIONS_SHOWN]:
         print(f"  {count:3} {where}")
+    again = list(options_listed())
+    print(f"\nlists of options of tables, besides the declaration: {len(again)}")
+    for line in again:
+        print(f"  {line}")
     print(f"\nlines of the product's Python: {sum(map(sum, sizes.values())):,}")
 
 
