@@ -1,14 +1,14 @@
 """The Flask application: routes, access and errors.
 
-Every answer that is not a success has the body `{"error": {code, kind, message, hint, …}}`, except
-those of the Iceberg REST catalog, whose errors have the form of its specification.
+Every answer that is not a success has the body `{"error": {code, kind, message, hint, …}}`, unless
+the errors of its face have the form of a specification, as those of the Iceberg REST catalog.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import flask
@@ -30,29 +30,18 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.access import authentication
-from seamline.gateway.access.audit import AuditLog, Origin
-from seamline.gateway.access.rights import Principal, Rights
+from seamline.gateway.access.audit import Origin
 from seamline.gateway.app import openapi, requests_audited
-from seamline.gateway.config.model import Config
-from seamline.gateway.http import answers, console, query, statements, tail
-from seamline.gateway.http import seams as seam_routes
+from seamline.gateway.http import answers
 from seamline.gateway.http.compression import compress
+from seamline.gateway.http.faces import HttpFace, Parts, current_face, mount
 from seamline.gateway.http.operations import COME_AGAIN, JSON, REFUSALS, Answer, json, operation
 from seamline.gateway.http.presented import identified, page_request, presented
 from seamline.gateway.http.proxies import Proxies
-from seamline.gateway.http.streams import Streams
-from seamline.gateway.http.turns import PROBES, Turns
-from seamline.gateway.iceberg_rest import routes as iceberg
-from seamline.gateway.iceberg_rest.catalog import IcebergRest
-from seamline.gateway.iceberg_rest.errors import error_response
-from seamline.gateway.query.seams import Seams
+from seamline.gateway.http.turns import PROBES
 from seamline.gateway.readiness import Readiness
-from seamline.gateway.statements.service import Service
-from seamline.gateway.trino import routes as trino
 
 _LOG = logging.getLogger("seamline.http")
-_WAITS_MAX = 500
-"""Requests that may wait for statements at once; other connections are left for other requests."""
 _LOGIN_S = 60.0
 """More than a login takes; during a login, a request has no turn."""
 _NAVIGATES = "navigate"
@@ -80,73 +69,45 @@ class _Json(DefaultJSONProvider):
             raise ValueError("nested too deeply") from error
 
 
-def create_app(
-    config: Config,
-    service: Service,
-    seams: Seams,
-    rest: IcebergRest,
-    metrics_text: Callable[[], str],
-    audit: AuditLog | None = None,
-    readiness: Readiness | None = None,
-) -> flask.Flask:
-    """Returns the application over the parts of a running gateway.
-
-    Args:
-        config: The configuration.
-        service: Runs statements.
-        seams: Pins tables for readers elsewhere.
-        rest: The Iceberg REST catalog.
-        metrics_text: Returns all metrics in Prometheus' text format.
-        audit: Records refused logins, and requests that read without a statement.
-        readiness: Whether it should get statements.
-    """
-    ready = readiness or Readiness(lambda: service.accepts_statements, (), tuple)
+def create_app(parts: Parts, faces: Sequence[HttpFace]) -> flask.Flask:
+    """Returns the application of a running gateway with these parts, which serves these faces."""
+    http = parts.config.http
     app = flask.Flask("seamline", static_folder=None)
     app.json = _Json(app)
-    app.config["MAX_CONTENT_LENGTH"] = config.http.request_bytes_max
+    app.config["MAX_CONTENT_LENGTH"] = http.request_bytes_max
     compress(app)
     app.url_map.merge_slashes = False  # a name may begin with a slash; do not redirect
-    turns = Turns(config.http.threads, _WAITS_MAX, shared=config.asks_who)
-    _add_access(app, rest, audit or AuditLog(), turns)
+    _add_access(app, parts)
     _add_errors(app)
-    _add_probes(app, ready, names_outages=rest.authentication.is_open)
+    _add_probes(app, parts.readiness, names_outages=parts.authentication.is_open)
     _add_descriptions(app)
-    _add_metrics(app, metrics_text, rest.rights_of)
-    streams = Streams(rest.authentication)
-    app.register_blueprint(statements.blueprint(service, turns, streams))
-    app.register_blueprint(query.blueprint(service, turns))
-    app.register_blueprint(console.blueprint())
-    app.register_blueprint(seam_routes.blueprint(seams))
-    app.register_blueprint(tail.blueprint(service, seams, turns, streams))
-    external_url, is_open = config.http.external_url, rest.authentication.is_open
-    app.register_blueprint(trino.blueprint(service, turns, external_url, is_open=is_open))
-    for root in (iceberg.FILES, iceberg.PLANNED):
-        app.register_blueprint(iceberg.blueprint(rest, root))
-    longest = config.http.request_bytes_max
-    proxies = Proxies(config.http.trusted_proxies, config.http.proxy_header)
-    served = proxies.seen_by(turns.taken_by(app.wsgi_app, longest))
+    _add_metrics(app, parts)
+    mount(app, faces)
+    proxies = Proxies(http.trusted_proxies, http.proxy_header)
+    served = proxies.seen_by(parts.turns.taken_by(app.wsgi_app, http.request_bytes_max))
     app.wsgi_app = served  # type: ignore[assignment, method-assign]
     return app
 
 
-def _add_access(app: flask.Flask, rest: IcebergRest, audit: AuditLog, turns: Turns) -> None:
+def _add_access(app: flask.Flask, parts: Parts) -> None:
+    authenticator, audit, turns = parts.authentication, parts.audit, parts.turns
+
     @app.before_request
     def authenticate() -> None:
-        path = flask.request.path
-        if console.serves(path):
+        face = current_face()
+        if face.is_public:
             return
         if not flask.request.headers.get("Authorization", "").lower().startswith("bearer "):
             # a browser sends other credentials no matter which page makes the request
-            authentication.check_page(page_request(), rest.config.http.external_url)
-        if path in PROBES:
+            authentication.check_page(page_request(), parts.config.http.external_url)
+        if flask.request.path in PROBES:
             return
         try:
             with turns.waiting(_LOGIN_S):  # while passwords are checked, and keys are fetched
-                if iceberg.serves(path):
-                    flask.g.caller = iceberg.authenticate(rest)
-                    who = flask.g.caller.identity
+                if face.identify is not None:
+                    who = face.identify()
                 else:
-                    who = rest.authentication.identify(presented())
+                    who = authenticator.identify(presented())
         except SeamlineError as error:
             requests_audited.login_refused(audit, error)
             raise
@@ -159,7 +120,7 @@ def _add_access(app: flask.Flask, rest: IcebergRest, audit: AuditLog, turns: Tur
     @app.after_request
     def add_headers(answer: flask.Response) -> flask.Response:
         if answer.status_code == UNAUTHENTICATED.http_status:
-            challenges = rest.authentication.challenges
+            challenges = authenticator.challenges
             if flask.request.headers.get("Sec-Fetch-Mode", _NAVIGATES) != _NAVIGATES:
                 challenges = challenges[:1]  # pages ask users themselves, without the browser
             answer.headers.setlist("WWW-Authenticate", challenges)
@@ -242,23 +203,17 @@ def _add_descriptions(app: flask.Flask) -> None:
         return flask.jsonify(described())
 
 
-def _add_metrics(
-    app: flask.Flask, metrics_text: Callable[[], str], rights_of: Callable[[Principal], Rights]
-) -> None:
+def _add_metrics(app: flask.Flask, parts: Parts) -> None:
     @app.get("/metrics")
     @operation("Metrics, as Prometheus reads them", _METRICS, (), refusals=_WHO)
     def metrics() -> flask.Response:
-        rights_of(flask.g.principal).require_metrics()
-        return flask.Response(metrics_text(), mimetype="text/plain")
+        parts.access.rights_of(flask.g.principal).require_metrics()
+        return flask.Response(parts.metrics_text(), mimetype="text/plain")
 
 
 def _error(error: SeamlineError) -> flask.Response:
     flask.g.error = error
-    if iceberg.serves(flask.request.path):
-        answer = error_response(error)
-    else:
-        answer = flask.jsonify({"error": error.to_json()})
-        answer.status_code = error.code.http_status
+    answer = current_face().failures.answer(error)
     default_s = 1 if error.code.retriable and answer.status_code in COME_AGAIN else None
     wait_s = error.details.get(RETRY_AFTER, default_s)
     if wait_s is not None:

@@ -23,7 +23,7 @@ from seamline.errors import (
     UNAUTHENTICATED,
     ErrorCode,
 )
-from seamline.gateway.http import answers
+from seamline.gateway.http.faces import Failures, face_of
 from seamline.gateway.http.operations import (
     COME_AGAIN,
     JSON,
@@ -36,9 +36,6 @@ from seamline.gateway.http.operations import (
     View,
 )
 from seamline.gateway.http.turns import PROBES
-from seamline.gateway.iceberg_rest import routes as iceberg
-from seamline.gateway.iceberg_rest.answers import IcebergFailure
-from seamline.gateway.iceberg_rest.errors import status_of
 
 PATH = "/api/v1/openapi.json"
 _REF = "#/components/schemas/{model}"
@@ -86,7 +83,8 @@ def document(app: flask.Flask) -> dict[str, Any]:
     found = _Components()
     for rule, view in sorted(_described(app), key=lambda each: (each[0].rule, _method(each[0]))):
         item = paths.setdefault(_template(rule), {})
-        item[_method(rule).lower()] = _operation(rule, view.operation, found)
+        failures = face_of(app, rule).failures
+        item[_method(rule).lower()] = _operation(rule, view.operation, failures, found)
         if view.operation.head:
             item["head"] = _head(item["get"])
     return {
@@ -104,7 +102,7 @@ def document(app: flask.Flask) -> dict[str, Any]:
 
 def undescribed(app: flask.Flask) -> list[str]:
     """Returns the gateway's own routes that the description lacks."""
-    rules = (rule for rule in app.url_map.iter_rules() if _is_ours(rule))
+    rules = (rule for rule in app.url_map.iter_rules() if face_of(app, rule).is_described)
     return [
         rule.rule
         for rule in rules
@@ -115,13 +113,8 @@ def undescribed(app: flask.Flask) -> list[str]:
 def _described(app: flask.Flask) -> Iterator[tuple[Rule, View]]:
     for rule in app.url_map.iter_rules():
         view = app.view_functions[rule.endpoint]
-        if _is_ours(rule) and isinstance(view, View):
+        if face_of(app, rule).is_described and isinstance(view, View):
             yield rule, view
-
-
-def _is_ours(rule: Rule) -> bool:
-    is_of_no_blueprint = "." not in rule.endpoint
-    return is_of_no_blueprint or rule.rule.startswith("/api/") or iceberg.serves(rule.rule)
 
 
 def _refuses_all(rule: Rule) -> bool:
@@ -138,7 +131,9 @@ def _template(rule: Rule) -> str:
     return re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
 
 
-def _operation(rule: Rule, own: Operation, found: _Components) -> dict[str, Any]:
+def _operation(
+    rule: Rule, own: Operation, failures: Failures, found: _Components
+) -> dict[str, Any]:
     bodies = [kind for kind in own.takes.values() if issubclass(kind, Body)]
     texts = [kind for kind in own.takes.values() if issubclass(kind, Text)]
     found.models.update(bodies)
@@ -165,7 +160,7 @@ def _operation(rule: Rule, own: Operation, found: _Components) -> dict[str, Any]
         described["security"] = [{}]
     described["responses"] = {
         **{str(status): _response(answer, found) for status, answer in own.answers.items()},
-        **_failures(rule, own, found),
+        **_failures(rule, own, failures, found),
     }
     return described
 
@@ -228,22 +223,16 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 # --- Answers -------------------------------------------------------------------------------------
 
 
-def _failures(rule: Rule, own: Operation, found: _Components) -> dict[str, Any]:
+def _failures(rule: Rule, own: Operation, failures: Failures, found: _Components) -> dict[str, Any]:
     """Returns the answers to failures, by status."""
     routing = (*((NOT_FOUND,) if "<" in rule.rule else ()), METHOD_NOT_ALLOWED)
     codes = own.errors | frozenset(routing if own.errors else ())
-    is_of_catalog = iceberg.serves(rule.rule)
-    form: type[BaseModel] = IcebergFailure if is_of_catalog else answers.Failure
-    forms = (form, *((own.failed,) if own.failed is not None else ()))
-    status_in = status_of if is_of_catalog else _declared_status
+    forms = (failures.model, *((own.failed,) if own.failed is not None else ()))
+    status_in = failures.status_of
     return {
         str(status): {"$ref": found.failure(status, forms, status_in)}
         for status in sorted({status_in(code) for code in codes})
     }
-
-
-def _declared_status(code: ErrorCode) -> int:
-    return code.http_status
 
 
 class _Components:

@@ -10,11 +10,8 @@ import flask
 from seamline.errors import SeamlineError
 from seamline.gateway.access import authentication
 from seamline.gateway.access.audit import AuditLog
-from seamline.gateway.iceberg_rest import routes as iceberg
+from seamline.gateway.http.faces import current_face
 from seamline.gateway.statements import audited
-
-_QUERIES = "/v1/query/"
-_READING = ("/api/v1/seams", "/api/v1/tail/")
 
 
 def login_refused(audit: AuditLog, error: SeamlineError) -> None:
@@ -31,12 +28,8 @@ def login_refused(audit: AuditLog, error: SeamlineError) -> None:
 
 def answered(audit: AuditLog, status: int) -> None:
     """Logs a request that reads tables without a statement, or ends a statement."""
-    path, given = flask.request.path, flask.g
-    reads = iceberg.serves(path) or path.startswith(_READING)
-    ends = path.endswith("/cancel") or (
-        path.startswith(_QUERIES) and flask.request.method == "DELETE"
-    )
-    if not audit.is_on or "origin" not in given or not (reads or ends):
+    given = flask.g
+    if not audit.is_on or "origin" not in given or not current_face().is_audited(flask.request):
         return
     error = given.get("error")
     audit.write(

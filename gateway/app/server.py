@@ -259,14 +259,14 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
 
     Args:
         config: The configuration.
-        ready: Called with the address once it answers; that of Flight SQL follows after `and`.
+        ready: Called with the addresses once it answers; `and` is between them.
     """
 
     def __init__(self, config: Config, ready: Callable[[str], None]) -> None:
         self._config = config
         self._ready = ready
         self._gateway: Gateway | None = None
-        self._flight: str | None = None
+        self._ports: list[str] = []
         self._failures = os.pipe()  # from the worker to the process that waits for it
         super().__init__()
 
@@ -325,7 +325,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
         sys.setswitchinterval(_TURN_S)
         self._gateway = Gateway(self._config)
         app = self._gateway.app()
-        self._flight = self._gateway.serve_flight()
+        self._ports = self._gateway.open_ports()
         settle_memory()
         return app
 
@@ -351,8 +351,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
 
     def _greet(self, worker: Any) -> None:
         port = worker.sockets[0].getsockname()[1]
-        address = self._config.http.url(port)
-        self._ready(address if self._flight is None else f"{address} and {self._flight}")
+        self._ready(" and ".join([self._config.http.url(port), *self._ports]))
 
     def _close(self, _: Any, __: Any) -> None:
         if self._gateway is not None:

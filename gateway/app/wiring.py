@@ -7,7 +7,6 @@ creation.
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import pathlib
 import time
@@ -32,11 +31,14 @@ from seamline.gateway.access.rights import Principal, Rights
 from seamline.gateway.access.rules import Action
 from seamline.gateway.app.application import create_app
 from seamline.gateway.app.spark import spark_engine
-from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands.context import Environment
 from seamline.gateway.commands.runner import StatementRunner
 from seamline.gateway.config.model import Config
+from seamline.gateway.faces import FACES
+from seamline.gateway.http.faces import Listener
+from seamline.gateway.http.streams import Streams
+from seamline.gateway.http.turns import Turns
 from seamline.gateway.iceberg_rest.catalog import IcebergRest, ServedCatalog
 from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
 from seamline.gateway.iceberg_rest.sessions import SessionTokens
@@ -66,6 +68,8 @@ from seamline.seam.seam import Seam
 from seamline.sql.statements import KillStatement
 
 _SWEEP_S = 5.0
+_WAITS_MAX = 500
+"""Requests that may wait for statements at once; other connections are left for other requests."""
 _PRINCIPALS_MAX = 1024
 """The number of principals whose `StatementRunner` is kept."""
 _YOUNG = 1
@@ -120,9 +124,10 @@ class Gateway:
         gatherer = Gatherer(self.connections, executor.tails, self._virtual_seam)
         tables = ServedTables(config, self.connections, gatherer, executor.tails, clock)
         self._parts.callback(tables.close)
-        self._secret = secret = config.tokens.secret or kept_secret(self._state / "token-secret")
+        self.secret = secret = config.tokens.secret or kept_secret(self._state / "token-secret")
         self._signer = _token_signer(config, secret)
         self.access = AccessControl(_path(config.auth.rules), _path(config.auth.groups))
+        self.authentication = Authentication(config)
         self.iceberg = self._iceberg_rest(tables, secret)
         self.snapshot_tags = self._closing(SnapshotTags(self.connections))
         self._limits = Limits(
@@ -132,49 +137,28 @@ class Gateway:
         )
         self._last_seen: LastSeen = Cache(REMEMBERED_MAX)
         self._runners: Cache[Rights, StatementRunner] = Cache(_PRINCIPALS_MAX)
-        rights_of = self.access.rights_of
-        self._audit = self._closing(self._audit_log())
+        self.audit = self._closing(self._audit_log())
         self.service = self._closing(self._statements())
-        self.seams = Seams(config, lambda caller: self._gatherer(rights_of(caller)), self._signer)
+        self._prepare_faces()
         self._look_after_statements()
 
     def app(self) -> flask.Flask:
         """Returns its HTTP application."""
-        return create_app(
-            self.config,
-            self.service,
-            self.seams,
-            self.iceberg,
-            self.metrics_text,
-            self._audit,
-            self.readiness,
-        )
+        return create_app(self, [face.make(self) for face in FACES.values() if not face.has_port])
 
-    def serve_flight(self) -> str | None:
-        """Serves Arrow Flight SQL, if it is configured, until the gateway is closed.
+    def open_ports(self) -> list[str]:
+        """Opens the ports of those faces that are given one, until the gateway is closed.
 
         Returns:
-            Its address; None when it is not configured.
+            Their addresses.
 
         Raises:
             SeamlineError: PORT_TAKEN, INVALID_CONFIG.
         """
-        config = self.config
-        if config.flight.port is None:
-            return None
-        from seamline.gateway.flight.callers import Callers
-        from seamline.gateway.flight.routes import Routes
-        from seamline.gateway.flight.server import FlightServer
-
-        callers = Callers(
-            self.iceberg.authentication, self._secret, config.tokens.age_seconds_max, self._audit
-        )
-
-        def place(caller: Principal, catalog: str | None, schema: str | None) -> resolution.Session:
-            return resolution.session(config, catalog, schema, self.access.rights_of(caller))
-
-        routes = Routes(self.service, callers, config.http.request_bytes_max, place)
-        return self._closing(FlightServer(config, routes)).address
+        listeners: list[Listener] = [
+            self._closing(FACES[name].make(self)) for name in self.config.ports
+        ]
+        return [listener.address for listener in listeners]
 
     def metrics_text(self) -> str:
         """Returns every metric, as `/metrics` serves them."""
@@ -207,7 +191,7 @@ class Gateway:
         sessions = SessionTokens(secret, config.tokens.age_seconds_max)
         return IcebergRest(
             config=config,
-            authentication=Authentication(config),
+            authentication=self.authentication,
             connections=self.connections,
             catalog=ServedCatalog(tables, sessions, config.iceberg.hold_seconds),
             plans=self._closing(
@@ -232,7 +216,7 @@ class Gateway:
     def _statements(self) -> Service:
         self._meanings = Meanings()
         metrics, rights_of = Metrics(self._registry), self.access.rights_of
-        return Service(self.config.shared(), self._run, metrics, rights_of, self._audit)
+        return Service(self.config.shared(), self._run, metrics, rights_of, self.audit)
 
     def _run(self, statement: Statement) -> None:
         """Runs a statement with the rights of its caller."""
@@ -274,16 +258,18 @@ class Gateway:
             statements=lambda: self.service.statements(rights.principal),
         )
 
-    @functools.cached_property
-    def readiness(self) -> Readiness:
-        """Whether it should get statements."""
+    def _prepare_faces(self) -> None:
+        """Makes the parts that only faces need."""
+        config, rights_of = self.config, self.access.rights_of
+        self.seams = Seams(config, lambda caller: self._gatherer(rights_of(caller)), self._signer)
+        self.turns = Turns(config.http.threads, _WAITS_MAX, shared=config.asks_who)
+        self.streams = Streams(self.authentication)
         folders = self._state / "results", self._state / "spill"
-        made = Readiness(lambda: self.service.accepts_statements, folders, self._outages)
-        self._registry.register(ReadinessMetrics(made))
-        return made
+        self.readiness = Readiness(lambda: self.service.accepts_statements, folders, self._outages)
+        self._registry.register(ReadinessMetrics(self.readiness))
 
     def _outages(self) -> list[Outage]:
-        keys = self.iceberg.authentication.outage
+        keys = self.authentication.outage
         return [*self.connections.outages(), *([keys] if keys is not None else [])]
 
     def _kill(self, asked: KillStatement, caller: Principal) -> None:

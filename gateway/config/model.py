@@ -11,7 +11,7 @@ import ipaddress
 import re
 import urllib.parse
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -20,10 +20,12 @@ from pydantic import (
     Field,
     NonNegativeInt,
     PositiveInt,
+    create_model,
     model_validator,
 )
 
 from seamline.connectors.config import CatalogConfig, ClusterConfig, Settings, Text, listed, refused
+from seamline.gateway.faces import FACES
 from seamline.gateway.names import SYSTEM_CATALOG
 
 # --- Numbers -------------------------------------------------------------------------------------
@@ -159,8 +161,8 @@ class HttpConfig(Settings):
         return f"{scheme}://{self.at(port)}"
 
 
-class FlightConfig(Settings):
-    """Arrow Flight SQL, at `http.host` and with `http.tls`; without a port it is not offered."""
+class PortConfig(Settings):
+    """A face with a port of its own."""
 
     port: Port | None = None
     """Port; 0 picks a free one."""
@@ -392,6 +394,30 @@ def _named(entries: Any) -> Any:
     return {k: {**e, "name": k} if isinstance(e, Mapping) else e for k, e in entries.items()}
 
 
+T = TypeVar("T", bound=Settings)
+
+
+def _with_ports(config: type[T]) -> type[T]:
+    """Adds a section for each face that has a port of its own."""
+    sections: dict[str, Any] = {}
+    for name, face in FACES.items():
+        if face.has_port:
+            about = f"{face.protocol}, at `http.host` and with `http.tls`; without a port it is not"
+            section = create_model(
+                f"{name.title()}Config", __base__=PortConfig, __doc__=f"{about} offered."
+            )
+            where = f"Where it listens for {face.protocol}."
+            sections[name] = (section, Field(section(), description=where))
+    return create_model(
+        config.__name__,
+        __base__=config,
+        __doc__=config.__doc__,
+        __module__=config.__module__,
+        **sections,
+    )
+
+
+@_with_ports
 class Config(Settings):
     """The whole tree."""
 
@@ -414,8 +440,6 @@ class Config(Settings):
     the configuration file."""
     http: HttpConfig = HttpConfig()
     """Where it listens."""
-    flight: FlightConfig = FlightConfig()
-    """Where it listens for Arrow Flight SQL."""
     auth: AuthConfig = AuthConfig()
     """Who may use it."""
     audit: AuditConfig = AuditConfig()
@@ -452,15 +476,20 @@ class Config(Settings):
             }
         )
 
+    @property
+    def ports(self) -> dict[str, int]:
+        """The ports of the faces that are given one of their own, by the names of the faces."""
+        given = ((name, getattr(self, name).port) for name, face in FACES.items() if face.has_port)
+        return {name: port for name, port in given if port is not None}
+
     @model_validator(mode="after")
-    def _flight_lets_somebody_in(self) -> Self:
-        proves = self.auth.takes_credentials
-        if self.flight.port is not None and self.http.tls.client_ca and not proves:
+    def _ports_let_somebody_in(self) -> Self:
+        if self.ports and self.http.tls.client_ca and not self.auth.takes_credentials:
             problem = (
                 "needs auth.tokens, token_file, passwords or jwt: client certificates "
                 "are not checked there"
             )
-            raise refused(problem, "flight", "port")
+            raise refused(problem, next(iter(self.ports)), "port")
         return self
 
     @model_validator(mode="after")

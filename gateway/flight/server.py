@@ -66,7 +66,7 @@ class FlightServer:
         )
         tls, host = config.http.tls, config.http.host
         bracketed = f"[{host}]" if ":" in host else host
-        port = self._bind(f"{bracketed}:{config.flight.port}", tls)
+        port = self._bind(f"{bracketed}:{config.ports['flight']}", tls)
         scheme = "grpc" if tls.certificate is None else "grpc+tls"
         self.address = f"{scheme}://{bracketed}:{port}"
         self._server.start()

@@ -17,6 +17,8 @@ import urllib.parse
 
 import flask
 
+from seamline.gateway.http.faces import HttpFace, Parts
+
 ROOT = "/"
 _TRINO, _TRINO_QUERY = "/ui/", "/ui/query.html"
 _PAGE = "index.html"
@@ -36,6 +38,11 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",  # revalidated each time, and only sent if it changed
 }
+
+
+def face(_parts: Parts) -> HttpFace:
+    """Returns the page and its files as a face."""
+    return HttpFace(blueprints=(blueprint(),), serves=serves, is_public=True)
 
 
 def serves(path: str) -> bool:

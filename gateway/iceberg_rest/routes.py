@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import flask
 import werkzeug.http
@@ -30,7 +30,9 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway import names
+from seamline.gateway.access.identity import Identity
 from seamline.gateway.access.rights import Rights
+from seamline.gateway.http.faces import Failures, HttpFace, Parts
 from seamline.gateway.http.operations import (
     ANY,
     Answer,
@@ -44,6 +46,7 @@ from seamline.gateway.http.presented import presented
 from seamline.gateway.iceberg_rest import answers, change_routes
 from seamline.gateway.iceberg_rest import plan_routes as iceberg_plans
 from seamline.gateway.iceberg_rest.catalog import Caller, IcebergRest, LoadRequest, LoadResponse
+from seamline.gateway.iceberg_rest.errors import error_response, status_of
 from seamline.gateway.iceberg_rest.requests import (
     DelegationHeaders,
     PageQuery,
@@ -127,12 +130,39 @@ _LOADED = {
 }
 
 
-def serves(path: str) -> bool:
-    """Returns whether a path belongs to the catalog, so that its errors have the catalog's form."""
+class IcebergParts(Parts, Protocol):
+    """The parts of a gateway that has this catalog.
+
+    Attributes:
+        iceberg: The catalog's parts.
+    """
+
+    iceberg: IcebergRest
+
+
+def face(parts: IcebergParts) -> HttpFace:
+    """Returns the catalog as a face of a gateway with these parts."""
+    rest = parts.iceberg
+
+    def identify() -> Identity:
+        caller = flask.g.caller = _caller(rest)
+        return caller.identity
+
+    return HttpFace(
+        blueprints=tuple(blueprint(rest, root) for root in (FILES, PLANNED)),
+        serves=_serves,
+        identify=identify,
+        is_audited=lambda _request: True,
+        is_described=True,
+        failures=Failures(answers.IcebergFailure, status_of, error_response),
+    )
+
+
+def _serves(path: str) -> bool:
     return any(path == root or path.startswith(f"{root}/") for root in (FILES, PLANNED))
 
 
-def authenticate(rest: IcebergRest) -> Caller:
+def _caller(rest: IcebergRest) -> Caller:
     """Returns who sends the current request.
 
     Raises:

@@ -30,6 +30,7 @@ import flask
 from seamline.dbapi.version import VERSION
 from seamline.errors import INVALID_REQUEST, SHUTTING_DOWN, SeamlineError
 from seamline.gateway.access.rules import Action
+from seamline.gateway.http.faces import HttpFace, Parts
 from seamline.gateway.http.turns import Turns
 from seamline.gateway.statements.service import Service
 from seamline.gateway.statements.statement import FINAL, Statement
@@ -45,6 +46,23 @@ LISTED = 100
 """How many statements a list has at most."""
 PROTOCOL = "476"
 """The Trino release whose protocol this is; tools compare it with the one they need."""
+
+
+def face(parts: Parts) -> HttpFace:
+    """Returns the protocol as a face of a gateway with these parts."""
+    routes = blueprint(
+        parts.service,
+        parts.turns,
+        parts.config.http.external_url,
+        is_open=parts.authentication.is_open,
+    )
+    return HttpFace(
+        blueprints=(routes,),
+        serves=lambda path: path.startswith("/v1/"),
+        is_audited=lambda request: (
+            request.method == "DELETE" and request.path.startswith("/v1/query/")
+        ),
+    )
 
 
 def blueprint(

@@ -18,7 +18,7 @@ from seamline.dbapi.values import arrow_converter
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.app import wiring
 from seamline.gateway.catalogs.connections import Connections
-from seamline.gateway.config.model import Config, FlightConfig
+from seamline.gateway.config.model import Config, PortConfig
 from seamline.gateway.query.tokens import kept_secret
 from seamline.gateway.statements.statement import State, Statement, StatementRequest
 from support.slt import StatementError
@@ -131,10 +131,9 @@ class Gateway:
     @functools.cached_property
     def flight_url(self) -> str:
         """The address of its Flight SQL, which starts when first asked for."""
-        flight = FlightConfig(port=0)
+        flight = PortConfig(port=0)
         self.parts.config = self.config.model_copy(update={"flight": flight})
-        address = self.parts.serve_flight()
-        assert address is not None
+        (address,) = self.parts.open_ports()
         return address
 
     def connect(self, **options: Any) -> seamline.Connection:

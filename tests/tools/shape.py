@@ -18,6 +18,7 @@ if __name__ == "__main__":
 from support.sources import ROOT, imports_of, module_name, modules, nodes_of
 
 from seamline.connectors.formats import FORMATS
+from seamline.gateway.faces import FACES
 from seamline.seam.options import OPTIONS
 
 _FUNCTIONS_SHOWN = 10
@@ -133,6 +134,27 @@ def _listed(node: ast.AST) -> Iterator[str]:
             yield from (str(item.value) for item in items if isinstance(item, ast.Constant))
 
 
+def face_declarations() -> dict[str, list[str]]:
+    """Returns where each network face is declared: its entry, and what imports its folder.
+
+    Several faces in one folder share what it holds, so only their own modules count there.
+    """
+    makers = {name: face.made_by.partition(":")[0] for name, face in FACES.items()}
+    folders = collections.Counter(module.rpartition(".")[0] for module in makers.values())
+    places: dict[str, list[str]] = {}
+    for name, module in makers.items():
+        folder = module.rpartition(".")[0]
+        own = module if folders[folder] > 1 else folder
+        importing = (
+            module_name(path)
+            for path in modules()
+            if not module_name(path).startswith(f"{folder}.")
+            and any(f"{each}.".startswith(f"{own}.") for each in imports_of(path))
+        )
+        places[name] = ["seamline.gateway.faces", *importing]
+    return places
+
+
 def main() -> None:
     """Prints everything."""
     pairs = knots()
@@ -143,6 +165,9 @@ def main() -> None:
             print(f"    {line}")
     print(f"\nplaces that ask for a table format by its name: {len(formats_by_name())}")
     print(f"places that ask for the class of a format's tables: {len(narrowed_to_a_format())}")
+    print("\nplaces in which each network face is declared")
+    for name, places in face_declarations().items():
+        print(f"  {len(places):3} {name}: {', '.join(places)}")
     print("\nmodules and lines of each folder")
     sizes: dict[pathlib.Path, list[int]] = collections.defaultdict(list)
     for path in modules():

@@ -609,7 +609,7 @@ def test_a_port_that_is_taken_has_a_named_error(offline_gateway: Gateway, tmp_pa
     other = Gateway(offline.config(tmp_path, flight__port=port))
     try:
         with pytest.raises(SeamlineError) as caught:
-            other.parts.serve_flight()
+            other.parts.open_ports()
         assert caught.value.code.name == "PORT_TAKEN"
     finally:
         other.close()

@@ -1,0 +1,30 @@
+"""The REST API: statements, plain queries, seams and tails, under `/api`."""
+
+from __future__ import annotations
+
+import flask
+
+from seamline.gateway.http import query, seams, statements, tail
+from seamline.gateway.http.faces import HttpFace, Parts
+
+_READS = ("/api/v1/seams", "/api/v1/tail/")
+
+
+def face(parts: Parts) -> HttpFace:
+    """Returns it, for a gateway with these parts."""
+    service, turns, streams = parts.service, parts.turns, parts.streams
+    return HttpFace(
+        blueprints=(
+            statements.blueprint(service, turns, streams),
+            query.blueprint(service, turns),
+            seams.blueprint(parts.seams),
+            tail.blueprint(service, parts.seams, turns, streams),
+        ),
+        serves=lambda path: path.startswith("/api/"),
+        is_audited=_is_audited,
+        is_described=True,
+    )
+
+
+def _is_audited(request: flask.Request) -> bool:
+    return request.path.startswith(_READS) or request.path.endswith("/cancel")
