@@ -72,29 +72,30 @@ def update_type(parsed: sql.Statement) -> str | None:
     return (keywords if isinstance(keywords, str) else keywords(parsed)) or None
 
 
-def _located(
-    run: Callable[[Connections, S, Session], Rows],
-) -> Callable[[Context[S]], Rows]:
-    """Returns the handler of a statement that needs no more than names and their catalogs."""
+def _located(run: Callable[[Context[S]], Rows]) -> Callable[[Context[S]], Rows]:
+    """Returns a handler whose errors are located at the statement's name."""
 
     def handler(context: Context[S]) -> Rows:
         with locate_errors_at(getattr(context.parsed, "location", None)):
-            return run(context.connections, context.parsed, context.session)
+            return run(context)
 
     return handler
+
+
+def _by_name(run: Callable[[Connections, S, Session], Rows]) -> Callable[[Context[S]], Rows]:
+    """Returns the handler of a statement that needs no more than names and their catalogs."""
+    return _located(lambda context: run(context.connections, context.parsed, context.session))
 
 
 def _timed(
     run: Callable[[Connections, S, Session, Deadline], Rows],
 ) -> Callable[[Context[S]], Rows]:
     """Returns the handler of a statement that also asks Kafka, within its deadline."""
-
-    def handler(context: Context[S]) -> Rows:
-        with locate_errors_at(getattr(context.parsed, "location", None)):
-            deadline = context.statement.deadline
-            return run(context.connections, context.parsed, context.session, deadline)
-
-    return handler
+    return _located(
+        lambda context: run(
+            context.connections, context.parsed, context.session, context.statement.deadline
+        )
+    )
 
 
 def _show(context: Context[sql.Show]) -> Rows:
@@ -126,7 +127,7 @@ def _query_of(parsed: Any) -> sql.Query | None:
 
 def _session(keywords: str | Callable[[Any], str], run: Callable[[Any, Any, Any], Rows]) -> Kind:
     """Returns the kind of a statement that changes nothing but the client's session."""
-    return Kind(_located(run), keywords)
+    return Kind(_by_name(run), keywords)
 
 
 KINDS: Mapping[type, Kind] = {
@@ -143,26 +144,26 @@ KINDS: Mapping[type, Kind] = {
     sql.SetRole: _session("SET ROLE", sessions.set_role),
     sql.SetTimeZone: _session("SET TIME ZONE", sessions.set_time_zone),
     sql.Use: _session("USE", sessions.use),
-    sql.Transaction: Kind(sessions.transaction, lambda parsed: parsed.what),
+    sql.Transaction: Kind(_located(sessions.transaction), lambda parsed: parsed.what),
     sql.Prepare: Kind(prepared.prepare, "PREPARE"),
     sql.Deallocate: Kind(prepared.deallocate, "DEALLOCATE"),
     sql.DescribePrepared: Kind(_describe),
-    sql.KillStatement: Kind(_kill, "CALL"),
+    sql.KillStatement: Kind(_located(_kill), "CALL"),
     # schemas, tables and views
-    sql.CreateSchema: Kind(_located(schemas.create), "CREATE SCHEMA", is_write=True),
-    sql.DropSchema: Kind(_located(schemas.drop), "DROP SCHEMA", is_write=True),
+    sql.CreateSchema: Kind(_by_name(schemas.create), "CREATE SCHEMA", is_write=True),
+    sql.DropSchema: Kind(_by_name(schemas.drop), "DROP SCHEMA", is_write=True),
     sql.CreateTable: Kind(_timed(creation.create_table), "CREATE TABLE", is_write=True),
     sql.AlterTable: Kind(
         _timed(creation.alter_table),
         lambda parsed: alterations.KEYWORDS[type(parsed.change)],
         is_write=True,
     ),
-    sql.DropTable: Kind(_located(creation.drop_table), "DROP TABLE", is_write=True),
+    sql.DropTable: Kind(_by_name(creation.drop_table), "DROP TABLE", is_write=True),
     sql.MaintainTable: Kind(maintaining.run, "ALTER TABLE EXECUTE", is_write=True, query=_query_of),
-    sql.Comment: Kind(_located(alterations.comment), "COMMENT", is_write=True),
+    sql.Comment: Kind(_by_name(alterations.comment), "COMMENT", is_write=True),
     sql.CreateView: Kind(views.create, "CREATE VIEW", is_write=True),
-    sql.RenameView: Kind(_located(views.rename), "RENAME VIEW", is_write=True),
-    sql.DropView: Kind(_located(views.drop), "DROP VIEW", is_write=True),
+    sql.RenameView: Kind(_by_name(views.rename), "RENAME VIEW", is_write=True),
+    sql.DropView: Kind(_by_name(views.drop), "DROP VIEW", is_write=True),
     # rows
     sql.CreateTableAs: Kind(
         inserting.create_table_as,
@@ -187,6 +188,6 @@ KINDS: Mapping[type, Kind] = {
         query=_query_of,
         inputs=row_changes.inputs,
     ),
-    sql.Truncate: Kind(_located(row_changes.truncate), "TRUNCATE TABLE", is_write=True),
+    sql.Truncate: Kind(_by_name(row_changes.truncate), "TRUNCATE TABLE", is_write=True),
 }
 """By class of statement; EXECUTE is run as the statement that it names."""
