@@ -63,28 +63,28 @@ def _times_as_text(array: pa.Array, form: str) -> pa.Array:
 _MIDNIGHT = datetime.datetime(2000, 1, 2, tzinfo=datetime.UTC)
 
 
-def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if array.type.equals(wanted):
+def _as_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if array.type.equals(type_):
         return array
-    if pa.types.is_null(wanted):
+    if pa.types.is_null(type_):
         return pa.nulls(len(array))
     if array.null_count == len(array):
-        return pa.nulls(len(array), wanted)  # engines type all-null columns as they like
+        return pa.nulls(len(array), type_)  # engines type all-null columns as they like
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    if pa.types.is_struct(wanted) and pa.types.is_struct(array.type):
+    if pa.types.is_struct(type_) and pa.types.is_struct(array.type):
         children = [
-            _as_type(child, wanted.field(position).type)
+            _as_type(child, type_.field(position).type)
             for position, child in enumerate(_fields(array))
         ]
-        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
-    if pa.types.is_list(wanted) and pa.types.is_list(array.type):
-        items = _as_type(array.values, wanted.value_type)
-        return list_like(array, items, wanted)
-    if pa.types.is_map(wanted) and pa.types.is_map(array.type):
-        keys, items = _as_type(array.keys, wanted.key_type), _as_type(array.items, wanted.item_type)
-        return map_like(array, keys, items, wanted)
-    return array.cast(wanted)
+        return pa.StructArray.from_arrays(children, fields=list(type_), mask=array.is_null())
+    if pa.types.is_list(type_) and pa.types.is_list(array.type):
+        items = _as_type(array.values, type_.value_type)
+        return list_like(array, items, type_)
+    if pa.types.is_map(type_) and pa.types.is_map(array.type):
+        keys, items = _as_type(array.keys, type_.key_type), _as_type(array.items, type_.item_type)
+        return map_like(array, keys, items, type_)
+    return array.cast(type_)
 
 
 def _fields(array: pa.StructArray) -> list[pa.Array]:

@@ -62,11 +62,11 @@ class Cache(Generic[K, V]):
         Raises:
             Exception: what `make` raises; nothing is cached then.
         """
-        found = self.get(key)
-        if found is None:
-            found = make()
-            self.put(key, found)
-        return found
+        cached = self.get(key)
+        if cached is None:
+            cached = make()
+            self.put(key, cached)
+        return cached
 
     def values(self) -> list[V]:
         """Returns all values."""

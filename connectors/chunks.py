@@ -53,9 +53,9 @@ class Filling:
     def take(self) -> Filled:
         """Returns what there is, and starts over."""
         size = sum(map(pa.ipc.get_record_batch_size, self._batches)) + self._schema_bytes
-        found = Filled(self._batches, self._rows, size)
+        filled = Filled(self._batches, self._rows, size)
         self._batches, self._bytes, self._rows = [], 0, 0
-        return found
+        return filled
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

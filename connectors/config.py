@@ -126,8 +126,8 @@ class CatalogConfig(Settings):
 
 def region_of(properties: Mapping[str, str]) -> str | None:
     """Returns the S3 region; Amazon's library requires one even for servers that have none."""
-    known = properties.get("s3.region") or properties.get("client.region")
-    return known or ("us-east-1" if "s3.endpoint" in properties else None)
+    region = properties.get("s3.region") or properties.get("client.region")
+    return region or ("us-east-1" if "s3.endpoint" in properties else None)
 
 
 class SchemaRegistryConfig(Settings):
@@ -156,10 +156,10 @@ class SchemaRegistryConfig(Settings):
     @property
     def login(self) -> tuple[str, str]:
         """User name and password; those in its url if no others are set. Both may be empty."""
-        found = re.search("://([^/:@]*):?([^/]*)@", self.url)
-        if self.username or found is None:
+        credentials = re.search("://([^/:@]*):?([^/]*)@", self.url)
+        if self.username or credentials is None:
             return self.username, self.password
-        return urllib.parse.unquote(found[1]), urllib.parse.unquote(found[2])
+        return urllib.parse.unquote(credentials[1]), urllib.parse.unquote(credentials[2])
 
 
 class ClusterConfig(Settings):

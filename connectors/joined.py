@@ -50,13 +50,13 @@ def unpacked(piece: pa.Buffer) -> Any:
     """
     (count,) = struct.unpack_from("<Q", piece)
     sizes = struct.unpack_from(f"<{count}Q", piece, 8)
-    place = _next(8 * (count + 1))
+    start = _next(8 * (count + 1))
     buffers = []
     for size in sizes:
-        buffers.append(piece.slice(place, size))
-        place = _next(place + size)
+        buffers.append(piece.slice(start, size))
+        start = _next(start + size)
     return pickle.loads(buffers[0], buffers=buffers[1:])  # noqa: S301 - see above
 
 
-def _next(place: int) -> int:
-    return -(-place // _ALIGNMENT) * _ALIGNMENT
+def _next(position: int) -> int:
+    return -(-position // _ALIGNMENT) * _ALIGNMENT

@@ -48,15 +48,15 @@ def newest_places(rows: pa.Table, newest: Newest) -> np.ndarray:
     """
     first = rows.column(newest.key_names[0])
     # an entry that is not a row has no key
-    places = np.flatnonzero(first.is_valid().to_numpy()) if first.null_count else None
-    truncate = _last_truncate(rows, newest) if places is not None else None
+    indexes = np.flatnonzero(first.is_valid().to_numpy()) if first.null_count else None
+    truncate = _last_truncate(rows, newest) if indexes is not None else None
     if truncate is not None:
-        assert places is not None
+        assert indexes is not None
         offsets = rows.column(newest.offset.name).to_numpy()
-        places = places[offsets[places] > offsets[truncate]]
-        left = newest_places(rows.take(pa.array(places)), newest)
-        return np.sort(np.append(places[left], truncate))
-    keyed = rows if places is None else rows.take(pa.array(places))
+        indexes = indexes[offsets[indexes] > offsets[truncate]]
+        left = newest_places(rows.take(pa.array(indexes)), newest)
+        return np.sort(np.append(indexes[left], truncate))
+    keyed = rows if indexes is None else rows.take(pa.array(indexes))
     if not keyed.num_rows:
         return np.empty(0, dtype=np.int64)
     codes, count = _codes(keyed, newest.key_names)
@@ -69,7 +69,7 @@ def newest_places(rows: pa.Table, newest: Newest) -> np.ndarray:
         if (partitions != partitions[last[codes]]).any():
             raise SeamlineError(UPSERT_ORDER_UNKNOWN, newest.moved_key.partition(": ")[2])
     last.sort()
-    return last if places is None else places[last]
+    return last if indexes is None else indexes[last]
 
 
 def is_truncated(newest: pa.Table, told_by: Newest) -> bool:
@@ -82,11 +82,11 @@ def _last_truncate(rows: pa.Table, newest: Newest) -> int | None:
     if not newest.takes_truncates:
         return None
     keyless = pc.is_null(rows.column(newest.key_names[0]))
-    places = np.flatnonzero(pc.fill_null(pc.and_(keyless, rows.column(DELETED)), False).to_numpy())
-    if not len(places):
+    indexes = np.flatnonzero(pc.fill_null(pc.and_(keyless, rows.column(DELETED)), False).to_numpy())
+    if not len(indexes):
         return None
     offsets = rows.column(newest.offset.name).to_numpy()
-    return int(places[offsets[places].argmax()])
+    return int(indexes[offsets[indexes].argmax()])
 
 
 def of_keys(rows: pa.Table, predicate: Predicate | None, newest: Newest) -> pa.Table:
@@ -105,15 +105,15 @@ def of_keys(rows: pa.Table, predicate: Predicate | None, newest: Newest) -> pa.T
     for part in conjuncts(predicate):
         match part:
             case Comparison(column, "=", value) if column in newest.key_names:
-                wanted: tuple[Value, ...] = (value,)
-            case In(column, wanted) if column in newest.key_names:
+                in_: tuple[Value, ...] = (value,)
+            case In(column, in_) if column in newest.key_names:
                 pass
             case _:
                 continue
-        known = rows.column(column)
-        is_wanted = pc.is_in(known, pa.array(wanted, known.type))
+        values = rows.column(column)
+        is_wanted = pc.is_in(values, pa.array(in_, values.type))
         if newest.takes_truncates:
-            is_wanted = pc.or_(is_wanted, pc.is_null(known))
+            is_wanted = pc.or_(is_wanted, pc.is_null(values))
         rows = rows.filter(is_wanted)
     return rows
 
@@ -129,10 +129,10 @@ def _codes(rows: pa.Table, names: tuple[str, ...]) -> tuple[np.ndarray, int]:
 
 def _encoded(values: pa.Array) -> tuple[np.ndarray, int]:
     if pa.types.is_integer(values.type):
-        numbers, found = np.unique(values.to_numpy(), return_inverse=True)
-        return found, len(numbers)
-    found = pc.dictionary_encode(values)
-    return found.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(found.dictionary)
+        numbers, encoded = np.unique(values.to_numpy(), return_inverse=True)
+        return encoded, len(numbers)
+    encoded = pc.dictionary_encode(values)
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
 
 
 def newest_condition(newest: Newest, quote: Callable[[str], str], moved: str) -> str:

@@ -81,10 +81,10 @@ def _file(path: str, real: Callable[[str], str]) -> Place | None:
     if not path.startswith("/"):
         return None
     folder, _, name = path.rstrip("/").rpartition("/")
-    found = f"{real(folder or '/')}/{name}"
-    if name in {"", "."} or os.path.islink(found):  # noqa: PTH114 - called for every file
-        found = os.path.realpath(found)
-    return Place(FILE, "", f"/{found.strip('/')}".rstrip("/"))
+    real_path = f"{real(folder or '/')}/{name}"
+    if name in {"", "."} or os.path.islink(real_path):  # noqa: PTH114 - called for every file
+        real_path = os.path.realpath(real_path)
+    return Place(FILE, "", f"/{real_path.strip('/')}".rstrip("/"))
 
 
 def _decoded(part: str) -> str:
@@ -185,14 +185,14 @@ class CatalogPlaces:
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED when the table itself is elsewhere.
         """
-        found = TablePlaces.of(table, location, self.shared)
-        if not self._allow(found.own):
+        places = TablePlaces.of(table, location, self.shared)
+        if not self._allow(places.own):
             raise SeamlineError(
                 LOCATION_NOT_ALLOWED,
                 f"table {table} is in {location}, where tables of the catalog may not be",
                 hint=f"If they may be, add the location to catalogs.{self.catalog}.locations.",
             )
-        return found
+        return places
 
     def require(self, location: str) -> None:
         """Requires a metadata file to be where tables of the catalog, or their files, may be.

@@ -200,19 +200,19 @@ class MappedMemory:
         self._base = pa.py_buffer(self._map).address
         self._batches: Cache[Place, pa.RecordBatch] = Cache(_MAPPED_MAX)
 
-    def columns(self, found: PlacedRows) -> list[pa.Array]:
+    def columns(self, rows: PlacedRows) -> list[pa.Array]:
         """Returns the rows as columns; valid as long as their owner keeps the batch."""
-        place = found.place
+        place = rows.place
         batch = self._batches.get_or_make(
             place,
             lambda: joined.unpacked(
                 pa.foreign_buffer(self._base + place.start, place.size_bytes, self)
             ),
         )
-        columns = [batch.column(position) for position in found.columns]
-        if found.length == batch.num_rows:
+        columns = [batch.column(position) for position in rows.columns]
+        if rows.length == batch.num_rows:
             return columns
-        return [column.slice(found.offset, found.length) for column in columns]
+        return [column.slice(rows.offset, rows.length) for column in columns]
 
 
 @functools.cache
@@ -248,8 +248,8 @@ def _key(array: pa.Array, place: Place) -> _Buffers:
 
     Nulls alone have no buffers, so they are told by their batch.
     """
-    found = _buffers(array)
-    return found if any(found) else (-1, place.number)
+    buffers = _buffers(array)
+    return buffers if any(buffers) else (-1, place.number)
 
 
 def _buffers(array: pa.Array) -> _Buffers:

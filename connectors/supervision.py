@@ -298,12 +298,12 @@ def named(error: BaseException) -> SeamlineError:
         return error
     if is_full(error):
         return SeamlineError(DISK_FULL, str(error))
-    said = " ".join(sentence(str(error)).split())[:300]
+    message = " ".join(sentence(str(error)).split())[:300]
     frame = next(reversed(traceback.extract_tb(error.__traceback__)), None)
     where = f" ({frame.filename.rpartition('/')[2]}:{frame.lineno})" if frame else ""
-    found = SeamlineError(INTERNAL_ERROR, f"{type(error).__name__}: {said}{where}")
-    found.__cause__ = error
-    return found
+    failure = SeamlineError(INTERNAL_ERROR, f"{type(error).__name__}: {message}{where}")
+    failure.__cause__ = error
+    return failure
 
 
 def _report(
@@ -313,15 +313,18 @@ def _report(
     *,
     is_told: bool = False,
 ) -> SeamlineError:
-    found = named(error)
+    failure = named(error)
     with _lock:
-        _failures[name, found.code.name] += 1
-    is_known = before is not None and (before.code, before.message) == (found.code, found.message)
-    is_verbose = found.code is INTERNAL_ERROR and _LOG.isEnabledFor(logging.INFO)
+        _failures[name, failure.code.name] += 1
+    is_known = before is not None and (before.code, before.message) == (
+        failure.code,
+        failure.message,
+    )
+    is_verbose = failure.code is INTERNAL_ERROR and _LOG.isEnabledFor(logging.INFO)
     with contextlib.suppress(Exception):  # a log that cannot be written must not stop anything
         if is_known:
-            _LOG.info("%s failed again: %s", name, found.code.name)
+            _LOG.info("%s failed again: %s", name, failure.code.name)
         else:
             level = logging.INFO if is_told else logging.ERROR
-            _LOG.log(level, "%s: %s", name, found, exc_info=error if is_verbose else None)
-    return found
+            _LOG.log(level, "%s: %s", name, failure, exc_info=error if is_verbose else None)
+    return failure

@@ -102,8 +102,8 @@ def split(text: str) -> tuple[str, ...]:
     """Inverts `text_of`; splits any other text at its dots."""
     if re.fullmatch(rf"{_PART}(?:\.{_PART})*", text) is None:
         return tuple(text.split("."))
-    found = re.finditer(rf"(?:^|\.){_PART}", text)
-    return tuple(m[2] if m[1] is None else m[1].replace('""', '"') for m in found)
+    parts = re.finditer(rf"(?:^|\.){_PART}", text)
+    return tuple(m[2] if m[1] is None else m[1].replace('""', '"') for m in parts)
 
 
 def schema_text(namespace: Sequence[str]) -> str:
@@ -129,12 +129,12 @@ def split_variant(name: str) -> tuple[str, str]:
     Raises:
         SeamlineError: TABLE_NOT_FOUND when it asks for more than one variant.
     """
-    found = _VARIANT.fullmatch(name)
-    if found is None:
+    match = _VARIANT.fullmatch(name)
+    if match is None:
         return name, ""
-    if len(found[2]) > 1:
-        return found[1] + found[2][1:] + found[3], ""
-    table, another = split_variant(found[1])
+    if len(match[2]) > 1:
+        return match[1] + match[2][1:] + match[3], ""
+    table, another = split_variant(match[1])
     if another:
         raise SeamlineError(TABLE_NOT_FOUND, f"{name} names two variants of one table")
-    return table, found[3].lower()
+    return table, match[3].lower()

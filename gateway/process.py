@@ -117,7 +117,7 @@ def interrupted_by_signals() -> Iterator[None]:
         yield
 
 
-def tell_of_signals(numbers: Iterable[signal.Signals], told: Callable[[int], None]) -> None:
+def tell_of_signals(numbers: Iterable[signal.Signals], receive: Callable[[int], None]) -> None:
     """Has a function called at the first of each signal; further ones have their usual effect.
 
     A closed terminal that is to be ignored, as under nohup, stays ignored.
@@ -131,7 +131,7 @@ def tell_of_signals(numbers: Iterable[signal.Signals], told: Callable[[int], Non
 
     def tell() -> None:
         while True:
-            supervision.attempt("signals", functools.partial(told, came.get()))
+            supervision.attempt("signals", functools.partial(receive, came.get()))
 
     def handle(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)

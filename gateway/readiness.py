@@ -87,7 +87,7 @@ class ReadinessMetrics(Collector):
 
 def _free_bytes(folder: pathlib.Path) -> int:
     """Returns the free bytes on a folder's disk; the folder is created when it is needed."""
-    for place in (folder, *folder.parents):
+    for existing in (folder, *folder.parents):
         with contextlib.suppress(FileNotFoundError):
-            return shutil.disk_usage(place).free
+            return shutil.disk_usage(existing).free
     return 0

@@ -214,9 +214,9 @@ def _cold(plan: ColdPlan) -> str:
 
 
 def _hot(scan: Scan) -> str:
-    wanted = sum(len(r) for r in scan.hot_ranges)
+    offsets = sum(len(r) for r in scan.hot_ranges)
     tail = scan.seam.hot_offsets
-    text = f"{wanted:,} of {tail:,} offsets in {len(scan.hot_ranges)} partitions"
+    text = f"{offsets:,} of {tail:,} offsets in {len(scan.hot_ranges)} partitions"
     cached = cached_of(
         {r.partition: (r.start, r.end_exclusive) for r in scan.hot_ranges}, scan.facts.cached
     )
@@ -240,12 +240,12 @@ def _seam(seam: Seam, scan: Scan) -> Iterator[str]:
     )
     if cold.provider:
         yield f"     boundary by {cold.provider}: {cold.trust}"
-    wanted = {r.partition: r for r in scan.hot_ranges}
+    hot = {r.partition: r for r in scan.hot_ranges}
     shown = list(seam.end.items())[:PARTITIONS_SHOWN_MAX]
     width = max((len(f"{end:,}") for _, end in shown), default=1)
     for partition, end in shown:
         start = seam.boundary[partition]
-        reads = wanted.get(partition)
+        reads = hot.get(partition)
         note = f"reads [{reads.start:,}, {reads.end_exclusive:,})" if reads else "nothing to read"
         since = f"since {seam.since[partition]:>{width},}  " if seam.since is not None else ""
         yield (

@@ -47,11 +47,11 @@ def _origins(tree: exp.Expr, named: Mapping[str, exp.Expr]) -> Origins:
     read = {
         node.this.alias: _source(node.this, named) for node in (from_, *joins) if node is not None
     }
-    found = [_of_projection(projection.unalias(), read) for projection in tree.expressions]
+    columns = [_of_projection(projection.unalias(), read) for projection in tree.expressions]
     keeps_rows = not any(value for key, value in tree.args.items() if key not in _KEEPING)
     computes = any(node.spec.overload.kind != "scalar" for node in tree.find_all(Call))
     is_whole = all(whole for _, whole in read.values()) and len(read) == 1
-    return Origins(found, keeps_rows and is_whole and not computes)
+    return Origins(columns, keeps_rows and is_whole and not computes)
 
 
 _KEEPING = frozenset({"expressions", "from_", "order", "with_"})

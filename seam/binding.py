@@ -125,15 +125,15 @@ class TopicBinding(TableOptions):
     @property
     def key_encoding(self) -> Encoding:
         """The encoding that finds the primary key in a tombstone, which has only a record key."""
-        said = self.encoding
+        encoding = self.encoding
         sources = []
         for name in self.primary_key:
-            source = said.source_of((name,))
+            source = encoding.source_of((name,))
             if source is None or source.part != KEY:
                 is_whole = self.key is not None and self.key.lower() == name.lower()
                 source = Source(KEY, () if is_whole else (name,))
             sources.append(ColumnSource((name,), source))
-        return dataclasses.replace(said, sources=tuple(sources))
+        return dataclasses.replace(encoding, sources=tuple(sources))
 
 
 def _require_meaning(binding: TopicBinding) -> None:

@@ -296,9 +296,9 @@ def boundary_of(state: TableState, snapshot_id: int | None) -> Boundary:
     """
     if state.provider is not None and _is_filled_by(state, state.provider, snapshot_id):
         for snapshot in state.ancestors(snapshot_id):
-            said = state.provider.boundary(state, snapshot) or decode(snapshot)
-            if said is not None:
-                return said
+            boundary = state.provider.boundary(state, snapshot) or decode(snapshot)
+            if boundary is not None:
+                return boundary
         raise _missing(state, snapshot_id)
     own = own_of(state, snapshot_id)
     if own is None:

@@ -107,11 +107,11 @@ def as_known_now(state: TableState, earlier: Seam, *later: Seam) -> Seam:
         later: The later seam: as its token has it, and as it is now.
     """
     own = kept_side(state, earlier.cold.snapshot_id)
-    known = {
+    before = {
         earlier.cold.foreign_change_id,
         own.foreign_change_id if own else earlier.cold.foreign_change_id,
     }
-    if known.isdisjoint(seam.cold.foreign_change_id for seam in later):
+    if before.isdisjoint(seam.cold.foreign_change_id for seam in later):
         return earlier
     change_id = later[-1].cold.foreign_change_id
     return dataclasses.replace(
@@ -150,8 +150,8 @@ def _first(changes: Seam, since: Offsets, offsets_max: int) -> Seam:
     end = Offsets(ends)
     cold_end = changes.cold_end
     if cold_end is not None or any(end[p] < b for p, b in changes.boundary.items()):
-        known = cold_end if cold_end is not None else changes.boundary
-        cold_end = Offsets({**dict.fromkeys(known, 0), **end})
+        first = cold_end if cold_end is not None else changes.boundary
+        cold_end = Offsets({**dict.fromkeys(first, 0), **end})
     boundary = Offsets({p: min(start, end[p]) for p, start in changes.boundary.items()})
     return dataclasses.replace(changes, boundary=boundary, end=end, cold_end=cold_end)
 

@@ -30,20 +30,20 @@ from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
 
 
-def require(*found: SeamlineError | None) -> None:
+def require(*errors: SeamlineError | None) -> None:
     """Raises the first of the given errors, if there is one.
 
     Raises:
         SeamlineError: the first error found.
     """
-    for error in found:
+    for error in errors:
         if error is not None:
             raise error
 
 
-def history_changed(found: SeamlineError | None) -> SeamlineError | None:
+def history_changed(error: SeamlineError | None) -> SeamlineError | None:
     """Converts an error into HISTORY_CHANGED, for a client that has read before."""
-    return found and SeamlineError(HISTORY_CHANGED, found.message, details=found.details)
+    return error and SeamlineError(HISTORY_CHANGED, error.message, details=error.details)
 
 
 # --- The same topic? ------------------------------------------------------------------------------
@@ -107,24 +107,24 @@ def truncated(bounds: LogBounds, ends: Mapping[int, int]) -> SeamlineError | Non
 
 
 def shortened(
-    topic: str, found: Mapping[int, int], ends: Mapping[int, int]
+    topic: str, offsets: Mapping[int, int], ends: Mapping[int, int]
 ) -> SeamlineError | None:
     """Returns an error if ends of a log are before earlier ends of the same kind.
 
     Args:
         topic: Name of the topic.
-        found: The current ends; a partition that is missing here has nothing left.
+        offsets: The current ends; a partition that is missing here has nothing left.
         ends: The earlier ends.
     """
     for partition, end in ends.items():
-        if found.get(partition, 0) < end:
+        if offsets.get(partition, 0) < end:
             return SeamlineError(
                 LOG_TRUNCATED,
-                f"partition {partition} of topic {topic} ends at {found.get(partition, 0)}, but "
+                f"partition {partition} of topic {topic} ends at {offsets.get(partition, 0)}, but "
                 f"ended at {end} before: it has lost records",
                 details={
                     "partition": partition,
-                    "log_end": found.get(partition, 0),
+                    "log_end": offsets.get(partition, 0),
                     "boundary": end,
                 },
             )

@@ -37,8 +37,8 @@ class Seen:
         """Returns, for each offset from `start` to `end` in the range, whether it had a record."""
         there = np.unpackbits(self.bits, count=len(self.range)).view(np.bool_)
         first = self.range.start
-        found: np.ndarray = there[max(0, start - first) : max(0, end - first)]
-        return found
+        inside: np.ndarray = there[max(0, start - first) : max(0, end - first)]
+        return inside
 
     @property
     def is_whole(self) -> bool:

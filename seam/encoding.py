@@ -122,14 +122,14 @@ class Encoding:
 
     def __str__(self) -> str:
         has_key = any(entry.source.part == KEY for entry in self.sources)
-        said = {
+        fields = {
             "envelope": self.envelope,
             "key": self.key if has_key else "",
             "columns_from": [str(entry) for entry in self.sources],
             "schemas": {p: digest for p, digest in self.schemas if p == VALUE or has_key},
             "options": dict(self.options),
         }
-        body = {"value": self.value, **{name: part for name, part in said.items() if part}}
+        body = {"value": self.value, **{name: part for name, part in fields.items() if part}}
         if not body.keys() - {"value", "key"}:
             return self.value
         return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
@@ -201,8 +201,8 @@ def parse_sources(texts: Iterable[str]) -> tuple[ColumnSource, ...]:
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
     """
-    found = tuple(entry for text in texts for entry in _entries(text))
-    paths = [entry.column for entry in found]
+    sources = tuple(entry for text in texts for entry in _entries(text))
+    paths = [entry.column for entry in sources]
     for path in paths:
         if sum(other[: len(path)] == path for other in paths) > 1:
             raise SeamlineError(
@@ -210,21 +210,21 @@ def parse_sources(texts: Iterable[str]) -> tuple[ColumnSource, ...]:
                 f"columns_from names {'.'.join(path)}, or a field inside it, more than once",
                 hint="Name each column, or each of its fields, once.",
             )
-    return found
+    return sources
 
 
 def _entries(text: str) -> Iterator[ColumnSource]:
-    place = 0
-    while place < len(text):
-        match = _ENTRY.match(text, place)
+    start = 0
+    while start < len(text):
+        match = _ENTRY.match(text, start)
         if match is None:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
-                f"columns_from: {text[place:].strip()!r} is not `column = source`",
+                f"columns_from: {text[start:].strip()!r} is not `column = source`",
                 hint="For example: id = key, trace = header.trace-id, at = timestamp",
             )
         yield ColumnSource(_names(match["column"]), _source(match["source"]))
-        place = match.end()
+        start = match.end()
 
 
 def _source(text: str) -> Source:
@@ -265,12 +265,12 @@ def spelt_as(sources: Sequence[ColumnSource], columns: Sequence[Field]) -> tuple
 def _spelt(entry: ColumnSource, path: Path, fields: Sequence[Field]) -> Path:
     from seamline.sql.types import Row  # not at the top: a command's --help need not load types
 
-    found = Row(tuple(fields)).field(path[0])
-    inner = found.type.fields if found is not None and isinstance(found.type, Row) else ()
-    if found is None or (path[1:] and not inner):
+    field = Row(tuple(fields)).field(path[0])
+    inner = field.type.fields if field is not None and isinstance(field.type, Row) else ()
+    if field is None or (path[1:] and not inner):
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
             f"columns_from: the table has no column {'.'.join(entry.column)}",
             hint="Name an existing column, or declare it with the other columns.",
         )
-    return (found.name, *(_spelt(entry, path[1:], inner) if path[1:] else ()))
+    return (field.name, *(_spelt(entry, path[1:], inner) if path[1:] else ()))

@@ -158,7 +158,7 @@ def changes(
     """
     rules = _Rules(encoding, watch.dropped, watch.is_tiering)
     own = [column for column in columns if column.name not in names.METADATA_NAMES]
-    found: list[Change] = []
+    changes_: list[Change] = []
     taken: set[str] = set()
     is_whole = False
     for column in own:
@@ -171,7 +171,7 @@ def changes(
             is_whole = is_whole or (not source.path and isinstance(column.type, Row))
             inner = _at(record, source.path)
             if inner is not None and (source.path or isinstance(column.type, Row)):
-                found += _of_type((column.name,), column.type, inner, rules)
+                changes_ += _of_type((column.name,), column.type, inner, rules)
     mark = encoding.delete_mark
     if mark is not None and mark.word is None and len(mark.path) == 1:
         taken.add(mark.path[0])  # it is false in every row
@@ -179,14 +179,14 @@ def changes(
     if isinstance(inside, Row) and not is_whole:
         named = [column for column in own if not encoding.names(column.name)]
         reserved = {column.name for column in columns} - {column.name for column in named}
-        found += _of_row((), named, inside, rules, taken=taken, reserved=reserved)
-    for change in found:
+        changes_ += _of_row((), named, inside, rules, taken=taken, reserved=reserved)
+    for change in changes_:
         if isinstance(change, RenameColumn) and change.path in [(name,) for name in watch.fixed]:
             raise _incompatible(
                 change.path,
                 f"other settings of the table name it, but it is called {change.name} now",
             )
-    return tuple(found)
+    return tuple(changes_)
 
 
 def dropped_columns(state: TableState) -> tuple[Path, ...]:
@@ -221,8 +221,8 @@ def _at(type_: Type | None, path: Path) -> Type | None:
     """Returns the type at a path; None if there is nothing at it."""
     for name in path:
         members = type_.fields if isinstance(type_, Row) else ()
-        found = matched([Field(name, types.UNKNOWN)], {m.name: m.aliases for m in members})
-        type_ = next((member.type for member in members if member.name == found.get(name)), None)
+        names = matched([Field(name, types.UNKNOWN)], {m.name: m.aliases for m in members})
+        type_ = next((member.type for member in members if member.name == names.get(name)), None)
     return type_
 
 
@@ -270,10 +270,10 @@ def _of_row(
         if rules.is_tiering:
             yield from _known_by(inside, member, used)
         yield from _of_type(inside, column.type, member.type, rules)
-    known = {*which.values(), *taken}
+    taken_names = {*which.values(), *taken}
     for member in record.fields if rules.is_tiering else ():
         inside = (*path, member.name)
-        if member.name in known or inside in rules.dropped:
+        if member.name in taken_names or inside in rules.dropped:
             continue
         type_ = _storable(inside, member.type)
         if type_ is not None:
@@ -321,21 +321,21 @@ def matched(columns: Sequence[Field], members: Mapping[str, Sequence[str]]) -> d
     Returns:
         Field names by column name; columns without a match are absent.
     """
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for column in columns:
         for name in (column.name, *column.aliases):
             if name in members:
-                found[column.name] = name
+                names[column.name] = name
                 break
-    free = {name: had for name, had in members.items() if name not in found.values()}
+    free = {name: had for name, had in members.items() if name not in names.values()}
     for column in columns:
-        if column.name not in found:
+        if column.name not in names:
             had = {column.name, *column.aliases}
             which = next((name for name, before in free.items() if had.intersection(before)), None)
             if which is not None:
-                found[column.name] = which
+                names[column.name] = which
                 del free[which]
-    return found
+    return names
 
 
 def _require_free(path: Path, columns: Sequence[Field], reserved: Collection[str]) -> None:
@@ -360,14 +360,14 @@ def _storable(path: Path, type_: Type) -> Type | None:
             raise _incompatible(path, "Spark cannot write Iceberg's type time")
         case Row(fields):
             inner = [(field.name, _storable((*path, field.name), field.type)) for field in fields]
-            kept = tuple(Field(name, found) for name, found in inner if found is not None)
+            kept = tuple(Field(name, problem) for name, problem in inner if problem is not None)
             return Row(kept) if kept else None
         case Array(element):
-            found = _storable(path, element)
-            return None if found is None else Array(found)
+            problem = _storable(path, element)
+            return None if problem is None else Array(problem)
         case Map(key, value):
-            found = _storable(path, value)
-            return None if found is None else Map(key, found)
+            problem = _storable(path, value)
+            return None if problem is None else Map(key, problem)
     return type_
 
 

@@ -155,15 +155,15 @@ def together(
     files: Iterable[DataFile], weight: Callable[[DataFile], int], weight_max: int
 ) -> Iterator[tuple[DataFile, ...]]:
     """Yields the files, in order, as many together as weigh no more; a heavier one is alone."""
-    found, total = list[DataFile](), 0
+    group, total = list[DataFile](), 0
     for file in files:
-        if found and total + weight(file) > weight_max:
-            yield tuple(found)
-            found, total = [], 0
-        found.append(file)
+        if group and total + weight(file) > weight_max:
+            yield tuple(group)
+            group, total = [], 0
+        group.append(file)
         total += weight(file)
-    if found:
-        yield tuple(found)
+    if group:
+        yield tuple(group)
 
 
 def field_id(field: pa.Field) -> int | None:

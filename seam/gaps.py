@@ -63,33 +63,33 @@ class Gap:
 
 def merged(gaps: Iterable[Gap]) -> tuple[Gap, ...]:
     """Returns the same gaps in order: neighbours joined, and no more of them than there may be."""
-    found = sorted(gaps, key=lambda gap: (gap.topic_id, gap.partition, gap.start))
-    found = _joined(found, 0)
-    while len(found) > GAPS_MAX:
+    in_order = sorted(gaps, key=lambda gap: (gap.topic_id, gap.partition, gap.start))
+    in_order = _joined(in_order, 0)
+    while len(in_order) > GAPS_MAX:
         between = [
             other.start - one.end_exclusive
-            for one, other in itertools.pairwise(found)
+            for one, other in itertools.pairwise(in_order)
             if _is_same_partition(one, other)
         ]
         if not between:
             break  # one for each partition
-        found = _joined(found, min(between))
-    return tuple(found)
+        in_order = _joined(in_order, min(between))
+    return tuple(in_order)
 
 
 def _joined(gaps: list[Gap], distance_max: int) -> list[Gap]:
-    found: list[Gap] = []
+    joined: list[Gap] = []
     for gap in gaps:
-        last = found[-1] if found else None
+        last = joined[-1] if joined else None
         if (
             last is not None
             and _is_same_partition(last, gap)
             and gap.start - last.end_exclusive <= distance_max
         ):
-            found[-1] = _union(last, gap)
+            joined[-1] = _union(last, gap)
         else:
-            found.append(gap)
-    return found
+            joined.append(gap)
+    return joined
 
 
 def _union(one: Gap, other: Gap) -> Gap:
@@ -110,13 +110,13 @@ def _is_same_partition(one: Gap, other: Gap) -> bool:
 
 def below(gaps: Iterable[Gap], topic_id: str, end: Mapping[int, int]) -> tuple[Gap, ...]:
     """Returns what is in a log's gaps below an end, per partition."""
-    found = []
+    kept = []
     for gap in gaps:
         stop = min(gap.end_exclusive, end.get(gap.partition, 0))
         if gap.topic_id == topic_id and gap.start < stop:
             offsets = min(gap.offsets, stop - gap.start)
-            found.append(dataclasses.replace(gap, end_exclusive=stop, offsets=offsets))
-    return tuple(found)
+            kept.append(dataclasses.replace(gap, end_exclusive=stop, offsets=offsets))
+    return tuple(kept)
 
 
 def same_below(

@@ -30,16 +30,16 @@ def taken_over(state: TableState, bounds: LogBounds) -> Boundary:
         SeamlineError: LOG_TRUNCATED, TOPIC_RECREATED; BOUNDARY_MISSING, ….
     """
     head = state.current_snapshot_id
-    found = boundary_of(state, head)
-    starts = {p: found.next.get(p, 0) for p in bounds.end}
-    require(recreated(bounds.topic, bounds.topic_id, found.topic_id), truncated(bounds, starts))
+    boundary = boundary_of(state, head)
+    starts = {p: boundary.next.get(p, 0) for p in bounds.end}
+    require(recreated(bounds.topic, bounds.topic_id, boundary.topic_id), truncated(bounds, starts))
     return dataclasses.replace(
-        found,
+        boundary,
         cluster_id=bounds.cluster_id,
-        start=found.next,
+        start=boundary.next,
         provider="",
         trust=EXACT,
-        epochs=bounds.leader_epochs if starts == dict(bounds.end) else found.epochs,
+        epochs=bounds.leader_epochs if starts == dict(bounds.end) else boundary.epochs,
         base_id=head,
         foreign_change_id=foreign_change(state, head),
         taken_id=head,

@@ -70,14 +70,14 @@ def pin(
     )
 
 
-def invisible(bounds: LogBounds, wanted: Mapping[int, int]) -> str | None:
+def invisible(bounds: LogBounds, offsets: Mapping[int, int]) -> str | None:
     """Returns why the log is not yet readable up to every wanted end; None if it is.
 
     Args:
         bounds: What the log holds.
-        wanted: Exclusive ends that must be readable, per partition.
+        offsets: Exclusive ends that must be readable, per partition.
     """
-    for partition, stop in wanted.items():
+    for partition, stop in offsets.items():
         end = bounds.end.get(partition)
         if end is None:
             return f"topic {bounds.topic} has no partition {partition}"

@@ -51,11 +51,11 @@ def _version_id(state: TableState, version: TableVersion) -> int:
         case str():
             ref = state.refs.get(version.value)
             if ref is None:
-                known = ", ".join(sorted(state.refs)) or "none"
+                refs = ", ".join(sorted(state.refs)) or "none"
                 raise SeamlineError(
                     TABLE_NOT_FOUND,
                     f"table {state.display_name} has no tag or branch {version.value!r}",
-                    hint=did_you_mean(version.value, state.refs) or f"It has: {known}.",
+                    hint=did_you_mean(version.value, state.refs) or f"It has: {refs}.",
                 )
             return ref.snapshot_id
         case datetime.datetime():

@@ -76,8 +76,8 @@ class DecoderSpec:
     @property
     def key_columns(self) -> tuple[Field, ...]:
         """The columns of the primary key, in key order."""
-        known = {column.name: column for column in self.columns}
-        return tuple(known[name] for name in self.primary_key)
+        by_name = {column.name: column for column in self.columns}
+        return tuple(by_name[name] for name in self.primary_key)
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -91,15 +91,15 @@ class DecoderSpec:
             SeamlineError: TOKEN_EXPIRED when the table specifies a different one by now.
         """
         both = (*self.encoding.schemas, *parse(self.key_encoding).schemas)
-        wanted = dict(both).get(part)
-        if wanted is None:
+        digest = dict(both).get(part)
+        if digest is None:
             return None
-        found = dict(self.texts).get(wanted)
-        if found is None:
+        text = dict(self.texts).get(digest)
+        if text is None:
             raise SeamlineError(
                 TOKEN_EXPIRED, f"the {part}s of topic {self.topic} were read with another schema"
             )
-        return found
+        return text
 
     @classmethod
     def of(
@@ -121,8 +121,8 @@ class DecoderSpec:
             SeamlineError: NOT_SUPPORTED for columns that records cannot fill.
         """
         _require_decodable(columns)
-        known = {column.name for column in columns}
-        cut_by = _CUT_BY - known
+        column_names = {column.name for column in columns}
+        cut_by = _CUT_BY - column_names
         hidden = tuple(field for field in names.METADATA_FIELDS if field.name in cut_by)
         if binding.is_upsert:
             hidden = (*hidden, names.DELETED_FIELD)
@@ -217,13 +217,13 @@ class Places:
 def fields_to(part: str, encoding: Encoding, columns: Sequence[Field]) -> tuple[Field, ...] | None:
     """Returns the path of fields to the column with a part of each record; see `column_of`."""
     path = column_of(part, encoding, columns)
-    found: list[Field] = []
+    fields: list[Field] = []
     inside = columns
     for name in path or ():
         field = next(field for field in inside if field.name == name)
-        found.append(field)
+        fields.append(field)
         inside = field.type.fields if isinstance(field.type, Row) else ()
-    return tuple(found) or None
+    return tuple(fields) or None
 
 
 def _require_decodable(columns: Sequence[Field]) -> None:

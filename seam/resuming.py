@@ -138,13 +138,13 @@ def lost_with(log: EarlierLog, topic: str) -> str:
 
 def losses(before: Boundary, bounds: LogBounds, *, now_ms: int = 0, by: str = "") -> list[Gap]:
     """Returns what the log no longer holds of the records past a boundary, per partition."""
-    found = []
+    gaps = []
     for partition, log_start in bounds.start.items():
         boundary = before.next.get(partition, 0)
         if log_start > boundary:
             lost = log_start - boundary
-            found.append(Gap(bounds.topic_id, partition, boundary, log_start, lost, now_ms, by))
-    return found
+            gaps.append(Gap(bounds.topic_id, partition, boundary, log_start, lost, now_ms, by))
+    return gaps
 
 
 def not_accepted(state: TableState, before: Boundary, bounds: LogBounds) -> SeamlineError:
@@ -153,10 +153,10 @@ def not_accepted(state: TableState, before: Boundary, bounds: LogBounds) -> Seam
     lost = losses(begun, bounds)
     what = [] if begun is before else [lost_with(begun.earlier_logs[-1], before.topic)]
     if lost:
-        places = ", ".join(
+        offsets = ", ".join(
             f"[{gap.start}, {gap.end_exclusive}) of partition {gap.partition}" for gap in lost
         )
-        what.append(f"the offsets {places}")
+        what.append(f"the offsets {offsets}")
     return SeamlineError(
         INVALID_ARGUMENT,
         f"table {state.display_name} can only go on without {' and '.join(what)}, which is lost",

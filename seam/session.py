@@ -24,8 +24,8 @@ def merge(seams: Iterable[Seam]) -> tuple[Seam, ...]:
     furthest: dict[tuple[str, str], Seam] = {}
     for seam in seams:
         key = (seam.identity, seam.log.topic_id)
-        known = furthest.get(key)
-        furthest[key] = seam if known is None else _further(known, seam)
+        other = furthest.get(key)
+        furthest[key] = seam if other is None else _further(other, seam)
     with_log = {identity for identity, topic_id in furthest if topic_id}
     return tuple(
         furthest[identity, topic_id]

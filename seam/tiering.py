@@ -153,11 +153,11 @@ def since(state: TableState, snapshot_id: int) -> tuple[Snapshot, ...] | None:
 
     None if the snapshot is not, or no longer, in the history of the head.
     """
-    found: list[Snapshot] = []
+    newer: list[Snapshot] = []
     for snapshot in state.ancestors(state.current_snapshot_id):
         if snapshot.snapshot_id == snapshot_id:
-            return tuple(reversed(found))
-        found.append(snapshot)
+            return tuple(reversed(newer))
+        newer.append(snapshot)
     return None
 
 
@@ -180,16 +180,19 @@ def overtaken(state: TableState, batch: Batch) -> SeamlineError | None:
     return SeamlineError(COMMIT_CONFLICT, f"table {state.display_name}: {why}")
 
 
-def _has_moved(found: Boundary | None, batch: Batch) -> bool:
+def _has_moved(boundary: Boundary | None, batch: Batch) -> bool:
     """Whether a boundary is any other than the one that a batch starts from, said again."""
-    if found is None:
+    if boundary is None:
         return False
     starts = batch.boundary.start
-    is_same = found.next.keys() <= starts.keys() and all(
-        found.next.get(partition, 0) == start for partition, start in starts.items()
+    is_same = boundary.next.keys() <= starts.keys() and all(
+        boundary.next.get(partition, 0) == start for partition, start in starts.items()
     )
-    is_ours = (found.topic_id, found.taken_id) == (batch.boundary.topic_id, batch.boundary.taken_id)
-    return not is_same or not is_ours or bool(found.handed_to)
+    is_ours = (boundary.topic_id, boundary.taken_id) == (
+        batch.boundary.topic_id,
+        batch.boundary.taken_id,
+    )
+    return not is_same or not is_ours or bool(boundary.handed_to)
 
 
 def misplaced(after: TableState, batch: Batch, bounds: LogBounds) -> SeamlineError | None:
@@ -228,8 +231,8 @@ def misplaced(after: TableState, batch: Batch, bounds: LogBounds) -> SeamlineErr
 
 def _boundary_before(state: TableState, snapshot: Snapshot) -> Boundary | None:
     """Returns the boundary before a commit; None if the snapshot that carried it has expired."""
-    found = kept_side(state, snapshot.parent_id)
-    return found.boundary if found is not None else None
+    side = kept_side(state, snapshot.parent_id)
+    return side.boundary if side is not None else None
 
 
 def _discontinued(state: TableState, previous: Boundary, landed: Boundary) -> SeamlineError | None:

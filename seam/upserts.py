@@ -54,10 +54,10 @@ class Newest:
         """Returns how to select the newest rows across a table's two tiers; None if all count."""
         if not binding.is_upsert:
             return None
-        known = {column.name: column for column in decoder.columns}
+        by_name = {column.name: column for column in decoder.columns}
         key = decoder.key_columns
         is_settled = binding.key_partitions == 1 or _is_placed(binding, key)
-        partition, offset = known[names.PARTITION], known[names.OFFSET]
+        partition, offset = by_name[names.PARTITION], by_name[names.OFFSET]
         return cls(key, partition, offset, is_settled, decoder.takes_truncates)
 
     @property
@@ -115,7 +115,7 @@ def check_partitions(binding: TopicBinding, count: int) -> None:
         )
 
 
-def over(predicate: Predicate | None, wanted: Collection[str]) -> Predicate | None:
+def over(predicate: Predicate | None, columns_: Collection[str]) -> Predicate | None:
     """Returns the weakening of a predicate to some columns; None if nothing is left.
 
     Every row that satisfies the predicate also satisfies the result, which depends only on these
@@ -123,9 +123,9 @@ def over(predicate: Predicate | None, wanted: Collection[str]) -> Predicate | No
     """
     match predicate:
         case And(parts):
-            known = tuple(part for part in (over(part, wanted) for part in parts) if part)
-            return And(known) if known else None
+            kept = tuple(part for part in (over(part, columns_) for part in parts) if part)
+            return And(kept) if kept else None
         case Or(parts):
-            weaker = tuple(over(part, wanted) for part in parts)
+            weaker = tuple(over(part, columns_) for part in parts)
             return None if None in weaker else Or(tuple(part for part in weaker if part))
-    return predicate if predicate is not None and columns(predicate) <= set(wanted) else None
+    return predicate if predicate is not None and columns(predicate) <= set(columns_) else None

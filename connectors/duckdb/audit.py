@@ -93,8 +93,8 @@ class SnapshotRecords:
             f" FROM (SELECT DISTINCT o FROM positions WHERE p = {partition} AND o IS NOT NULL))"
             " WHERE o > before + 1 ORDER BY o"
         )
-        found = self._connection.sql(sql).fetchall()
-        return [OffsetRange(partition, int(start), int(end)) for start, end in found]
+        rows = self._connection.sql(sql).fetchall()
+        return [OffsetRange(partition, int(start), int(end)) for start, end in rows]
 
     def doubles(self, partition: int) -> list[Doubles]:
         """Returns the offsets that have several rows."""
@@ -104,8 +104,8 @@ class SnapshotRecords:
             f" FROM positions WHERE p = {partition} AND o IS NOT NULL GROUP BY o) WHERE n > 1)"
             " GROUP BY island ORDER BY 1"
         )
-        found = self._connection.sql(sql).fetchall()
-        return [Doubles(OffsetRange(partition, int(a), int(b)), int(n)) for a, b, n in found]
+        rows = self._connection.sql(sql).fetchall()
+        return [Doubles(OffsetRange(partition, int(a), int(b)), int(n)) for a, b, n in rows]
 
     def among(self, partition: int, offsets: np.ndarray) -> list[int]:
         """Returns which of some offsets have a row, ascending."""
@@ -114,8 +114,8 @@ class SnapshotRecords:
             f"SELECT DISTINCT o FROM positions WHERE p = {partition}"
             " AND o IN (SELECT o FROM asked) ORDER BY o"
         )
-        found = self._connection.sql(sql).fetchall()
-        return [int(offset) for (offset,) in found]
+        rows = self._connection.sql(sql).fetchall()
+        return [int(offset) for (offset,) in rows]
 
     def keys_again(self) -> list[tuple[int, int]]:
         """Returns, per partition, how many rows are surplus because another has their key.
@@ -160,9 +160,9 @@ def snapshot_records(
     """
     places = places_of(table.state, encoding)
     keys = [field for field in table.state.schema.columns if field.name in primary_key]
-    wanted = merged(narrowed(places.partition), narrowed(places.offset))
+    needed = merged(narrowed(places.partition), narrowed(places.offset))
     batch = [places.batch] if first_batch and places.batch is not None else []
-    scan = cold_scan(table, snapshot_id, tuple(dict.fromkeys((*wanted, *keys, *batch))))
+    scan = cold_scan(table, snapshot_id, tuple(dict.fromkeys((*needed, *keys, *batch))))
     p, o = expression(places.partition), expression(places.offset)
     with open_scan(scan) as (connection, relation):
         connection.execute(f"SET memory_limit = '{memory_bytes // (1 << 20)}MiB'")
@@ -239,7 +239,7 @@ def merged(one: Field, other: Field) -> tuple[Field, ...]:
 
 def expression(path: Sequence[Field]) -> str:
     """Returns a field inside a scan's column as an expression of DuckDB's SQL."""
-    found = quoted(path[0].name.lower())
+    column = quoted(path[0].name.lower())
     for field in path[1:]:
-        found = f"struct_extract({found}, {quoted_text(field.name)})"
-    return found
+        column = f"struct_extract({column}, {quoted_text(field.name)})"
+    return column

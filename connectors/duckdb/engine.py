@@ -85,13 +85,13 @@ class Writer:
         self, query: EngineQuery, deadline: Deadline, compute: Compute = at_once
     ) -> Statement:
         """Returns the statement of a query."""
-        found = self._known.get(id(query.tree))
-        if found is None:
-            found = compute(lambda: _Written.of(query), deadline)
-            if found.length() <= _WRITTEN_MAX // 10:
-                self._known.put(id(query.tree), found)
+        statement = self._known.get(id(query.tree))
+        if statement is None:
+            statement = compute(lambda: _Written.of(query), deadline)
+            if statement.length() <= _WRITTEN_MAX // 10:
+                self._known.put(id(query.tree), statement)
         return Statement(
-            found.text, found.kernels, query.schema, query.scans, query.tails, query.file
+            statement.text, statement.kernels, query.schema, query.scans, query.tails, query.file
         )
 
 
@@ -225,15 +225,15 @@ class DuckDBEngine:
         self, query: Statement, tails: Mapping[str, tuple[pa.Table, tuple[TailFile, ...]]]
     ) -> dict[str, tuple[pa.Table, tuple[TailFile, ...]]]:
         """Returns the newest rows of tails in which only those count, if all are in memory."""
-        found: dict[str, tuple[pa.Table, tuple[TailFile, ...]]] = {}
+        newest: dict[str, tuple[pa.Table, tuple[TailFile, ...]]] = {}
         for scan in query.scans:
-            if scan.newest is not None and scan.tail is not None and scan.tail not in found:
+            if scan.newest is not None and scan.tail is not None and scan.tail not in newest:
                 rows, files = tails[scan.tail]
                 if not files:
                     if sum(other.tail == scan.tail for other in query.scans) == 1:
                         rows = of_keys(rows, scan.tail_predicate, scan.newest)
-                    found[scan.tail] = (self._hidden.newest(rows, scan), ())
-        return found
+                    newest[scan.tail] = (self._hidden.newest(rows, scan), ())
+        return newest
 
     def _hide(
         self, instance: Instance, scan: EngineScan, newest: pa.Table | None
@@ -279,13 +279,13 @@ def _copies(
     """
     if len(query.scans) < 2 or sum(rows.nbytes for rows, _ in tails.values()) > bytes_max:
         return {}
-    found: dict[str, str] = {}
+    copies: dict[str, str] = {}
     for scan in query.scans:
-        if scan.tail is not None and scan.columns and scan.tail not in found:
+        if scan.tail is not None and scan.columns and scan.tail not in copies:
             rows, _ = tails[scan.tail]
-            found[scan.tail] = scan.own_name(ROWS)
+            copies[scan.tail] = scan.own_name(ROWS)
             instance.copy(scan.own_name(ROWS), _lower_case(rows))
-    return found
+    return copies
 
 
 def read_scan(scan: EngineScan, replaced: pa.Table | None = None) -> Iterator[pa.RecordBatch]:
@@ -314,7 +314,7 @@ def find_hidden_rows(
     scan: EngineScan,
     newest: pa.Table,
     deletes_of: Callable[[Sequence[DataFile]], pa.Table | None],
-    known: HiddenRowsCache,
+    cache: HiddenRowsCache,
     deadline: Deadline,
     *,
     memory_bytes: int,
@@ -325,7 +325,7 @@ def find_hidden_rows(
         scan: A scan of files whose rows can be identified by position; it says what its tail is.
         newest: The newest rows of its tail, all of them.
         deletes_of: Returns the deletes of files.
-        known: What has been found before, at no later moment of the tail; new findings are added.
+        cache: What has been found before, at no later moment of the tail; new findings are added.
         deadline: The deadline of the request.
         memory_bytes: How much memory DuckDB may use.
 
@@ -337,11 +337,11 @@ def find_hidden_rows(
         connection.execute("SET temp_directory = ''")
         forget = deadline.on_end(connection.interrupt)
         try:
-            found = known.find(connection, scan, newest, deletes_of)
+            hidden = cache.find(connection, scan, newest, deletes_of)
         finally:
             forget()
-    assert found is not None
-    return found
+    assert hidden is not None
+    return hidden
 
 
 @contextlib.contextmanager

@@ -102,14 +102,14 @@ def receive(channel: socket.socket) -> tuple[Kind, pa.Buffer]:
 
 
 def _exactly(channel: socket.socket, size: int) -> pa.Buffer:
-    found = pa.allocate_buffer(size)
-    rest = memoryview(found)
+    buffer = pa.allocate_buffer(size)
+    rest = memoryview(buffer)
     while rest.nbytes:
         count = channel.recv_into(rest)
         if not count:
             raise EOFError
         rest = rest[count:]
-    return found
+    return buffer
 
 
 # --- Statements ----------------------------------------------------------------------------------
@@ -180,9 +180,9 @@ def _unpacked_rows(rows: _Rows, memory: MappedMemory) -> pa.Table:
 
 def _reduced(kernel: Kernel) -> Any:
     """Pickles a kernel by its place in the table of functions, or whole if a statement made it."""
-    place = _PLACES.get(id(kernel))
-    if place is not None:
-        return _declared, place
+    name = _PLACES.get(id(kernel))
+    if name is not None:
+        return _declared, name
     return Kernel, (kernel.name, kernel.compute, kernel.engines)
 
 

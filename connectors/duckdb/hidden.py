@@ -105,11 +105,11 @@ class HiddenRowsCache:
         if tail is None:
             return newest_rows(rows, newest)
         key = (tail, rows.num_rows, newest)
-        places = self._newest.get(key)
-        if places is None:
-            places = newest_places(rows, newest)
-            self._newest.put(key, places)
-        return rows if len(places) == rows.num_rows else rows.take(pa.array(places))
+        cached = self._newest.get(key)
+        if cached is None:
+            cached = newest_places(rows, newest)
+            self._newest.put(key, cached)
+        return rows if len(cached) == rows.num_rows else rows.take(pa.array(cached))
 
     def anew(self) -> HiddenRowsCache:
         """Returns another cache with the same limits, which is empty."""
@@ -120,8 +120,8 @@ class HiddenRowsCache:
         assert scan.followed is not None
         assert scan.cold is not None
         tail = scan.followed
-        found = (self._files.get(_key(scan, tail, file)) for file in scan.cold.files)
-        return any(rows is not None and not _reaches(tail.end, rows.end) for rows in found)
+        cached = (self._files.get(_key(scan, tail, file)) for file in scan.cold.files)
+        return any(rows is not None and not _reaches(tail.end, rows.end) for rows in cached)
 
     def find(
         self,
@@ -145,24 +145,24 @@ class HiddenRowsCache:
         if tail is None or not self._is_fit(scan, files):
             return None
         keys = {f.path: _key(scan, tail, f) for f in files}
-        found = {f.path: self._files.get(keys[f.path]) for f in files}
-        if any(rows is not None and not _reaches(tail.end, rows.end) for rows in found.values()):
+        cached = {f.path: self._files.get(keys[f.path]) for f in files}
+        if any(rows is not None and not _reaches(tail.end, rows.end) for rows in cached.values()):
             return None
-        known = {path: rows for path, rows in found.items() if rows is not None}
-        unknown = [file for file in files if file.path not in known]
+        usable = {path: rows for path, rows in cached.items() if rows is not None}
+        unknown = [file for file in files if file.path not in usable]
         deletes = scan.deletes if deletes_of is None else deletes_of(unknown)
-        known |= _read(connection, unknown, deletes, tail.start)
-        for end in {rows.end for rows in known.values()}:
+        usable |= _read(connection, unknown, deletes, tail.start)
+        for end in {rows.end for rows in usable.values()}:
             if end != tail.end:
-                older = [f for f in files if known[f.path].end == end]
-                known |= _extended(connection, scan, older, known, newest, tail)
-        for path, rows in known.items():
-            if rows is not found[path]:
+                older = [f for f in files if usable[f.path].end == end]
+                usable |= _extended(connection, scan, older, usable, newest, tail)
+        for path, rows in usable.items():
+            if rows is not cached[path]:
                 self._files.put(keys[path], rows)
         return HiddenRows(
-            {path: rows.bits for path, rows in known.items()},
-            {path: rows.count for path, rows in known.items()},
-            {path: rows.deleted for path, rows in known.items()},
+            {path: rows.bits for path, rows in usable.items()},
+            {path: rows.count for path, rows in usable.items()},
+            {path: rows.deleted for path, rows in usable.items()},
         )
 
     def _is_fit(self, scan: EngineScan, files: Sequence[DataFile]) -> bool:
@@ -187,8 +187,8 @@ def _key(scan: EngineScan, tail: FollowedTail, file: DataFile) -> _Key:
     return (tail.log, scan.snapshot_id, tail.start, file.path)
 
 
-def _reaches(end: Offsets, known: Offsets) -> bool:
-    return all(end.get(partition, -1) >= offset for partition, offset in known.items())
+def _reaches(end: Offsets, other: Offsets) -> bool:
+    return all(end.get(partition, -1) >= offset for partition, offset in other.items())
 
 
 def _read(
@@ -199,7 +199,7 @@ def _read(
 ) -> dict[str, _FileRows]:
     """Reads files as their snapshot has them: only what its deletes mark is hidden."""
     deleted = _positions(deletes) if deletes is not None else {}
-    found = {}
+    by_file = {}
     for group in groups(files):
         counts = dict(connection.sql(row_counts_sql(group)).fetchall())
         for number, file in enumerate(group):
@@ -211,8 +211,8 @@ def _read(
                 )
             gone = deleted.get(file.path, _NONE)
             bits = _with_bits(np.zeros((count + 7) // 8, dtype=np.uint8), count, gone)
-            found[file.path] = _FileRows(start, count, bits, np.unique(gone))
-    return found
+            by_file[file.path] = _FileRows(start, count, bits, np.unique(gone))
+    return by_file
 
 
 _NONE = np.empty(0, dtype=np.int64)
@@ -240,18 +240,18 @@ def _extended(
     connection: duckdb.DuckDBPyConnection,
     scan: EngineScan,
     files: Iterable[DataFile],
-    known: dict[str, _FileRows],
+    earlier: dict[str, _FileRows],
     newest: pa.Table,
     tail: FollowedTail,
 ) -> dict[str, _FileRows]:
     """Extends what is known of files to the whole tail: looks up the keys of its newer records."""
     assert scan.newest is not None
-    found = {}
+    by_file = {}
     for group in groups(list(files)):
         positions: dict[str, np.ndarray] = {}
-        newer = _since(newest, scan.newest, known[group[0].path].end)
+        newer = _since(newest, scan.newest, earlier[group[0].path].end)
         if is_truncated(newer, scan.newest):
-            positions = {file.path: np.arange(known[file.path].count) for file in group}
+            positions = {file.path: np.arange(earlier[file.path].count) for file in group}
         elif newer.num_rows:
             name = scan.own_name("keys")
             columns = [*scan.newest.key_names, scan.newest.partition.name]
@@ -264,12 +264,12 @@ def _extended(
             paths = [file.path for file in group]
             positions = _by_number(rows["file"], rows["position"], paths)
             moved = _by_number(rows["file"][rows["moved"]], rows["position"][rows["moved"]], paths)
-            if any(known[path].shows(of_file) for path, of_file in moved.items()):
+            if any(earlier[path].shows(of_file) for path, of_file in moved.items()):
                 raise SeamlineError(UPSERT_ORDER_UNKNOWN, scan.newest.moved_key.partition(": ")[2])
         for file in group:
             more = positions.get(file.path, _NONE)
-            found[file.path] = known[file.path].hiding(more, tail.end)
-    return found
+            by_file[file.path] = earlier[file.path].hiding(more, tail.end)
+    return by_file
 
 
 def _since(newest: pa.Table, told_by: Newest, end: Offsets) -> pa.Table:

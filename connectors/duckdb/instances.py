@@ -151,12 +151,12 @@ class Instances:
     def take(self, files: Files) -> Instance:
         """Returns an instance kept locked to exactly these files, or one that is not locked yet."""
         with self._lock:
-            found = next((i for i in reversed(self._kept) if i.files == files), None)
-            if found is not None:
-                self._kept.remove(found)
-        if found is not None:
-            found.begin()
-            return found
+            instance = next((i for i in reversed(self._kept) if i.files == files), None)
+            if instance is not None:
+                self._kept.remove(instance)
+        if instance is not None:
+            instance.begin()
+            return instance
         try:
             connection = self._ready.get_nowait()
         except queue.Empty:

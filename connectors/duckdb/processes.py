@@ -183,8 +183,8 @@ class WorkerProcess:
 
     def receive(self, kind: Kind) -> pa.Buffer:
         """Returns the content of the next frame, which must be of this kind."""
-        found, content = self.next()
-        assert found is kind, found
+        message, content = self.next()
+        assert message is kind, message
         return content
 
     def next(self) -> tuple[Kind, pa.Buffer]:
@@ -225,9 +225,9 @@ class _Idle:
 
     def pop(self) -> WorkerProcess:
         """Takes the one that ran a statement last."""
-        found = self._processes.pop()
+        process = self._processes.pop()
         self._fewest = min(self._fewest, len(self))
-        return found
+        return process
 
     def put(self, process: WorkerProcess, *, is_new: bool) -> None:
         """Adds one; a new one is taken last, as it knows nothing yet."""
@@ -244,13 +244,13 @@ class _Idle:
         """Takes those that were there all the time it watched, except for those kept."""
         self._is_watched = False
         spare = max(0, min(self._fewest, len(self) - self._kept))
-        found, self._processes = self._processes[:spare], self._processes[spare:]
-        return found
+        unneeded, self._processes = self._processes[:spare], self._processes[spare:]
+        return unneeded
 
     def clear(self) -> list[WorkerProcess]:
         """Takes them all."""
-        found, self._processes = self._processes, []
-        return found
+        processes, self._processes = self._processes, []
+        return processes
 
 
 class ProcessPool:
@@ -283,13 +283,13 @@ class ProcessPool:
         """
         with self._changed:
             if behind and self._behind:
-                found = self._behind.pop()
+                process = self._behind.pop()
             else:
-                found = self._idle.pop() if self._idle else self._awaited(deadline)
-            self._busy[found] = deadline
+                process = self._idle.pop() if self._idle else self._awaited(deadline)
+            self._busy[process] = deadline
             if not self._idle:
                 self._start_more(1)
-        return found
+        return process
 
     def give_back(self, process: WorkerProcess, *, is_fit: bool = True) -> None:
         """Keeps a process for the next statement if it can; ends it otherwise."""
@@ -329,10 +329,10 @@ class ProcessPool:
         """Returns the bytes that the processes of running statements hold now, by deadline."""
         with self._changed:
             busy = dict(self._busy)
-        found: collections.Counter[Deadline] = collections.Counter()
+        bytes_held: collections.Counter[Deadline] = collections.Counter()
         for process, deadline in busy.items():
-            found[deadline] += process.held_bytes
-        return found
+            bytes_held[deadline] += process.held_bytes
+        return bytes_held
 
     def _awaited(self, deadline: Deadline) -> WorkerProcess:
         """Waits for the first process that becomes free."""

@@ -189,8 +189,8 @@ def hiding_sql(scan: EngineScan, files: Sequence[DataFile], keys: str) -> str:
     newest = scan.newest
     assert newest is not None
     cold, _ = scan.tiers()
-    wanted = newest.key if newest.is_settled else (*newest.key, newest.partition)
-    alone = dataclasses.replace(cold, columns=tuple(dict.fromkeys(wanted)))
+    names = newest.key if newest.is_settled else (*newest.key, newest.partition)
+    alone = dataclasses.replace(cold, columns=tuple(dict.fromkeys(names)))
     name, rows_of = quoted(keys), quoted(scan.own_name("cold"))
     key = [quoted(n.lower()) for n in newest.key_names]
     same = " AND ".join(f"{name}.{column} = {rows_of}.{column}" for column in key)
@@ -399,14 +399,14 @@ def _position(scan: EngineScan, stored: Mapping[int | None, pa.Field]) -> tuple[
 
 def _leaf(path: Sequence[Field], stored: Mapping[int | None, pa.Field]) -> str | None:
     """Returns a field inside a stored column, found by field ids; None if the files lack it."""
-    found = stored.get(path[0].field_id)
-    expression = "" if found is None else quoted(found.name)
+    stored_field = stored.get(path[0].field_id)
+    expression = "" if stored_field is None else quoted(stored_field.name)
     for field in path[1:]:
-        inside = _children(found) if found is not None else []
-        found = next((child for child in inside if field_id(child) == field.field_id), None)
-        if found is not None:
-            expression = f"struct_extract({expression}, {quoted_text(found.name)})"
-    return None if found is None else expression
+        inside = _children(stored_field) if stored_field is not None else []
+        stored_field = next((child for child in inside if field_id(child) == field.field_id), None)
+        if stored_field is not None:
+            expression = f"struct_extract({expression}, {quoted_text(stored_field.name)})"
+    return None if stored_field is None else expression
 
 
 def _case(partition: str, offsets: Offsets) -> str:
@@ -430,13 +430,13 @@ def _column_sql(
     return f"CAST(NULL AS {type_}) AS {name}"
 
 
-def _converted(expression: str, field: pa.Field, wanted: Type) -> str:
+def _converted(expression: str, field: pa.Field, type_: Type) -> str:
     """Converts a stored value to the wanted type, with its parts found by field id."""
-    if _is_stored_as(field, wanted):
+    if _is_stored_as(field, type_):
         return expression
     if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
         expression = _exact(expression, field.type)
-    match wanted:
+    match type_:
         case Row(fields):
             by_id = {field_id(child): child for child in _children(field)}
             members = ", ".join(
@@ -464,7 +464,7 @@ def _converted(expression: str, field: pa.Field, wanted: Type) -> str:
             return f"({expression} AT TIME ZONE 'UTC')"
         case types.TIMESTAMP if field.type.tz is not None:
             return f"({expression} AT TIME ZONE 'UTC')"
-    return f"CAST({expression} AS {types.to_duckdb(wanted)})"
+    return f"CAST({expression} AS {types.to_duckdb(type_)})"
 
 
 def _exact(expression: str, stored: pa.TimestampType) -> str:
@@ -479,18 +479,18 @@ def _exact(expression: str, stored: pa.TimestampType) -> str:
     return f"CASE WHEN {whole} <> {expression} THEN error({problem}) ELSE {whole} END"
 
 
-def _member(expression: str, by_id: Mapping[int | None, pa.Field], wanted: Field) -> str:
-    found = by_id.get(wanted.field_id)
-    if found is None:
-        default = literal(wanted.initial_default) if wanted.initial_default is not None else "NULL"
-        return f"CAST({default} AS {types.to_duckdb(wanted.type)})"
-    inner = f"struct_extract({expression}, {quoted_text(found.name)})"
-    return _converted(inner, found, wanted.type)
+def _member(expression: str, by_id: Mapping[int | None, pa.Field], member: Field) -> str:
+    field = by_id.get(member.field_id)
+    if field is None:
+        default = literal(member.initial_default) if member.initial_default is not None else "NULL"
+        return f"CAST({default} AS {types.to_duckdb(member.type)})"
+    inner = f"struct_extract({expression}, {quoted_text(field.name)})"
+    return _converted(inner, field, member.type)
 
 
-def _is_stored_as(field: pa.Field, wanted: Type) -> bool:
+def _is_stored_as(field: pa.Field, type_: Type) -> bool:
     """Whether DuckDB reads the stored value as exactly the wanted type, names included."""
-    match wanted:
+    match type_:
         case Row(fields):
             children = _children(field)
             return len(children) == len(fields) and all(
@@ -510,7 +510,7 @@ def _is_stored_as(field: pa.Field, wanted: Type) -> bool:
         case types.Varbinary():
             is_fixed = pa.types.is_fixed_size_binary(field.type)
             return bool(is_fixed or pa.types.is_binary(field.type))
-    return bool(field.type.equals(types.to_arrow(wanted)))
+    return bool(field.type.equals(types.to_arrow(type_)))
 
 
 def _is_bytes(type_: pa.DataType) -> bool:
@@ -569,14 +569,14 @@ def _looked_up(scan: EngineScan) -> str:
     """
     of_type = {column.name: column.type for column in scan.columns}
     rows = quoted(scan.own_name(ROWS))
-    found = [
+    columns = [
         f"{rows}.{quoted(part.column.lower())} IN ({', '.join(map(literal, values))})"
         for part in conjuncts(scan.tail_predicate)
         if isinstance(part, Comparison | In)
         and of_type.get(part.column) in _LOOKED_UP
         and (values := _values(part))
     ]
-    return f" WHERE {' AND '.join(found)}" if found else ""
+    return f" WHERE {' AND '.join(columns)}" if columns else ""
 
 
 _LOOKED_UP: tuple[Type, ...] = (*types.INTEGERS, types.VARCHAR)

@@ -40,9 +40,9 @@ class Shares:
         """Whether the owner is to let others go first; never without others."""
         with self._lock:
             self._fade()
-            found = self._computed
-            average = sum(found.values()) / max(1, len(found))
-            return found.get(owner, 0.0) > _FAR_ABOVE * average
+            computed = self._computed
+            average = sum(computed.values()) / max(1, len(computed))
+            return computed.get(owner, 0.0) > _FAR_ABOVE * average
 
     def _fade(self) -> None:
         now = self._clock()

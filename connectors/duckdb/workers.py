@@ -131,36 +131,36 @@ class _Running:
         held: list[pa.Buffer] = []
         while True:
             try:
-                found = self._next()
+                answer = self._next()
             except _GoneError as error:
                 self._repeat(error)
                 held.clear()
                 self.begin()
                 continue
-            is_batch = found is not None and found[0] is Kind.BATCH
-            if found is not None and is_batch:
-                held.append(found[1])
+            is_batch = answer is not None and answer[0] is Kind.BATCH
+            if answer is not None and is_batch:
+                held.append(answer[1])
             if not is_batch or sum(each.size for each in held) > FIRST_BYTES:
                 self._repeats_left = 0
                 while held:
                     self._deadline.check()
                     yield pa.ipc.read_record_batch(held.pop(0), schema)
             if not is_batch:
-                self._stored = found[1] if found is not None else None
+                self._stored = answer[1] if answer is not None else None
                 return
 
     def chunks(self) -> Iterator[StoredChunk]:
         """Yields what the process writes to the statement's file, after the batches."""
         if self._stored is None or self._statement.file is None:
             return
-        found: tuple[Kind, pa.Buffer] | None = (Kind.CHUNK, self._stored)
+        answer: tuple[Kind, pa.Buffer] | None = (Kind.CHUNK, self._stored)
         path = self._statement.file.path
-        while found is not None:
+        while answer is not None:
             self._deadline.check()
             self._is_handed_over = True
-            yield StoredChunk(path, *STORED.unpack(found[1]))
+            yield StoredChunk(path, *STORED.unpack(answer[1]))
             try:
-                found = self._next()
+                answer = self._next()
             except _GoneError as error:
                 self._repeat(error)
 

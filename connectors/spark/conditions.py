@@ -24,11 +24,11 @@ def condition(predicate: Predicate) -> str | None:
     match predicate:
         case And(parts) | Or(parts):
             word = "AND" if isinstance(predicate, And) else "OR"
-            found = [condition(part) for part in parts]
-            if None in found:
+            conditions = [condition(part) for part in parts]
+            if None in conditions:
                 return None
             neutral = "TRUE" if isinstance(predicate, And) else "FALSE"
-            return f" {word} ".join(f"({part})" for part in found) or neutral
+            return f" {word} ".join(f"({part})" for part in conditions) or neutral
         case Comparison(column, operator, value):
             return _with(f"{spark_name(column)} {operator} ", [value])
         case In(column, values):
@@ -41,9 +41,9 @@ def condition(predicate: Predicate) -> str | None:
 
 def _with(before: str, values: tuple[Value, ...] | list[Value], after: str = "") -> str | None:
     """Returns literals with what is around them; None if there is not a literal for each."""
-    found = [_literal(value) for value in values]
-    known = [text for text in found if text is not None]
-    return f"{before}{', '.join(known)}{after}" if len(known) == len(found) else None
+    literals = [_literal(value) for value in values]
+    texts = [text for text in literals if text is not None]
+    return f"{before}{', '.join(texts)}{after}" if len(texts) == len(literals) else None
 
 
 def _literal(value: Value) -> str | None:

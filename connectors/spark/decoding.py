@@ -66,14 +66,14 @@ def raw_batch(batch: pa.RecordBatch) -> RawBatch:
 
 def _large(batch: pa.RecordBatch) -> dict[int, dict[str, int]]:
     """Returns the sizes of parts that Spark left out, by index."""
-    found: dict[int, dict[str, int]] = {}
+    by_partition: dict[int, dict[str, int]] = {}
     for part in (VALUE, KEY):
         sizes = batch.column(f"large_{part}")
         if sizes.null_count < len(sizes):
             for index, size in enumerate(sizes.to_pylist()):
                 if size is not None:
-                    found.setdefault(index, {})[part] = size
-    return found
+                    by_partition.setdefault(index, {})[part] = size
+    return by_partition
 
 
 def _headers(column: pa.Array) -> list[list[tuple[str, bytes | None]] | None]:

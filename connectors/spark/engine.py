@@ -110,9 +110,9 @@ class SparkEngine:
             contextlib.closing(_Statement(self._sessions, deadline)) as own,
             own.failing(),
         ):
-            found = work(own.session.spark)
+            result = work(own.session.spark)
             own.has_ended = True
-            return found
+            return result
 
     def close(self) -> None:
         """Releases the sessions, and the server if it is ours."""

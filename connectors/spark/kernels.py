@@ -57,13 +57,13 @@ def answers(use: Use, columns: Sequence[Any]) -> Any:
     ]
     values: list[pa.Array] = []
     failures: list[str | None] = []
-    for found in _parts(use, arguments):
-        if isinstance(found, SeamlineError):
+    for part in _parts(use, arguments):
+        if isinstance(part, SeamlineError):
             values.append(pa.nulls(1, types.to_arrow(wire_type(use.returns))))
-            failures.append(found.summary)
+            failures.append(part.summary)
         else:
-            values.append(to_wire(found, use.returns))
-            failures += [None] * len(found)
+            values.append(to_wire(part, use.returns))
+            failures += [None] * len(part)
     whole = pa.concat_arrays(values)
     return pd.DataFrame({VALUE: whole.to_pandas(), FAILURE: pd.Series(failures, dtype="object")})
 
@@ -71,13 +71,13 @@ def answers(use: Use, columns: Sequence[Any]) -> Any:
 def _parts(use: Use, arguments: Sequence[pa.Array]) -> Iterator[pa.Array | SeamlineError]:
     """Yields the results of consecutive rows; finds a row that fails by bisection."""
     try:
-        found = use(*arguments)
+        answer = use(*arguments)
     except duckdb.Error as error:
         failure = named_error(error)
     except SeamlineError as error:
         failure = error
     else:
-        yield found
+        yield answer
         return
     count = len(arguments[0])
     if count == 1:

@@ -135,22 +135,22 @@ def maintain(
             overlooks; COMMIT_CONFLICT when other commits kept winning. What
             was done by then remains.
     """
-    found = catalog.load(identifier)
-    found.require_own_writer()
-    found.require_own_history()  # merging reads files, and the others remove them
+    table = catalog.load(identifier)
+    table.require_own_writer()
+    table.require_own_history()  # merging reads files, and the others remove them
     if tasks.expire_after_s is not None or tasks.orphan_after_s is not None:
-        _require_own_garbage(found.state)
+        _require_own_garbage(table.state)
     run = _Run(spark, catalog, identifier, report, deadline)
     counts: dict[str, int] = {}
     if tasks.compaction is not None:
-        _require_deletes_seen(found)
-        counts |= run.compact(tasks.compaction, found)
+        _require_deletes_seen(table)
+        counts |= run.compact(tasks.compaction, table)
     if tasks.manifests:
         counts |= run.merge_manifests()
     if tasks.expire_after_s is not None:
-        counts |= run.expire(_ago(tasks.expire_after_s), tasks.retain_last, found.state)
+        counts |= run.expire(_ago(tasks.expire_after_s), tasks.retain_last, table.state)
     if tasks.orphan_after_s is not None:
-        counts |= run.remove_orphans(_ago(tasks.orphan_after_s), found.iceberg.location())
+        counts |= run.remove_orphans(_ago(tasks.orphan_after_s), table.iceberg.location())
     return Maintained(**counts)
 
 
@@ -227,8 +227,8 @@ class _Run:
 
     def _call(self, procedure: str, *arguments: str) -> Mapping[str, Any]:
         (row,) = self._rows(procedure, *arguments)
-        found: Mapping[str, Any] = row.asDict()
-        return found
+        counts: Mapping[str, Any] = row.asDict()
+        return counts
 
     def _rows(self, procedure: str, *arguments: str) -> list[Any]:
         self.deadline.check()

@@ -50,10 +50,10 @@ def _newest_sql(scan: EngineScan, newest: Newest, rows_view: str | None) -> str:
     tail, files = spark_name(scan.own_name("newest")), spark_name(scan.own_name("cold"))
     rows = relation_sql(hot, rows_view)
     truncate = last_truncate_sql(rows, newest) if newest.takes_truncates else None
-    found = f"({newest_rows_sql(rows, newest, truncate)}) AS {tail}"
+    hot_rows = f"({newest_rows_sql(rows, newest, truncate)}) AS {tail}"
     chosen = [spark_name(column.name.lower()) for column in scan.columns]
     own = ", ".join(f"{tail}.{column}" for column in chosen) or _nothing(scan)
-    parts = [f"SELECT {own} FROM {found} WHERE NOT {tail}.{spark_name(names.DELETED)}"]
+    parts = [f"SELECT {own} FROM {hot_rows} WHERE NOT {tail}.{spark_name(names.DELETED)}"]
     if cold.cold is not None and cold.cold.files:
         key = [spark_name(name.lower()) for name in newest.key_names]
         same = " AND ".join(f"{tail}.{column} = {files}.{column}" for column in key)
@@ -61,11 +61,11 @@ def _newest_sql(scan: EngineScan, newest: Newest, rows_view: str | None) -> str:
         source = f"SELECT {own} FROM ({relation_sql(cold, None)}) AS {files}"
         if newest.is_settled:
             where = f" WHERE {truncate} IS NULL" if truncate is not None else ""
-            parts.append(f"{source} LEFT ANTI JOIN {found} ON {same}{where}")
+            parts.append(f"{source} LEFT ANTI JOIN {hot_rows} ON {same}{where}")
         else:
             partition = spark_name(newest.partition.name.lower())
             parts.append(
-                f"{source} LEFT JOIN {found} ON {same} WHERE CASE WHEN {tail}.{key[0]} IS NULL "
+                f"{source} LEFT JOIN {hot_rows} ON {same} WHERE CASE WHEN {tail}.{key[0]} IS NULL "
                 f"THEN TRUE WHEN {tail}.{partition} <> {files}.{partition} "
                 f"THEN {moved_key_sql(newest)} ELSE FALSE END"
             )
@@ -110,9 +110,9 @@ def moved_key_sql(newest: Newest) -> str:
 def _cold_sql(scan: EngineScan) -> str:
     stored = {field.field_id: field for field in scan.stored}
     chosen = (_column_sql(column, stored, scan.misleading) for column in scan.columns)
-    wanted = ", ".join(chosen) or _nothing(scan)
+    select = ", ".join(chosen) or _nothing(scan)
     where = "" if scan.cold_span is None else f" WHERE {_within(scan, scan.cold_span)}"
-    return f"SELECT {wanted} FROM {spark_name(*scan.table)} VERSION AS OF {scan.snapshot_id}{where}"
+    return f"SELECT {select} FROM {spark_name(*scan.table)} VERSION AS OF {scan.snapshot_id}{where}"
 
 
 def _position(scan: EngineScan) -> tuple[str, str]:
@@ -144,12 +144,12 @@ def _leaf(path: Sequence[Field], stored: Sequence[Field]) -> str:
     """Returns a field inside a stored column, found by field ids; NULL if the snapshot lacks it."""
     parts: list[str] = []
     inside = stored
-    for wanted in path:
-        found = next((field for field in inside if field.field_id == wanted.field_id), None)
-        if found is None:
+    for step in path:
+        field_ = next((field for field in inside if field.field_id == step.field_id), None)
+        if field_ is None:
             return "NULL"
-        parts.append(spark_name(found.name))
-        inside = found.type.fields if isinstance(found.type, Row) else ()
+        parts.append(spark_name(field_.name))
+        inside = field_.type.fields if isinstance(field_.type, Row) else ()
     return ".".join(parts)
 
 
@@ -170,11 +170,11 @@ def _column_sql(column: Field, stored: Mapping[int, Field], misleading: Collecti
     name = spark_name(column.name.lower())
     if column.field_id in _PLACES:
         return f"{_PLACES[column.field_id]} AS {name}"
-    found = stored.get(column.field_id)
-    if found is None:
+    stored_field = stored.get(column.field_id)
+    if stored_field is None:
         return f"{_default(column)} AS {name}"
-    value = _converted(spark_name(found.name), found.type, column.type)
-    if _is_filtered_otherwise(found, misleading):
+    value = _converted(spark_name(stored_field.name), stored_field.type, column.type)
+    if _is_filtered_otherwise(stored_field, misleading):
         value = _hidden(value, column.type)
     return f"{value} AS {name}"
 
@@ -204,23 +204,25 @@ def _is_filtered_otherwise(field: Field, misleading: Collection[int]) -> bool:
     )
 
 
-def _converted(expression: str, stored: Type, wanted: Type) -> str:
+def _converted(expression: str, stored: Type, type_: Type) -> str:
     """Converts a stored value to the wanted type, with its parts found by field id."""
-    if same_layout(stored, wanted):
+    if same_layout(stored, type_):
         return expression
-    match stored, wanted:
+    match stored, type_:
         case types.Json(is_variant=True), _:
             return f"to_json({expression})"
         case Row(have), Row(want):
             by_id = {field.field_id: field for field in have}
             members = []
             for field in want:
-                found = by_id.get(field.field_id)
+                stored_field = by_id.get(field.field_id)
                 value = (
                     _default(field)
-                    if found is None
+                    if stored_field is None
                     else _converted(
-                        f"{expression}.{spark_name(found.name)}", found.type, field.type
+                        f"{expression}.{spark_name(stored_field.name)}",
+                        stored_field.type,
+                        field.type,
                     )
                 )
                 members.append(f"{spark_text(field.name)}, {value}")
@@ -235,12 +237,12 @@ def _converted(expression: str, stored: Type, wanted: Type) -> str:
             if same_layout(key, other_key):
                 return keyed
             return f"transform_keys({keyed}, (k, v) -> {_converted('k', key, other_key)})"
-    return f"CAST({expression} AS {types.to_spark(wanted)})"
+    return f"CAST({expression} AS {types.to_spark(type_)})"
 
 
-def same_layout(stored: Type, wanted: Type) -> bool:
+def same_layout(stored: Type, type_: Type) -> bool:
     """Whether both are the same type with the same fields, by id and by name, in the same order."""
-    match stored, wanted:
+    match stored, type_:
         case Row(have), Row(want):
             return len(have) == len(want) and all(
                 h.field_id == w.field_id and h.name == w.name and same_layout(h.type, w.type)
@@ -252,7 +254,7 @@ def same_layout(stored: Type, wanted: Type) -> bool:
             return same_layout(key, other_key) and same_layout(value, other_value)
         case types.Json(is_variant=True), _:
             return False
-    return stored == wanted
+    return stored == type_
 
 
 def _default(field: Field) -> str:

@@ -68,12 +68,12 @@ class _BatchReader(DataSourceReader):
             table.require_every_change(begins_first=True)
             ranges = [OffsetRange(p, 0, end) for p, end in seam.end.items() if end]
             return [*table.hot_splits(ranges, {}, seam.end, seam.log.end_epochs)] or [_Nothing()]
-        table, found = table.find_keys()
+        table, keys = table.find_keys()
         seam = table.seam
         hot = table.hot_splits(
-            seam.hot_ranges, seam.cold.epochs, seam.end, seam.log.end_epochs, found
+            seam.hot_ranges, seam.cold.epochs, seam.end, seam.log.end_epochs, keys
         )
-        return [*table.cold_splits(None, found), *hot] or [_Nothing()]
+        return [*table.cold_splits(None, keys), *hot] or [_Nothing()]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         return partition.read()  # type: ignore[no-any-return]
@@ -102,8 +102,8 @@ class _StreamReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         table = self._place()
-        for known in (start, end):
-            self._check_same(known, table)
+        for seam in (start, end):
+            self._check_same(seam, table)
         first, last = Offsets.from_json(start["end"]), Offsets.from_json(end["end"])
         first_epochs = Offsets.from_json(start.get("epochs", {}))
         boundaries = table.seam.boundary
@@ -157,9 +157,9 @@ class _StreamReader(DataSourceStreamReader):
             "topic_id": table.seam.log.topic_id,
         }
 
-    def _check_same(self, known: dict[str, Any], table: Table) -> None:
+    def _check_same(self, earlier: dict[str, Any], table: Table) -> None:
         seam = table.seam
-        if (known["table_uuid"], known["topic_id"]) != (seam.table_uuid, seam.log.topic_id):
+        if (earlier["table_uuid"], earlier["topic_id"]) != (seam.table_uuid, seam.log.topic_id):
             raise SeamlineError(
                 HISTORY_CHANGED,
                 f"table {self._options.table} or its topic was recreated since the stream began",

@@ -273,8 +273,8 @@ class Table:
             return []
         log, cluster = self.seam.log, self._cluster()
         names = tuple(column.name for column in self.columns)
-        starts = {wanted.partition: wanted.start for wanted in ranges}
-        parts = [part for wanted in ranges for part in _parts(wanted)]
+        starts = {range_.partition: range_.start for range_ in ranges}
+        parts = [part for range_ in ranges for part in _parts(range_)]
         splits = [
             HotSplit(
                 cluster,
@@ -313,16 +313,18 @@ class Table:
         ranges, epochs = seam.hot_ranges, seam.cold.epochs
         for attempt in range(_READS_MAX):
             read = LogRead.of(seam, ranges)
-            found = self._read_keys(keys, spec, read, epochs)
-            if not found.ends:
+            keys_found = self._read_keys(keys, spec, read, epochs)
+            if not keys_found.ends:
                 return dataclasses.replace(self, seam=seam), keys.found()
             if self.options.token or attempt == _READS_MAX - 1:
-                raise compaction.conflict(seam.log.topic, found.ends)
-            ranges = tuple(OffsetRange(p, seam.end[p], end) for p, end in found.ends.items())
+                raise compaction.conflict(seam.log.topic, keys_found.ends)
+            ranges = tuple(OffsetRange(p, seam.end[p], end) for p, end in keys_found.ends.items())
             epochs = seam.log.end_epochs
-            known = {p: found.end_epochs[p] for p in found.ends if p in found.end_epochs}
-            log = dataclasses.replace(seam.log, end_epochs=epochs.replace(known))
-            seam = dataclasses.replace(seam, end=seam.end.replace(found.ends), log=log)
+            end_epochs = {
+                p: keys_found.end_epochs[p] for p in keys_found.ends if p in keys_found.end_epochs
+            }
+            log = dataclasses.replace(seam.log, end_epochs=epochs.replace(end_epochs))
+            seam = dataclasses.replace(seam, end=seam.end.replace(keys_found.ends), log=log)
         raise AssertionError("the last attempt returns or raises")
 
     def _read_keys(
@@ -460,9 +462,9 @@ def _lies_in(span: ColdSpan, partition_name: str, offset_name: str) -> Predicate
     )
 
 
-def _parts(wanted: OffsetRange) -> Iterator[OffsetRange]:
-    for start in range(wanted.start, wanted.end_exclusive, SPLIT_OFFSETS):
-        yield OffsetRange(wanted.partition, start, min(start + SPLIT_OFFSETS, wanted.end_exclusive))
+def _parts(range_: OffsetRange) -> Iterator[OffsetRange]:
+    for start in range(range_.start, range_.end_exclusive, SPLIT_OFFSETS):
+        yield OffsetRange(range_.partition, start, min(start + SPLIT_OFFSETS, range_.end_exclusive))
 
 
 def _together(parts: Sequence[OffsetRange]) -> Iterator[tuple[OffsetRange, ...]]:
@@ -534,11 +536,11 @@ class HotSplit(InputPartition):
         batches = list(_rows(self.cluster, self.spec, read, self.epochs))
         if self.newest is not None:
             batches = [_rows_at(rows, self.newest) for rows in batches]
-            found = sum(rows.num_rows for rows in batches)
-            if found != len(self.newest):
+            count = sum(rows.num_rows for rows in batches)
+            if count != len(self.newest):
                 raise SeamlineError(
                     LOG_TRIMMED,
-                    f"only {found} of the {len(self.newest)} newest records of topic {read.topic} "
+                    f"only {count} of the {len(self.newest)} newest records of topic {read.topic} "
                     f"are left: it was compacted meanwhile",
                 )
         yield from (plain(rows.select(self.names)) for rows in batches if rows.num_rows)

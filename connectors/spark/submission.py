@@ -123,20 +123,20 @@ def _silenced(conf: Mapping[str, str], folder: pathlib.Path) -> dict[str, str]:
 
 def _children() -> set[int]:
     """Returns the processes that this one has started; none if the system does not report them."""
-    found: set[int] = set()
+    children: set[int] = set()
     for path in pathlib.Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
-            found.update(map(int, path.read_text(encoding="ascii").split()))
-    return found
+            children.update(map(int, path.read_text(encoding="ascii").split()))
+    return children
 
 
 @contextlib.contextmanager
-def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Sets the environment of what the block starts; restores it at the end."""
-    hidden = {n: v for n, v in os.environ.items() if n not in wanted or n == _SUBMIT_VARIABLE}
+    hidden = {n: v for n, v in os.environ.items() if n not in variables or n == _SUBMIT_VARIABLE}
     for name in hidden:
         del os.environ[name]
-    os.environ.update(wanted)
+    os.environ.update(variables)
     try:
         yield
     finally:

@@ -80,11 +80,11 @@ def document(app: flask.Flask) -> dict[str, Any]:
         The document, JSON-ready; it is the same for every application of a version.
     """
     paths: dict[str, dict[str, Any]] = {}
-    found = _Components()
+    components = _Components()
     for rule, view in sorted(_described(app), key=lambda each: (each[0].rule, _method(each[0]))):
         item = paths.setdefault(_template(rule), {})
         failures = face_of(app, rule).failures
-        item[_method(rule).lower()] = _operation(rule, view.operation, failures, found)
+        item[_method(rule).lower()] = _operation(rule, view.operation, failures, components)
         if view.operation.head:
             item["head"] = _head(item["get"])
     return {
@@ -93,8 +93,8 @@ def document(app: flask.Flask) -> dict[str, Any]:
         "security": [{name: []} for name in _SCHEMES] + [{}],
         "paths": paths,
         "components": {
-            "schemas": found.schemas(),
-            "responses": dict(sorted(found.responses.items())),
+            "schemas": components.schemas(),
+            "responses": dict(sorted(components.responses.items())),
             "securitySchemes": _SCHEMES,
         },
     }
@@ -132,11 +132,11 @@ def _template(rule: Rule) -> str:
 
 
 def _operation(
-    rule: Rule, own: Operation, failures: Failures, found: _Components
+    rule: Rule, own: Operation, failures: Failures, components: _Components
 ) -> dict[str, Any]:
     bodies = [kind for kind in own.takes.values() if issubclass(kind, Body)]
     texts = [kind for kind in own.takes.values() if issubclass(kind, Text)]
-    found.models.update(bodies)
+    components.models.update(bodies)
     described: dict[str, Any] = {
         "operationId": f"{rule.endpoint}",
         "summary": own.summary,
@@ -159,8 +159,8 @@ def _operation(
     if rule.rule in PROBES:
         described["security"] = [{}]
     described["responses"] = {
-        **{str(status): _response(answer, found) for status, answer in own.answers.items()},
-        **_failures(rule, own, failures, found),
+        **{str(status): _response(answer, components) for status, answer in own.answers.items()},
+        **_failures(rule, own, failures, components),
     }
     return described
 
@@ -193,8 +193,8 @@ def _in_path(rule: Rule) -> Iterator[dict[str, Any]]:
 
 def _given(kind: type[BaseModel]) -> Iterator[dict[str, Any]]:
     """Yields the parameters of a model of a query string or of headers."""
-    place = {Query: "query", Headers: "header"}
-    where = next(name for base, name in place.items() if issubclass(kind, base))
+    locations = {Query: "query", Headers: "header"}
+    where = next(name for base, name in locations.items() if issubclass(kind, base))
     shape = kind.model_json_schema(schema_generator=_Plain)
     for name, schema in _properties(kind).items():
         yield {
@@ -223,14 +223,16 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 # --- Answers -------------------------------------------------------------------------------------
 
 
-def _failures(rule: Rule, own: Operation, failures: Failures, found: _Components) -> dict[str, Any]:
+def _failures(
+    rule: Rule, own: Operation, failures: Failures, components: _Components
+) -> dict[str, Any]:
     """Returns the answers to failures, by status."""
     routing = (*((NOT_FOUND,) if "<" in rule.rule else ()), METHOD_NOT_ALLOWED)
     codes = own.errors | frozenset(routing if own.errors else ())
     forms = (failures.model, *((own.failed,) if own.failed is not None else ()))
     status_in = failures.status_of
     return {
-        str(status): {"$ref": found.failure(status, forms, status_in)}
+        str(status): {"$ref": components.failure(status, forms, status_in)}
         for status in sorted({status_in(code) for code in codes})
     }
 
@@ -261,8 +263,8 @@ class _Components:
     def schemas(self) -> dict[str, Any]:
         """Returns the schemas of all models."""
         ordered = sorted(self.models, key=lambda model: model.__name__)
-        wanted = [(model, _TAKEN) for model in ordered]
-        _, defined = models_json_schema(wanted, ref_template=_REF, schema_generator=_Plain)
+        models = [(model, _TAKEN) for model in ordered]
+        _, defined = models_json_schema(models, ref_template=_REF, schema_generator=_Plain)
         return dict(defined["$defs"])
 
 
@@ -284,8 +286,8 @@ def _headers(codes: Iterable[ErrorCode]) -> dict[str, Any]:
     return {"headers": headers} if headers else {}
 
 
-def _response(answer: Answer, found: _Components) -> dict[str, Any]:
-    found.models.update(model for model in answer.content.values() if model is not None)
+def _response(answer: Answer, components: _Components) -> dict[str, Any]:
+    components.models.update(model for model in answer.content.values() if model is not None)
     content = _content(answer.content)
     return {"description": answer.what, **({"content": content} if content else {})}
 

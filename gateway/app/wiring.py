@@ -272,15 +272,15 @@ class Gateway:
         keys = self.authentication.outage
         return [*self.connections.outages(), *([keys] if keys is not None else [])]
 
-    def _kill(self, asked: KillStatement, caller: Principal) -> None:
+    def _kill(self, request: KillStatement, caller: Principal) -> None:
         why = f"the statement was ended by {caller.name}"
-        found = self.service.statement(asked.statement_id, caller, Action.KILL)
-        found.cancel(f"{why}: {asked.message}" if asked.message else why)
+        statement = self.service.statement(request.statement_id, caller, Action.KILL)
+        statement.cancel(f"{why}: {request.message}" if request.message else why)
 
     def _virtual_seam(self, table_uuid: str, snapshot_id: int) -> Seam | None:
         """Returns the seam of a virtual snapshot that was handed out; None if it is not known."""
-        found = self.iceberg.catalog.tables.snapshots.find(table_uuid, snapshot_id)
-        return None if found is None else found.seam
+        snapshot = self.iceberg.catalog.tables.snapshots.find(table_uuid, snapshot_id)
+        return None if snapshot is None else snapshot.seam
 
     def _look_after_statements(self) -> None:
         memory = MemoryLimits(self.config.shared(), self.service.all, self._duckdb.held)

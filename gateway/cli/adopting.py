@@ -75,7 +75,7 @@ def adopt(
 
     connections = Connections(load_config(config_file, settings).config)
     own = {name: value for name, value in given.items() if name != "start"}
-    wanted = adopting.Adoption(
+    adoption = adopting.Adoption(
         name=table_of(name, connections),
         provider=given["provider"],
         columns=tuple(columns.split(",")) if columns else (),
@@ -84,21 +84,21 @@ def adopt(
         location=given["location"],
         **{"cluster": connections.config.default_cluster, **given_options(own)},
     )
-    findings = adopting.examine(connections, wanted, no_deadline())
+    findings = adopting.examine(connections, adoption, no_deadline())
     for line in _shown(findings):
         click.echo(line, err=True)
     if given["dry_run"]:
         connections.close()
         return
     adopting.require_no_problems(findings, force=given["force"])
-    display = wanted.name.display
+    display = adoption.name.display
     if given["configuration"] or findings.is_for_configuration:
         click.echo(findings.configuration)
     else:
         if not given["yes"]:
             click.confirm(f"adopt {display}?", abort=True)
         adopting.adopt(connections, findings, force=given["force"])
-        click.echo(f"adopted {display} over topic {wanted.topic}")
+        click.echo(f"adopted {display} over topic {adoption.topic}")
     connections.close()
 
 
@@ -110,9 +110,9 @@ def unadopt(name: str, config_file: str | None, settings: tuple[str, ...]) -> No
     from seamline.gateway.commands import adopting
 
     connections = Connections(load_config(config_file, settings).config)
-    found = table_of(name, connections)
-    adopting.unadopt(connections, found)
-    click.echo(f"{found.display} is a plain table again")
+    table = table_of(name, connections)
+    adopting.unadopt(connections, table)
+    click.echo(f"{table.display} is a plain table again")
     connections.close()
 
 
@@ -128,13 +128,13 @@ def take_over(name: str, yes: bool, config_file: str | None, settings: tuple[str
     from seamline.gateway.commands import handing_over
 
     connections = Connections(load_config(config_file, settings).config)
-    found = table_of(name, connections)
+    table = table_of(name, connections)
     if not yes:
-        click.confirm(f"has the writer of {found.display} been stopped for good?", abort=True)
+        click.confirm(f"has the writer of {table.display} been stopped for good?", abort=True)
     boundary = handing_over.take_over(
-        connections, found, no_deadline(), lambda text: click.echo(f"{name}: {text} …", err=True)
+        connections, table, no_deadline(), lambda text: click.echo(f"{name}: {text} …", err=True)
     )
-    click.echo(f"{found.display} has been taken over at {_offsets_text(boundary.next)}")
+    click.echo(f"{table.display} has been taken over at {_offsets_text(boundary.next)}")
     connections.close()
 
 
@@ -165,14 +165,14 @@ def hand_over(
     from seamline.gateway.commands import adopting, handing_over
 
     connections = Connections(load_config(config_file, settings).config)
-    found = table_of(name, connections)
+    table = table_of(name, connections)
     if not yes:
-        click.confirm(f"has tiering of {found.display} been stopped for good?", abort=True)
+        click.confirm(f"has tiering of {table.display} been stopped for good?", abort=True)
     given = dict(map(adopting.option_of, options))
     boundary = handing_over.hand_over(
-        connections, found, no_deadline(), provider=provider, options=given
+        connections, table, no_deadline(), provider=provider, options=given
     )
-    click.echo(f"{found.display} has been handed over: begin at {_offsets_text(boundary.next)}")
+    click.echo(f"{table.display} has been handed over: begin at {_offsets_text(boundary.next)}")
     connections.close()
 
 
@@ -195,7 +195,7 @@ def audit(name: str, format_: str, config_file: str | None, settings: tuple[str,
     from seamline.gateway.commands import auditing
 
     connections = Connections(load_config(config_file, settings).config)
-    found = auditing.audit(
+    result = auditing.audit(
         connections,
         table_of(name, connections),
         no_deadline(),
@@ -203,42 +203,43 @@ def audit(name: str, format_: str, config_file: str | None, settings: tuple[str,
     )
     connections.close()
     if format_ == "json":
-        click.echo(json.dumps(found.to_json(), indent=2))
+        click.echo(json.dumps(result.to_json(), indent=2))
     elif format_ == "csv":
-        _write_csv(found)
+        _write_csv(result)
     else:
-        for line in _audit_lines(found):
+        for line in _audit_lines(result):
             click.echo(line)
-    if not found.is_clean:
+    if not result.is_clean:
         sys.exit(1)
 
 
 # --- Output --------------------------------------------------------------------------------------
 
 
-def _shown(found: Findings) -> list[str]:
-    boundary, state = found.boundary, found.table.state
+def _shown(findings: Findings) -> list[str]:
+    boundary, state = findings.boundary, findings.table.state
     lines = [
         f"table      {state.display_name}, {len(state.snapshots)} snapshots",
-        f"filled by  {found.writer.name}",
+        f"filled by  {findings.writer.name}",
         f"boundary   {_offsets_text(boundary.next)} by {boundary.provider} ({boundary.trust})",
-        f"log        ends at {_offsets_text(found.bounds.end)}: {found.lag:,} offsets are hot",
+        f"log        ends at {_offsets_text(findings.bounds.end)}: "
+        f"{findings.lag:,} offsets are hot",
     ]
-    sources = found.binding.columns_from
+    sources = findings.binding.columns_from
     lines += [f"column     {entry}" for entry in sources]
     own = {entry.partition(" = ")[0].split(".")[0] for entry in sources}
     rest = [field.name for field in state.schema.columns if field.name not in own]
     lines.append(f"columns    from the value: {', '.join(rest) or 'none'}")
-    agree = sum(pair.cold is not None and not pair.differences for pair in found.sample)
-    if found.sample:
+    agree = sum(pair.cold is not None and not pair.differences for pair in findings.sample)
+    if findings.sample:
         lines.append(
-            f"sample     {agree} of {len(found.sample)} records are the same in both tiers"
+            f"sample     {agree} of {len(findings.sample)} records are the same in both tiers"
         )
-    doubtful = [p for p in found.sample if p.cold is None or p.differences]
-    for pair in (doubtful or list(found.sample))[-_SHOWN:]:
+    doubtful = [p for p in findings.sample if p.cold is None or p.differences]
+    for pair in (doubtful or list(findings.sample))[-_SHOWN:]:
         lines += _side_by_side(pair)
-    lines += [f"note       {note}" for note in found.notes]
-    lines += [f"PROBLEM    {problem}" for problem in found.problems]
+    lines += [f"note       {note}" for note in findings.notes]
+    lines += [f"PROBLEM    {problem}" for problem in findings.problems]
     return lines
 
 
@@ -261,22 +262,22 @@ def _cell(value: Any) -> str:
     return text if len(text) <= _CELL_MAX else f"{text[: _CELL_MAX - 1]}…"
 
 
-def _audit_lines(found: Audit) -> list[str]:
+def _audit_lines(audit_: Audit) -> list[str]:
     from seamline.gateway.commands.auditing import MEANINGS, Kind
 
-    rows = sum(partition.rows for partition in found.partitions)
-    records = sum(partition.records for partition in found.partitions)
-    boundary = found.boundary
+    rows = sum(partition.rows for partition in audit_.partitions)
+    records = sum(partition.records for partition in audit_.partitions)
+    boundary = audit_.boundary
     lines = [
-        f"{found.table}, snapshot {found.snapshot_id}",
+        f"{audit_.table}, snapshot {audit_.snapshot_id}",
         f"boundary {_offsets_text(boundary.next)} by {boundary.provider or 'seamline'} "
         f"({boundary.trust})",
         f"{rows:,} rows of {records:,} records"
-        + (f", and {found.others:,} rows that are not records" if found.others else "")
-        + (f", and {found.earlier:,} rows of earlier logs" if found.earlier else ""),
+        + (f", and {audit_.others:,} rows that are not records" if audit_.others else "")
+        + (f", and {audit_.earlier:,} rows of earlier logs" if audit_.earlier else ""),
     ]
     for kind in Kind:
-        of_kind = [finding for finding in found.found if finding.kind is kind]
+        of_kind = [finding for finding in audit_.found if finding.kind is kind]
         if of_kind:
             count = sum(finding.records for finding in of_kind)
             lines.append(f"{kind.value}: {count:,} {MEANINGS[kind]}")
@@ -286,14 +287,14 @@ def _audit_lines(found: Audit) -> list[str]:
                 f"  partition {r.partition}, offsets [{r.start}, {r.end_exclusive}): "
                 f"{finding.records:,}"
             )
-    lines.append("clean" if found.is_clean else "NOT clean")
+    lines.append("clean" if audit_.is_clean else "NOT clean")
     return lines
 
 
-def _write_csv(found: Audit) -> None:
+def _write_csv(audit_: Audit) -> None:
     writer = csv.writer(sys.stdout)
     writer.writerow(["kind", "partition", "start", "end_exclusive", "records"])
-    for finding in found.found:
+    for finding in audit_.found:
         r = finding.range
         writer.writerow(
             [finding.kind.value, r.partition, r.start, r.end_exclusive, finding.records]

@@ -61,14 +61,14 @@ def start(work: Work, directory: pathlib.Path) -> Detached | None:
         make_folder(directory)
         sink = os.open(directory / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     source = os.open(os.devnull, os.O_RDONLY)
-    told, tell = os.pipe()
+    reader, tell = os.pipe()
     pid = os.fork()
     if pid:
         for descriptor in (sink, source, tell):
             os.close(descriptor)
         with process.interrupted_by_signals():
-            return _wait(pid, told, directory)
-    os.close(told)
+            return _wait(pid, reader, directory)
+    os.close(reader)
     os.setsid()
     for opened, standard in ((source, 0), (sink, 1), (sink, 2)):
         os.dup2(opened, standard)
@@ -88,20 +88,20 @@ def stop(directory: pathlib.Path, grace_s: float) -> bool:
     """
     file = directory / _FILE
     try:
-        known = ProcessIdentity(**json.loads(file.read_text(encoding="utf-8")))
+        identity = ProcessIdentity(**json.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return False
-    was_running = process.is_running(known)
-    process.stop(known, grace_s)
+    was_running = process.is_running(identity)
+    process.stop(identity, grace_s)
     file.unlink(missing_ok=True)
     return was_running
 
 
-def _wait(pid: int, told: int, directory: pathlib.Path) -> Detached:
+def _wait(pid: int, reader: int, directory: pathlib.Path) -> Detached:
     child = process.identify(pid)
     assert child is not None, "a child that has not been waited for keeps its id"
     try:
-        with open(told, encoding="utf-8") as answers:
+        with open(reader, encoding="utf-8") as answers:
             answer = json.loads(answers.readline() or "{}")
         if "address" in answer:
             return Detached(answer["address"], child, directory / _LOG)

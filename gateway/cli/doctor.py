@@ -56,8 +56,8 @@ def doctor(
     Exits with 1 when something is wrong, and with 0 otherwise; warnings do not count.
     """
     loaded, problem = _configured(config_file, settings)
-    found = _findings(loaded, problem, seconds, writes=not read_only, starts_spark=starts_spark)
-    pairs = [*found] if format_ == "json" else [*_told(found)]
+    findings = _findings(loaded, problem, seconds, writes=not read_only, starts_spark=starts_spark)
+    pairs = [*findings] if format_ == "json" else [*_told(findings)]
     from seamline.gateway.doctor.findings import Level, counts
 
     summary = counts(finding for _, finding in pairs)
@@ -113,11 +113,11 @@ def _findings(
 # --- Output --------------------------------------------------------------------------------------
 
 
-def _told(found: Iterable[tuple[str, Finding]]) -> Iterator[tuple[str, Finding]]:
+def _told(findings: Iterable[tuple[str, Finding]]) -> Iterator[tuple[str, Finding]]:
     """Prints each finding as it comes, and passes it on."""
     heading = ""
     colour = False if os.environ.get("NO_COLOR") else None
-    for about, finding in found:
+    for about, finding in findings:
         if about != heading:
             click.echo(("\n" if heading else "") + click.style(about, bold=True), color=colour)
             heading = about

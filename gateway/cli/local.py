@@ -75,9 +75,9 @@ def down(directory: pathlib.Path | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(directory: pathlib.Path | None, as_json: bool) -> None:
     """Show what is running; the exit code is 3 when no broker answers."""
-    found = _stack(directory).status()
-    click.echo(json.dumps(dataclasses.asdict(found), default=str) if as_json else _describe(found))
-    if not found.ready:
+    stack = _stack(directory).status()
+    click.echo(json.dumps(dataclasses.asdict(stack), default=str) if as_json else _describe(stack))
+    if not stack.ready:
         click.get_current_context().exit(NOT_RUNNING)
 
 
@@ -133,10 +133,10 @@ def _servers(directory: pathlib.Path | None) -> str:
     Raises:
         SeamlineError: LOCAL_STACK_DOWN.
     """
-    found = _stack(directory).status()
-    if not found.ready or found.bootstrap_servers is None:
-        raise SeamlineError(LOCAL_STACK_DOWN, f"no broker answers in {found.directory}")
-    return found.bootstrap_servers
+    stack = _stack(directory).status()
+    if not stack.ready or stack.bootstrap_servers is None:
+        raise SeamlineError(LOCAL_STACK_DOWN, f"no broker answers in {stack.directory}")
+    return stack.bootstrap_servers
 
 
 def _stack(directory: pathlib.Path | None) -> LocalStack:

@@ -141,23 +141,23 @@ def table_of(text: str, connections: Connections) -> TableName:
         SeamlineError: INVALID_ARGUMENT when it does not name a table of a catalog;
             CATALOG_NOT_FOUND, ….
     """
-    found = resolution.resolve(
+    name = resolution.resolve(
         names.split(text), resolution.session(connections.config), connections
     )
-    if not found.is_own_table:
+    if not name.is_own_table:
         raise SeamlineError(INVALID_ARGUMENT, f"{text} is not the name of a table")
-    if found.path == tuple(part.lower() for part in found.path):
-        return found
+    if name.path == tuple(part.lower() for part in name.path):
+        return name
     from seamline.gateway.query.loaded import LoadedTables
 
     try:
-        table = LoadedTables(connections).now([found])[found]
+        table = LoadedTables(connections).now([name])[name]
     except SeamlineError:  # whatever needs the table will say why
-        return found
-    return dataclasses.replace(found, path=table.state.name[1:])
+        return name
+    return dataclasses.replace(name, path=table.state.name[1:])
 
 
-def look_at(wanted: Sequence[TableName], connections: Connections) -> None:
+def look_at(names: Sequence[TableName], connections: Connections) -> None:
     """Loads each table before Spark starts; starting it is pointless if none can be loaded.
 
     Raises:
@@ -166,12 +166,12 @@ def look_at(wanted: Sequence[TableName], connections: Connections) -> None:
     from seamline.gateway.query.loaded import LoadedTables
 
     failures = []
-    for name in wanted:
+    for name in names:
         try:
             LoadedTables(connections).now([name])
         except SeamlineError as error:
             failures.append(error)
-    if len(failures) == len(wanted):
+    if len(failures) == len(names):
         raise failures[0]
 
 

@@ -46,11 +46,11 @@ def serve(
             "stopped" if detached.stop(directory, grace_s) else "nothing is running", err=True
         )
     elif detach:
-        found = detached.start(functools.partial(serve_http, loaded.config), directory)
-        if found is not None:
+        started = detached.start(functools.partial(serve_http, loaded.config), directory)
+        if started is not None:
             click.echo(
-                f"Seamline gateway on {found.address} (process {found.process.pid}; "
-                f"`seamline serve --stop` stops it; log {found.log})",
+                f"Seamline gateway on {started.address} (process {started.process.pid}; "
+                f"`seamline serve --stop` stops it; log {started.log})",
                 err=True,
             )
     else:

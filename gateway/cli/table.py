@@ -94,15 +94,15 @@ def list_(config_file: str | None, settings: tuple[str, ...], as_json: bool) -> 
     from seamline.gateway.system import listings
 
     connections, _ = _open(config_file, settings)
-    found = list(listings.unified(connections, no_deadline()))
+    entries = list(listings.unified(connections, no_deadline()))
     connections.close()
     if as_json:
-        click.echo(json.dumps([_as_json(entry) for entry in found], indent=2))
-    elif not found:
+        click.echo(json.dumps([_as_json(entry) for entry in entries], indent=2))
+    elif not entries:
         click.echo("no unified tables; `seamline table create` creates one", err=True)
     else:
-        width = max(len(entry.table.display) for entry in found)
-        for entry in found:
+        width = max(len(entry.table.display) for entry in entries)
+        for entry in entries:
             click.echo(f"{entry.table.display:<{width}}  {_line(entry)}")
 
 
@@ -149,12 +149,12 @@ def alter(name: str, config_file: str | None, settings: tuple[str, ...], **optio
 
     connections, resolved = _open(config_file, settings, name)
     assert resolved is not None
-    found = alterations.load(connections, resolved)
-    binding = TopicBinding.from_properties(found.state.properties)
+    loaded = alterations.load(connections, resolved)
+    binding = TopicBinding.from_properties(loaded.state.properties)
     if binding is None:
         raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {resolved.display} has no topic")
-    texts = alterations.changed_options(found, binding, given)
-    commits.set_properties(found, {property_of(option): text for option, text in texts.items()})
+    texts = alterations.changed_options(loaded, binding, given)
+    commits.set_properties(loaded, {property_of(option): text for option, text in texts.items()})
     for option, text in texts.items():
         click.echo(f"{resolved.display}: {option} is {text}")
     connections.close()
@@ -236,8 +236,8 @@ def maintain(
 ) -> None:
     """Compact tables and expire snapshots, keeping the one that carries the boundary."""
     connections, _ = _open(config_file, settings)
-    wanted = [table_of(text, connections) for text in tables_]
-    look_at(wanted, connections)
+    names = [table_of(text, connections) for text in tables_]
+    look_at(names, connections)
     from seamline.connectors.spark import maintenance, submission
     from seamline.gateway.tiering.application import start_spark
 
@@ -253,7 +253,7 @@ def maintain(
     spark = start_spark(connections)
     failures = []
     try:
-        for name in wanted:
+        for name in names:
             try:
                 catalog, report = connections.catalog(name.catalog), _reporter(name)
                 done = maintenance.maintain(spark, catalog, name.path, tasks, report=report)

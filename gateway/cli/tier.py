@@ -84,8 +84,8 @@ def tier(
     if verbose:
         logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     connections = Connections(load_config(config_file, settings).config)
-    wanted = [table_of(text, connections) for text in tables]
-    look_at(wanted, connections)
+    names = [table_of(text, connections) for text in tables]
+    look_at(names, connections)
     from seamline.connectors.spark import submission
     from seamline.gateway.tiering.application import SparkTables, TieringApplication, start_spark
 
@@ -101,7 +101,7 @@ def tier(
         server = serve_metrics(application, metrics_host, metrics_port, unhealthy_after)
     try:
         failures = application.run(
-            wanted,
+            names,
             interval_s=None if once else interval,
             report=show_step,
             watch=show_stage if sys.stderr.isatty() else None,

@@ -84,24 +84,26 @@ def load(
             hint="Start the local stack with `seamline local up`, or write seamline.yaml and pass "
             "--config.",
         )
-    told = _Told.by_file(file, environment)
+    sources = _Told.by_file(file, environment)
     for name, value in sorted(environment.items()):
         path = _path_of_variable(name)
         if path is not None:
-            told.set(path, value, name)
+            sources.set(path, value, name)
     for path, value in (flags or {}).items():
-        told.set(path, value, "flag")
-    told.tree.setdefault("state_directory", str(file.resolve().parent / ".seamline-gateway"))
+        sources.set(path, value, "flag")
+    sources.tree.setdefault("state_directory", str(file.resolve().parent / ".seamline-gateway"))
     try:
-        config = Config.model_validate(told.tree)
+        config = Config.model_validate(sources.tree)
     except ValidationError as error:
-        problems = [told.problem(found) for found in error.errors() if found["type"] != _UNFILLED]
+        problems = [
+            sources.problem(problem) for problem in error.errors() if problem["type"] != _UNFILLED
+        ]
         raise SeamlineError(
             INVALID_CONFIG,
             "\n".join(problems),
             hint="Correct it at its source; docs/reference/configuration.md has all settings.",
         ) from error
-    return Loaded(config, told.sources, frozenset(told.secrets))
+    return Loaded(config, sources.sources, frozenset(sources.secrets))
 
 
 def describe(loaded: Loaded) -> Iterator[tuple[str, str, str]]:
@@ -168,7 +170,7 @@ class _Told:
 
     def _source(self, path: str) -> str:
         """Returns the source of a value, else of a part of it, else of the group that lacks it."""
-        parts = [told for told in self.sources if f"{told}.".startswith(f"{path}.")]
+        parts = [setting for setting in self.sources if f"{setting}.".startswith(f"{path}.")]
         return self.sources[min(parts)] if parts else self._source(path.rpartition(".")[0])
 
 

@@ -504,17 +504,17 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _names_are_free(self) -> Self:
-        for kind, known in (("catalogs", self.catalogs), ("clusters", self.clusters)):
-            for name in known:
+        for kind, named in (("catalogs", self.catalogs), ("clusters", self.clusters)):
+            for name in named:
                 if name.lower() == SYSTEM_CATALOG:
                     raise refused("is the gateway's own catalog; give it another name", kind, name)
         return self
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
-        for kind, known in (("catalog", self.catalogs), ("cluster", self.clusters)):
+        for kind, named in (("catalog", self.catalogs), ("cluster", self.clusters)):
             name = getattr(self, f"default_{kind}")
-            if name not in known:
+            if name not in named:
                 raise refused(f"is not under {kind}s", f"default_{kind}", value=name)
         for name in self.tables:
             if name.partition(".")[0] not in self.catalogs or name.count(".") < 2:

@@ -32,24 +32,24 @@ def resolve(tree: Any, environment: Mapping[str, str]) -> tuple[Any, dict[str, s
         SeamlineError: INVALID_CONFIG, naming the path, when the referenced variable or file does
             not exist.
     """
-    found: dict[str, str] = {}
-    return _resolve(tree, "", environment, found), found
+    values: dict[str, str] = {}
+    return _resolve(tree, "", environment, values), values
 
 
-def _resolve(value: Any, path: str, environment: Mapping[str, str], found: dict[str, str]) -> Any:
+def _resolve(value: Any, path: str, environment: Mapping[str, str], values: dict[str, str]) -> Any:
     if isinstance(value, dict):
         return {
-            key: _resolve(item, f"{path}.{key}" if path else str(key), environment, found)
+            key: _resolve(item, f"{path}.{key}" if path else str(key), environment, values)
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_resolve(v, f"{path}.{i}", environment, found) for i, v in enumerate(value)]
+        return [_resolve(v, f"{path}.{i}", environment, values) for i, v in enumerate(value)]
     if not isinstance(value, str):
         return value
     references = [match[0] for match in _REFERENCE.finditer(value)]
     if not references:
         return value
-    found[path] = ", ".join(references)
+    values[path] = ", ".join(references)
     return _REFERENCE.sub(lambda match: _referred(match, path, environment), value)
 
 

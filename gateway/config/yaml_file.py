@@ -60,11 +60,11 @@ def cause_of(error: Exception) -> str:
         return " ".join(str(error).split())
     parts = (error.context, error.problem)
     cause = ", ".join(" ".join(part.split()) for part in parts if part)
-    place = error.problem_mark
-    return f"line {place.line + 1}, column {place.column + 1}: {cause}"
+    mark = error.problem_mark
+    return f"line {mark.line + 1}, column {mark.column + 1}: {cause}"
 
 
-def _size(tree: Any, known: dict[int, int]) -> int:
+def _size(tree: Any, sizes: dict[int, int]) -> int:
     """Returns how many values a tree has, with each alias counted as what it repeats.
 
     Raises:
@@ -72,11 +72,11 @@ def _size(tree: Any, known: dict[int, int]) -> int:
     """
     if not isinstance(tree, dict | list):
         return 1
-    found = known.get(id(tree))
-    if found == _OPEN:
+    size = sizes.get(id(tree))
+    if size == _OPEN:
         raise ValueError("an alias appears inside the value it repeats")
-    if found is None:
-        known[id(tree)] = _OPEN
+    if size is None:
+        sizes[id(tree)] = _OPEN
         parts = tree.values() if isinstance(tree, dict) else tree
-        found = known[id(tree)] = 1 + sum(_size(part, known) for part in parts)
-    return found
+        size = sizes[id(tree)] = 1 + sum(_size(part, sizes) for part in parts)
+    return size

@@ -73,8 +73,8 @@ def _namespace(connections: Connections, name: str) -> Finding:
             pyiceberg.create_namespace(made)
             pyiceberg.drop_namespace(made)
     except SeamlineError as error:
-        found = of_error(error, Level.WARNING, "it may not be written to")
-        return Finding(found.level, found.text, _READ_ONLY, found.code)
+        finding = of_error(error, Level.WARNING, "it may not be written to")
+        return Finding(finding.level, finding.text, _READ_ONLY, finding.code)
     return ok("it may be written to: a schema was created and dropped")
 
 

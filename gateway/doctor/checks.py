@@ -113,5 +113,5 @@ def _configuration(loaded: Loaded | None, problem: SeamlineError | None) -> Iter
         return
     file = loaded.sources[""]
     others = Counter(source for source in loaded.sources.values() if not source.startswith(file))
-    told = [f"{count} from {source}" for source, count in others.items()]
-    yield ok(f"{file} is valid" + (f", plus {', '.join(told)}" if told else ""))
+    counts = [f"{count} from {source}" for source, count in others.items()]
+    yield ok(f"{file} is valid" + (f", plus {', '.join(counts)}" if counts else ""))

@@ -72,11 +72,11 @@ def _versions(answer: Answer) -> Iterator[Finding]:
 
 
 def _clock(answers: list[Answer]) -> Iterator[Finding]:
-    known = [a.clock_ahead_s for a in answers if a.clock_ahead_s is not None]
-    if not known:
+    offsets_s = [a.clock_ahead_s for a in answers if a.clock_ahead_s is not None]
+    if not offsets_s:
         yield skipped("clock: the brokers do not report their time before a login")
         return
-    ahead = max(known, key=abs)
+    ahead = max(offsets_s, key=abs)
     if abs(ahead) > _SKEW_S:
         side = "ahead of" if ahead > 0 else "behind"
         text = f"the cluster's clock is {abs(ahead):.1f} s {side} ours"
@@ -93,10 +93,10 @@ def _client(config: ClusterConfig, until: float) -> Iterator[Finding]:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    said: list[Any] = []
+    messages: list[Any] = []
     try:
         admin = AdminClient(
-            {**config.client_properties(), "error_cb": said.append}, logger=_silent()
+            {**config.client_properties(), "error_cb": messages.append}, logger=_silent()
         )
     except KafkaException as error:
         yield wrong(
@@ -107,17 +107,17 @@ def _client(config: ClusterConfig, until: float) -> Iterator[Finding]:
     while True:
         left = until - time.monotonic()
         try:
-            found = admin.list_topics(timeout=max(0.1, min(_POLL_S, left)))
+            metadata = admin.list_topics(timeout=max(0.1, min(_POLL_S, left)))
             break
         except KafkaException as error:
             admin.poll(0)
-            said.append(error.args[0])
-            refusal = _refused(config, said)
+            messages.append(error.args[0])
+            refusal = _refused(config, messages)
             if refusal is not None or time.monotonic() + 2 * _POLL_S > until:
-                yield refusal or _silent_broker(config, said)
+                yield refusal or _silent_broker(config, messages)
                 return
-    brokers = sorted(found.brokers.values(), key=lambda broker: broker.id)
-    topics = [name for name in found.topics if not name.startswith("__")]
+    brokers = sorted(metadata.brokers.values(), key=lambda broker: broker.id)
+    topics = [name for name in metadata.topics if not name.startswith("__")]
     yield ok(
         f"the client can log in, and sees {_some(brokers, 'broker')} and {_some(topics, 'topic')}"
     )
@@ -137,12 +137,12 @@ def _away(number: object, host: str, port: object) -> Finding:
     )
 
 
-def _refused(config: ClusterConfig, said: list[Any]) -> Finding | None:
+def _refused(config: ClusterConfig, messages: list[Any]) -> Finding | None:
     """Returns a finding if the client's errors show that the login or TLS fails."""
     from confluent_kafka import KafkaError
 
     properties = f"clusters.{config.name}.properties"
-    for error in said:
+    for error in messages:
         if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001 - librdkafka's name
             remedy = f"Correct sasl.mechanism, sasl.username and sasl.password of {properties}."
             if "SASL state" in error.str():
@@ -165,8 +165,8 @@ def _refused(config: ClusterConfig, said: list[Any]) -> Finding | None:
     return None
 
 
-def _silent_broker(config: ClusterConfig, said: list[Any]) -> Finding:
-    for error in said:
+def _silent_broker(config: ClusterConfig, messages: list[Any]) -> Finding:
+    for error in messages:
         given = _GIVEN.search(error.str())
         if given is not None:  # it tried a broker's advertised address
             return _away(given["id"], given["host"], given["port"])
@@ -176,7 +176,7 @@ def _silent_broker(config: ClusterConfig, said: list[Any]) -> Finding:
         remedy = "They may require a login: set security.protocol to sasl_ssl or sasl_plaintext."
     return Finding(
         Level.WRONG,
-        f"brokers accept connections, but do not answer this client: {_reason(said[0])}",
+        f"brokers accept connections, but do not answer this client: {_reason(messages[0])}",
         remedy,
         KAFKA_UNAVAILABLE.name,
     )

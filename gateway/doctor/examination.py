@@ -66,21 +66,23 @@ def _late(seconds: float) -> Finding:
 
 
 def _begun(check: Check) -> queue.SimpleQueue[Finding | None]:
-    found: queue.SimpleQueue[Finding | None] = queue.SimpleQueue()
+    findings: queue.SimpleQueue[Finding | None] = queue.SimpleQueue()
 
     def work() -> None:
         try:
             for finding in check.look():
-                found.put(finding)
+                findings.put(finding)
         except Exception as error:  # noqa: BLE001 - one check keeps no other from being made
-            found.put(_raised(error))
+            findings.put(_raised(error))
         finally:
-            found.put(None)
+            findings.put(None)
 
     if not supervision.start("doctor", work):
-        found.put(wrong("no thread could be started for the check", "Raise the limit on threads."))
-        found.put(None)
-    return found
+        findings.put(
+            wrong("no thread could be started for the check", "Raise the limit on threads.")
+        )
+        findings.put(None)
+    return findings
 
 
 def _raised(error: Exception) -> Finding:

@@ -30,18 +30,18 @@ _WITHOUT = {
 def look() -> Iterator[Finding]:
     """Checks Python, Seamline, and the packages that each extra needs."""
     system = f"{platform.system()} {platform.machine()}"
-    found = f"Python {platform.python_version()} on {system}"
+    version = f"Python {platform.python_version()} on {system}"
     if sys.version_info < _PYTHON:
-        yield wrong(found, "Install Python 3.11 or newer.")
+        yield wrong(version, "Install Python 3.11 or newer.")
     else:
-        yield ok(found)
+        yield ok(version)
     try:
-        wanted = importlib.metadata.requires(_DISTRIBUTION) or []
+        requirements = importlib.metadata.requires(_DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:
         yield warning(f"Seamline {VERSION} runs without being installed", "pip install seamline")
         return
     yield ok(f"Seamline {VERSION}")
-    yield from _of_extras(wanted)
+    yield from _of_extras(requirements)
 
 
 def extra_of(module: str) -> str | None:
@@ -64,9 +64,9 @@ def _extras(requirements: list[str]) -> dict[str, dict[str, SpecifierSet]]:
     return extras
 
 
-def _of_extras(wanted: list[str]) -> Iterator[Finding]:
+def _of_extras(requirements: list[str]) -> Iterator[Finding]:
     complete = []
-    for extra, bounds in _extras(wanted).items():
+    for extra, bounds in _extras(requirements).items():
         missing, others = [], []
         for name, specifier in bounds.items():
             installed = _installed(name)

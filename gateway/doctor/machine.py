@@ -32,48 +32,48 @@ _ANSWER_S = 3.0
 def java() -> Iterator[Finding]:
     """Checks the Java that Spark and the local broker run on."""
     try:
-        found = find_java(os.environ)
+        home = find_java(os.environ)
     except SeamlineError as error:
         yield of_error(error, Level.WARNING)
         return
     origin = "JAVA_HOME" if os.environ.get("JAVA_HOME") else "PATH"
-    yield ok(f"Java {found.version} at {found.path}, from {origin}")
+    yield ok(f"Java {home.version} at {home.path}, from {origin}")
 
 
 def jar_sets(config: Config | None) -> Iterator[Finding]:
     """Checks the jars in the cache, and their checksums."""
     cache = jars.cache_directory(os.environ)
-    wanted = [jars.SPARK] if importlib.util.find_spec("pyspark") is not None else []
+    sets = [jars.SPARK] if importlib.util.find_spec("pyspark") is not None else []
     if config is not None:
         stores = {store for catalog in config.catalogs.values() for store in catalog.stores}
-        wanted += [jars.STORES[store] for store in sorted(stores & jars.STORES.keys())]
+        sets += [jars.STORES[store] for store in sorted(stores & jars.STORES.keys())]
         if config.spark.remote is not None or config.spark.packages:
-            wanted = []
+            sets = []
             yield skipped("jars of Spark: its own cluster, or Maven, provides them")
-    for each in wanted:
+    for each in sets:
         yield _jar_set(each, cache, "Spark needs them")
     yield _jar_set(jars.KAFKA, cache, "`seamline local up` needs them")
 
 
-def _jar_set(wanted: JarSet, cache: pathlib.Path, why: str) -> Finding:
-    folder = cache / wanted.directory_name
+def _jar_set(jar_set: JarSet, cache: pathlib.Path, why: str) -> Finding:
+    folder = cache / jar_set.directory_name
     if not folder.is_dir():
-        size = f"about {MEGABYTES[wanted.name]} MB" if wanted.name in MEGABYTES else "once"
+        size = f"about {MEGABYTES[jar_set.name]} MB" if jar_set.name in MEGABYTES else "once"
         return Finding(
             Level.SKIPPED,
-            f"jars of {wanted.name} are not in {cache}: {why}, and downloads them ({size})",
+            f"jars of {jar_set.name} are not in {cache}: {why}, and downloads them ({size})",
             "`make jars` in a checkout, or the first start, fetches them.",
         )
     files = list(folder.iterdir())
-    if wanted.is_pinned:
+    if jar_set.is_pinned:
         try:
             jars.check(folder, jars.checksums())
         except SeamlineError as error:
             remedy = f"Remove {folder}; the next start fetches them again."
             return Finding(Level.WRONG, error.message, remedy, error.code.name)
     megabytes = sum(file.stat().st_size for file in files) / 1e6
-    checked = "checksums as published" if wanted.is_pinned else "without published checksums"
-    return ok(f"{len(files)} jars of {wanted.name}, {megabytes:.0f} MB, {checked}")
+    checked = "checksums as published" if jar_set.is_pinned else "without published checksums"
+    return ok(f"{len(files)} jars of {jar_set.name}, {megabytes:.0f} MB, {checked}")
 
 
 # --- Folders -------------------------------------------------------------------------------------

@@ -68,14 +68,14 @@ def blueprint() -> flask.Blueprint:
     @routes.get(_TRINO_QUERY)
     def trino() -> flask.Response:
         statement = urllib.parse.unquote_plus(flask.request.query_string.decode("latin-1"))
-        place = f"#/q/{urllib.parse.quote(statement, safe='')}" if statement else ""
+        fragment = f"#/q/{urllib.parse.quote(statement, safe='')}" if statement else ""
         # relative, as the gateway does not know under which path a proxy serves it
-        return flask.Response(status=302, headers={"Location": f"../{place}"})
+        return flask.Response(status=302, headers={"Location": f"../{fragment}"})
 
     def answer(name: str) -> flask.Response:
-        found = flask.Response(contents[name], content_type=_TYPES[name], headers=_HEADERS)
-        found.set_etag(hashlib.sha256(contents[name]).hexdigest()[:32])
-        found.make_conditional(flask.request)
-        return found
+        response = flask.Response(contents[name], content_type=_TYPES[name], headers=_HEADERS)
+        response.set_etag(hashlib.sha256(contents[name]).hexdigest()[:32])
+        response.make_conditional(flask.request)
+        return response
 
     return routes

@@ -85,14 +85,14 @@ class Body(Given):
 
     @classmethod
     def _given(cls) -> Any:
-        found = flask.request.get_json(silent=True)
-        if not isinstance(found, dict):
+        body = flask.request.get_json(silent=True)
+        if not isinstance(body, dict):
             raise SeamlineError(
                 INVALID_REQUEST,
                 "the body is not a JSON object",
                 hint=f"Send {{{cls._example()}}} with Content-Type: {JSON}.",
             )
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in body.items() if value is not None}
 
     @classmethod
     def _example(cls) -> str:
@@ -246,11 +246,11 @@ def _refused(kind: type[Given], error: ValidationError) -> SeamlineError:
     if first["type"] == "missing":
         return SeamlineError(INVALID_REQUEST, f"the field {name} is missing")
     if first["type"] == "extra_forbidden":
-        known = ", ".join(kind.names())
+        names = ", ".join(kind.names())
         return SeamlineError(
             INVALID_REQUEST,
             f"{name!r} is not a field of this request",
-            hint=f"The fields are {known}.",
+            hint=f"The fields are {names}.",
         )
     problem = first["msg"].removeprefix("Input ")
     return SeamlineError(INVALID_REQUEST, f"{name} {problem[:1].lower()}{problem[1:]}")

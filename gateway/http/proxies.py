@@ -74,16 +74,16 @@ class Proxies:
         """Returns the address in an entry as text; empty if there is none, or more than one."""
         if not self._is_for:
             return note.strip()
-        found = _FOR.findall(note.strip())
-        return found[0].strip().strip('"') if len(found) == 1 else ""
+        notes = _FOR.findall(note.strip())
+        return notes[0].strip().strip('"') if len(notes) == 1 else ""
 
 
 def _read(text: str) -> Address | None:
     """Parses an address with or without a port; an IPv4-mapped IPv6 address becomes IPv4."""
     match = _BRACKETED.fullmatch(text) or _WITH_PORT.fullmatch(text)
     try:
-        found = ipaddress.ip_address(match[1] if match else text)
+        address = ipaddress.ip_address(match[1] if match else text)
     except ValueError:
         return None
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return mapped or found
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address

@@ -200,9 +200,11 @@ def _accepted() -> _Form:
     for form in _FORMS.values():
         if form.media_type == best:
             return form
-    known = ", ".join(form.media_type for form in _FORMS.values())
+    media_types = ", ".join(form.media_type for form in _FORMS.values())
     raise SeamlineError(
-        INVALID_REQUEST, "Accept names no known result format", hint=f"The formats are {known}."
+        INVALID_REQUEST,
+        "Accept names no known result format",
+        hint=f"The formats are {media_types}.",
     )
 
 
@@ -217,9 +219,9 @@ def _lines(chunks: Iterator[bytes], columns: Sequence[Output]) -> Iterator[bytes
 def _array(chunks: Iterator[bytes], columns: Sequence[Output]) -> Iterator[bytes]:
     begin = "["
     for data in chunks:
-        found = ",\n".join(_objects(read_chunk(data), columns))
-        if found:
-            yield f"{begin}{found}".encode()
+        objects = ",\n".join(_objects(read_chunk(data), columns))
+        if objects:
+            yield f"{begin}{objects}".encode()
             begin = ",\n"
     yield b"]\n" if begin == ",\n" else b"[]\n"
 
@@ -265,8 +267,8 @@ class _Sink:
 
     def taken(self) -> bytes:
         """Returns what was written since the last call."""
-        found, self._written = b"".join(self._written), []
-        return found
+        data, self._written = b"".join(self._written), []
+        return data
 
 
 def _objects(batches: Iterable[pa.RecordBatch], columns: Sequence[Output]) -> Iterator[str]:

@@ -36,13 +36,13 @@ def blueprint(seams: Seams) -> flask.Blueprint:
     @operation("Pins a table", {200: json(answers.Seam, "Its seam")}, ANY)
     def pin(body: Pin) -> flask.Response:
         flask.g.table = body.table
-        found = seams.pin(
+        pinned = seams.pin(
             body.table,
             flask.g.principal,
             catalog=body.catalog,
             schema=body.schema_,
             token=body.token,
         )
-        return flask.jsonify(found)
+        return flask.jsonify(pinned)
 
     return routes

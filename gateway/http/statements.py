@@ -215,9 +215,9 @@ def blueprint(service: Service, turns: Turns, streams: Streams) -> flask.Bluepri
     @routes.get("")
     @operation("The latest statements that the caller may see", {200: _LISTING})
     def listing(query: ListingQuery) -> flask.Response:
-        found = service.summaries(flask.g.principal)
-        wanted = [each for each in found if query.state in {None, each.state.value}]
-        return flask.jsonify({"statements": [each.to_json() for each in wanted[: query.limit]]})
+        summaries = service.summaries(flask.g.principal)
+        in_state = [each for each in summaries if query.state in {None, each.state.value}]
+        return flask.jsonify({"statements": [each.to_json() for each in in_state[: query.limit]]})
 
     @routes.get("/<statement_id>")
     @operation("The state of a statement", {200: _MANIFEST}, _LOST)
@@ -277,7 +277,7 @@ def _progress(
     who: Principal, statement: Statement, still_known: Callable[[], object]
 ) -> Iterator[str]:
     """Yields a `progress` event whenever the manifest has changed, and `end` with the last one."""
-    said, said_at = None, time.monotonic()
+    last, last_at = None, time.monotonic()
     while True:
         try:
             still_known()
@@ -285,24 +285,24 @@ def _progress(
             yield event("error", {"error": error.to_json()})
             return
         has_ended = statement.state in FINAL
-        found = _seen_by(who, statement)
-        now = {name: value for name, value in found.items() if name != "elapsed_s"}
+        body = _seen_by(who, statement)
+        now = {name: value for name, value in body.items() if name != "elapsed_s"}
         if has_ended:
-            yield event("end", found)
+            yield event("end", body)
             return
-        if now != said or time.monotonic() - said_at > HEARTBEAT_S:
-            yield event("progress", found)
-            said, said_at = now, time.monotonic()
+        if now != last or time.monotonic() - last_at > HEARTBEAT_S:
+            yield event("progress", body)
+            last, last_at = now, time.monotonic()
         statement.wait(_LOOK_S)
 
 
 def _seen_by(who: Principal, statement: Statement) -> dict[str, Any]:
     """Returns the manifest, without the parts that represent the reads of another principal."""
-    found = manifest(statement)
+    body = manifest(statement)
     if who.name != statement.principal:
         for name in _OWN:
-            found.pop(name, None)
-    return found
+            body.pop(name, None)
+    return body
 
 
 def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:
@@ -395,10 +395,10 @@ def _when_there(
             raise statement.error
         if statement.spool is None:
             return None
-        found = get(statement.spool, left_s)
+        data = get(statement.spool, left_s)
     if statement.error is not None:
         raise statement.error
-    return found
+    return data
 
 
 def _chunk(

@@ -112,6 +112,6 @@ def _nothing() -> str:
 
 
 def _cause(error: Exception) -> str:
-    known = {"KEY_VALUES_MISMATCH": "the key does not belong to the certificate"}
+    causes = {"KEY_VALUES_MISMATCH": "the key does not belong to the certificate"}
     reason = getattr(error, "reason", None)
-    return known.get(reason or "") or getattr(error, "strerror", None) or str(error)
+    return causes.get(reason or "") or getattr(error, "strerror", None) or str(error)

@@ -195,8 +195,8 @@ def _receive(environ: Any, bytes_max: int) -> None:
     length = environ.get("CONTENT_LENGTH") or ""
     if not length and not environ.get("wsgi.input_terminated"):
         return
-    wanted = min(int(length), bytes_max + 1) if length.isdecimal() else bytes_max + 1
-    received = environ["wsgi.input"].read(wanted)
+    size = min(int(length), bytes_max + 1) if length.isdecimal() else bytes_max + 1
+    received = environ["wsgi.input"].read(size)
     environ["wsgi.input"] = io.BytesIO(received)
     if len(received) > bytes_max:
         environ["CONTENT_LENGTH"] = str(len(received))

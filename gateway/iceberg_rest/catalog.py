@@ -262,10 +262,10 @@ class ServedCatalog:
 
     def _keep(self, request: LoadRequest, table: ServedTable, session: TableSession) -> None:
         key = request.caller.key(request.name)
-        known = request.caller.session
-        if known is None or self._sessions.get(session) is not table:
+        earlier = request.caller.session
+        if earlier is None or self._sessions.get(session) is not table:
             self._sessions.put(session, table)
-        if known is None:
+        if earlier is None:
             self._given.put(key, table)
             if request.begins and not request.caller.knows_sessions:
                 self._begun.put(key, table)

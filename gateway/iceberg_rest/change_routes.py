@@ -209,7 +209,7 @@ def _add_new_tables(
         prefix: str, namespace: str, body: TableBody, headers: DelegationHeaders
     ) -> flask.Response:
         name = _new_table(prefix, (*namespace_path(namespace), body.name))
-        wanted = NewTable(
+        new = NewTable(
             identifier=name.path,
             schema=body.schema_,
             spec=body.partition_spec,
@@ -217,7 +217,7 @@ def _add_new_tables(
             location=body.location,
             properties=body.properties,
         )
-        made = _changes(rest, prefix).create(wanted, staged=body.stage_create)
+        made = _changes(rest, prefix).create(new, staged=body.stage_create)
         if not body.stage_create:
             return load(name, headers)
         return _staged(rest, prefix, made, headers, planned=planned)
@@ -266,11 +266,11 @@ def _add_commits(routes: flask.Blueprint, rest: IcebergRest) -> None:
     @operation("Commits to a table", {200: json_of(answers.Committed, "The table")}, ANY)
     def commit(prefix: str, namespace: str, table: str, body: CommitBody) -> flask.Response:
         path = (*namespace_path(namespace), table)
-        wanted = TableCommit.of(path, body.requirements, body.updates)
+        change_ = TableCommit.of(path, body.requirements, body.updates)
         changes = _changes(rest, prefix)
-        found = _checked(changes, prefix, wanted)
-        with landing(), _forgetting(rest, prefix, wanted):
-            made = changes.commit(found, wanted)
+        checked = _checked(changes, prefix, change_)
+        with landing(), _forgetting(rest, prefix, change_):
+            made = changes.commit(checked, change_)
         text = metadata_text(made.metadata)
         answer = b'{"metadata-location":%b,"metadata":%b}' % (_quoted(made.location), text)
         return flask.Response(answer, mimetype="application/json")
@@ -279,7 +279,7 @@ def _add_commits(routes: flask.Blueprint, rest: IcebergRest) -> None:
     @operation("Commits to several tables", _DONE, ANY)
     def commit_together(prefix: str, body: TogetherBody) -> flask.Response:
         changes = _changes(rest, prefix)
-        wanted = [
+        change_ = [
             TableCommit.of(
                 _path(change.get("identifier") or {}),
                 change.get("requirements") or [],
@@ -287,10 +287,10 @@ def _add_commits(routes: flask.Blueprint, rest: IcebergRest) -> None:
             )
             for change in body.table_changes
         ]
-        for commit in wanted:
+        for commit in change_:
             _checked(changes, prefix, commit)
-        with landing(), _forgetting(rest, prefix, *wanted):
-            changes.commit_all(wanted)
+        with landing(), _forgetting(rest, prefix, *change_):
+            changes.commit_all(change_)
         return empty(204)
 
 
@@ -331,8 +331,8 @@ def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
     @operation("Creates a view", {200: json_of(answers.LoadedView, "It")}, ANY)
     def create_view(prefix: str, namespace: str, body: AnyBody) -> flask.Response:
         name = (*namespace_path(namespace), str(body.model_dump().get("name") or ""))
-        found = change(prefix, name, "namespaces", namespace, "views", body=body)
-        return _of_view(found)
+        answer = change(prefix, name, "namespaces", namespace, "views", body=body)
+        return _of_view(answer)
 
     @routes.post(f"{_PATH}/views/<view>")
     @operation("Changes a view", {200: json_of(answers.LoadedView, "It")}, ANY)
@@ -386,8 +386,8 @@ def _staged(
 
 def _of_view(text: bytes) -> flask.Response:
     """Returns the catalog's answer without its `config`, which is the gateway's own."""
-    found = flask.json.loads(text)
-    return flask.jsonify({name: found[name] for name in ("metadata-location", "metadata")})
+    body = flask.json.loads(text)
+    return flask.jsonify({name: body[name] for name in ("metadata-location", "metadata")})
 
 
 def _quoted(text: str | None) -> bytes:

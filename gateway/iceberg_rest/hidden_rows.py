@@ -67,11 +67,11 @@ class HiddenRowsFinder:
         def deletes_of(files: Sequence[DataFile]) -> pa.Table | None:
             return table.cold.deleted_rows(dataclasses.replace(plan, files=tuple(files)))
 
-        known = self._known.anew() if self._known.is_ahead(scan) else self._known
+        cache = self._known.anew() if self._known.is_ahead(scan) else self._known
         hidden = find_hidden_rows(
-            scan, newest(), deletes_of, known, deadline, memory_bytes=self._memory_bytes
+            scan, newest(), deletes_of, cache, deadline, memory_bytes=self._memory_bytes
         )
-        found = []
+        by_file = []
         metadata = table.cold.iceberg.metadata
         assert plan.snapshot_id is not None
         for task in table.cold.tasks(plan.snapshot_id, Pruner(metadata, AlwaysTrue())):
@@ -79,8 +79,8 @@ class HiddenRowsFinder:
             positions, deleted = hidden.positions(path), hidden.deleted[path]
             if len(positions) > len(deleted):
                 rest = positions if whole_files else np.setdiff1d(positions, deleted)
-                found.append(DeletedRows(task.file, rest))
-        return found
+                by_file.append(DeletedRows(task.file, rest))
+        return by_file
 
 
 def _scan(table: ServedTable) -> tuple[EngineScan, ColdPlan]:
@@ -93,8 +93,8 @@ def _scan(table: ServedTable) -> tuple[EngineScan, ColdPlan]:
     assert tail is not None
     assert newest is not None
     seam = tail.seam
-    wanted = tuple(dict.fromkeys((*newest.key_names, newest.partition.name)))
-    request = ScanRequest(seam.schema_id, wanted)
+    names = tuple(dict.fromkeys((*newest.key_names, newest.partition.name)))
+    request = ScanRequest(seam.schema_id, names)
     plan = table.cold.inspect(table.cold.plan(seam.cold.snapshot_id, request))
     taken = taken_name(plan.files)
     problem = plan.unsupported or (f"data files with a column {taken}" if taken else None)

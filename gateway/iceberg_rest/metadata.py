@@ -85,14 +85,14 @@ class MetadataWriter:
         ids = tuple(served.snapshot for served in others)
         as_of_ms = _as_of_ms(table, current)
         key = (table.file.location, as_of_ms, current, ids, planned, only_referenced)
-        known = self._cached.get(key)
-        if known is not None and self._is_there(known):
-            return known
-        found = self._make(
+        cached = self._cached.get(key)
+        if cached is not None and self._is_there(cached):
+            return cached
+        metadata = self._make(
             table, current, others, storage, planned=planned, only_referenced=only_referenced
         )
-        self._cached.put(key, found)
-        return found
+        self._cached.put(key, metadata)
+        return metadata
 
     def _is_there(self, metadata: ServedMetadata) -> bool:
         return metadata.lease_id is None or not self._leases.renew([metadata.lease_id])

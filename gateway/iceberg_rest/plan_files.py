@@ -30,10 +30,10 @@ class PlanFiles:
 
     def find(self, key: str) -> tuple[DataFile, ...] | None:
         """Returns the files of a key and renews their lease; None if there are none any longer."""
-        known = self._known.get(key)
-        if known is None or self._leases.renew([known[0]]):
+        cached = self._known.get(key)
+        if cached is None or self._leases.renew([cached[0]]):
             return None
-        return known[1]
+        return cached[1]
 
     def write(
         self, key: str, tables: Iterator[pa.Table], layout: TailLayout, io: FileIO, folder: str
@@ -52,6 +52,6 @@ class PlanFiles:
             self._leases.hold(lease_id, KIND, paths, {})
             files += [write_file(io, file, layout) for file in planned]
         self._leases.hold(lease_id, KIND, paths, {})
-        found = tuple(files)
-        self._known.put(key, (lease_id, found))
-        return found
+        written = tuple(files)
+        self._known.put(key, (lease_id, written))
+        return written

@@ -104,65 +104,65 @@ def add_routes(routes: flask.Blueprint, rest: IcebergRest) -> None:
 # --- Requests ------------------------------------------------------------------------------------
 
 
-def _supported(asked: PlanRequest) -> PlanRequest:
+def _supported(body: PlanRequest) -> PlanRequest:
     """Returns the request for a plan, if it is supported.
 
     Raises:
         SeamlineError: NOT_SUPPORTED.
     """
-    if asked.start_snapshot_id is not None or asked.end_snapshot_id is not None:
+    if body.start_snapshot_id is not None or body.end_snapshot_id is not None:
         raise SeamlineError(
             NOT_SUPPORTED,
             "scans of the changes between snapshots are not planned here",
             hint="Read changes through the catalog that does not plan scans.",
         )
-    return asked
+    return body
 
 
 def _plan(
     rest: IcebergRest,
     name: TableName,
-    asked: PlanRequest,
+    body: PlanRequest,
     caller: Caller,
     deadline: StatementDeadline,
 ) -> ScanPlan:
-    table, snapshot_id = _snapshot(rest, name, asked, caller, deadline)
-    request = TableScan(table, snapshot_id, _schema(table, snapshot_id, asked), asked)
+    table, snapshot_id = _snapshot(rest, name, body, caller, deadline)
+    request = TableScan(table, snapshot_id, _schema(table, snapshot_id, body), body)
     return plan_scan(rest.catalog.tables, request, deadline)
 
 
 def _snapshot(
     rest: IcebergRest,
     name: TableName,
-    asked: PlanRequest,
+    body: PlanRequest,
     caller: Caller,
     deadline: StatementDeadline,
 ) -> tuple[ServedTable, int | None]:
     """Returns the table, and the id of the snapshot that is to be read."""
-    wanted = asked.snapshot_id
-    if wanted is None:
+    snapshot_id = body.snapshot_id
+    if snapshot_id is None:
         table = rest.catalog.current(name, caller, deadline)
         own = table.cold.state.current_snapshot_id
         return table, table.tail.snapshot_id if table.tail is not None else own
-    table = rest.catalog.tables.pin_again(name, wanted) or rest.catalog.tables.load(name)
+    table = rest.catalog.tables.pin_again(name, snapshot_id) or rest.catalog.tables.load(name)
     is_virtual = table.tail is not None
-    if not is_virtual and wanted not in table.cold.state.snapshots:
-        raise SeamlineError(SNAPSHOT_GONE, f"{name.display} has no snapshot {wanted}")
-    return table, wanted
+    if not is_virtual and snapshot_id not in table.cold.state.snapshots:
+        raise SeamlineError(SNAPSHOT_GONE, f"{name.display} has no snapshot {snapshot_id}")
+    return table, snapshot_id
 
 
-def _schema(table: ServedTable, snapshot_id: int | None, asked: PlanRequest) -> Schema:
+def _schema(table: ServedTable, snapshot_id: int | None, body: PlanRequest) -> Schema:
     """Returns the schema to whose columns the request's names refer."""
     metadata = table.cold.iceberg.metadata
-    if not asked.use_snapshot_schema or snapshot_id is None:
+    if not body.use_snapshot_schema or snapshot_id is None:
         return metadata.schema()
     if table.tail is not None and table.tail.snapshot_id == snapshot_id:
         schema_id: int | None = table.tail.seam.schema_id
     else:
         snapshot = metadata.snapshot_by_id(snapshot_id)
         schema_id = snapshot.schema_id if snapshot is not None else None
-    found = metadata.schema_by_id(schema_id) if schema_id is not None else None
-    return found or metadata.schema()
+    schema = metadata.schema_by_id(schema_id) if schema_id is not None else None
+    return schema or metadata.schema()
 
 
 # --- Answers -------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def _tasks(plan: ScanPlan, tasks: Sequence[FileTask]) -> Json:
     residual = True if asked.filter is None else asked.filter
     deletes: dict[tuple[Any, ...], int] = {}
     described: list[Json] = []
-    found = []
+    served = []
     for task in tasks:
         references = []
         for delete in task.deletes:
@@ -204,8 +204,8 @@ def _tasks(plan: ScanPlan, tasks: Sequence[FileTask]) -> Json:
         if references:
             entry["delete-file-references"] = references
         entry["residual-filter"] = residual
-        found.append(entry)
-    return {**({"delete-files": described} if described else {}), "file-scan-tasks": found}
+        served.append(entry)
+    return {**({"delete-files": described} if described else {}), "file-scan-tasks": served}
 
 
 class _Files:
@@ -231,11 +231,11 @@ class _Files:
 
 
 def _field_ids(schema: Schema, names: Sequence[str]) -> frozenset[int]:
-    found = set()
+    ids = set()
     for name in names:
         with contextlib.suppress(ValueError):  # there is no such column
-            found.add(schema.find_field(name).field_id)
-    return frozenset(found)
+            ids.add(schema.find_field(name).field_id)
+    return frozenset(ids)
 
 
 def _delete_key(file: DataFile) -> tuple[Any, ...]:

@@ -81,16 +81,16 @@ class PageQuery(SpecQuery):
     page_size: int | None = Field(None, alias="pageSize", ge=1)
     """The number of entries on a page."""
 
-    def page(self, field: str, found: Sequence[Any]) -> dict[str, Any]:
+    def page(self, field: str, items: Sequence[Any]) -> dict[str, Any]:
         """Returns the requested part of a list, in the form of the answer."""
-        size, token = self.page_size or len(found), self.page_token
+        size, token = self.page_size or len(items), self.page_token
         if token is None or not (token or self.page_size):
-            return {field: list(found)}
+            return {field: list(items)}
         if token and not re.fullmatch(r"[0-9]{1,18}", token):
             raise SeamlineError(INVALID_REQUEST, "the page token does not belong to this list")
         start = int(token or 0)
-        more = str(start + size) if start + size < len(found) else None
-        return {field: list(found[start : start + size]), "next-page-token": more}
+        more = str(start + size) if start + size < len(items) else None
+        return {field: list(items[start : start + size]), "next-page-token": more}
 
 
 def namespace_path(text: str) -> tuple[str, ...]:

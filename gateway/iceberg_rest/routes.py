@@ -223,8 +223,8 @@ def _add_namespaces(routes: flask.Blueprint, rest: IcebergRest) -> None:
     @operation("Lists namespaces", {200: json_of(answers.Namespaces, "Namespaces")}, ANY)
     def namespaces(prefix: str, query: NamespacesQuery) -> flask.Response:
         parent = namespace_path(query.parent)
-        found = catalog_of(rest, prefix).child_namespaces(parent)
-        seen = [list(path) for path in found if _sees_below(prefix, path)]
+        children = catalog_of(rest, prefix).child_namespaces(parent)
+        seen = [list(path) for path in children if _sees_below(prefix, path)]
         return flask.jsonify(query.page("namespaces", seen))
 
     @routes.get("/<prefix>/namespaces/<namespace>")
@@ -241,8 +241,8 @@ def _add_tables(routes: flask.Blueprint, rest: IcebergRest, *, planned: bool) ->
     @routes.get("/<prefix>/namespaces/<namespace>/tables")
     @operation("Lists tables", {200: json_of(answers.Identifiers, "Tables")}, ANY)
     def tables(prefix: str, namespace: str, query: PageQuery) -> flask.Response:
-        found = catalog_of(rest, prefix).tables(_namespace(prefix, namespace))
-        return flask.jsonify(query.page("identifiers", _identifiers(prefix, found)))
+        paths = catalog_of(rest, prefix).tables(_namespace(prefix, namespace))
+        return flask.jsonify(query.page("identifiers", _identifiers(prefix, paths)))
 
     @routes.get("/<prefix>/namespaces/<namespace>/tables/<table>")
     @operation("Loads a table", _LOADED, ANY, head=True)
@@ -260,8 +260,8 @@ def _add_tables(routes: flask.Blueprint, rest: IcebergRest, *, planned: bool) ->
     def credentials(prefix: str, namespace: str, table: str) -> flask.Response:
         name = table_name(prefix, namespace, table)
         with missing(TABLE_NOT_FOUND):
-            found = rest.catalog.credentials(rest.catalog.tables.load(name))
-        return flask.jsonify({"storage-credentials": found})
+            paths = rest.catalog.credentials(rest.catalog.tables.load(name))
+        return flask.jsonify({"storage-credentials": paths})
 
     @routes.post("/<prefix>/namespaces/<namespace>/tables/<table>/metrics")
     @operation("Accepts a client's metrics report", {204: Answer("Accepted")}, ANY)
@@ -277,12 +277,12 @@ def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
     @operation("Lists views", {200: json_of(answers.Identifiers, "Views")}, ANY)
     def views(prefix: str, namespace: str, query: PageQuery) -> flask.Response:
         path, own = _namespace(prefix, namespace), catalog_of(rest, prefix)
-        found: list[tuple[str, ...]] = []
+        paths: list[tuple[str, ...]] = []
         if own.has_views:
-            found = own.views(path)
+            paths = own.views(path)
         else:
             own.namespace_properties(path)  # fails as a list would if there is no such namespace
-        return flask.jsonify(query.page("identifiers", _identifiers(prefix, found)))
+        return flask.jsonify(query.page("identifiers", _identifiers(prefix, paths)))
 
     @routes.get("/<prefix>/namespaces/<namespace>/views/<view>")
     @operation("Loads a view", {200: json_of(answers.LoadedView, "It")}, ANY, head=True)
@@ -296,8 +296,8 @@ def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
             text = own.view(path)
         if flask.request.method == "HEAD":
             return empty(204)
-        found = json.loads(text)  # its `config` is the gateway's own: keys and a token
-        return flask.jsonify({name: found[name] for name in ("metadata-location", "metadata")})
+        paths = json.loads(text)  # its `config` is the gateway's own: keys and a token
+        return flask.jsonify({name: paths[name] for name in ("metadata-location", "metadata")})
 
 
 # --- Answers -------------------------------------------------------------------------------------
@@ -354,19 +354,19 @@ def _load(
 ) -> flask.Response:
     mode = query.snapshots
     tags = headers.if_none_match if isinstance(headers, LoadHeaders) else ""
-    known = next(iter(werkzeug.http.parse_etags(tags).as_set()), None)
+    etag = next(iter(werkzeug.http.parse_etags(tags).as_set()), None)
     request = LoadRequest(
         name,
         flask.g.caller,
         begins=mode is not None,
         planned=planned,
         only_referenced=mode == "refs",
-        known=known,
+        known=etag,
         delegated=headers.asks_for_credentials,
     )
     with rest.deadline() as deadline:
         loaded = rest.catalog.load(request, deadline)
-    if loaded.etag == known:
+    if loaded.etag == etag:
         answer = empty(304)
     else:
         answer = flask.Response(_load_result(loaded), mimetype="application/json")
@@ -387,12 +387,12 @@ def _load_result(loaded: LoadResponse) -> bytes:
     )
 
 
-def _identifiers(prefix: str, found: Sequence[tuple[str, ...]]) -> list[dict[str, Any]]:
+def _identifiers(prefix: str, paths: Sequence[tuple[str, ...]]) -> list[dict[str, Any]]:
     """Returns the identifiers of those tables or views that the caller may see."""
     rights: Rights = flask.g.caller.rights
     return [
         {"namespace": list(path[:-1]), "name": path[-1]}
-        for path in found
+        for path in paths
         if rights.table(TableName(prefix, "", path)).sees
     ]
 

@@ -198,8 +198,8 @@ class _Workers:
 
     def _make(self) -> None:
         """Makes plans until no other may start now."""
-        while (found := self._take()) is not None:
-            principal, made, make = found
+        while (work := self._take()) is not None:
+            principal, made, make = work
             try:
                 made.set_result(make())
             except BaseException as error:  # noqa: BLE001 - raised again to whoever asks
@@ -213,10 +213,10 @@ class _Workers:
             may = [w for w in self._waiting if self._running[w[0]] < self._own_max]
             if not may:
                 return None
-            found = min(may, key=lambda w: self._running[w[0]])
-            self._waiting.remove(found)
-            self._running[found[0]] += 1
-            return found
+            next_ = min(may, key=lambda w: self._running[w[0]])
+            self._waiting.remove(next_)
+            self._running[next_[0]] += 1
+            return next_
 
 
 def _run(make: Callable[[StatementDeadline], ScanPlan], deadline: StatementDeadline) -> ScanPlan:

@@ -136,8 +136,8 @@ def plan_scan(tables: ServedTables, request: TableScan, deadline: Deadline) -> S
     tasks = table.cold.tasks(cold, pruner, hidden) if cold is not None else []
     for task in tasks:
         _require_decided(task.file, pruner)
-    wanted = None if asked.filter is not None else asked.min_rows_requested
-    tasks, left = _enough(tasks, wanted)
+    rows_wanted = None if asked.filter is not None else asked.min_rows_requested
+    tasks, left = _enough(tasks, rows_wanted)
     if request.reads_tail and left != 0:
         tasks += _TailPlan(tables, request, expression, pruner, left).tasks(deadline)
     return ScanPlan(request, tuple(tasks))
@@ -156,18 +156,18 @@ def _require_decided(file: DataFile, pruner: Pruner) -> None:
         )
 
 
-def _enough(tasks: list[FileTask], wanted: int | None) -> tuple[list[FileTask], int | None]:
+def _enough(tasks: list[FileTask], rows_wanted: int | None) -> tuple[list[FileTask], int | None]:
     """Returns files that hold the wanted number of rows, and how many rows are still missing."""
-    if wanted is None:
+    if rows_wanted is None:
         return tasks, None
     taken = []
     for task in sorted(tasks, key=lambda task: len(task.deletes)):
-        if wanted <= 0:
+        if rows_wanted <= 0:
             break
         taken.append(task)
         if not task.deletes:
-            wanted -= task.file.record_count
-    return taken, max(0, wanted)
+            rows_wanted -= task.file.record_count
+    return taken, max(0, rows_wanted)
 
 
 class _TailPlan:
@@ -220,9 +220,9 @@ class _TailPlan:
 
     def _written(self, deadline: Deadline) -> tuple[DataFile, ...]:
         key = self._key()
-        known = self._tables.plan_files.find(key)
-        if known is not None:
-            return known
+        written = self._tables.plan_files.find(key)
+        if written is not None:
+            return written
         # unpartitioned and unsorted: such files are read once
         layout = dataclasses.replace(
             self._layout, spec=self._layout.unpartitioned, order=SortOrder()
@@ -241,27 +241,27 @@ class _TailPlan:
             return
         kept, ranges = self._columns(), self._tail.seam.hot_ranges
         told_by = (*newest.key_names, newest.partition.name, newest.offset.name, names.DELETED)
-        wanted = list(dict.fromkeys((*kept, *told_by)))
-        rows = newest_rows(self._tables.rows(self._table, ranges, wanted, deadline), newest)
+        names_ = list(dict.fromkeys((*kept, *told_by)))
+        rows = newest_rows(self._tables.rows(self._table, ranges, names_, deadline), newest)
         yield self._matching(without_deletes(rows)).select(kept).slice(0, self._rows_wanted)
 
     def _parts(self, deadline: Deadline) -> Iterator[pa.Table]:
         kept = self._columns()
-        found: list[pa.Table] = []
+        buffered: list[pa.Table] = []
         count = 0
         for part in tail_store.parts(self._tail.seam.hot_ranges):
             rows = self._matching(self._tables.rows(self._table, part, kept, deadline))
             if self._rows_wanted is not None:
                 rows = rows.slice(0, max(0, self._rows_wanted - count))
             count += rows.num_rows
-            found.append(rows)
-            if sum(table.num_rows for table in found) >= _ROWS_BUFFERED_MAX:
-                yield pa.concat_tables(found)
-                found = []
+            buffered.append(rows)
+            if sum(table.num_rows for table in buffered) >= _ROWS_BUFFERED_MAX:
+                yield pa.concat_tables(buffered)
+                buffered = []
             if self._rows_wanted is not None and count >= self._rows_wanted:
                 break
-        if found:
-            yield pa.concat_tables(found)
+        if buffered:
+            yield pa.concat_tables(buffered)
 
     def _matching(self, rows: pa.Table) -> pa.Table:
         if isinstance(self._expression, AlwaysTrue):
@@ -274,18 +274,18 @@ class _TailPlan:
 
     def _columns(self) -> list[str]:
         """Returns the columns to write: those that the engine reads or filters by."""
-        known = [column.name for column in self._tail.decoder.stored]
+        stored = [column.name for column in self._tail.decoder.stored]
         if self._select is None:
-            return known
-        wanted = {*self._select, *_referenced(self._expression)}
-        kept = [name for name in known if self._is_wanted(name, wanted)]
-        return kept or [names.OFFSET if names.OFFSET in known else known[0]]
+            return stored
+        needed = {*self._select, *_referenced(self._expression)}
+        kept = [name for name in stored if self._is_wanted(name, needed)]
+        return kept or [names.OFFSET if names.OFFSET in stored else stored[0]]
 
-    def _is_wanted(self, column: str, wanted: set[str]) -> bool:
+    def _is_wanted(self, column: str, needed: set[str]) -> bool:
         folded = column if self._case_sensitive else column.lower()
         return any(
             name == folded or name.startswith(f"{folded}.")
-            for name in (n if self._case_sensitive else n.lower() for n in wanted)
+            for name in (n if self._case_sensitive else n.lower() for n in needed)
         )
 
     def _key(self) -> str:
@@ -302,7 +302,7 @@ class _TailPlan:
 
 def _referenced(expression: BooleanExpression) -> set[str]:
     """Returns the full names of the fields that an expression refers to."""
-    found: set[str] = set()
+    names_: set[str] = set()
     pending: list[Any] = [expression]
     while pending:
         part = pending.pop()
@@ -310,5 +310,5 @@ def _referenced(expression: BooleanExpression) -> set[str]:
         pending += [getattr(part, side) for side in sides if hasattr(part, side)]
         term = getattr(part, "term", None)
         if term is not None:
-            found.add(str(term.name))
-    return found
+            names_.add(str(term.name))
+    return names_

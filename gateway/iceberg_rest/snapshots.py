@@ -72,8 +72,8 @@ class ServedSnapshots:
         self._leases = leases
         self._lock = threading.Lock()
         self._tables: defaultdict[str, dict[int, ServedSnapshot]] = defaultdict(dict)
-        known = [ServedSnapshot.from_json(lease.body) for lease in leases.held(KIND)]
-        for served in sorted(known, key=lambda s: s.snapshot.timestamp_ms):
+        leased = [ServedSnapshot.from_json(lease.body) for lease in leases.held(KIND)]
+        for served in sorted(leased, key=lambda s: s.snapshot.timestamp_ms):
             self._add(served)
 
     def keep(self, served: ServedSnapshot) -> None:
@@ -97,14 +97,14 @@ class ServedSnapshots:
             written: Whether to leave out those that were never written.
         """
         with self._lock:
-            known = list(self._tables[table_uuid].values())
-        found: list[ServedSnapshot] = []
-        for served in reversed(known):
-            if len(found) == count:
+            of_table = list(self._tables[table_uuid].values())
+        newest: list[ServedSnapshot] = []
+        for served in reversed(of_table):
+            if len(newest) == count:
                 break
             if (served.written or not written) and self._is_held(served):
-                found.append(served)
-        return found
+                newest.append(served)
+        return newest
 
     def drop(self, body: Mapping[str, Any]) -> None:
         """Forgets the snapshot whose lease had this body and has ended."""

@@ -65,11 +65,11 @@ class SnapshotStorage:
 
     def _derived(self, catalog: str, table_location: str | None) -> str:
         """Returns a prefix that a table's readers can reach, and in which no table is stored."""
-        known = self._config.catalogs[catalog]
-        theirs = place_of(table_location or known.warehouse)
+        config = self._config.catalogs[catalog]
+        theirs = place_of(table_location or config.warehouse)
         if theirs is None or theirs.scheme == FILE:
             return self._default.as_uri()
-        for location in (known.warehouse, *known.locations):
+        for location in (config.warehouse, *config.locations):
             place = place_of(location)
             if place is not None and (place.scheme, place.authority) == (
                 theirs.scheme,
@@ -78,7 +78,7 @@ class SnapshotStorage:
                 return f"{location.rstrip('/')}/{OWN_FOLDER}"
         raise SeamlineError(
             INVALID_CONFIG,
-            f"catalog {catalog} stores tables in {table_location or known.warehouse}, none "
+            f"catalog {catalog} stores tables in {table_location or config.warehouse}, none "
             "of its configured locations is in that storage, and iceberg.location is not set",
             hint="Set iceberg.location to a prefix in the same storage, outside every "
             "table, that this gateway can write and the engines can read.",

@@ -53,12 +53,12 @@ def addresses(catalog: CatalogConfig, location: str) -> dict[str, str]:
     """
     if not _is_remote(location):
         return {}
-    found = {name: value for name, value in catalog.properties.items() if name in _ADDRESS}
+    properties = {name: value for name, value in catalog.properties.items() if name in _ADDRESS}
     region = region_of(catalog.properties)
     if region is not None:
         # libraries differ in their name for it
-        found |= {"s3.region": region, "client.region": region}
-    return found
+        properties |= {"s3.region": region, "client.region": region}
+    return properties
 
 
 def credentials(catalog: CatalogConfig, locations: Iterable[str]) -> list[dict[str, Any]]:

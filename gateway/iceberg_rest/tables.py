@@ -134,14 +134,14 @@ class ServedTables:
             SeamlineError: SNAPSHOT_GONE when the table would be read differently now.
         """
         cold = self._connections.catalog(name.catalog).load(name.path)
-        known = self.snapshots.find(cold.state.uuid, snapshot_id)
+        snapshot = self.snapshots.find(cold.state.uuid, snapshot_id)
         binding = TopicBinding.from_properties(cold.state.properties)
-        if known is None or binding is None:
+        if snapshot is None or binding is None:
             return None
-        schema = cold.state.schemas.get(known.seam.schema_id)
+        schema = cold.state.schemas.get(snapshot.seam.schema_id)
         decoder = None if schema is None else DecoderSpec.of(binding, schema.columns)
-        table = self._served(name, cold, known.seam, decoder)
-        if table.tail is None or table.source() != known.source:
+        table = self._served(name, cold, snapshot.seam, decoder)
+        if table.tail is None or table.source() != snapshot.source:
             raise SeamlineError(
                 SNAPSHOT_GONE, f"virtual snapshot {snapshot_id} of {name.display} has ended"
             )

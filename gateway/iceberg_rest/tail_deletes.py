@@ -95,8 +95,8 @@ class TailDeletesStore:
         self._known: dict[str, TailDeletes] = {}
         for lease in leases.held(KIND):
             if lease.body:
-                known = TailDeletes.from_json(lease.lease_id, lease.body)
-                self._known[known.key] = known
+                deletes = TailDeletes.from_json(lease.lease_id, lease.body)
+                self._known[deletes.key] = deletes
 
     def cover(
         self,
@@ -124,20 +124,20 @@ class TailDeletesStore:
         with self._lock:
             finding = self._finding[table.uuid]
         with finding:
-            known = self._known.get(key)
-            if known is not None and not self._leases.renew([known.lease_id]):
-                return known
+            existing = self._known.get(key)
+            if existing is not None and not self._leases.renew([existing.lease_id]):
+                return existing
             rows = self._finder.find(table, newest, deadline, whole_files=table.version >= VECTORS)
-            found = self._write(table, key, rows, io, folder)
+            written = self._write(table, key, rows, io, folder)
             with self._lock:
-                self._known[key] = found
-            return found
+                self._known[key] = written
+            return written
 
     def drop(self, lease_id: str) -> None:
         """Forgets the deletes whose lease has ended."""
         with self._lock:
-            for key, known in list(self._known.items()):
-                if known.lease_id == lease_id:
+            for key, deletes in list(self._known.items()):
+                if deletes.lease_id == lease_id:
                     del self._known[key]
 
     def _write(
@@ -163,7 +163,7 @@ class TailDeletesStore:
             one.write_rest(table, io, rests[one.manifest.manifest_path]) for one in old if one.rest
         ]
         removed = [entry.data_file for one in old for entry in one.removed]
-        found = TailDeletes(
+        deletes = TailDeletes(
             lease_id,
             key,
             tuple(made),
@@ -171,8 +171,8 @@ class TailDeletesStore:
             _numbers(files),
             _numbers(removed),
         )
-        self._leases.hold(lease_id, KIND, paths, found.to_json())
-        return found
+        self._leases.hold(lease_id, KIND, paths, deletes.to_json())
+        return deletes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def _replaced(table: ServedTable, rows: Sequence[DeletedRows]) -> list[_Replaced
     assert table.tail is not None
     assert table.tail.seam.cold.snapshot_id is not None
     paths = {one.file.file_path for one in rows}
-    found = []
+    replaced = []
     for manifest in table.cold.manifests(table.tail.seam.cold.snapshot_id):
         if manifest.content == ManifestContent.DELETES:
             removed: list[ManifestEntry] = []
@@ -211,8 +211,8 @@ def _replaced(table: ServedTable, rows: Sequence[DeletedRows]) -> list[_Replaced
                     is_replaced = entry.data_file[REFERENCED_FILE] in paths
                     (removed if is_replaced else rest).append(entry)
             if removed:
-                found.append(_Replaced(manifest, tuple(removed), tuple(rest)))
-    return found
+                replaced.append(_Replaced(manifest, tuple(removed), tuple(rest)))
+    return replaced
 
 
 def _numbers(deletes: Sequence[DataFile]) -> dict[str, int]:

@@ -158,8 +158,8 @@ class TailStore:
     def _whole(self, digest: str, ranges: Sequence[OffsetRange]) -> TailSegment | None:
         """Returns the segment of exactly these ranges, if any, and renews its lease."""
         with self._lock:
-            known = [s for s in self._segments.values() if s.layout == digest]
-        for segment in known:
+            of_layout = [s for s in self._segments.values() if s.layout == digest]
+        for segment in of_layout:
             if segment.ranges == tuple(ranges):
                 if not self._leases.renew([segment.segment_id]):
                     return segment
@@ -183,10 +183,10 @@ class TailStore:
     ) -> tuple[list[TailSegment], list[OffsetRange]]:
         """Returns segments inside the ranges that do not overlap, and what they leave out."""
         with self._lock:
-            known = [s for s in self._segments.values() if s.layout == digest]
+            of_layout = [s for s in self._segments.values() if s.layout == digest]
         free = [r for r in ranges if len(r)]
         taken = []
-        for segment in sorted(known, key=lambda s: s.offsets, reverse=True):
+        for segment in sorted(of_layout, key=lambda s: s.offsets, reverse=True):
             left = _without(free, segment.ranges)
             if left is not None:
                 free = left
@@ -256,14 +256,14 @@ def _manifest(table: TailTable, files: Sequence[DataFile], spec_id: int, path: s
 def _without(free: Sequence[OffsetRange], taken: Iterable[OffsetRange]) -> list[OffsetRange] | None:
     """Returns what is left of the free ranges, or None if part of the taken ones is not free."""
     left = list(free)
-    for wanted in taken:
-        position = next((i for i, r in enumerate(left) if _contains(r, wanted)), None)
+    for range_ in taken:
+        position = next((i for i, r in enumerate(left) if _contains(r, range_)), None)
         if position is None:
             return None
         around = left.pop(position)
         sides = (
-            OffsetRange(around.partition, around.start, wanted.start),
-            OffsetRange(around.partition, wanted.end_exclusive, around.end_exclusive),
+            OffsetRange(around.partition, around.start, range_.start),
+            OffsetRange(around.partition, range_.end_exclusive, around.end_exclusive),
         )
         left.extend(side for side in sides if len(side))
     return left
@@ -281,11 +281,11 @@ def parts(ranges: Sequence[OffsetRange]) -> Iterable[list[OffsetRange]]:
     """Yields the ranges in parts that are small enough to be read and written at once."""
     part: list[OffsetRange] = []
     room = OFFSETS_MAX
-    for wanted in ranges:
-        start = wanted.start
-        while start < wanted.end_exclusive:
-            end = min(wanted.end_exclusive, start + room)
-            part.append(OffsetRange(wanted.partition, start, end))
+    for range_ in ranges:
+        start = range_.start
+        while start < range_.end_exclusive:
+            end = min(range_.end_exclusive, start + room)
+            part.append(OffsetRange(range_.partition, start, end))
             room -= end - start
             start = end
             if not room:

@@ -76,9 +76,9 @@ class SnapshotWriter:
         """
         tail = table.tail
         assert tail is not None
-        known = self._known(table, tail)
-        if known is not None and known.written and not self._leases.renew(known.leases):
-            return known
+        served = self._known(table, tail)
+        if served is not None and served.written and not self._leases.renew(served.leases):
+            return served
         with storage_errors(f"table {table.name.display}"):
             newest = self._newest(table, tail, deadline)
             segments = self._segments(table, tail, newest, deadline)
@@ -91,9 +91,9 @@ class SnapshotWriter:
         """Returns the virtual snapshot of the table, without writing any of its files."""
         tail = table.tail
         assert tail is not None
-        known = self._known(table, tail)
-        if known is not None:
-            return known
+        served = self._known(table, tail)
+        if served is not None:
+            return served
         is_overwrite = table.newest() is not None
         added = {"records": tail.seam.hot_offsets}
         summary = virtual.summary(table.base, tail.seam, added, {}, is_overwrite=is_overwrite)
@@ -105,8 +105,8 @@ class SnapshotWriter:
 
     def _known(self, table: ServedTable, tail: ServedTail) -> ServedSnapshot | None:
         """Returns the snapshot that was served before, if its rows still have the same source."""
-        known = self._snapshots.find(table.uuid, tail.snapshot_id)
-        return known if known is not None and known.source == table.source() else None
+        served = self._snapshots.find(table.uuid, tail.snapshot_id)
+        return served if served is not None and served.source == table.source() else None
 
     def segments(self, table: ServedTable) -> list[TailSegment] | None:
         """Returns the files of the table's whole tail, or None unless all of them are written."""
@@ -135,9 +135,9 @@ class SnapshotWriter:
             newest = self._newest(table, tail, deadline)
             if newest is None:
                 return ()
-            found = self._hidden(table, newest, deadline)
+            deletes = self._hidden(table, newest, deadline)
             io, number = self._storage.io_of(table), table.base["last-sequence-number"] + 1
-            added = (manifests.added_by(tail.snapshot_id, number, m) for m in found.manifests)
+            added = (manifests.added_by(tail.snapshot_id, number, m) for m in deletes.manifests)
             return tuple(entry for manifest in added for entry in live_entries(io, manifest))
 
     def _newest(

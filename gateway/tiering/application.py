@@ -228,8 +228,8 @@ class TieringApplication:
         for loop in self._loops.values():
             loop.join()
         measuring.stop()
-        found = [progress.last_error for progress in self.progress.values()]
-        return [error for error in found if error is not None]
+        errors = [progress.last_error for progress in self.progress.values()]
+        return [error for error in errors if error is not None]
 
     def measure(self, names: Sequence[TableName], watch: Watch | None = None) -> float:
         """Measures what waits of each table, and how far its batch is; returns when to do it again.

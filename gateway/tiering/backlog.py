@@ -80,7 +80,7 @@ class BacklogOf:
         times = [self._oldest_ms(part, bounds, deadline) for part in waiting]
         return Backlog(
             offsets=sum(map(len, waiting)),
-            oldest_ms=min((found for found in times if found is not None), default=None),
+            oldest_ms=min((time_ms for time_ms in times if time_ms is not None), default=None),
             headroom=min((r.start - bounds.start[r.partition] for r in waiting), default=None),
             measured_at=measured_at,
         )
@@ -92,15 +92,15 @@ class BacklogOf:
         if seen is not None and seen[0] == start:
             return seen[1]
         first = OffsetRange(part.partition, start, part.end_exclusive)
-        found: int | None = None
+        oldest_ms: int | None = None
         records = self._log.read(
             self.topic, [first] if len(first) else [], self._isolation, deadline, max_records=1
         )
         for batch in records:
             time_ms = int(batch.timestamps_ms[0])
-            found = time_ms if time_ms >= 0 else None
+            oldest_ms = time_ms if time_ms >= 0 else None
             break
         else:
             return None  # markers and aborted records only, so far
-        self._times[part.partition] = start, found
-        return found
+        self._times[part.partition] = start, oldest_ms
+        return oldest_ms

@@ -122,11 +122,11 @@ class WatchedTable:
         return state
 
     def _note_boundary(self, topic: str, boundary: Boundary) -> None:
-        known = self._progress.backlog_of
-        if known is None or known.topic != topic:
-            known = BacklogOf(self._log, topic, boundary.isolation, boundary.next)
-            self._progress.backlog_of = known
-        known.boundary = boundary.next
+        backlog = self._progress.backlog_of
+        if backlog is None or backlog.topic != topic:
+            backlog = BacklogOf(self._log, topic, boundary.isolation, boundary.next)
+            self._progress.backlog_of = backlog
+        backlog.boundary = boundary.next
 
     def require_single_writer(self, snapshot_id: int | None) -> None:
         """See `TierTable.require_single_writer`."""

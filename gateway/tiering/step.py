@@ -181,14 +181,16 @@ def _without(table: TierTable, doubted: Snapshot) -> TableState:
 def _has_landed(table: TierTable, batch: Batch) -> bool:
     """Whether a commit that failed, or whose answer was lost, is in the table after all."""
     state = table.load()
-    found = boundary_of(state, state.current_snapshot_id)
-    return _is_of(batch, found) and found.topic_id == batch.boundary.topic_id
+    boundary = boundary_of(state, state.current_snapshot_id)
+    return _is_of(batch, boundary) and boundary.topic_id == batch.boundary.topic_id
 
 
-def _is_of(batch: Batch, found: Boundary) -> bool:
+def _is_of(batch: Batch, boundary: Boundary) -> bool:
     """Whether a boundary was written by a batch or a rival tierer, and not by another writer."""
-    is_hands = found.provider or found.handed_to or found.taken_id != batch.boundary.taken_id
-    return found.next == batch.boundary.next and not is_hands
+    is_hands = (
+        boundary.provider or boundary.handed_to or boundary.taken_id != batch.boundary.taken_id
+    )
+    return boundary.next == batch.boundary.next and not is_hands
 
 
 def _check_same_log(log: HotLog, batch: Batch, deadline: Deadline, because: SeamlineError) -> None:

@@ -36,11 +36,11 @@ def trino_error(code: ErrorCode) -> TrinoError:
     return TRINO_ERRORS[code] or TrinoError(code.name, code.number, code.kind)
 
 
-def message_of(found: SeamlineError) -> str:
+def message_of(error: SeamlineError) -> str:
     """Returns an error's message, in Trino's words where tools look for those."""
-    pattern, words = _WORDS.get(found.code, ("", ""))
-    match = re.fullmatch(pattern, found.message)
-    return words.format(match[1]) if match and words else found.message
+    pattern, words = _WORDS.get(error.code, ("", ""))
+    match = re.fullmatch(pattern, error.message)
+    return words.format(match[1]) if match and words else error.message
 
 
 _WORDS: Mapping[ErrorCode, tuple[str, str]] = {

@@ -48,5 +48,5 @@ class Form:
 
     def parameters(self) -> dict[str, str]:
         """Returns what an address carries, for `of_parameters`."""
-        found = {} if self.encoding is None else {"encoding": self.encoding}
-        return found if self.precisions else {**found, "precisions": "none"}
+        parameters = {} if self.encoding is None else {"encoding": self.encoding}
+        return parameters if self.precisions else {**parameters, "precisions": "none"}

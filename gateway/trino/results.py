@@ -42,13 +42,13 @@ def document(
     return body
 
 
-def refusal(found: SeamlineError, statement_id: str, info_uri: str) -> dict[str, Any]:
+def refusal(refused: SeamlineError, statement_id: str, info_uri: str) -> dict[str, Any]:
     """Returns the answer to a statement that was not accepted."""
     return {
         "id": statement_id,
         "infoUri": info_uri,
         "stats": _stats("FAILED"),
-        "error": error(found),
+        "error": error(refused),
         "warnings": [],
     }
 
@@ -70,10 +70,14 @@ def summary(statement: Statement) -> dict[str, Any]:
         "queryStats": stats(statement),
     }
     if statement.error is not None:
-        found = error(statement.error)
-        code = {"code": found["errorCode"], "name": found["errorName"], "type": found["errorType"]}
-        body |= {"errorType": found["errorType"], "errorCode": code}
-        body["failureInfo"] = found["failureInfo"]
+        failure_ = error(statement.error)
+        code = {
+            "code": failure_["errorCode"],
+            "name": failure_["errorName"],
+            "type": failure_["errorType"],
+        }
+        body |= {"errorType": failure_["errorType"], "errorCode": code}
+        body["failureInfo"] = failure_["failureInfo"]
     return body
 
 
@@ -110,19 +114,19 @@ def stats(statement: Statement) -> dict[str, Any]:
     )
 
 
-def _stats(state: str, **known: int) -> dict[str, Any]:
+def _stats(state: str, **counts: int) -> dict[str, Any]:
     is_scheduled = state in {"RUNNING", "FINISHED"}
-    found: dict[str, Any] = {
+    body: dict[str, Any] = {
         "state": state,
         "queued": state == "QUEUED",
         "scheduled": is_scheduled,
         "nodes": int(is_scheduled),
         **dict.fromkeys(_COUNTS, 0),
-        **known,
+        **counts,
     }
-    if is_scheduled and found["totalSplits"]:
-        found["progressPercentage"] = 100.0 * found["completedSplits"] / found["totalSplits"]
-    return found
+    if is_scheduled and body["totalSplits"]:
+        body["progressPercentage"] = 100.0 * body["completedSplits"] / body["totalSplits"]
+    return body
 
 
 _COUNTS = (
@@ -151,18 +155,18 @@ _COUNTS = (
 # --- Errors --------------------------------------------------------------------------------------
 
 
-def error(found: SeamlineError) -> Mapping[str, Any]:
+def error(failure: SeamlineError) -> Mapping[str, Any]:
     """Returns an error in Trino's form.
 
     The message has location and hint, as people look there; our own name is in `failureInfo`.
     """
-    named = trino_error(found.code)
-    place = found.location
-    where = f"line {place.line}:{place.column}: " if place is not None else ""
-    message = f"{where}{message_of(found)}" + (f"\n{found.hint}" if found.hint else "")
+    named = trino_error(failure.code)
+    location = failure.location
+    where = f"line {location.line}:{location.column}: " if location is not None else ""
+    message = f"{where}{message_of(failure)}" + (f"\n{failure.hint}" if failure.hint else "")
     located = (
-        {"errorLocation": {"lineNumber": place.line, "columnNumber": place.column}}
-        if place is not None
+        {"errorLocation": {"lineNumber": location.line, "columnNumber": location.column}}
+        if location is not None
         else {}
     )
     return {
@@ -172,7 +176,7 @@ def error(found: SeamlineError) -> Mapping[str, Any]:
         "errorType": named.kind.value,
         **located,
         "failureInfo": {
-            "type": f"seamline.{found.code.name}",
+            "type": f"seamline.{failure.code.name}",
             "message": message,
             "suppressed": [],
             "stack": [],

@@ -78,10 +78,10 @@ def blueprint(
     """
     routes = flask.Blueprint("trino", __name__, url_prefix="/v1")
     answers = _Answers(service, turns, Addresses(external_url), is_open=is_open)
-    place = "/statement/<statement_id>/<slug>/<int:chunk>/<int:row>"
+    path = "/statement/<statement_id>/<slug>/<int:chunk>/<int:row>"
     routes.post("/statement")(answers.submit)
-    routes.get(place)(answers.advance)
-    routes.delete(place)(answers.leave)
+    routes.get(path)(answers.advance)
+    routes.delete(path)(answers.leave)
     routes.get("/query")(answers.list)
     routes.get("/query/<statement_id>")(answers.state)
     routes.delete("/query/<statement_id>")(answers.kill)
@@ -114,8 +114,8 @@ class _Answers:
             if error.code is SHUTTING_DOWN:
                 raise
             refused = secrets.token_urlsafe(18)
-            found = results.refusal(error, refused, self._addresses.info(refused))
-            return flask.jsonify(found)
+            body = results.refusal(error, refused, self._addresses.info(refused))
+            return flask.jsonify(body)
         return self._answer(statement, Place(), Form.of_headers(headers))
 
     def advance(self, statement_id: str, slug: str, chunk: int, row: int) -> flask.Response:
@@ -131,10 +131,10 @@ class _Answers:
             # it may have ended since the check, with a chunk that the check did not find
             is_over = statement.state in FINAL and _is_end(statement, place)
             return self._answer(statement, None if is_over else place, form)
-        found = page(read, place, [column.type for column in statement.output])
-        is_last = statement.state in FINAL and not found.count and _is_end(statement, found.next)
-        data = _data(statement, place, found, form.encoding)
-        return self._answer(statement, None if is_last else found.next, form, data)
+        page_ = page(read, place, [column.type for column in statement.output])
+        is_last = statement.state in FINAL and not page_.count and _is_end(statement, page_.next)
+        data = _data(statement, place, page_, form.encoding)
+        return self._answer(statement, None if is_last else page_.next, form, data)
 
     def leave(self, statement_id: str, slug: str, chunk: int, row: int) -> flask.Response:  # noqa: ARG002 - parts of the address
         """Cancels a statement that is still running, or releases its result, as its client asks."""
@@ -147,9 +147,9 @@ class _Answers:
 
     def list(self) -> flask.Response:
         """Returns the latest statements that the caller may see, newest first."""
-        found = self._service.statements(flask.g.principal)
+        statements = self._service.statements(flask.g.principal)
         state = flask.request.args.get("state", "").upper()
-        chosen = (each for each in found if state in ("", each.trino_state))
+        chosen = (each for each in statements if state in ("", each.trino_state))
         return flask.jsonify([*map(results.summary, itertools.islice(chosen, LISTED))])
 
     def state(self, statement_id: str) -> flask.Response:
@@ -247,13 +247,13 @@ def _is_end(statement: Statement, place: Place) -> bool:
     return statement.spool is None or place.chunk >= statement.spool.chunk_count
 
 
-def _data(statement: Statement, place: Place, found: Page, encoding: str | None) -> str:
+def _data(statement: Statement, place: Place, page_: Page, encoding: str | None) -> str:
     """Returns a page's rows as the JSON of an answer; an empty string if there are none."""
-    if encoding is None or not found.rows:
-        return found.rows
+    if encoding is None or not page_.rows:
+        return page_.rows
     assert statement.spool is not None
     offset = sum(statement.spool.chunk_rows[: place.chunk]) + place.row
-    return _json(segments.data(found.rows, found.count, offset, encoding))
+    return _json(segments.data(page_.rows, page_.count, offset, encoding))
 
 
 def _with_data(body: dict[str, Any], data: str) -> str:

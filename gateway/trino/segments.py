@@ -20,13 +20,13 @@ _CODECS = {"json+zstd": "zstd", "json+lz4": "lz4_raw", "json": None}
 """The encodings, and Arrow's codec for each: one frame of Zstandard, one block of LZ4."""
 
 
-def chosen(wanted: str) -> str | None:
+def chosen(encodings: str) -> str | None:
     """Returns the encoding for a client; None for one that takes only plain rows.
 
     Args:
-        wanted: The encodings that it reads, the best first, separated by commas.
+        encodings: The encodings that it reads, the best first, separated by commas.
     """
-    names = (name.strip() for name in wanted.split(","))
+    names = (name.strip() for name in encodings.split(","))
     return next((name for name in names if name in _CODECS), None)
 
 

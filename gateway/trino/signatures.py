@@ -71,7 +71,7 @@ def written(type_: Type, *, precisions: bool = True) -> str:
     """
     text = _DECIMAL.sub(r"decimal(\1, \2)", str(type_))
     if not precisions:
-        text = _TIME.sub(lambda found: found[1] or found[0], text)
+        text = _TIME.sub(lambda match: match[1] or match[0], text)
     return text.upper() if isinstance(type_, Interval) else text
 
 

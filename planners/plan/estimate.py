@@ -47,14 +47,14 @@ def estimate(plan: LogicalPlan) -> Estimate:
     facts = {scan.seam.key: scan.facts for scan in plan.scans}
     for scan in plan.scans:
         merge_ranges(tails.setdefault(scan.seam.key, {}), scan)
-    wanted = {key: sum(end - start for start, end in t.values()) for key, t in tails.items()}
+    offsets = {key: sum(end - start for start, end in t.values()) for key, t in tails.items()}
     cached = {key: cached_of(t, facts[key].cached) for key, t in tails.items()}
     return Estimate(
         cold_rows=sum(plan_.rows for plan_ in plan.files.values()),
         cold_bytes=sum(plan_.size_bytes for plan_ in plan.files.values()),
-        hot_rows=sum(wanted.values()),
+        hot_rows=sum(offsets.values()),
         hot_rows_cached=sum(cached.values()),
-        hot_fits_cache=all(facts[key].fits_cache for key in tails if cached[key] < wanted[key]),
+        hot_fits_cache=all(facts[key].fits_cache for key in tails if cached[key] < offsets[key]),
     )
 
 

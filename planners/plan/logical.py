@@ -128,12 +128,12 @@ class Scan:
     @property
     def tail_columns(self) -> frozenset[str]:
         """Names of the columns to read from the tail."""
-        wanted = frozenset(column.name for column in self.columns)
+        names = frozenset(column.name for column in self.columns)
         newest = self.facts.newest
         if newest is None:
-            return wanted
+            return names
         deciding = (newest.partition.name, newest.offset.name, DELETED)
-        return wanted.union(newest.key_names, deciding)
+        return names.union(newest.key_names, deciding)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -51,12 +51,12 @@ class TailRead:
     @property
     def epochs(self) -> Offsets:
         """The known leader epochs at the starts of ranges that start exactly at the boundary."""
-        known, boundary = self.seam.cold.epochs, self.seam.boundary
+        epochs, boundary = self.seam.cold.epochs, self.seam.boundary
         return Offsets(
             {
-                r.partition: known[r.partition]
+                r.partition: epochs[r.partition]
                 for r in self.ranges
-                if r.partition in known and r.start == boundary[r.partition]
+                if r.partition in epochs and r.start == boundary[r.partition]
             }
         )
 
@@ -83,12 +83,12 @@ class PhysicalPlan:
 
         If a table is read both with and without its tail, this has the seam with the tail.
         """
-        found: dict[SeamKey, Seam] = {}
+        by_key: dict[SeamKey, Seam] = {}
         for scan in self.logical.scans:
-            known = found.get(scan.seam.key)
-            if known is None or not known.log.topic:
-                found[scan.seam.key] = scan.seam
-        return tuple(found.values())
+            other = by_key.get(scan.seam.key)
+            if other is None or not other.log.topic:
+                by_key[scan.seam.key] = scan.seam
+        return tuple(by_key.values())
 
 
 def physical_plan(plan: LogicalPlan, estimate: Estimate, route: Route) -> PhysicalPlan:

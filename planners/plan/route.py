@@ -45,11 +45,11 @@ class Route:
     reads_log: bool = False
 
 
-def route(asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: Limits) -> Route:
+def route(engine: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: Limits) -> Route:
     """Chooses the engine.
 
     Args:
-        asked: The engine the request asks for: `auto`, `duckdb` or `spark`.
+        engine: The engine the request asks for: `auto`, `duckdb` or `spark`.
         estimate: How much the plan reads.
         cold: Files by scan id.
         limits: The size limits.
@@ -62,13 +62,13 @@ def route(asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: 
     unsupported = next((p.unsupported for p in cold.values() if p.unsupported), None)
     only_duckdb = next((p.only_duckdb for p in cold.values() if p.only_duckdb), None)
     if only_duckdb is not None:
-        if asked == SPARK or unsupported is not None:
+        if engine == SPARK or unsupported is not None:
             raise _neither(only_duckdb, unsupported)
         limits = dataclasses.replace(limits, spark=False)
-    if asked == SPARK:
+    if engine == SPARK:
         return _spark("asked for", limits)
     if unsupported is not None:
-        if asked == DUCKDB:
+        if engine == DUCKDB:
             raise SeamlineError(
                 NOT_SUPPORTED,
                 f"DuckDB cannot read {unsupported} exactly",
@@ -80,12 +80,12 @@ def route(asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: 
             f"{estimate.hot_rows_unread:,} offsets of tail that are not cached here, over "
             f"{limits.duckdb_tail_rows_max:,}"
         )
-        wants_duckdb = asked == DUCKDB or not limits.spark
+        wants_duckdb = engine == DUCKDB or not limits.spark
         if wants_duckdb and not estimate.hot_fits_cache:
             raise SeamlineError(TAIL_TOO_LARGE, reason)
         if not wants_duckdb:
             return _spark(reason, limits)
-    if asked == DUCKDB:
+    if engine == DUCKDB:
         return Route(DUCKDB, "asked for")
     if estimate.cold_bytes > limits.duckdb_cold_bytes_max and limits.spark:
         return _spark(
@@ -99,16 +99,16 @@ def route(asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: 
     )
 
 
-def may_run_on_duckdb(asked: str, cold_bytes: int, limits: Limits) -> bool:
+def may_run_on_duckdb(engine: str, cold_bytes: int, limits: Limits) -> bool:
     """Whether a plan with files of this size may run on DuckDB, which needs the files' own schemas.
 
     Args:
-        asked: The engine the request asks for.
+        engine: The engine the request asks for.
         cold_bytes: Total size of the files.
         limits: The size limits.
     """
-    if asked != AUTO or not limits.spark:
-        return asked != SPARK
+    if engine != AUTO or not limits.spark:
+        return engine != SPARK
     return cold_bytes <= limits.duckdb_cold_bytes_max
 
 

@@ -56,8 +56,8 @@ def _interval(scan: Scan, predicate: Predicate, partition: int, narrower: Narrow
                 low, high = max(low, part_low), min(high, part_high)
             return (low, high) if low < high else NOTHING
         case Or(parts):
-            found = [_interval(scan, part, partition, narrower) for part in parts]
-            kept = [(low, high) for low, high in found if low < high]
+            intervals = [_interval(scan, part, partition, narrower) for part in parts]
+            kept = [(low, high) for low, high in intervals if low < high]
             if not kept:
                 return NOTHING
             return min(low for low, _ in kept), max(high for _, high in kept)

@@ -52,8 +52,8 @@ def _lower_bound_ms(leaf: Leaf) -> int | None:
         ):
             return _milliseconds(value)
         case In(column, values) if column == TIMESTAMP and values:
-            found = [_milliseconds(v) for v in values if isinstance(v, datetime.datetime)]
-            return min(found) if len(found) == len(values) else None
+            times_ms = [_milliseconds(v) for v in values if isinstance(v, datetime.datetime)]
+            return min(times_ms) if len(times_ms) == len(values) else None
     return None
 
 

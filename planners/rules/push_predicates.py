@@ -38,15 +38,15 @@ def push_predicates(plan: LogicalPlan) -> LogicalPlan:
     columns = {
         scan.scan_id: {field.name.lower(): field for field in scan.columns} for scan in plan.scans
     }
-    found: dict[str, list[Predicate]] = {scan.scan_id: [] for scan in plan.scans}
+    by_scan: dict[str, list[Predicate]] = {scan.scan_id: [] for scan in plan.scans}
     for select in plan.query.tree.find_all(exp.Select):
         for scan_id, predicate in _pushable(select, columns):
-            found[scan_id].append(predicate)
+            by_scan[scan_id].append(predicate)
     scans = tuple(
         dataclasses.replace(
-            scan, predicate=predicates.conjunction(scan.predicate, *found[scan.scan_id])
+            scan, predicate=predicates.conjunction(scan.predicate, *by_scan[scan.scan_id])
         )
-        if found[scan.scan_id]
+        if by_scan[scan.scan_id]
         else scan
         for scan in plan.scans
     )
@@ -140,8 +140,8 @@ def to_predicate(node: exp.Expr, columns: Mapping[str, Field]) -> Predicate | No
             parts = [to_predicate(part, columns) for part in node.flatten()]
             if any(part is None for part in parts):
                 return None
-            known = tuple(part for part in parts if part is not None)
-            return And(known) if isinstance(node, exp.And) else Or(known)
+            pushed = tuple(part for part in parts if part is not None)
+            return And(pushed) if isinstance(node, exp.And) else Or(pushed)
         case exp.Not():
             inner = to_predicate(node.this, columns)
             return None if inner is None else predicates.negation(inner)
@@ -212,8 +212,8 @@ def _in(node: exp.In, columns: Mapping[str, Field]) -> Predicate | None:
     values = [constant(item) for item in node.expressions]
     if column is None or any(value is None for value in values):
         return None
-    known = [value for value in values if value is not None]
-    return comparisons.membership(column.name, column.type, known)
+    not_null = [value for value in values if value is not None]
+    return comparisons.membership(column.name, column.type, not_null)
 
 
 def _like(node: exp.Like, columns: Mapping[str, Field]) -> Predicate | None:

@@ -176,11 +176,11 @@ def expected_by_channel(numbers: Iterator[int]) -> list[tuple[str, int, int]]:
 
 def expected_by_category(numbers: Iterator[int]) -> list[tuple[str, int]]:
     """Returns count(*) per category of the auction."""
-    found = collections.Counter(category_of(auction_of(number)) for number in numbers)
-    return sorted(found.items())
+    counts = collections.Counter(category_of(auction_of(number)) for number in numbers)
+    return sorted(counts.items())
 
 
 def expected_top(numbers: Iterator[int], count: int) -> list[tuple[int, int]]:
     """Returns the auctions with the most bids and their counts; ties go to the smaller id."""
-    found = collections.Counter(auction_of(number) for number in numbers)
-    return sorted(found.items(), key=lambda entry: (-entry[1], entry[0]))[:count]
+    counts = collections.Counter(auction_of(number) for number in numbers)
+    return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:count]

@@ -80,8 +80,8 @@ class ForeignSink:
         cursor = connection.execute(_WHERE)
         rows = sorted(cursor.fetchall())
         (part,) = cursor.receipt["tables"]
-        wanted = [(int(p), end, end, 0, end - 1) for p, end in sorted(part["end"].items()) if end]
-        exact = rows == wanted
+        expected = [(int(p), end, end, 0, end - 1) for p, end in sorted(part["end"].items()) if end]
+        exact = rows == expected
         demo.say(
             f"\nwhere each record came from: {sum(row[1] for row in rows):,} rows "
             f"for {sum(row[2] for row in rows):,} offsets, boundary by {part['boundary_provider']} "

@@ -271,15 +271,15 @@ class Demo:
         seconds = time.monotonic() - started
         receipt = cursor.receipt
         end = next(t["end"] for t in receipt["tables"] if t["table"][-1] == "bids")
-        wanted = list(question.expected(self._producer.numbers(end)))
-        exact = sorted(rows) == sorted(wanted)
+        expected = list(question.expected(self._producer.numbers(end)))
+        exact = sorted(rows) == sorted(expected)
         self.say(f"\n{number}. {question.title}\n   {question.sql}")
         for row in rows[:5]:
             self.say("      " + "  ".join(str(cell) for cell in row))
         self.say(
             f"   {receipt['rows_cold']:,} cold + {receipt['rows_hot']:,} hot rows read, "
             f"{sum(end.values()):,} offsets, {receipt['engine']}, {seconds:.2f} s: "
-            + ("exact" if exact else f"WRONG, should be {wanted[:5]}")
+            + ("exact" if exact else f"WRONG, should be {expected[:5]}")
         )
         return exact
 

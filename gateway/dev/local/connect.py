@@ -105,10 +105,10 @@ class ConnectWorker:
         """
         make_folder(self._directory)
         admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
-        known = admin.list_topics(timeout=30).topics
-        wanted = [sink.control_topic for sink in sinks if sink.control_topic not in known]
-        if wanted:
-            for future in admin.create_topics([NewTopic(name, 1) for name in wanted]).values():
+        topics = admin.list_topics(timeout=30).topics
+        missing = [sink.control_topic for sink in sinks if sink.control_topic not in topics]
+        if missing:
+            for future in admin.create_topics([NewTopic(name, 1) for name in missing]).values():
                 future.result(30)
         worker = self._write("worker", self._worker_properties())
         files = [

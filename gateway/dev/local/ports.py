@@ -33,11 +33,11 @@ class Ports:
         return f"{HOST}:{self.kafka}"
 
 
-def choose(wanted: int | None, previous: Ports | None, *, in_order: bool = True) -> Ports:
+def choose(preferred: int | None, previous: Ports | None, *, in_order: bool = True) -> Ports:
     """Returns ports that are free now: the requested one, else the previous ones, else new ones.
 
     Args:
-        wanted: The requested port for clients.
+        preferred: The requested port for clients.
         previous: The ports used last time.
         in_order: Whether to take the first free ports, rather than random ones. After losing a port
             to another program, take random ones: several stacks that start at once would all take
@@ -46,15 +46,15 @@ def choose(wanted: int | None, previous: Ports | None, *, in_order: bool = True)
     Raises:
         SeamlineError: PORT_TAKEN when the requested port is not free, or none is.
     """
-    if wanted is not None and not is_free(wanted):
+    if preferred is not None and not is_free(preferred):
         raise SeamlineError(
             PORT_TAKEN,
-            f"port {wanted} is taken by another program",
+            f"port {preferred} is taken by another program",
             hint="Stop the program that listens there, pass another --kafka-port, or leave it out.",
         )
     searched = _SEARCHED if in_order else random.sample(_SEARCHED, len(_SEARCHED))
     last = (previous.kafka, previous.controller) if previous else (None, None)
-    kafka = wanted or _first_free(last[0], searched, excluded=None)
+    kafka = preferred or _first_free(last[0], searched, excluded=None)
     return Ports(kafka, _first_free(last[1], searched, excluded=kafka))
 
 

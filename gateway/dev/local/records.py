@@ -124,5 +124,5 @@ def _key(value: bytes, name: str | None, number: int) -> bytes | None:
         raise SeamlineError(
             INVALID_ARGUMENT, f"line {number} has no {name!r}", hint="Correct it, or --key."
         )
-    found = record[name]
-    return (found if isinstance(found, str) else json.dumps(found)).encode()
+    key = record[name]
+    return (key if isinstance(key, str) else json.dumps(key)).encode()

@@ -93,12 +93,12 @@ class LocalStack:
         self._check_directory()
         with self._locked(report):
             self._prepare_catalog()  # first: if this fails, nothing is started
-            known = state.read(self._state_file)
-            if known is not None and _runs(known):
-                self._join(known, kafka_port)
-                return self._finish(known)
+            last = state.read(self._state_file)
+            if last is not None and _runs(last):
+                self._join(last, kafka_port)
+                return self._finish(last)
             try:
-                return self._finish(self._start(report, kafka_port, known))
+                return self._finish(self._start(report, kafka_port, last))
             except BaseException:
                 self._stop()
                 raise
@@ -123,9 +123,9 @@ class LocalStack:
         Raises:
             SeamlineError: LOCAL_STACK_FAILED when the state cannot be parsed.
         """
-        known = state.read(self._state_file)
-        running = known is not None and _runs(known)
-        here = known if running else None
+        last = state.read(self._state_file)
+        running = last is not None and _runs(last)
+        here = last if running else None
         return StackStatus(
             directory=self._directory,
             config_file=self._config_file,
@@ -142,12 +142,12 @@ class LocalStack:
         Raises:
             SeamlineError: LOCAL_STACK_FAILED when it exited on its own.
         """
-        known = state.read(self._state_file)
-        while known is not None and _runs(known):
+        last = state.read(self._state_file)
+        while last is not None and _runs(last):
             time.sleep(_LOOK_EVERY_S)
         with self._locked(report):  # a `down` in progress finishes first
-            known = state.read(self._state_file)
-        if known is not None and known.process is not None and not _runs(known):
+            last = state.read(self._state_file)
+        if last is not None and last.process is not None and not _runs(last):
             raise start_failure(self._broker.log, "the broker exited on its own")
 
     def _start(self, report: Report, kafka_port: int | None, last: State | None) -> State:
@@ -196,12 +196,12 @@ class LocalStack:
         self._broker.wait_until_ready(running.process, running.ports)
 
     def _stop(self) -> bool:
-        known = state.read(self._state_file)
-        if known is None or known.process is None:
+        last = state.read(self._state_file)
+        if last is None or last.process is None:
             return False
-        was_running = is_running(known.process)
-        self._broker.stop(known.process)
-        state.write(self._state_file, State(known.ports, None))
+        was_running = is_running(last.process)
+        self._broker.stop(last.process)
+        state.write(self._state_file, State(last.ports, None))
         return was_running
 
     def _prepare_catalog(self) -> None:
@@ -247,5 +247,5 @@ class LocalStack:
                 yield
 
 
-def _runs(known: State) -> bool:
-    return known.process is not None and is_running(known.process)
+def _runs(last: State) -> bool:
+    return last.process is not None and is_running(last.process)
