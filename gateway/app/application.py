@@ -38,12 +38,12 @@ from seamline.gateway.http.faces import HttpFace, Parts, current_face, mount
 from seamline.gateway.http.operations import COME_AGAIN, JSON, REFUSALS, Answer, json, operation
 from seamline.gateway.http.presented import identified, page_request, presented
 from seamline.gateway.http.proxies import Proxies
-from seamline.gateway.http.turns import PROBES
+from seamline.gateway.http.request_slots import PROBES
 from seamline.gateway.readiness import Readiness
 
 _LOG = logging.getLogger("seamline.http")
 _LOGIN_S = 60.0
-"""More than a login takes; during a login, a request has no turn."""
+"""More than a login takes; during a login, a request has no slot."""
 _NAVIGATES = "navigate"
 """The fetch mode that a browser sends when a user types an address or follows a link."""
 _ALIVE = {200: json(answers.Status, "It is")}
@@ -84,13 +84,13 @@ def create_app(parts: Parts, faces: Sequence[HttpFace]) -> flask.Flask:
     _add_metrics(app, parts)
     mount(app, faces)
     proxies = Proxies(http.trusted_proxies, http.proxy_header)
-    served = proxies.seen_by(parts.turns.taken_by(app.wsgi_app, http.request_bytes_max))
+    served = proxies.seen_by(parts.slots.limiting(app.wsgi_app, http.request_bytes_max))
     app.wsgi_app = served  # type: ignore[assignment, method-assign]
     return app
 
 
 def _add_access(app: flask.Flask, parts: Parts) -> None:
-    authenticator, audit, turns = parts.authentication, parts.audit, parts.turns
+    authenticator, audit, slots = parts.authentication, parts.audit, parts.slots
 
     @app.before_request
     def authenticate() -> None:
@@ -103,7 +103,7 @@ def _add_access(app: flask.Flask, parts: Parts) -> None:
         if flask.request.path in PROBES:
             return
         try:
-            with turns.waiting(_LOGIN_S):  # while passwords are checked, and keys are fetched
+            with slots.waiting(_LOGIN_S):  # while passwords are checked, and keys are fetched
                 if face.identify is not None:
                     who = face.identify()
                 else:
@@ -115,7 +115,7 @@ def _add_access(app: flask.Flask, parts: Parts) -> None:
         flask.g.principal = who.principal
         flask.g.origin = Origin.of(who, flask.request.remote_addr or "")
         identified()
-        turns.belong_to(who.principal.name)
+        slots.belong_to(who.principal.name)
 
     @app.after_request
     def add_headers(answer: flask.Response) -> flask.Response:

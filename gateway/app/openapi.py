@@ -35,7 +35,7 @@ from seamline.gateway.http.operations import (
     Text,
     View,
 )
-from seamline.gateway.http.turns import PROBES
+from seamline.gateway.http.request_slots import PROBES
 
 PATH = "/api/v1/openapi.json"
 _REF = "#/components/schemas/{model}"

@@ -37,9 +37,9 @@ from seamline.errors import INVALID_CONFIG, PORT_TAKEN, STATE_DIRECTORY_TAKEN, S
 from seamline.gateway.access import authentication
 from seamline.gateway.config.model import Config
 from seamline.gateway.http.presented import IDENTIFIED
-from seamline.gateway.http.strangers import Strangers
+from seamline.gateway.http.request_slots import ENDS_CONNECTION
 from seamline.gateway.http.tls import ServerTls
-from seamline.gateway.http.turns import ENDS_CONNECTION
+from seamline.gateway.http.unauthenticated_connections import UnauthenticatedConnections
 
 if TYPE_CHECKING:
     import flask
@@ -79,13 +79,13 @@ RequestParser.mesg_class = _Request
 class DrainingWorker(ThreadWorker):  # type: ignore[misc]
     """A worker with a thread for each open request, which drains before it stops.
 
-    The number of requests that are worked on at once is bounded by `turns`, not by threads: others
+    The number of requests that are worked on at once is bounded by `slots`, not by threads: others
     must not need a thread that waits for a client or a statement.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._strangers = Strangers()
+        self._unauthenticated = UnauthenticatedConnections()
         self._mine = threading.local()
         self._loops = False
         self.wsgi: Any = None
@@ -97,7 +97,7 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
 
         def answer(environ: Any, start_response: Any) -> Any:
             connection = self._mine.connection
-            environ[IDENTIFIED] = functools.partial(self._strangers.remove, connection)
+            environ[IDENTIFIED] = functools.partial(self._unauthenticated.remove, connection)
             request = connection.parser.mesg  # whose answer says whether the connection is kept
             environ[ENDS_CONNECTION] = functools.partial(setattr, request, "must_close", True)
             return application(environ, start_response)
@@ -115,11 +115,11 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
             return
         silent = [conns for conns in (self.pending_conns, self.keepalived_conns) if conns]
         longest = min(silent, key=lambda conns: conns[0].timeout, default=None)
-        since = self._strangers.since()
+        since = self._unauthenticated.since()
         if longest is None or (
             since is not None and since < longest[0].timeout - self.cfg.keepalive
         ):
-            self._strangers.end_first()
+            self._unauthenticated.end_first()
         else:
             longest[0].timeout = 0
             self.murder_pending()
@@ -171,16 +171,16 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
     def murder_pending(self) -> None:
         """Closes connections that are silent for too long, or take too long to send a request."""
         super().murder_pending()
-        self._strangers.end_late()
+        self._unauthenticated.end_late()
 
     def handle(self, conn: Any) -> Any:
         """Serves a request; a client that falls silent in the middle of it is disconnected."""
         self._mine.connection = conn
-        self._strangers.add(conn)
+        self._unauthenticated.add(conn)
         try:
             return self._handle(conn)
         finally:
-            self._strangers.remove(conn)
+            self._unauthenticated.remove(conn)
 
     def _handle(self, conn: Any) -> Any:
         silent = struct.pack("ll", _SILENT_S_MAX, 0)

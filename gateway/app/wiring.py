@@ -37,8 +37,8 @@ from seamline.gateway.commands.runner import StatementRunner
 from seamline.gateway.config.model import Config
 from seamline.gateway.faces import FACES
 from seamline.gateway.http.faces import Listener
+from seamline.gateway.http.request_slots import RequestSlots
 from seamline.gateway.http.streams import Streams
-from seamline.gateway.http.turns import Turns
 from seamline.gateway.iceberg_rest.catalog import IcebergRest, ServedCatalog
 from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
 from seamline.gateway.iceberg_rest.sessions import SessionTokens
@@ -262,7 +262,7 @@ class Gateway:
         """Makes the parts that only faces need."""
         config, rights_of = self.config, self.access.rights_of
         self.seams = Seams(config, lambda caller: self._gatherer(rights_of(caller)), self._signer)
-        self.turns = Turns(config.http.threads, _WAITS_MAX, shared=config.asks_who)
+        self.slots = RequestSlots(config.http.threads, _WAITS_MAX, shared=config.asks_who)
         self.streams = Streams(self.authentication)
         folders = self._state / "results", self._state / "spill"
         self.readiness = Readiness(lambda: self.service.accepts_statements, folders, self._outages)

@@ -17,8 +17,8 @@ from seamline.gateway.access.control import AccessControl
 from seamline.gateway.access.identity import Identity
 from seamline.gateway.config.model import Config
 from seamline.gateway.http import answers
+from seamline.gateway.http.request_slots import RequestSlots
 from seamline.gateway.http.streams import Streams
-from seamline.gateway.http.turns import Turns
 from seamline.gateway.query.seams import Seams
 from seamline.gateway.readiness import Readiness
 from seamline.gateway.statements.service import Service
@@ -37,7 +37,7 @@ class Parts(Protocol):
         access: What callers may do.
         audit: Records refused logins, and requests that read without a statement.
         readiness: Whether it should get statements.
-        turns: The turns of HTTP requests.
+        slots: The slots of HTTP requests.
         streams: Sends answers without an end.
         secret: Signs what it hands out.
     """
@@ -49,7 +49,7 @@ class Parts(Protocol):
     access: AccessControl
     audit: AuditLog
     readiness: Readiness
-    turns: Turns
+    slots: RequestSlots
     streams: Streams
     secret: str
 

@@ -28,7 +28,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.http.operations import ANY, JSON, Answer, Query, Text, operation
-from seamline.gateway.http.turns import Turns
+from seamline.gateway.http.request_slots import RequestSlots
 from seamline.gateway.http.values import csv_text, shown
 from seamline.gateway.statements.service import Service
 from seamline.gateway.statements.statement import FINAL, Statement, StatementRequest
@@ -92,7 +92,7 @@ class _Form:
     pieces: Callable[[Iterator[bytes], Sequence[Output]], Iterable[bytes]]
 
 
-def blueprint(service: Service, turns: Turns) -> flask.Blueprint:
+def blueprint(service: Service, slots: RequestSlots) -> flask.Blueprint:
     """Returns the route."""
     routes = flask.Blueprint("query", __name__, url_prefix="/api/v1/query")
 
@@ -113,14 +113,14 @@ def blueprint(service: Service, turns: Turns) -> flask.Blueprint:
             row_limit=query.row_limit,
         )
         statement = service.submit(request, flask.g.principal, flask.g.origin)
-        _wait(statement, turns, statement.deadline.remaining_s() + _ENDING_S)
-        return _answer(statement, form, turns)
+        _wait(statement, slots, statement.deadline.remaining_s() + _ENDING_S)
+        return _answer(statement, form, slots)
 
     return routes
 
 
-def _wait(statement: Statement, turns: Turns, seconds: float) -> None:
-    with turns.waiting(seconds) as left_s:
+def _wait(statement: Statement, slots: RequestSlots, seconds: float) -> None:
+    with slots.waiting(seconds) as left_s:
         if statement.wait(left_s) not in FINAL:
             statement.cancel()
             if not left_s:
@@ -136,7 +136,7 @@ def _wait(statement: Statement, turns: Turns, seconds: float) -> None:
         raise SeamlineError(DEADLINE_EXCEEDED, "the statement was canceled but has not ended yet")
 
 
-def _answer(statement: Statement, form: _Form, turns: Turns) -> flask.Response:
+def _answer(statement: Statement, form: _Form, slots: RequestSlots) -> flask.Response:
     spool, columns = statement.spool, statement.output
     assert spool is not None
     try:
@@ -156,15 +156,15 @@ def _answer(statement: Statement, form: _Form, turns: Turns) -> flask.Response:
         statement.hand_over()
 
     pieces = iter(form.pieces(chunks(), columns))
-    body = b"".join(pieces) if spool.chunk_count == 1 else _in_turns(pieces, turns)
+    body = b"".join(pieces) if spool.chunk_count == 1 else _holding_slots(pieces, slots)
     answer = flask.Response(body, mimetype=form.media_type)
     answer.headers[STATEMENT_ID] = statement.statement_id
     return answer
 
 
-def _in_turns(pieces: Iterator[bytes], turns: Turns) -> Iterator[bytes]:
+def _holding_slots(pieces: Iterator[bytes], slots: RequestSlots) -> Iterator[bytes]:
     while True:
-        with turns.working():
+        with slots.working():
             piece = next(pieces, None)
         if piece is None:
             return

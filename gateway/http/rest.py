@@ -12,13 +12,13 @@ _READS = ("/api/v1/seams", "/api/v1/tail/")
 
 def face(parts: Parts) -> HttpFace:
     """Returns it, for a gateway with these parts."""
-    service, turns, streams = parts.service, parts.turns, parts.streams
+    service, slots, streams = parts.service, parts.slots, parts.streams
     return HttpFace(
         blueprints=(
-            statements.blueprint(service, turns, streams),
-            query.blueprint(service, turns),
+            statements.blueprint(service, slots, streams),
+            query.blueprint(service, slots),
             seams.blueprint(parts.seams),
-            tail.blueprint(service, parts.seams, turns, streams),
+            tail.blueprint(service, parts.seams, slots, streams),
         ),
         serves=lambda path: path.startswith("/api/"),
         is_audited=_is_audited,

@@ -39,8 +39,8 @@ from seamline.gateway.http.operations import (
     json,
     operation,
 )
+from seamline.gateway.http.request_slots import RequestSlots
 from seamline.gateway.http.streams import EVENT_STREAM, Streams, event
-from seamline.gateway.http.turns import Turns
 from seamline.gateway.http.values import csv_text, json_rows
 from seamline.gateway.statements.service import Service
 from seamline.gateway.statements.spool import ResultSpool
@@ -190,8 +190,8 @@ _CHUNKS = {
 }
 
 
-def blueprint(service: Service, turns: Turns, streams: Streams) -> flask.Blueprint:
-    """Returns the routes for a service; a request that waits for a statement gives up its turn."""
+def blueprint(service: Service, slots: RequestSlots, streams: Streams) -> flask.Blueprint:
+    """Returns the routes for a service; a request that waits for a statement gives up its slot."""
     routes = flask.Blueprint("statements", __name__, url_prefix="/api/v1/statements")
 
     @routes.post("")
@@ -204,9 +204,9 @@ def blueprint(service: Service, turns: Turns, streams: Streams) -> flask.Bluepri
     def submit(body: Submission) -> flask.Response:
         statement = service.submit(body.request(), flask.g.principal, flask.g.origin)
         wait_s = WAIT_S_DEFAULT if body.wait_timeout is None else body.wait_timeout
-        state = _await(statement, turns, wait_s, body.wait_for)
+        state = _await(statement, slots, wait_s, body.wait_for)
         if state not in FINAL and body.on_wait_timeout == "CANCEL":
-            _cancel(statement, turns)
+            _cancel(statement, slots)
         answer = flask.jsonify(manifest(statement, inline=body.format or JSON_ARRAY))
         if statement.error is not None:
             answer.status_code = statement.error.code.http_status
@@ -223,27 +223,27 @@ def blueprint(service: Service, turns: Turns, streams: Streams) -> flask.Bluepri
     @operation("The state of a statement", {200: _MANIFEST}, _LOST)
     def status(statement_id: str, query: Waiting) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal, Action.VIEW)
-        _await(statement, turns, query.wait, query.wait_for)
+        _await(statement, slots, query.wait, query.wait_for)
         return flask.jsonify(_seen_by(flask.g.principal, statement))
 
     @routes.post("/<statement_id>/cancel")
     @operation("Asks a statement to end", {200: _MANIFEST}, _LOST)
     def cancel(statement_id: str) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal, Action.KILL)
-        _cancel(statement, turns)
+        _cancel(statement, slots)
         return flask.jsonify(_seen_by(flask.g.principal, statement))
 
-    _add_results(routes, service, turns)
+    _add_results(routes, service, slots)
     _add_events(routes, service, streams)
     return routes
 
 
-def _add_results(routes: flask.Blueprint, service: Service, turns: Turns) -> None:
+def _add_results(routes: flask.Blueprint, service: Service, slots: RequestSlots) -> None:
     @routes.get("/<statement_id>/chunks/<int:index>")
     @operation("A chunk of a statement's rows", _CHUNKS, ANY)
     def chunk(statement_id: str, index: int, query: ChunkQuery) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal)
-        answer = _chunk(statement, index, turns, query)
+        answer = _chunk(statement, index, slots, query)
         if answer is None:
             return empty(202, {"Retry-After": "0"})
         last = statement.state is State.SUCCEEDED and index == _chunk_count(statement) - 1
@@ -361,9 +361,11 @@ def _inline(statement: Statement, format_: str) -> dict[str, Any] | None:
     return {"data": json_rows(read_chunk(data), [c.type for c in statement.output])}
 
 
-def _await(statement: Statement, turns: Turns, seconds: float, wait_for: WaitFor = "END") -> State:
+def _await(
+    statement: Statement, slots: RequestSlots, seconds: float, wait_for: WaitFor = "END"
+) -> State:
     """Waits for the end; or for the first chunk, unless that is about to be the last one."""
-    with turns.waiting(min(WAIT_S_MAX, seconds)) as left_s:
+    with slots.waiting(min(WAIT_S_MAX, seconds)) as left_s:
         ends_at = time.monotonic() + left_s
         if wait_for == "ROWS":
             statement.wait_for_result(left_s)
@@ -373,9 +375,9 @@ def _await(statement: Statement, turns: Turns, seconds: float, wait_for: WaitFor
         return statement.wait(min(left_s, ends_at - time.monotonic()))
 
 
-def _cancel(statement: Statement, turns: Turns) -> None:
+def _cancel(statement: Statement, slots: RequestSlots) -> None:
     statement.cancel()
-    _await(statement, turns, WAIT_S_DEFAULT)
+    _await(statement, slots, WAIT_S_DEFAULT)
 
 
 def _chunk_count(statement: Statement) -> int:
@@ -384,12 +386,12 @@ def _chunk_count(statement: Statement) -> int:
 
 def _when_there(
     statement: Statement,
-    turns: Turns,
+    slots: RequestSlots,
     seconds: float,
     get: Callable[[ResultSpool, float], T | None],
 ) -> T | None:
     """Returns a part of a result once it is ready; None when the time is up."""
-    with turns.waiting(min(WAIT_S_MAX, seconds)) as left_s:
+    with slots.waiting(min(WAIT_S_MAX, seconds)) as left_s:
         statement.wait_for_result(left_s)
         if statement.error is not None:
             raise statement.error
@@ -402,17 +404,17 @@ def _when_there(
 
 
 def _chunk(
-    statement: Statement, index: int, turns: Turns, query: ChunkQuery
+    statement: Statement, index: int, slots: RequestSlots, query: ChunkQuery
 ) -> flask.Response | None:
     """Returns a chunk in the requested form; None when the time is up."""
     seconds, codec = query.wait, query.compression
     if query.format == ARROW_STREAM and codec is None:
-        sent = _when_there(statement, turns, seconds, lambda spool, s: spool.pieces(index, s))
+        sent = _when_there(statement, slots, seconds, lambda spool, s: spool.pieces(index, s))
         if sent is None:
             return None
         size, pieces = sent
         return flask.Response(pieces, mimetype=_ARROW_TYPE, headers={"Content-Length": str(size)})
-    data = _when_there(statement, turns, seconds, lambda spool, s: spool.chunk(index, s))
+    data = _when_there(statement, slots, seconds, lambda spool, s: spool.chunk(index, s))
     if data is None:
         return None
     if query.format == ARROW_STREAM and codec is not None:

@@ -1,6 +1,6 @@
 """Server-sent events: streams to clients that stay connected.
 
-Each stream costs a waiting thread, but no turn while it waits, so the number of streams is limited.
+Each stream costs a waiting thread, but no slot while it waits, so the number of streams is limited.
 If there are several principals, each may have half of them. A stream ends when the credential it
 began with expires or is revoked.
 """

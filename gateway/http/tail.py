@@ -8,7 +8,7 @@
 
 A client that reconnects sends the last id in `Last-Event-ID`, and continues exactly there. An error
 before the first event is the status of the answer. While no rows arrive, a new id is sent now and
-then. Each client costs a waiting thread, and a turn only while rows are read for it. A stream ends
+then. Each client costs a waiting thread, and a slot only while rows are read for it. A stream ends
 when the credential it began with expires or is revoked.
 """
 
@@ -23,8 +23,8 @@ from pydantic import Field
 
 from seamline.connectors import supervision
 from seamline.gateway.http.operations import ANY, Answer, Headers, Query, operation
+from seamline.gateway.http.request_slots import RequestSlots
 from seamline.gateway.http.streams import EVENT_STREAM, Streams, event
-from seamline.gateway.http.turns import Turns
 from seamline.gateway.http.values import json_rows
 from seamline.gateway.query.feed import NOW, Feed, FeedBatch, FeedRequest
 from seamline.gateway.query.seams import Seams
@@ -57,13 +57,15 @@ class LastEvent(Headers):
     """The id of the last event that was received; the stream continues there."""
 
 
-def blueprint(service: Service, seams: Seams, turns: Turns, streams: Streams) -> flask.Blueprint:
+def blueprint(
+    service: Service, seams: Seams, slots: RequestSlots, streams: Streams
+) -> flask.Blueprint:
     """Returns the route."""
     routes = flask.Blueprint("tail", __name__, url_prefix="/api/v1/tail")
 
     def wait(statement: Statement) -> None:
         while statement.state not in FINAL:
-            with turns.waiting(_WAIT_S) as left_s:
+            with slots.waiting(_WAIT_S) as left_s:
                 statement.wait(max(_PAUSE_S_MIN, left_s))
 
     @routes.get("/<table>")
@@ -79,13 +81,13 @@ def blueprint(service: Service, seams: Seams, turns: Turns, streams: Streams) ->
         )
         feed = Feed(service, seams, request, flask.g.principal, wait, flask.g.origin)
         still_known = streams.still_known()
-        return streams.answer(lambda: _events(feed, feed.begin(), turns, still_known))
+        return streams.answer(lambda: _events(feed, feed.begin(), slots, still_known))
 
     return routes
 
 
 def _events(
-    feed: Feed, first: FeedBatch, turns: Turns, still_known: Callable[[], object]
+    feed: Feed, first: FeedBatch, slots: RequestSlots, still_known: Callable[[], object]
 ) -> Iterator[str]:
     batch: FeedBatch | None = first
     columns: list[dict[str, str]] = []
@@ -97,7 +99,7 @@ def _events(
             if own != columns:
                 columns = own
                 yield event("columns", {"columns": columns})
-            with turns.working():
+            with slots.working():
                 rows = _rows_event(batch)
             yield rows
             pause_s, said_at = _PAUSE_S_MIN, time.monotonic()
@@ -106,7 +108,7 @@ def _events(
             pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
         try:
             still_known()
-            with turns.working():
+            with slots.working():
                 batch = feed.next(is_due=time.monotonic() - said_at > HEARTBEAT_S)
         except Exception as error:  # noqa: BLE001 - a stream ends with a named error
             yield event("error", {"error": supervision.named(error).to_json()})

@@ -31,7 +31,7 @@ from seamline.dbapi.version import VERSION
 from seamline.errors import INVALID_REQUEST, SHUTTING_DOWN, SeamlineError
 from seamline.gateway.access.rules import Action
 from seamline.gateway.http.faces import HttpFace, Parts
-from seamline.gateway.http.turns import Turns
+from seamline.gateway.http.request_slots import RequestSlots
 from seamline.gateway.statements.service import Service
 from seamline.gateway.statements.statement import FINAL, Statement
 from seamline.gateway.trino import results, segments, session
@@ -52,7 +52,7 @@ def face(parts: Parts) -> HttpFace:
     """Returns the protocol as a face of a gateway with these parts."""
     routes = blueprint(
         parts.service,
-        parts.turns,
+        parts.slots,
         parts.config.http.external_url,
         is_open=parts.authentication.is_open,
     )
@@ -66,18 +66,18 @@ def face(parts: Parts) -> HttpFace:
 
 
 def blueprint(
-    service: Service, turns: Turns, external_url: str | None = None, *, is_open: bool = False
+    service: Service, slots: RequestSlots, external_url: str | None = None, *, is_open: bool = False
 ) -> flask.Blueprint:
     """Returns the routes for a service.
 
     Args:
         service: Runs statements.
-        turns: The turns of requests; one that waits for a statement gives up its turn.
+        slots: The slots of requests; one that waits for a statement gives up its slot.
         external_url: The gateway's address for clients; by default the one in their requests.
         is_open: Whether clients need no authentication.
     """
     routes = flask.Blueprint("trino", __name__, url_prefix="/v1")
-    answers = _Answers(service, turns, Addresses(external_url), is_open=is_open)
+    answers = _Answers(service, slots, Addresses(external_url), is_open=is_open)
     path = "/statement/<statement_id>/<slug>/<int:chunk>/<int:row>"
     routes.post("/statement")(answers.submit)
     routes.get(path)(answers.advance)
@@ -95,10 +95,10 @@ class _Answers:
     """The handlers of the routes."""
 
     def __init__(
-        self, service: Service, turns: Turns, addresses: Addresses, *, is_open: bool
+        self, service: Service, slots: RequestSlots, addresses: Addresses, *, is_open: bool
     ) -> None:
         self._service = service
-        self._turns = turns
+        self._slots = slots
         self._addresses = addresses
         self._is_open = is_open
 
@@ -125,7 +125,7 @@ class _Answers:
             return flask.Response()
         self._service.start(statement)
         form = Form.of_parameters(flask.request.args)
-        with self._turns.waiting(POLL_S) as left_s:
+        with self._slots.waiting(POLL_S) as left_s:
             read = _chunk(statement, chunk, left_s)
         if read is None:
             # it may have ended since the check, with a chunk that the check did not find
@@ -161,7 +161,7 @@ class _Answers:
         """Ends a statement; waits a moment for that, as clients then ask for its state."""
         statement = self._service.statement(statement_id, flask.g.principal, Action.KILL)
         statement.cancel()
-        with self._turns.waiting(POLL_S) as left_s:
+        with self._slots.waiting(POLL_S) as left_s:
             statement.wait(left_s)
         return flask.Response(status=204)
 

@@ -21,8 +21,8 @@ import urllib3
 from support.served import Served, serving
 
 import seamline
-from seamline.gateway.http import strangers
-from seamline.gateway.http.strangers import Strangers
+from seamline.gateway.http import unauthenticated_connections
+from seamline.gateway.http.unauthenticated_connections import UnauthenticatedConnections
 
 TOKEN = "open sesame"
 MORE = f"""
@@ -111,21 +111,21 @@ class _Connection:
 
 def test_a_stranger_that_takes_too_long_is_ended() -> None:
     now = 0.0
-    coming = Strangers(lambda: now)
+    coming = UnauthenticatedConnections(lambda: now)
     slow, quick, late = _Connection(), _Connection(), _Connection()
     coming.add(slow)
     coming.add(quick)
-    now = strangers.SECONDS_MAX - 1
+    now = unauthenticated_connections.SECONDS_MAX - 1
     coming.add(late)
     coming.remove(quick)
     coming.end_late()
     assert not slow.is_ended()
-    now = strangers.SECONDS_MAX
+    now = unauthenticated_connections.SECONDS_MAX
     coming.end_late()
     assert slow.is_ended()
     assert not quick.is_ended()
     assert not late.is_ended()
-    assert coming.since() == strangers.SECONDS_MAX - 1
+    assert coming.since() == unauthenticated_connections.SECONDS_MAX - 1
     coming.end_first()
     assert late.is_ended()
     assert coming.since() is None

@@ -26,7 +26,7 @@ from support.waiting import wait_until
 from seamline.errors import TOO_MANY_STATEMENTS, SeamlineError
 from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.flight import callers, messages
-from seamline.gateway.http.turns import Turns
+from seamline.gateway.http.request_slots import RequestSlots
 from seamline.gateway.iceberg_rest import scan_plans
 from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
 
@@ -39,8 +39,8 @@ TOKENS = "".join(
 class Application:
     """Requests of somebody, `/ann/work` and `/ann/wait`, which end when they are told to."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
+    def __init__(self, slots: RequestSlots) -> None:
+        self._slots = slots
         self.go_on = threading.Event()
         self.busy: set[str] = set()
 
@@ -48,13 +48,13 @@ class Application:
         """Answers a request."""
         _, name, what, number = environ["PATH_INFO"].split("/")
         try:
-            self._turns.belong_to(name)
+            self._slots.belong_to(name)
         except SeamlineError as error:
             assert error.code is TOO_MANY_STATEMENTS
             assert error.details["retry_after_s"] == 1
             return [b"refused"]
         if what == "wait":
-            with self._turns.waiting(60.0) as left_s:
+            with self._slots.waiting(60.0) as left_s:
                 self.busy.add(f"{name} {number}")
                 self.go_on.wait(left_s)
             return [b"waited" if left_s else b"at once"]
@@ -69,36 +69,36 @@ def pool() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
         yield threads
 
 
-def served(turns: Turns, application: Application, path: str) -> bytes:
+def served(slots: RequestSlots, application: Application, path: str) -> bytes:
     asked = {"PATH_INFO": path, "CONTENT_LENGTH": "0", "wsgi.input": io.BytesIO()}
-    return b"".join(turns.taken_by(application, 10)(asked, lambda *_: bytes))
+    return b"".join(slots.limiting(application, 10)(asked, lambda *_: bytes))
 
 
 @pytest.mark.parametrize("working", [2, 4, 7])
-def test_turns(pool: concurrent.futures.ThreadPoolExecutor, working: int) -> None:
-    """Half of them; what comes on top waits without a turn, up to half of the waiting."""
-    turns = Turns(working, 8, shared=True)
-    application = Application(turns)
-    asked = [pool.submit(served, turns, application, f"/ann/work/{n}") for n in range(working + 4)]
+def test_slots(pool: concurrent.futures.ThreadPoolExecutor, working: int) -> None:
+    """Half of them; what comes on top waits without a slot, up to half of the waiting."""
+    slots = RequestSlots(working, 8, shared=True)
+    application = Application(slots)
+    asked = [pool.submit(served, slots, application, f"/ann/work/{n}") for n in range(working + 4)]
     try:
         wait_until(lambda: len(application.busy) == working // 2, what="work")
         too_many = working - working // 2
         wait_until(lambda: sum(f.done() for f in asked) == too_many, what="refusals")
-        done = served(turns, application, "/bob/work/0")
+        done = served(slots, application, "/bob/work/0")
     finally:
         application.go_on.set()
     assert done == b"worked"
     answers = [future.result(30) for future in asked]
     assert answers.count(b"worked") == working // 2 + 4
     assert answers.count(b"refused") == too_many
-    assert served(turns, application, "/ann/work/9") == b"worked"
+    assert served(slots, application, "/ann/work/9") == b"worked"
 
 
 def test_waiting(pool: concurrent.futures.ThreadPoolExecutor) -> None:
-    turns = Turns(4, 8, shared=True)
-    application = Application(turns)
-    asked = [pool.submit(served, turns, application, f"/ann/wait/{n}") for n in range(6)]
-    other = pool.submit(served, turns, application, "/bob/wait/0")
+    slots = RequestSlots(4, 8, shared=True)
+    application = Application(slots)
+    asked = [pool.submit(served, slots, application, f"/ann/wait/{n}") for n in range(6)]
+    other = pool.submit(served, slots, application, "/bob/wait/0")
     try:
         wait_until(lambda: len(application.busy) == 7, what="all of them")
     finally:
@@ -110,9 +110,9 @@ def test_waiting(pool: concurrent.futures.ThreadPoolExecutor) -> None:
 
 
 def test_alone_somebody_has_all_of_it(pool: concurrent.futures.ThreadPoolExecutor) -> None:
-    turns = Turns(4, 8)
-    application = Application(turns)
-    asked = [pool.submit(served, turns, application, f"/ann/work/{n}") for n in range(4)]
+    slots = RequestSlots(4, 8)
+    application = Application(slots)
+    asked = [pool.submit(served, slots, application, f"/ann/work/{n}") for n in range(4)]
     try:
         wait_until(lambda: len(application.busy) == 4, what="work")
     finally:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.waiting import wait_until
 
-from seamline.gateway.http.turns import PROBES, Turns
+from seamline.gateway.http.request_slots import PROBES, RequestSlots
 
 WORKING, WAITING = 2, 3
 
@@ -22,8 +22,8 @@ WORKING, WAITING = 2, 3
 class Application:
     """Counts who works and who waits; nobody continues before it is told to."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
+    def __init__(self, slots: RequestSlots) -> None:
+        self._slots = slots
         self._go_on = threading.Event()
         self.working = 0
         self.waiting = 0
@@ -33,7 +33,7 @@ class Application:
         if environ["PATH_INFO"] in PROBES:
             return [b"ok"]
         if environ["PATH_INFO"] == "/wait":
-            with self._turns.waiting(60.0) as left_s:
+            with self._slots.waiting(60.0) as left_s:
                 self.waiting += left_s > 0
                 self._go_on.wait(left_s)
             return [b"waited" if left_s else b"at once"]
@@ -64,9 +64,9 @@ def asked(path: str, body: bytes = b"") -> dict[str, Any]:
 def test_no_more_are_worked_on_than_may_and_probes_all_the_same(
     pool: concurrent.futures.ThreadPoolExecutor,
 ) -> None:
-    turns = Turns(WORKING, WAITING)
-    application = Application(turns)
-    served = turns.taken_by(application, 10)
+    slots = RequestSlots(WORKING, WAITING)
+    application = Application(slots)
+    served = slots.limiting(application, 10)
     bodies = [str(number).encode() for number in range(8)]
     answers = [pool.submit(served, asked("/work", body), heard) for body in bodies]
     wait_until(lambda: application.working == WORKING, what="work")
@@ -80,9 +80,9 @@ def test_no_more_are_worked_on_than_may_and_probes_all_the_same(
 def test_who_waits_has_no_turn_and_too_many_do_not_wait(
     pool: concurrent.futures.ThreadPoolExecutor,
 ) -> None:
-    turns = Turns(WORKING, WAITING)
-    application = Application(turns)
-    served = turns.taken_by(application, 10)
+    slots = RequestSlots(WORKING, WAITING)
+    application = Application(slots)
+    served = slots.limiting(application, 10)
     answers = [pool.submit(served, asked("/wait"), heard) for _ in range(WAITING)]
     wait_until(lambda: application.waiting == WAITING, what="waiting")
     assert list(served(asked("/wait"), heard)) == [b"at once"]
@@ -94,8 +94,8 @@ def test_who_waits_has_no_turn_and_too_many_do_not_wait(
 
 
 def test_of_a_body_that_is_too_long_no_more_is_read_than_shows_it() -> None:
-    turns = Turns(WORKING, WAITING)
-    application = Application(turns)
+    slots = RequestSlots(WORKING, WAITING)
+    application = Application(slots)
     application.go_on()
-    found = turns.taken_by(application, 10)(asked("/work", b"x" * 99), heard)
+    found = slots.limiting(application, 10)(asked("/work", b"x" * 99), heard)
     assert list(found) == [b"x" * 11]

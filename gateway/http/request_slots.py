@@ -1,12 +1,12 @@
-"""Turns: only a few requests are worked on at a time, and one that only waits holds up nobody else.
+"""Request slots: few requests are worked on at a time, and one that only waits holds up nobody else.
 
-A request takes a turn once all of it has arrived, and gives it up while it waits for a statement, a
-catalog or the like; its answer is sent after its turn. So clients that wait, or are slow, only cost
-a thread and a connection each. Probes take no turn. If very many requests are already waiting, a
+A request takes a slot once all of it has arrived, and gives it up while it waits for a statement, a
+catalog or the like; its answer is sent without it. So clients that wait, or are slow, only cost
+a thread and a connection each. Probes take no slot. If very many requests are already waiting, a
 request does not wait, but is answered at once with the current state.
 
-If there are several principals, the requests of one may take at most half of the turns and half of
-the waiting places. A further request waits without a turn until another of the same principal has
+If there are several principals, the requests of one may take at most half of the slots and half of
+the waiting places. A further request waits without a slot until another of the same principal has
 ended, and is refused if too many do.
 """
 
@@ -30,7 +30,7 @@ ENDS_CONNECTION = "seamline.ends_connection"
 """The key in a request's environment of a function to call if its body is not read to the end."""
 
 
-class Turns:
+class RequestSlots:
     """The requests that are worked on. Safe to share between threads.
 
     Args:
@@ -40,14 +40,14 @@ class Turns:
     """
 
     def __init__(self, working_max: int, waiting_max: int, *, shared: bool = False) -> None:
-        self._turns = threading.BoundedSemaphore(working_max)
+        self._slots = threading.BoundedSemaphore(working_max)
         self._waits = threading.BoundedSemaphore(waiting_max)
         self._working = Shares(max(1, working_max // 2) if shared else working_max)
         self._waiting = Shares(max(1, waiting_max // 2) if shared else waiting_max)
         self._mine = threading.local()
 
-    def taken_by(self, application: WSGIApplication, body_bytes_max: int) -> WSGIApplication:
-        """Wraps an application so that each of its requests takes a turn.
+    def limiting(self, application: WSGIApplication, body_bytes_max: int) -> WSGIApplication:
+        """Wraps an application so that each of its requests takes a slot.
 
         Args:
             application: The application, which answers without waiting for the client.
@@ -65,9 +65,9 @@ class Turns:
         return answer
 
     def belong_to(self, name: str) -> None:
-        """Assigns the current request, which has a turn, to a principal.
+        """Assigns the current request, which has a slot, to a principal.
 
-        It waits, without a turn, if that principal has too many requests being worked on.
+        It waits, without a slot, if that principal has too many requests being worked on.
 
         Args:
             name: The principal.
@@ -77,17 +77,17 @@ class Turns:
         """
         if not self._working.take(name, may_wait=False):
             with self._waited_for(name):
-                self._turns.release()
+                self._slots.release()
                 try:
                     self._working.take(name)
                 finally:
-                    self._turns.acquire()
+                    self._slots.acquire()
         self._mine.name = name
-        self._mine.turn.name = name
+        self._mine.slot.name = name
 
     @contextlib.contextmanager
     def waiting(self, seconds: float) -> Iterator[float]:
-        """Gives up the turn of the current request while it waits.
+        """Gives up the slot of the current request while it waits.
 
         Yields:
             The number of seconds to wait: `seconds`, or 0 when too many are waiting already.
@@ -95,28 +95,28 @@ class Turns:
         if seconds <= 0 or not self._begin_to_wait(self._name):
             yield 0.0
             return
-        turn = getattr(self._mine, "turn", None)
-        if turn is not None:
-            turn.block()
+        slot = getattr(self._mine, "slot", None)
+        if slot is not None:
+            slot.block()
         try:
             yield seconds
         finally:
             self._end_to_wait(self._name)
-            if turn is not None:
-                turn.unblock()
+            if slot is not None:
+                slot.unblock()
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Waits for a turn, and holds it for the current thread."""
-        turn = _Turn(self, self._name)
-        self.take(turn.name)
+        """Waits for a slot, and holds it for the current thread."""
+        slot = _Slot(self, self._name)
+        self.take(slot.name)
         try:
-            self._mine.turn = turn
-            with dependencies.calls_of(turn):
+            self._mine.slot = slot
+            with dependencies.calls_of(slot):
                 yield
         finally:
-            self._mine.turn = None
-            self.give_back(turn.name)
+            self._mine.slot = None
+            self.give_back(slot.name)
 
     @property
     def _name(self) -> str | None:
@@ -125,14 +125,14 @@ class Turns:
         return name
 
     def take(self, name: str | None) -> None:
-        """Waits for a turn of a principal; of nobody as long as that is unknown."""
+        """Waits for a slot of a principal; of nobody as long as that is unknown."""
         if name is not None:
             self._working.take(name)
-        self._turns.acquire()
+        self._slots.acquire()
 
     def give_back(self, name: str | None) -> None:
-        """Gives back a turn of a principal."""
-        self._turns.release()
+        """Gives back a slot of a principal."""
+        self._slots.release()
         if name is not None:
             self._working.give_back(name)
 
@@ -164,26 +164,26 @@ class Turns:
             self._waiting.give_back(name)
 
 
-class _Turn(dependencies.Caller):
-    """The turn of one request, for the calls that are made for it.
+class _Slot(dependencies.Caller):
+    """The slot of one request, for the calls that are made for it.
 
     Args:
-        turns: Whose turn it is.
+        slots: Whose slot it is.
         name: The principal; None while that is unknown.
     """
 
-    def __init__(self, turns: Turns, name: str | None) -> None:
+    def __init__(self, slots: RequestSlots, name: str | None) -> None:
         super().__init__()
         self.name = name
-        self._turns = turns
+        self._slots = slots
 
     def release(self) -> None:
         """See `Caller.release`."""
-        self._turns.give_back(self.name)
+        self._slots.give_back(self.name)
 
     def regain(self) -> None:
         """See `Caller.regain`."""
-        self._turns.take(self.name)
+        self._slots.take(self.name)
 
 
 def _receive(environ: Any, bytes_max: int) -> None:

@@ -24,7 +24,7 @@ class Connection(Protocol):
     sock: Any
 
 
-class Strangers:
+class UnauthenticatedConnections:
     """Such connections, in the order in which their requests began. Safe to share between threads.
 
     Args:
