@@ -22,8 +22,8 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from seamline.connectors.formats import TableFormat, by_catalog_type
 from seamline.connectors.places import place_of
+from seamline.connectors.table_formats import TableFormat, by_catalog_type
 
 Text = Annotated[str, Field(min_length=1)]
 

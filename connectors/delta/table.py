@@ -15,7 +15,6 @@ from seamline.connectors.delta.schemas import name_mapping
 from seamline.connectors.delta.versions import Version, VersionFile, bounded, schema_of_bounds
 from seamline.connectors.duckdb.audit import cold_scan
 from seamline.connectors.duckdb.engine import open_scan
-from seamline.connectors.formats import by_catalog_type
 from seamline.connectors.iceberg.errors import storage_errors
 from seamline.connectors.iceberg.expressions import to_iceberg
 from seamline.connectors.iceberg.files import FileReader
@@ -23,6 +22,7 @@ from seamline.connectors.iceberg.moments import MomentColumns
 from seamline.connectors.iceberg.pruning import statistics_filter
 from seamline.connectors.iceberg.tables.scan import WILDCARD, has_wildcard
 from seamline.connectors.places import TablePlaces
+from seamline.connectors.table_formats import by_catalog_type
 from seamline.errors import SNAPSHOT_GONE, SeamlineError
 from seamline.seam.checks import outrun, require
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest

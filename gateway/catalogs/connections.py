@@ -18,13 +18,13 @@ from seamline.gateway.catalogs.silent import Silent
 if TYPE_CHECKING:
     from seamline.connectors.config import CatalogConfig
     from seamline.connectors.dependencies import Outage
-    from seamline.connectors.formats import TableFormat
     from seamline.connectors.iceberg.boundaries.adoption import FormatCatalog
     from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
     from seamline.connectors.kafka.cluster import Cluster
     from seamline.connectors.kafka.log import KafkaLog
     from seamline.connectors.protocols.catalogs import Catalog
     from seamline.connectors.protocols.hot_logs import HotLog
+    from seamline.connectors.table_formats import TableFormat
     from seamline.gateway.access.rights import Rights
     from seamline.gateway.config.model import Config
 

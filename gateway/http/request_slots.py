@@ -1,4 +1,4 @@
-"""Request slots: few requests are worked on at a time, and one that only waits holds up nobody else.
+"""Request slots: few requests are worked on at once, and one that only waits holds up nobody else.
 
 A request takes a slot once all of it has arrived, and gives it up while it waits for a statement, a
 catalog or the like; its answer is sent without it. So clients that wait, or are slow, only cost

@@ -9,7 +9,7 @@ from seamline.errors import SeamlineError
 from seamline.gateway.commands import updates
 from seamline.gateway.statements.statement import FINAL, Statement
 from seamline.gateway.trino.errors import message_of, trino_error
-from seamline.gateway.trino.signatures import signature, written
+from seamline.gateway.trino.type_signatures import signature, written
 from seamline.sql.binder.scope import Output
 
 

@@ -21,7 +21,6 @@ from seamline.connectors.config import CatalogConfig
 from seamline.connectors.dependencies import Dependency, storage_of
 from seamline.connectors.duckdb.audit import cold_scan
 from seamline.connectors.duckdb.engine import open_scan
-from seamline.connectors.formats import TableFormat
 from seamline.connectors.iceberg.boundaries.adoption import (
     Adoptable,
     provider_named,
@@ -32,6 +31,7 @@ from seamline.connectors.iceberg.boundaries.registry import Logs
 from seamline.connectors.iceberg.boundaries.writers import Writer
 from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.places import TablePlaces
+from seamline.connectors.table_formats import TableFormat
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
 from seamline.seam.boundary import EXACT

@@ -17,7 +17,7 @@ if __name__ == "__main__":
 
 from support.sources import ROOT, imports_of, module_name, modules, nodes_of
 
-from seamline.connectors.formats import FORMATS
+from seamline.connectors.table_formats import FORMATS
 from seamline.gateway.faces import FACES
 from seamline.seam.options import OPTIONS
 
@@ -65,7 +65,7 @@ def formats_by_name() -> list[str]:
         f"{path}:{node.lineno}"
         for path in modules()
         for one in FORMATS
-        if str(path) != "connectors/formats.py" and f"connectors/{one.name}/" not in str(path)
+        if str(path) != "connectors/table_formats.py" and f"connectors/{one.name}/" not in str(path)
         for node in nodes_of(path)
         if isinstance(node, ast.expr | ast.pattern) and _asks_for(one.name, node)
     ]

@@ -22,9 +22,9 @@ from support.folders import FOLDERS
 from support.gateway import Gateway
 from support.offline import MemoryConnections
 
-from seamline.connectors import formats
-from seamline.connectors.formats import FORMATS, TableFormat
+from seamline.connectors import table_formats
 from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.table_formats import FORMATS, TableFormat
 from seamline.errors import SeamlineError
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.catalogs import resolution
@@ -79,7 +79,7 @@ class Shop:
 
 @pytest.fixture
 def shop(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
-    monkeypatch.setattr(formats, "FORMATS", (*FORMATS, FOLDERS))
+    monkeypatch.setattr(table_formats, "FORMATS", (*FORMATS, FOLDERS))
     return Shop(tmp_path)
 
 
@@ -196,7 +196,7 @@ def test_an_extra_that_is_not_installed_is_named(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent = TableFormat("absent", "Absent", ("absent",), "seamline_absent:Catalog", extra="absent")
-    monkeypatch.setattr(formats, "FORMATS", (*FORMATS, absent))
+    monkeypatch.setattr(table_formats, "FORMATS", (*FORMATS, absent))
     connections = MemoryConnections(configured(shop.folder, {}, "absent"), shop.log)
     with pytest.raises(SeamlineError) as caught:
         connections.cold("raw")
