@@ -113,10 +113,10 @@ class Option:
             ValueError: what is expected instead.
             SeamlineError: INVALID_TABLE_DEFINITION.
         """
-        if self.words and text not in map(str, self.words):
-            raise ValueError(f"one of {', '.join(map(str, self.words))}")
         if self.parse is not None:
             return self.parse(text)
+        if self.words and text not in map(str, self.words):
+            raise ValueError(f"one of {', '.join(map(str, self.words))}")
         if self.type is tuple:
             return tuple(filter(None, map(str.strip, text.split(","))))
         return whole_number(text) if self.type is int else text
@@ -224,6 +224,7 @@ class TableOptions:
             "with `_kafka_error`. `skip`: no row, and it is counted in the receipt. Hot and cold "
             "data behave the same",
             words=POLICIES,
+            parse=str,  # checked where records are decoded, so that ALTER TABLE can correct it
             create=Flag("fail, null or skip."),
             adopt=Flag("fail, null or skip."),
             alter=Flag("What happens to bad records."),
