@@ -524,3 +524,6 @@ Statement: TypeAlias = (
     | KillStatement
     | Transaction
 )
+
+ABOUT_PREPARED = (Prepare, Execute, Deallocate, DescribePrepared)
+"""The statements that cannot themselves be prepared."""

@@ -23,6 +23,9 @@ from seamline.sql import types
 from seamline.sql.binder.scope import Output
 from seamline.sql.statements import Explain
 
+_PLAN = (Output("Query Plan", types.VARCHAR),)
+_VALID = (Output("Valid", types.BOOLEAN),)
+
 
 def run(context: Context[Explain]) -> Rows:
     """Runs EXPLAIN.
@@ -37,7 +40,7 @@ def run(context: Context[Explain]) -> Rows:
     context.note(planned)
     plan = _shown(context, planned.plan)
     if parsed.type == "VALIDATE":
-        return Rows((Output("Valid", types.BOOLEAN),), [(True,)])
+        return Rows(_VALID, [(True,)])
     if parsed.type == "IO":
         return _lines([json.dumps(explain_io(plan), indent=2)])
     if parsed.format == "JSON":
@@ -82,5 +85,10 @@ def _shown(context: Context[Any], plan: PhysicalPlan) -> Explained:
     return Explained(dataclasses.replace(plan, logical=logical), frozenset(in_part))
 
 
+def output(parsed: Explain) -> tuple[Output, ...]:
+    """Returns the columns of the result."""
+    return _VALID if parsed.type == "VALIDATE" and not parsed.analyze else _PLAN
+
+
 def _lines(lines: Sequence[str]) -> Rows:
-    return Rows((Output("Query Plan", types.VARCHAR),), [(line,) for line in lines])
+    return Rows(_PLAN, [(line,) for line in lines])

@@ -25,14 +25,13 @@ from seamline.sql.locations import location_of
 from seamline.sql.near import did_you_mean
 from seamline.sql.parameters import Values
 from seamline.sql.statements import (
+    ABOUT_PREPARED,
     Deallocate,
     DescribePrepared,
     Execute,
     Prepare,
     Statement,
 )
-
-_OF_PREPARED = (Prepare, Execute, Deallocate, DescribePrepared)
 
 
 def prepare(context: Context[Prepare]) -> Rows:
@@ -100,7 +99,7 @@ def described(statement: DescribePrepared, request: StatementRequest) -> Stateme
 
 def _read(text: str, request: StatementRequest) -> Statement:
     statement = parse.parse(text, dialect=request.dialect)
-    if isinstance(statement, _OF_PREPARED):
+    if isinstance(statement, ABOUT_PREPARED):
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED, "a statement about prepared statements cannot itself be prepared"
         )

@@ -23,18 +23,11 @@ from seamline.errors import (
     STATEMENT_NOT_ALLOWED,
     SeamlineError,
 )
-from seamline.gateway.commands import kinds
-from seamline.gateway.flight.columns import column, columns_of, is_uuid, parameter
+from seamline.gateway.commands import explaining, kinds
+from seamline.gateway.flight.columns import columns_of, is_uuid, parameter
 from seamline.gateway.flight.running import NO_COLUMNS, Call, Running
 from seamline.sql import parse, types
-from seamline.sql.statements import (
-    ChangeRows,
-    CreateTableAs,
-    Execute,
-    Explain,
-    Insert,
-    Query,
-)
+from seamline.sql.statements import Execute, Explain, Query
 from seamline.sql.types import Type
 
 KEPT_S = 3600.0
@@ -175,32 +168,26 @@ class PreparedStatements:
         """
         self._running.count(call, text)
         parsed = parse.parse(text, dialect=call.session.options.get("dialect"))
-        match parsed:
-            case Query():
-                columns = self._columns(call, text)
-                return self._of_query(call, text, parsed, columns)
-            case Explain(query=query):
-                name, type_ = ("Query Plan", types.VARCHAR)
-                if parsed.type == "VALIDATE" and not parsed.analyze:
-                    name, type_ = ("Valid", types.BOOLEAN)
-                columns = pa.schema([column(name, type_)])
-                return self._of_query(call, text, query, columns)
-            case Insert(query=query) | CreateTableAs(query=query) | ChangeRows(query=query):
-                parameters = self._parameters(call, text, query)
-                return Description(True, NO_COLUMNS, parameters, _takes_names(query))
-            case Execute():
-                raise SeamlineError(
-                    STATEMENT_NOT_ALLOWED,
-                    "EXECUTE itself cannot be prepared",
-                    hint="Prepare the statement that it runs.",
-                )
-        if kinds.update_type(parsed) is not None:
-            return Description(True, NO_COLUMNS, NO_COLUMNS)
-        return Description(False, self._running.rows(call, text, continues=True).schema, NO_COLUMNS)
-
-    def _of_query(self, call: Call, text: str, query: Query, columns: pa.Schema) -> Description:
+        if isinstance(parsed, Execute):
+            raise SeamlineError(
+                STATEMENT_NOT_ALLOWED,
+                "EXECUTE itself cannot be prepared",
+                hint="Prepare the statement that it runs.",
+            )
+        is_update = kinds.update_type(parsed) is not None
+        if is_update:
+            columns = NO_COLUMNS
+        elif isinstance(parsed, Query):
+            columns = self._columns(call, text)
+        elif isinstance(parsed, Explain):
+            columns = columns_of(explaining.output(parsed))
+        else:
+            columns = self._running.rows(call, text, continues=True).schema
+        query = kinds.kind_of(parsed).query(parsed)
+        if query is None:
+            return Description(is_update, columns, NO_COLUMNS)
         parameters = self._parameters(call, text, query)
-        return Description(False, columns, parameters, _takes_names(query))
+        return Description(is_update, columns, parameters, _takes_names(query))
 
     def _parameters(self, call: Call, text: str, query: Query) -> pa.Schema:
         if not query.placeholders:

@@ -18,11 +18,13 @@ if __name__ == "__main__":
 from support.sources import ROOT, imports_of, module_name, modules, nodes_of
 
 from seamline.connectors.table_formats import FORMATS
+from seamline.gateway.commands.kinds import KINDS
 from seamline.gateway.faces import FACES
 from seamline.seam.options import OPTIONS
 
 _FUNCTIONS_SHOWN = 10
 _LISTED_MIN = 4
+_TOLD_APART_MIN = 3
 _IMPORTS_SHOWN = 4
 
 
@@ -134,6 +136,27 @@ def _listed(node: ast.AST) -> Iterator[str]:
             yield from (str(item.value) for item in items if isinstance(item, ast.Constant))
 
 
+def kinds_listed() -> Iterator[str]:
+    """Matches and collections, above `sql`, that tell kinds of statements apart again."""
+    names = {kind.__name__ for kind in KINDS}
+    for path in modules():
+        if path.parts[0] == "sql" or path == pathlib.Path("gateway/commands/kinds.py"):
+            continue
+        for node in nodes_of(path):
+            inside: list[ast.expr | None] = []
+            match node:
+                case ast.Match(cases=cases):
+                    patterns = (each for case in cases for each in ast.walk(case.pattern))
+                    inside = [each.cls for each in patterns if isinstance(each, ast.MatchClass)]
+                case ast.Dict(keys=items):
+                    inside = items
+                case ast.Tuple(elts=elements):
+                    inside = [*elements]
+            count = len(names & {each.id for each in inside if isinstance(each, ast.Name)})
+            if count >= _TOLD_APART_MIN:
+                yield f"{path}:{getattr(node, 'lineno', 0)} {count}"
+
+
 def face_declarations() -> dict[str, list[str]]:
     """Returns where each network face is declared: its entry, and what imports its folder.
 
@@ -177,6 +200,10 @@ def main() -> None:
     print("\nthe longest functions, docstrings included")
     for count, where in sorted(_functions(), reverse=True)[:_FUNCTIONS_SHOWN]:
         print(f"  {count:3} {where}")
+    kinds = list(kinds_listed())
+    print(f"\nplaces that tell kinds of statements apart, besides the table: {len(kinds)}")
+    for line in kinds:
+        print(f"  {line}")
     again = list(options_listed())
     print(f"\nlists of options of tables, besides the declaration: {len(again)}")
     for line in again:
