@@ -180,11 +180,7 @@ def write(result: Result, format_: str, sink: Any, look: Look, *, raw: bool = Fa
 
 
 class OnTerminal:
-    """Text on its way to a terminal, which no value in it can control.
-
-    Args:
-        sink: The terminal.
-    """
+    """Text on its way to a terminal, which no value in it can control."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink

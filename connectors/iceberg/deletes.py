@@ -23,12 +23,7 @@ from seamline.seam.files import DeleteFile, EqualityDelete
 
 
 class DeleteIndex:
-    """The delete files of a snapshot.
-
-    Args:
-        table: The table.
-        entries: The entries of its delete manifests.
-    """
+    """The delete files of a snapshot."""
 
     def __init__(self, table: Table, entries: Iterable[ManifestEntry]) -> None:
         self._specs = table.metadata.specs()

@@ -138,11 +138,7 @@ class Keys:
 
 
 class FileBounds:
-    """The bounds of a data file's columns, each decoded once.
-
-    Args:
-        file: The file.
-    """
+    """The bounds of a data file's columns, each decoded once."""
 
     def __init__(self, file: DataFile) -> None:
         self._file = file

@@ -13,12 +13,7 @@ _WAIT_S = 10.0
 
 
 class TopicAppender:
-    """Appends to one topic; not to be shared between threads.
-
-    Args:
-        cluster: The topic's cluster.
-        topic: The topic.
-    """
+    """Appends to one topic; not to be shared between threads."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._topic = topic

@@ -38,12 +38,7 @@ class Call:
 
 
 class _Watch:
-    """Ends a statement when its call does, until it is released.
-
-    Args:
-        call: The call.
-        statement: The statement.
-    """
+    """Ends a statement when its call does, until it is released."""
 
     def __init__(self, call: Call, statement: Statement) -> None:
         self._statement = statement

@@ -22,11 +22,7 @@ _PER_TABLE: Mapping[str, tuple[str, Callable[[PartitionStatus], int]]] = {
 
 
 class TailMetrics(Collector):
-    """Computes the metrics of the followers on each scrape.
-
-    Args:
-        followers: The followers.
-    """
+    """Computes the metrics of the followers on each scrape."""
 
     def __init__(self, followers: Followers) -> None:
         self._followers = followers

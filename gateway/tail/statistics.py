@@ -36,11 +36,7 @@ class ColumnStatistics:
 
 
 class Statistics:
-    """Statistics of the columns of a batch; computed on demand.
-
-    Args:
-        rows: The batch.
-    """
+    """Statistics of the columns of a batch; computed on demand."""
 
     __slots__ = ("_known", "_rows")
 

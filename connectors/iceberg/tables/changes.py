@@ -209,11 +209,7 @@ class AssertPlain(ValidatableTableRequirement):
 
 
 class CatalogChanges:
-    """Changes one catalog. Safe to share between threads.
-
-    Args:
-        catalog: The catalog.
-    """
+    """Changes one catalog. Safe to share between threads."""
 
     def __init__(self, catalog: IcebergCatalog) -> None:
         self._catalog = catalog

@@ -46,11 +46,7 @@ Identifier = tuple[str, ...]
 
 
 class ViewStore:
-    """The views of one catalog. Safe to share between threads.
-
-    Args:
-        catalog: The catalog.
-    """
+    """The views of one catalog. Safe to share between threads."""
 
     def __init__(self, catalog: IcebergCatalog) -> None:
         self._catalog = catalog
