@@ -11,6 +11,7 @@ import concurrent.futures
 import contextlib
 import hashlib
 import io
+import pathlib
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -159,18 +160,17 @@ def test_plans_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- Flight SQL ----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    more = f"auth:\n  tokens:\n{TOKENS}"
-    config = offline.load_config(tmp_path_factory.mktemp("shares"), more)
+@pytest.fixture
+def gateway(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
+    monkeypatch.setattr(callers, "OWN_CALLS_MAX", 4)
+    config = offline.load_config(tmp_path, f"auth:\n  tokens:\n{TOKENS}")
     with contextlib.closing(Gateway(config)) as running:
         yield running
 
 
 @pytest.mark.prove
-def test_calls_of_flight(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_of_flight(gateway: Gateway) -> None:
     """Each is a call that has begun to send, and sends no more."""
-    monkeypatch.setattr(callers, "OWN_CALLS_MAX", 4)
     ann = RawFlight.at(gateway.flight_url, authorization="Bearer ann")
     bob = RawFlight.at(gateway.flight_url, authorization="Bearer bob")
     handle = ann.prepare("SELECT CAST(? AS bigint)").prepared_statement_handle
