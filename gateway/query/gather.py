@@ -171,8 +171,8 @@ class Gatherer:
                 ]
         except SeamlineError as error:
             if error.code in _NAMES_NOTHING and error.location is None:
-                named = {target.name.display: target.location for target in targets}
-                error.location = named.get(error.subject)
+                named = (t.location for t in targets if t.name.display == error.subject)
+                error.location = next(named, None)
             if error.code is TOPIC_NOT_FOUND:
                 self._suggest_topic(error, targets)
             raise

@@ -14,6 +14,7 @@ import pytest
 from support.offline import MemoryWorld
 
 import seamline
+from seamline.errors import Location
 
 NAMES = {
     "catalog": ("lake", "laek", "CATALOG_NOT_FOUND"),
@@ -178,6 +179,12 @@ def test_a_view_is_no_table(world: MemoryWorld, sql: str, code: str, message: st
     assert (error.code.name, error.message.lower()) == (code, message)
     assert error.location is not None
     assert error.location.within(sql) is not None
+
+
+def test_a_name_that_stands_twice_is_placed_where_it_stands_first(world: MemoryWorld) -> None:
+    error = world.refused("SELECT * FROM shop.bdis AS a, shop.bdis AS b")
+    assert error.code.name == "TABLE_NOT_FOUND"
+    assert error.location == Location(1, 15)
 
 
 def test_a_write_to_a_partition_that_no_topic_has(world: MemoryWorld) -> None:
