@@ -156,17 +156,20 @@ class Connections:
 
     def _opened(self, name: str) -> Any:
         """Returns a catalog, of the class that its format names."""
-        config = self._catalog_config(name)
-        format_, tables = config.format, self._config.tables
+        opened = self._catalogs.get(name)
+        if opened is not None:
+            return opened
+        config, tables = self._catalog_config(name), self._config.tables
         try:
-            catalog_class = pkgutil.resolve_name(format_.catalog)
+            catalog_class = pkgutil.resolve_name(config.format.catalog)
         except ImportError as error:
-            if format_.extra is None:
+            extra = config.format.extra
+            if extra is None:
                 raise
             raise SeamlineError(
                 MISSING_EXTRA,
-                f"catalog {name} needs the extra {format_.extra}",
-                hint=f"pip install 'seamline[gateway,{format_.extra}]'",
+                f"catalog {name} needs the extra {extra}",
+                hint=f"pip install 'seamline[gateway,{extra}]'",
             ) from error
         return self._once(self._catalogs, name, lambda: catalog_class(config, tables, self.log))
 
