@@ -56,7 +56,7 @@ def inputs(
         SeamlineError: whatever is wrong with the statement.
     """
     if query is None:
-        return _input_rows(Query(exp.Select()), None)
+        return table(_INPUT, [])
     tree = with_nulls(query)
     tree, fields = (tree, ()) if written is None else written(context, tree)
     return _input_rows(query, context.plan(context.query(query, tree)), fields)
@@ -82,20 +82,22 @@ _NUMBER = "parameter"
 _COUNTS = (exp.Limit, exp.Offset, exp.Fetch, exp.TableSample)
 
 
-def _input_rows(query: Query, planned: Planned | None, given: Sequence[Field] = ()) -> Rows:
+_INPUT = {"Position": types.BIGINT, "Type": types.VARCHAR}
+
+
+def _input_rows(query: Query, planned: Planned, written: Sequence[Field]) -> Rows:
     types_of = dict.fromkeys(range(query.placeholders), str(types.UNKNOWN))
-    if planned is not None:
-        for node in planned.plan.logical.query.tree.find_all(exp.Null):
-            call = node.parent
-            if _NUMBER in node.meta and isinstance(call, Call):
-                types_of[node.meta[_NUMBER]] = str(call.spec.returns)
+    for node in planned.plan.logical.query.tree.find_all(exp.Null):
+        call = node.parent
+        if _NUMBER in node.meta and isinstance(call, Call):
+            types_of[node.meta[_NUMBER]] = str(call.spec.returns)
     for placeholder in query.tree.find_all(exp.Placeholder):
         if isinstance(placeholder.parent, _COUNTS) and not placeholder.this:
             is_share = isinstance(placeholder.parent, exp.TableSample)
             types_of[placeholder.meta["number"]] = str(types.DOUBLE if is_share else types.BIGINT)
-    types_of |= {number: str(field.type) for number, field in _written(query.tree, given)}
+    types_of |= {number: str(field.type) for number, field in _written(query.tree, written)}
     rows = [(number, types_of[number]) for number in sorted(types_of)]
-    return table({"Position": types.BIGINT, "Type": types.VARCHAR}, rows)
+    return table(_INPUT, rows)
 
 
 def _written(tree: exp.Expr | None, given: Sequence[Field]) -> Iterator[tuple[int, Field]]:

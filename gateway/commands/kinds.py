@@ -6,6 +6,7 @@ A new kind of statement is a class in `sql.statements` with a grammar, and an en
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -120,31 +121,24 @@ def _describe(context: Context[sql.DescribePrepared]) -> Rows:
     return describing.output(about)
 
 
-def _query_of(parsed: Any) -> sql.Query | None:
-    query: sql.Query | None = parsed.query
-    return query
-
-
-def _session(keywords: str | Callable[[Any], str], run: Callable[[Any, Any, Any], Rows]) -> Kind:
-    """Returns the kind of a statement that changes nothing but the client's session."""
-    return Kind(_by_name(run), keywords)
+_QUERY = operator.attrgetter("query")
 
 
 KINDS: Mapping[type, Kind] = {
     # reads
     sql.Query: Kind(reading.run, query=lambda parsed: parsed),
-    sql.Explain: Kind(explaining.run, query=_query_of),
+    sql.Explain: Kind(explaining.run, query=_QUERY),
     sql.Show: Kind(_show),
     sql.ShowStats: Kind(stats.of_query),
     # sessions
-    sql.SetSession: _session(
+    sql.SetSession: Kind(
+        _by_name(sessions.set_property),
         lambda parsed: "RESET SESSION" if parsed.value is None else "SET SESSION",
-        sessions.set_property,
     ),
-    sql.SetRole: _session("SET ROLE", sessions.set_role),
-    sql.SetTimeZone: _session("SET TIME ZONE", sessions.set_time_zone),
-    sql.Use: _session("USE", sessions.use),
-    sql.Transaction: Kind(_located(sessions.transaction), lambda parsed: parsed.what),
+    sql.SetRole: Kind(_by_name(sessions.set_role), "SET ROLE"),
+    sql.SetTimeZone: Kind(_by_name(sessions.set_time_zone), "SET TIME ZONE"),
+    sql.Use: Kind(_by_name(sessions.use), "USE"),
+    sql.Transaction: Kind(_located(sessions.transaction), operator.attrgetter("what")),
     sql.Prepare: Kind(prepared.prepare, "PREPARE"),
     sql.Deallocate: Kind(prepared.deallocate, "DEALLOCATE"),
     sql.DescribePrepared: Kind(_describe),
@@ -159,7 +153,7 @@ KINDS: Mapping[type, Kind] = {
         is_write=True,
     ),
     sql.DropTable: Kind(_by_name(creation.drop_table), "DROP TABLE", is_write=True),
-    sql.MaintainTable: Kind(maintaining.run, "ALTER TABLE EXECUTE", is_write=True, query=_query_of),
+    sql.MaintainTable: Kind(maintaining.run, "ALTER TABLE EXECUTE", is_write=True, query=_QUERY),
     sql.Comment: Kind(_by_name(alterations.comment), "COMMENT", is_write=True),
     sql.CreateView: Kind(views.create, "CREATE VIEW", is_write=True),
     sql.RenameView: Kind(_by_name(views.rename), "RENAME VIEW", is_write=True),
@@ -170,22 +164,22 @@ KINDS: Mapping[type, Kind] = {
         "CREATE TABLE",
         is_write=True,
         counts_rows=True,
-        query=_query_of,
+        query=_QUERY,
     ),
     sql.Insert: Kind(
         inserting.insert,
         "INSERT",
         is_write=True,
         counts_rows=True,
-        query=_query_of,
+        query=_QUERY,
         inputs=inserting.inputs,
     ),
     sql.ChangeRows: Kind(
         row_changes.run,
-        lambda parsed: parsed.what,
+        operator.attrgetter("what"),
         is_write=True,
         counts_rows=True,
-        query=_query_of,
+        query=_QUERY,
         inputs=row_changes.inputs,
     ),
     sql.Truncate: Kind(_by_name(row_changes.truncate), "TRUNCATE TABLE", is_write=True),
