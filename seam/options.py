@@ -61,7 +61,8 @@ class Option:
         words: Its values, if they are a closed set.
         words_of: The set that its values are from, if another folder defines it.
         create: Its flag when a table is created.
-        adopt: Its flag when a table is adopted; None if it cannot be set then.
+        adopt: Its flag when a table is adopted, that of `create` if empty; None if it cannot be set
+            then.
         alter: Its flag when a table is altered; None if it cannot be changed.
         is_plain: Whether tables without a topic have it, too.
         is_text: Whether flags accept `@FILE`.
@@ -185,7 +186,7 @@ class TableOptions:
             "The cluster of the topic, as configured",
             default_text="the default one",
             create=Flag("Cluster the topic is in."),
-            adopt=Flag("Cluster the topic is in."),
+            adopt=Flag(),
         ),
     ]
     topic: Annotated[
@@ -226,7 +227,7 @@ class TableOptions:
             words=POLICIES,
             parse=str,  # checked where records are decoded, so that ALTER TABLE can correct it
             create=Flag("fail, null or skip."),
-            adopt=Flag("fail, null or skip."),
+            adopt=Flag(),
             alter=Flag("What happens to bad records."),
         ),
     ] = "fail"
@@ -272,7 +273,7 @@ class TableOptions:
             "The schema of all values",
             more="For values that do not name a schema in a registry; on the command line, `@FILE`",
             create=Flag("Schema of all values, or @FILE; by default the registry's."),
-            adopt=Flag("Schema of all values, or @FILE; by default the registry's."),
+            adopt=Flag(),
             is_text=True,
         ),
     ] = None
@@ -282,7 +283,7 @@ class TableOptions:
             "The schema of all keys",
             more="As for values",
             create=Flag("Schema of all keys, or @FILE; by default the registry's."),
-            adopt=Flag("Schema of all keys, or @FILE; by default the registry's."),
+            adopt=Flag(),
             is_text=True,
         ),
     ] = None
@@ -292,7 +293,7 @@ class TableOptions:
             "Further ways of writing values that are accepted",
             more="See [below](#formats)",
             create=Flag("Accept this spelling of values; repeatable.", "spelling"),
-            adopt=Flag("Accept this spelling of values; repeatable.", "spelling"),
+            adopt=Flag(),
             alter=Flag(
                 "Accept this spelling of values, in place of those accepted until now; repeatable.",
                 "spelling",
@@ -305,7 +306,7 @@ class TableOptions:
             "The separator between CSV fields",
             default_text="a comma",
             create=Flag("Field separator of CSV; by default a comma."),
-            adopt=Flag("Field separator of CSV; by default a comma."),
+            adopt=Flag(),
         ),
     ] = None
     csv_quote: Annotated[
@@ -314,7 +315,7 @@ class TableOptions:
             "The quote character of CSV fields",
             default_text="a double quote",
             create=Flag("Quote character of CSV; by default a double quote."),
-            adopt=Flag("Quote character of CSV; by default a double quote."),
+            adopt=Flag(),
         ),
     ] = None
     evolution: Annotated[

@@ -12,8 +12,8 @@ import click
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.cli.options import (
     config_options,
-    given_options,
     load_config,
+    options_of,
     table_of,
     table_options,
 )
@@ -82,7 +82,7 @@ def adopt(
         options=dict(map(adopting.option_of, given["options"])),
         start=adopting.offsets_of(given["start"] or ""),
         location=given["location"],
-        **{"cluster": connections.config.default_cluster, **given_options(own)},
+        **{"cluster": connections.config.default_cluster, **options_of(own)},
     )
     findings = adopting.examine(connections, adoption, no_deadline())
     for line in _shown(findings):

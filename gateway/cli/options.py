@@ -70,6 +70,8 @@ def table_options(statement: Literal["create", "adopt", "alter"]) -> Callable[[F
             flag: Flag | None = getattr(option, statement)
             if flag is None:
                 continue
+            if flag == Flag():
+                flag = option.create
             default = None if statement == "alter" or option.type is tuple else option.default
             is_closed = bool(option.words) and option.type is str
             command = click.option(
@@ -91,13 +93,13 @@ def table_options(statement: Literal["create", "adopt", "alter"]) -> Callable[[F
 _TYPES = {str: str, tuple: str, int: int}
 
 
-def given_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options of a table that flags give, with the contents of files that they name.
+def options_of(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options of a table that flags set, with the contents of files that they name.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT when a file cannot be read.
     """
-    values = {option: given.get(option.name) for option in OPTIONS}
+    values = {option: flags.get(option.name) for option in OPTIONS}
     return {
         option.name: text_of(value) if option.is_text else value
         for option, value in values.items()

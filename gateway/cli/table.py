@@ -16,9 +16,9 @@ from seamline.gateway.cli import adopting
 from seamline.gateway.cli.options import (
     Duration,
     config_options,
-    given_options,
     load_config,
     look_at,
+    options_of,
     table_of,
     table_options,
     text_of,
@@ -72,7 +72,7 @@ def create(
     definition = tables.TableDefinition(
         name=resolved,
         columns=tables.parse_fields(text_of(columns)) if columns else None,
-        **{"cluster": connections.config.default_cluster, **given_options(options)},
+        **{"cluster": connections.config.default_cluster, **options_of(options)},
     )
     created = tables.create(connections, definition, no_deadline())
     inferred = created.inferred
@@ -140,8 +140,8 @@ def describe(name: str, config_file: str | None, settings: tuple[str, ...], as_j
 @config_options
 def alter(name: str, config_file: str | None, settings: tuple[str, ...], **options: Any) -> None:
     """Change settings of the unified table NAME."""
-    given = given_options(options)
-    if not given:
+    changes = options_of(options)
+    if not changes:
         *flags, last = (flag for p in alter.params if p.name in options for flag in p.opts)
         raise click.UsageError(f"nothing to change: give {', '.join(flags)} or {last}")
     from seamline.connectors.iceberg.tables import commits
@@ -153,7 +153,7 @@ def alter(name: str, config_file: str | None, settings: tuple[str, ...], **optio
     binding = TopicBinding.from_properties(loaded.state.properties)
     if binding is None:
         raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {resolved.display} has no topic")
-    texts = alterations.changed_options(loaded, binding, given)
+    texts = alterations.changed_options(loaded, binding, changes)
     commits.set_properties(loaded, {property_of(option): text for option, text in texts.items()})
     for option, text in texts.items():
         click.echo(f"{resolved.display}: {option} is {text}")

@@ -349,20 +349,20 @@ def _changed_spellings(binding: TopicBinding, words: Collection[str]) -> str:
 
 
 def changed_options(
-    table: IcebergTable, binding: TopicBinding, given: Mapping[str, Any]
+    table: IcebergTable, binding: TopicBinding, values: Mapping[str, Any]
 ) -> dict[str, str]:
     """Returns the texts of options that are to be changed, by name.
 
     Args:
         table: A unified table.
         binding: Its topic.
-        given: The new values.
+        values: The new values.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION for one that it cannot have.
     """
     texts: dict[str, str] = {}
-    for name, value in given.items():
+    for name, value in values.items():
         if binding.is_upsert:
             upserts.check_altered(name, value)
         if name == "evolution":
