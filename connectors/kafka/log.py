@@ -132,12 +132,12 @@ class KafkaLog:
         while True:
             offsets = self._offsets(known, isolation, deadline)
             described = self._describe(topics, deadline)
-            found = {name: partitions_of(topic) for name, topic in described.items()}
-            for topic, partitions in found.items():
+            partitions_now = {name: partitions_of(topic) for name, topic in described.items()}
+            for topic, partitions in partitions_now.items():
                 self._partitions.put(topic, partitions)
-            if all(set(found[name]) <= set(known[name]) for name in topics):
+            if all(set(partitions_now[name]) <= set(known[name]) for name in topics):
                 break
-            known = found  # partitions were added: their records count too
+            known = partitions_now  # partitions were added: their records count too
         return {
             topic: LogBounds(
                 topic=topic,
@@ -159,8 +159,8 @@ class KafkaLog:
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         request = {TopicPartition(topic, partition): spec for partition in ends}
         with self._cluster.dependency.call():
-            found = self._offsets_at(topic, topic_id, request, deadline)
-        return Offsets({p: found[p] if found[p] >= 0 else end for p, end in ends.items()})
+            offsets = self._offsets_at(topic, topic_id, request, deadline)
+        return Offsets({p: offsets[p] if offsets[p] >= 0 else end for p, end in ends.items()})
 
     def _offsets_at(
         self,
@@ -183,8 +183,8 @@ class KafkaLog:
         return offsets_of(answer, topic)
 
     def _check_same(self, topic: str, topic_id: str, deadline: Deadline) -> None:
-        found = self._describe([topic], deadline)[topic]
-        require(recreated(topic, str(found.topic_id), topic_id))
+        description = self._describe([topic], deadline)[topic]
+        require(recreated(topic, str(description.topic_id), topic_id))
 
     def read(
         self,
@@ -288,10 +288,10 @@ class KafkaLog:
         Compaction processes segments in order, up to the first that has a record younger than
         `min.compaction.lag.ms`. Half of that lag is left as a margin for clock differences.
         """
-        found = self._settings(topic, deadline)
-        if "compact" not in found.get(_POLICY, ""):
+        settings = self._settings(topic, deadline)
+        if "compact" not in settings.get(_POLICY, ""):
             return Offsets(dict.fromkeys(ends, 0))
-        lag_ms = int(found.get(_COMPACTION_LAG, 0))
+        lag_ms = int(settings.get(_COMPACTION_LAG, 0))
         if not lag_ms:
             return Offsets()
         none = Offsets(dict.fromkeys(ends, _NO_OFFSET))
@@ -303,8 +303,8 @@ class KafkaLog:
         asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
         with self._cluster.dependency.call(), self._cluster.asking() as admin:
             (future,) = admin.describe_configs([asked], request_timeout=seconds(deadline)).values()
-            found = result(future, deadline, f"the settings of topic {topic}")
-        return {name: entry.value for name, entry in found.items() if entry.value is not None}
+            entries = result(future, deadline, f"the settings of topic {topic}")
+        return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def _describe(self, topics: Sequence[str], deadline: Deadline) -> dict[str, Any]:
         """Returns the topics as the brokers agree on them."""

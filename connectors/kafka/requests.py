@@ -73,14 +73,14 @@ def results(
     Raises:
         SeamlineError: KAFKA_UNAVAILABLE, also for an answer without an offset.
     """
-    found = {pair: result(f, deadline, topic=pair.topic) for pair, f in futures.items()}
-    for pair, answer in found.items():
+    by_partition = {pair: result(f, deadline, topic=pair.topic) for pair, f in futures.items()}
+    for pair, answer in by_partition.items():
         if answer.offset < least:
             # librdkafka reports no error here; taken as an end, this would hide the whole tail
             unknown = KafkaException(KafkaError(KafkaError.OFFSET_NOT_AVAILABLE))
             where = f"partition {pair.partition} of topic {pair.topic}"
             raise named_error(unknown, where) from unknown
-    return found
+    return by_partition
 
 
 def result(

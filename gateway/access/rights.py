@@ -489,10 +489,8 @@ def as_seen(error: SeamlineError, sight: Sight) -> SeamlineError:
     Positions and sizes count rows, paths have the values of partitions in them, and what fails to
     be computed is quoted.
     """
-    code, limits = (
-        error.code,
-        {name: error.details[name] for name in _LIMITS & error.details.keys()},
-    )
+    code = error.code
+    limits = {name: error.details[name] for name in _LIMITS & error.details.keys()}
     if code is BAD_RECORD and sight.rows and not sight.all:
         limits = dict(error.details)
         where = ", ".join(f"{name} {value}" for name, value in limits.items())

@@ -28,16 +28,15 @@ def login_refused(audit: AuditLog, error: SeamlineError) -> None:
 
 def answered(audit: AuditLog, status: int) -> None:
     """Logs a request that reads tables without a statement, or ends a statement."""
-    given = flask.g
-    if not audit.is_on or "origin" not in given or not current_face().is_audited(flask.request):
+    if not audit.is_on or "origin" not in flask.g or not current_face().is_audited(flask.request):
         return
-    error = given.get("error")
+    error = flask.g.get("error")
     audit.write(
         "request",
         {
-            **audited.who(given.principal, given.origin),
+            **audited.who(flask.g.principal, flask.g.origin),
             "request": _request(),
-            "table": given.get("table"),
+            "table": flask.g.get("table"),
             "status": status,
             "error": error.code.name if error is not None else None,
         },

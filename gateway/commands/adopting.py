@@ -77,42 +77,46 @@ _OPTIONS = {option.name: option for option in OPTIONS if option.adopt is not Non
 _OTHERS = ("adopt", "columns", "boundary", "boundary_options", "start", "force")
 
 
-def of_statement(name: TableName, given: Mapping[str, Any], cluster: str) -> Adoption:
+def of_statement(name: TableName, properties: Mapping[str, Any], cluster: str) -> Adoption:
     """Parses the properties of CREATE TABLE … WITH, or of ALTER TABLE … SET PROPERTIES.
 
     Args:
         name: The table.
-        given: The properties; a list is an array, or a string with commas.
+        properties: The properties; a list is an array, or a string with commas.
         cluster: The cluster of the topic, if the properties name none.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION, INVALID_ARGUMENT.
     """
-    known = (*_OPTIONS, *_OTHERS)
-    unknown = sorted(set(given) - set(known))
-    if unknown or "topic" not in given:
+    names = (*_OPTIONS, *_OTHERS)
+    unknown = sorted(set(properties) - set(names))
+    if unknown or "topic" not in properties:
         problem = (
             f"{unknown[0]!r} is not one of its properties" if unknown else "its topic is missing"
         )
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
             f"{name.display} cannot be adopted: {problem}",
-            hint=f"The properties are {', '.join(known)}.",
+            hint=f"The properties are {', '.join(names)}.",
         )
     return Adoption(
         name=name,
-        provider=str(given["boundary"]) if "boundary" in given else None,
-        columns=_list(given, "columns"),
-        options=dict(map(option_of, _list(given, "boundary_options"))),
-        start=offsets_of(str(given.get("start", ""))),
-        force=str(given.get("force", "")).lower() == "true",
-        **{"cluster": cluster, **_options(given)},
+        provider=str(properties["boundary"]) if "boundary" in properties else None,
+        columns=_list(properties, "columns"),
+        options=dict(map(option_of, _list(properties, "boundary_options"))),
+        start=offsets_of(str(properties.get("start", ""))),
+        force=str(properties.get("force", "")).lower() == "true",
+        **{"cluster": cluster, **_options(properties)},
     )
 
 
-def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+def _options(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the options of the table; those that are lists may be written in one string."""
-    values = {name: option.value(given[name]) for name, option in _OPTIONS.items() if name in given}
+    values = {
+        name: option.value(properties[name])
+        for name, option in _OPTIONS.items()
+        if name in properties
+    }
     for name, option in _OPTIONS.items():
         if name in values and option.type is tuple:
             values[name] = tuple(itertools.chain.from_iterable(map(option.read, values[name])))

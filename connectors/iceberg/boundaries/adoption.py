@@ -94,8 +94,8 @@ def chosen_writer(state: TableState, provider: str | None) -> Writer:
     if provider is None:
         return detected
     by_name = {writer.name.lower(): writer for writer in (*BY_COLUMNS, FLINK)}
-    given = provider_named(provider, (*PROVIDERS, *by_name))
-    return dataclasses.replace(detected, provider=given) if given in PROVIDERS else by_name[given]
+    name = provider_named(provider, (*PROVIDERS, *by_name))
+    return dataclasses.replace(detected, provider=name) if name in PROVIDERS else by_name[name]
 
 
 def provider_named(provider: str, names: Collection[str]) -> str:
@@ -104,11 +104,11 @@ def provider_named(provider: str, names: Collection[str]) -> str:
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
-    given = provider.lower()
-    if given not in names:
+    name = provider.lower()
+    if name not in names:
         raise SeamlineError(
             INVALID_ARGUMENT,
             f"the boundary provider {provider!r} is not known",
-            hint=did_you_mean(given, list(names)) or f"It must be one of: {', '.join(names)}.",
+            hint=did_you_mean(name, list(names)) or f"It must be one of: {', '.join(names)}.",
         )
-    return given
+    return name

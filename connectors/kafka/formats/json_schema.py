@@ -90,7 +90,7 @@ class _Documents:
             name, root = other, self._others[other]
         if (name, path) not in self._known:
             node = self._known[name, path] = Node("union")
-            found = self.node(_pointed(root, path), name, root)
+            referred = self.node(_pointed(root, path), name, root)
             for field in dataclasses.fields(Node):
-                setattr(node, field.name, getattr(found, field.name))
+                setattr(node, field.name, getattr(referred, field.name))
         return self._known[name, path]
