@@ -88,6 +88,9 @@ golden: $(READY) ## Rewrite the expected halves of text tests; read the diff
 bench: $(READY) ## Benchmarks, both sides in one run (BENCH=group_by for one)
 	@for one in $(BENCH); do echo "== $$one"; $(BIN)/python benchmarks/$$one.py || exit 1; done
 
+scale: $(READY) ## What things cost at a small and at a large size (LAW=values for one)
+	$(BIN)/python benchmarks/scale.py $(LAW)
+
 helm: $(READY) ## Lint the chart and render its examples (Helm from PATH, or built with Go)
 	$(BIN)/python helm/check
 

@@ -1,0 +1,133 @@
+"""Growth laws: what one thing costs at a small and at a large size, as one table.
+
+Costs are processor time or counts, so that a busy machine changes little. A goal bounds either the
+ratio of both costs or the cost at the large size, whichever the law states.
+
+python benchmarks/scale.py [LAW …]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import statistics
+import sys
+from collections.abc import Callable, Mapping
+
+from harness import timed, verdict_of, write
+
+from seamline.sql import parse
+from seamline.sql.binder.qualify import qualify
+
+REPEATS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Growth:
+    """What a law costs at two sizes.
+
+    Attributes:
+        size: What is counted, such as `rows`.
+        sizes: The small size and the large one.
+        costs: The cost at each.
+        unit: The costs' unit.
+    """
+
+    size: str
+    sizes: tuple[int, int]
+    costs: tuple[float, float]
+    unit: str
+
+    @property
+    def ratio(self) -> float:
+        """Cost at the large size to the cost at the small one."""
+        return self.costs[1] / self.costs[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Law:
+    """A bound on how a cost grows.
+
+    Attributes:
+        measure: Measures it.
+        ratio_max: The greatest acceptable ratio; None if the law bounds the cost.
+        cost_max: The greatest acceptable cost at the large size; None if the law bounds the ratio.
+    """
+
+    measure: Callable[[], Growth]
+    ratio_max: float | None = None
+    cost_max: float | None = None
+
+    def is_met(self, growth: Growth) -> bool:
+        """Whether the measured growth is within the law's bounds."""
+        return (self.ratio_max is None or growth.ratio <= self.ratio_max) and (
+            self.cost_max is None or growth.costs[1] <= self.cost_max
+        )
+
+    def goal(self, growth: Growth) -> str:
+        """The bounds as text."""
+        bounds = []
+        if self.ratio_max is not None:
+            bounds.append(f"ratio ≤ {self.ratio_max:g}")
+        if self.cost_max is not None:
+            bounds.append(f"≤ {self.cost_max:g} {growth.unit}")
+        return ", ".join(bounds)
+
+
+def cpu_ms(work: Callable[[], object], *, repeats: int = REPEATS) -> float:
+    """Median milliseconds of processor time of a piece of work in this process."""
+    work()
+    return 1000 * statistics.median(timed(work)[1] for _ in range(repeats))
+
+
+def values() -> Growth:
+    """Understanding a `VALUES` of many rows."""
+
+    def cost(rows: int) -> float:
+        text = "VALUES " + ", ".join(f"({i}, 'row {i}', {i}.5)" for i in range(rows))
+
+        def understand() -> None:
+            parsed = parse.parse(text)
+            assert isinstance(parsed, parse.Query)
+            qualify(parsed.tree, [], now=datetime.datetime.now(datetime.UTC))
+
+        return cpu_ms(understand)
+
+    sizes = (200, 2_000)
+    return Growth("rows", sizes, (cost(sizes[0]), cost(sizes[1])), "ms")
+
+
+LAWS: Mapping[str, Law] = {
+    "values": Law(values, ratio_max=12),
+}
+
+
+def main() -> None:
+    """Measures the named laws, or all of them, and prints and writes the table."""
+    names = sys.argv[1:] or list(LAWS)
+    unknown = [name for name in names if name not in LAWS]
+    if unknown:
+        sys.exit(f"error: no law {', '.join(unknown)}; there are {', '.join(LAWS)}")
+    lines = ["| law | small | large | ratio | goal |", "|---|---|---|---|---|"]
+    body = {}
+    for name in names:
+        law = LAWS[name]
+        print(f"measuring {name}", file=sys.stderr, flush=True)
+        growth = law.measure()
+        sides = [
+            f"{size:,} {growth.size}: {cost:,.1f} {growth.unit}"
+            for size, cost in zip(growth.sizes, growth.costs, strict=True)
+        ]
+        verdict = verdict_of(law.is_met(growth))
+        lines.append(
+            f"| {name} | {sides[0]} | {sides[1]} | {growth.ratio:.1f} "
+            f"| {law.goal(growth)} {verdict} |"
+        )
+        body[name] = {**dataclasses.asdict(growth), "met": law.is_met(growth)}
+    print("\n".join(lines))
+    if names == list(LAWS):
+        write("scale", body, "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
