@@ -25,8 +25,8 @@ from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.config.load import load
 from seamline.gateway.dev.demo import bids
-from seamline.gateway.tiering.application import SparkTables, start_spark
 from seamline.gateway.tiering.step import tier_once
+from seamline.gateway.tiering.tables import SparkTables, start_spark
 from seamline.seam.tiering import Outcome
 
 GOAL = 1.0

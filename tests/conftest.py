@@ -17,7 +17,7 @@ import pytest
 from support import offline, slt
 from support.gateway import Gateway
 from support.java import SHORT_LIVED_JAVA
-from support.stack import Stack
+from support.stack import ENGINES, Stack
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 os.environ.update(SHORT_LIVED_JAVA)
@@ -154,6 +154,14 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     finally:
         running.close()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(params=ENGINES)
+def tier_engine(request: pytest.FixtureRequest, stack: Stack) -> Iterator[None]:
+    """What writes the batches of a test's tables."""
+    stack.tier_engine = request.param
+    yield
+    stack.tier_engine = ENGINES[0]
 
 
 @pytest.fixture(scope="session")

@@ -117,7 +117,7 @@ def write_file(io: FileIO, planned: PlannedFile, layout: TailLayout) -> DataFile
     Raises:
         OSError: when it cannot be written.
     """
-    rows, order_id = _sorted(planned.rows, layout)
+    rows, order_id = in_order(planned.rows, layout.schema, layout.order)
     output = io.new_output(planned.path)
     with (
         output.create(overwrite=True) as stream,
@@ -194,14 +194,19 @@ def _split(rows: pa.Table, layout: TailLayout) -> list[tuple[Record, pa.Array]] 
 # --- Order ---------------------------------------------------------------------------------------
 
 
-def _sorted(rows: pa.Table, layout: TailLayout) -> tuple[pa.Table, int | None]:
-    """Returns the rows in the table's order, and the order's id.
+def in_order(rows: pa.Table, schema: Schema, order: SortOrder) -> tuple[pa.Table, int | None]:
+    """Returns rows in a sort order, and the order's id.
 
     If the order cannot be computed, the rows stay as they are and the id is None.
+
+    Args:
+        rows: Rows in the types that files store.
+        schema: The table's schema.
+        order: The order.
     """
-    fields = layout.order.fields
+    fields = order.fields
     present = set(rows.column_names)
-    sources = {layout.schema.find_column_name(field.source_id) for field in fields}
+    sources = {schema.find_column_name(field.source_id) for field in fields}
     if not fields or not can_compute([field.transform for field in fields]):
         return rows, 0 if not fields else None
     if not all(name and name.split(".")[0] in present for name in sources):
@@ -210,15 +215,15 @@ def _sorted(rows: pa.Table, layout: TailLayout) -> tuple[pa.Table, int | None]:
     keys: list[tuple[str, str]] = []
     try:
         for field in fields:
-            _add_sort_keys(columns, keys, _sorted_by(rows, layout, field), field)
+            _add_sort_keys(columns, keys, _sorted_by(rows, schema, field), field)
     except ArithmeticError:
         return rows, None
-    return rows.take(pc.sort_indices(pa.table(columns), sort_keys=keys)), layout.order.order_id
+    return rows.take(pc.sort_indices(pa.table(columns), sort_keys=keys)), order.order_id
 
 
-def _sorted_by(rows: pa.Table, layout: TailLayout, field: SortField) -> Any:
-    column = leaf(rows, layout.schema, field.source_id)
-    return transformed(column, field.transform, layout.schema.find_type(field.source_id))
+def _sorted_by(rows: pa.Table, schema: Schema, field: SortField) -> Any:
+    column = leaf(rows, schema, field.source_id)
+    return transformed(column, field.transform, schema.find_type(field.source_id))
 
 
 def _add_sort_keys(

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -30,12 +29,9 @@ from seamline.connectors.config import ClusterConfig
 from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.iceberg.tables.landing import Landing
+from seamline.connectors.iceberg.tables.tiering import PATIENCE_S, IcebergTierTable
 from seamline.connectors.iceberg.transforms import path_to
-from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.kafka.formats.schemas import schemas_of
-from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.hot_logs import HotLog
-from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.merging import merge
 from seamline.connectors.spark.sessions import functions_for, session_apart
@@ -44,35 +40,27 @@ from seamline.errors import (
     COMMIT_CONFLICT,
     INVALID_TABLE_DEFINITION,
     NOT_SUPPORTED,
-    SCHEMA_NOT_EVOLVED,
     SNAPSHOT_GONE,
     SPARK_FAILED,
     SeamlineError,
 )
-from seamline.seam.binding import TopicBinding
-from seamline.seam.boundary import SUMMARY_KEY, TAG, Boundary, check_columns, decode, encode
+from seamline.seam.boundary import SUMMARY_KEY, Boundary, decode, encode
 from seamline.seam.checks import require
-from seamline.seam.evolution import Change
 from seamline.seam.files import ScanRequest
 from seamline.seam.records import DecoderSpec
-from seamline.seam.table import Snapshot, TableState
+from seamline.seam.table import Snapshot
 from seamline.seam.tiering import Batch, overtaken
 from seamline.seam.upserts import Newest
 from seamline.sql import columns
 from seamline.sql.predicates import Comparison
 from seamline.sql.quoting import spark_name, spark_text
 
-_PROBE_RECORDS = 500
 _BRANCH_MS = 24 * 60 * 60 * 1000
 """How long a branch that a killed batch leaves behind is kept."""
-_PATIENCE_S = 120.0
-"""How long a commit that needs no new files is tried again while others get in first."""
-
-
 _Result = TypeVar("_Result")
 
 
-class SparkTierTable:
+class SparkTierTable(IcebergTierTable):
     """`TierTable` over Spark and PyIceberg.
 
     Args:
@@ -96,87 +84,21 @@ class SparkTierTable:
         tasks_min: int,
         opened: IcebergTable | None = None,
     ) -> None:
+        super().__init__(catalog, identifier, log, opened=opened)
         self._spark = spark
-        self._catalog = catalog
-        self._identifier = identifier
-        self._log = log
         self._cluster = cluster
         self._tasks_min = tasks_min
-        self._opened = opened
-        self._last: IcebergTable | None = None
-
-    def load(self) -> TableState:
-        """See `TierTable.load`."""
-        opened, self._opened = self._opened, None
-        table = opened or self._table()
-        self._last = table
-        state = table.state
-        table.require_own_writer()
-        table.require_own_manifests(state.current_snapshot_id)
-        if TopicBinding.from_properties(state.properties) is not None:
-            check_columns(state)
-        return state
-
-    def require_single_writer(self, snapshot_id: int | None) -> None:
-        """See `TierTable.require_single_writer`."""
-        (self._last or self._table()).require_single_writer(snapshot_id)
-
-    def has_rows(self, batch: Batch, deadline: Deadline) -> bool:
-        """See `TierTable.has_rows`: reads until the first record that yields a row.
-
-        Records are decoded here, so that a registry that hangs blocks none of Spark's workers.
-        Unless records may be skipped, a batch that has any records may hold rows further on.
-        """
-        spec = self._spec(self._last or self._table(), batch)
-        decoder = Decoder(spec, schemas_of(self._log, deadline))
-        topic, isolation = batch.binding.topic, batch.boundary.isolation
-        is_empty = True
-        for raw in self._log.read(
-            topic,
-            batch.ranges,
-            isolation,
-            deadline,
-            epochs=batch.base_epochs,
-            max_records=_PROBE_RECORDS,
-        ):
-            if decoder.decode(raw).rows.num_rows:
-                return True
-            is_empty = is_empty and len(raw) == 0
-        if batch.binding.on_error != "skip":
-            return not is_empty
-        records = self._log.read(topic, batch.ranges, isolation, deadline)
-        return any(decoder.decode(raw).rows.num_rows for raw in records)
 
     def commit_rows(self, batch: Batch) -> None:
         """See `TierTable.commit_rows`."""
         with self._named_errors(batch):
             _whatever_times(lambda any_time: self._commit_rows(batch, any_time))
 
-    def evolve(self, batch: Batch, deadline: Deadline) -> tuple[Change, ...]:
-        """See `TierTable.evolve`: reads the batch once more, until nothing needs to change."""
-        table = self._table()
-        made: list[Change] = []
-        if table.state.current_schema_id != batch.schema_id:
-            return ()
-        spec, schemas = self._spec(table, batch), schemas_of(self._log, deadline)
-        decoder = Decoder(spec, schemas)
-        topic, isolation = batch.binding.topic, batch.boundary.isolation
-        for raw in self._log.read(topic, batch.ranges, isolation, deadline):
-            while needed := _needed(decoder, raw):
-                commits.evolve(table, needed)
-                made += needed
-                table = self._table()
-                decoder = Decoder(
-                    DecoderSpec.of(batch.binding, table.state.schema.columns).tiering(table.state),
-                    schemas,
-                )
-        return tuple(made)
-
     def _commit_rows(self, batch: Batch, any_time: bool) -> None:
         table = self._table()
         spec = self._spec(table, batch)
         # the boundary counts what the policy `skip` leaves out, and is written with the rows
-        skipped = self._count_skipped(batch, spec, any_time) if spec.on_error == "skip" else 0
+        skipped = self._count(batch, spec, any_time) if spec.on_error == "skip" else 0
         boundary = dataclasses.replace(batch.boundary, skipped=batch.boundary.skipped + skipped)
         if spec.primary_key:
             self._merge_aside(spec, batch, boundary, any_time)
@@ -243,11 +165,11 @@ class SparkTierTable:
                 commits.create_branch(table, branch, batch.snapshot_id, _BRANCH_MS)
             return error
 
-        require(commits.insist(create, patience_s=_PATIENCE_S))
+        require(commits.insist(create, patience_s=PATIENCE_S))
         try:
             yield branch
             landing = Landing(self._table, branch, batch)
-            require(commits.insist(landing.attempt, patience_s=_PATIENCE_S))
+            require(commits.insist(landing.attempt, patience_s=PATIENCE_S))
         except BaseException:
             with contextlib.suppress(SeamlineError):
                 commits.insist(lambda: commits.remove_refs(self._table(), [branch]))
@@ -264,51 +186,6 @@ class SparkTierTable:
             .option(f"snapshot-property.{SUMMARY_KEY}", encode(boundary))
             .option("check-nullability", "false")
         )
-
-    def commit_boundary(self, batch: Batch) -> None:
-        """See `TierTable.commit_boundary`."""
-        skipped = 0
-        if batch.ranges and batch.binding.on_error == "skip":
-            spec = self._spec(self._last or self._table(), batch)
-            with self._named_errors(batch):
-                skipped = _whatever_times(
-                    lambda any_time: self._count_skipped(batch, spec, any_time)
-                )
-        boundary = dataclasses.replace(batch.boundary, skipped=batch.boundary.skipped + skipped)
-        commits.insist_on_head(
-            self._table,
-            batch.snapshot_id,
-            lambda table: commits.commit_boundary(table, boundary),
-        )
-
-    def keep(self, snapshot_id: int) -> None:
-        """See `TierTable.keep`.
-
-        If another process moves the tag meanwhile, it moves it further, which is just as good.
-        """
-        first = self._last or self._table()
-        tables = itertools.chain([first], iter(self._table, None))
-
-        def move() -> None:
-            table = next(tables)
-            if table.state.refs.get(TAG) == first.state.refs.get(TAG):
-                commits.tag_boundary(table, snapshot_id)
-
-        with contextlib.suppress(SeamlineError):
-            commits.insist(move)
-
-    def take_back(self, snapshot_id: int, to: int) -> None:
-        """See `TierTable.take_back`."""
-        commits.insist_on_head(
-            self._table, snapshot_id, lambda table: commits.move_head(table, snapshot_id, to)
-        )
-
-    def _table(self) -> IcebergTable:
-        return self._catalog.load(self._identifier)
-
-    def _spec(self, table: IcebergTable, batch: Batch) -> DecoderSpec:
-        schema = table.state.schemas[batch.schema_id]
-        return DecoderSpec.of(batch.binding, schema.columns).tiering(table.state)
 
     def _decoded(
         self,
@@ -329,7 +206,11 @@ class SparkTierTable:
             any_time=any_time,
         )
 
-    def _count_skipped(self, batch: Batch, spec: DecoderSpec, any_time: bool) -> int:
+    def _count_skipped(self, batch: Batch, spec: DecoderSpec) -> int:
+        with self._named_errors(batch):
+            return _whatever_times(lambda any_time: self._count(batch, spec, any_time))
+
+    def _count(self, batch: Batch, spec: DecoderSpec, any_time: bool) -> int:
         """Counts the bad records in the batch, with the decoder that leaves them out."""
         lenient = dataclasses.replace(spec, on_error="null")
         rows = self._decoded(self._spark, batch, lenient, any_time)
@@ -351,17 +232,6 @@ class SparkTierTable:
                     COMMIT_CONFLICT, f"the schema of table {name} changed while a batch was written"
                 ) from error
             raise named from error
-
-
-def _needed(decoder: Decoder, raw: RawBatch) -> tuple[Change, ...]:
-    """Returns the changes that the columns need before records can be written."""
-    try:
-        decoder.decode_all(raw)
-    except SeamlineError as error:
-        if error.code is not SCHEMA_NOT_EVOLVED or decoder.watch is None:
-            raise
-        return decoder.watch.needed
-    return ()
 
 
 def _whatever_times(work: Callable[[bool], _Result]) -> _Result:

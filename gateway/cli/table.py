@@ -239,7 +239,7 @@ def maintain(
     names = [table_of(text, connections) for text in tables_]
     look_at(names, connections)
     from seamline.connectors.spark import maintenance, submission
-    from seamline.gateway.tiering.application import start_spark
+    from seamline.gateway.tiering.tables import start_spark
 
     tasks = maintenance.Tasks(
         compaction=maintenance.Compaction() if compact else None,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,9 +31,11 @@ from seamline.gateway.cli.options import (
 if TYPE_CHECKING:
     from seamline.gateway.tiering.application import TieringApplication
     from seamline.gateway.tiering.progress import Progress
+    from seamline.gateway.tiering.tables import AutoTables, LocalTables, SparkTables
     from seamline.seam.tiering import Step
 
 
+ENGINES = ("auto", "spark", "local")
 _QUIET_S = 5.0
 
 
@@ -54,6 +57,12 @@ _QUIET_S = 5.0
     help="Maximum number of offsets in a batch.",
 )
 @click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    help="What writes batches: Spark, this process (local), or whichever suits a batch (auto). "
+    "Spark where PySpark is installed, else local, unless given.",
+)
+@click.option(
     "--metrics-port", type=PORT, help="Serve Prometheus metrics, and /healthz, on this port."
 )
 @click.option(
@@ -73,6 +82,7 @@ def tier(
     once: bool,
     interval: float,
     max_records: int,
+    engine: str | None,
     metrics_port: int | None,
     metrics_host: str,
     unhealthy_after: float,
@@ -86,13 +96,10 @@ def tier(
     connections = Connections(load_config(config_file, settings).config)
     names = [table_of(text, connections) for text in tables]
     look_at(names, connections)
-    from seamline.connectors.spark import submission
-    from seamline.gateway.tiering.application import SparkTables, TieringApplication, start_spark
+    from seamline.gateway.tiering.application import TieringApplication
 
-    click.echo("starting Spark …", err=True)
-    with clocked("starting Spark", is_shown=sys.stderr.isatty()):
-        spark = start_spark(connections, verbose=verbose)
-    application = TieringApplication(SparkTables(connections, spark), records_max=max_records)
+    opened = _tables(engine, connections, verbose=verbose)
+    application = TieringApplication(opened, records_max=max_records)
     stop_on_signals(application)
     server = None
     if metrics_port is not None:
@@ -109,12 +116,31 @@ def tier(
     finally:
         if server is not None:
             server.shutdown()
-        submission.stop(spark)
+        opened.close()
         connections.close()
     if once and application.is_stopping:
         raise click.Abort
     if once and failures:  # each was reported as it occurred
         click.get_current_context().exit(1)
+
+
+def _tables(
+    engine: str | None, connections: Connections, *, verbose: bool
+) -> LocalTables | SparkTables | AutoTables:
+    """Returns what opens tables for an engine."""
+    from seamline.gateway.tiering.tables import AutoTables, LocalTables, SparkTables, start_spark
+
+    def start() -> Any:
+        click.echo("starting Spark …", err=True)
+        with clocked("starting Spark", is_shown=sys.stderr.isatty()):
+            return start_spark(connections, verbose=verbose)
+
+    has_spark = importlib.util.find_spec("pyspark") is not None
+    if engine is None:
+        engine = "spark" if has_spark else "local"
+    if engine == "local":
+        return LocalTables(connections)
+    return AutoTables(connections, start) if engine == "auto" else SparkTables(connections, start())
 
 
 def stop_on_signals(application: TieringApplication) -> None:

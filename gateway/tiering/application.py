@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 import secrets
 import threading
 import time
@@ -18,31 +17,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from seamline.connectors import supervision
-from seamline.connectors.files import is_full
-from seamline.connectors.jvm.java import find_java
-from seamline.connectors.machine import cores
-from seamline.connectors.protocols.cold_tables import TierTable
 from seamline.connectors.protocols.deadlines import NoDeadline
-from seamline.connectors.protocols.hot_logs import HotLog
-from seamline.connectors.spark.errors import named_errors
-from seamline.connectors.spark.sessions import open_session
-from seamline.connectors.spark.submission import start_interruptibly
-from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.connectors.supervision import Backoff, Loop
 from seamline.errors import (
     COMMIT_CONFLICT,
-    NOT_A_UNIFIED_TABLE,
-    SPARK_UNAVAILABLE,
     SeamlineError,
 )
-from seamline.gateway.app.spark import settings
-from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.names import TableName
-from seamline.gateway.process import interrupted_by_signals
 from seamline.gateway.tiering.progress import Progress, WatchedTable
 from seamline.gateway.tiering.step import tier_once
-from seamline.seam.binding import TopicBinding
+from seamline.gateway.tiering.tables import Tables
 from seamline.seam.tiering import Outcome, Step
 
 _LOG = logging.getLogger("seamline.tiering")
@@ -69,100 +54,6 @@ class CountsTasks(Protocol):
 
     def tasks(self, name: TableName) -> tuple[int, int]:
         """Returns how many tasks of a table's batch are done, and how many there are."""
-
-
-class Tables(Protocol):
-    """Opens tables for tiering; implemented by `SparkTables`."""
-
-    def open(self, name: TableName) -> tuple[TierTable, HotLog]:
-        """Returns the table as it is now, and the cluster its topic is in.
-
-        Raises:
-            SeamlineError: NOT_A_UNIFIED_TABLE, or why it cannot be opened.
-        """
-
-
-@interrupted_by_signals()
-def start_spark(connections: Connections, *, verbose: bool = False) -> Any:
-    """Opens a Spark session for tiering and maintenance: remote if configured, else in-process.
-
-    SIGTERM during the start aborts it, like Ctrl-C.
-
-    Args:
-        connections: The connections, for their configuration.
-        verbose: Whether a Spark in this process logs; its failures are always raised.
-
-    Raises:
-        SeamlineError: SPARK_UNAVAILABLE, JAVA_NOT_FOUND, JARS_UNAVAILABLE, …
-    """
-    config = connections.config
-    if config.spark.remote is not None:
-        with named_errors(NoDeadline()):
-            return open_session(config.spark.remote)
-    find_java(os.environ)  # reports problems with Java in one line, where Spark takes many
-    made = settings(config)
-    try:
-        spark = start_interruptibly(made, is_quiet=not verbose)
-    except ImportError:
-        raise
-    except Exception as error:
-        if is_full(error):
-            raise supervision.named(error) from error
-        raise SeamlineError(SPARK_UNAVAILABLE, f"Spark did not start: {error}") from error
-    spark.sparkContext.setLogLevel("WARN" if verbose else "OFF")
-    return spark
-
-
-class SparkTables:
-    """Tables that Spark writes.
-
-    Args:
-        connections: Clusters and catalogs.
-        spark: The Spark session.
-    """
-
-    def __init__(self, connections: Connections, spark: Any) -> None:
-        self._connections = connections
-        self._spark = spark
-        self._starting = threading.Lock()
-
-    def open(self, name: TableName) -> tuple[TierTable, HotLog]:
-        """See `Tables.open`."""
-        catalog = self._connections.catalog(name.catalog)
-        table = catalog.load(name.path)
-        binding = TopicBinding.from_properties(table.state.properties)
-        if binding is None:
-            raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {name.display} has no topic")
-        log = self._connections.log(binding.cluster)
-        cluster = self._connections.cluster(binding.cluster).config
-        spark = self._session()
-        if not self._is_remote:
-            spark.sparkContext.setJobGroup(name.display, f"tiering of {name.display}")
-        made = SparkTierTable(
-            spark, catalog, name.path, log, cluster, tasks_min=cores(), opened=table
-        )
-        return made, log
-
-    def tasks(self, name: TableName) -> tuple[int, int]:
-        """See `CountsTasks.tasks`; zeros for a remote Spark, which does not say."""
-        if self._is_remote:
-            return 0, 0
-        tracker = self._spark.sparkContext.statusTracker()
-        jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(name.display))
-        ids = {stage for job in jobs if job is not None for stage in job.stageIds}
-        stages = [info for info in map(tracker.getStageInfo, sorted(ids)) if info is not None]
-        return sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages)
-
-    @property
-    def _is_remote(self) -> bool:
-        return self._connections.config.spark.remote is not None
-
-    def _session(self) -> Any:
-        """Returns the session, or a new one if a restarted remote server has lost it."""
-        with self._starting:
-            if self._is_remote and self._spark.is_stopped:
-                self._spark = start_spark(self._connections)
-            return self._spark
 
 
 class TieringApplication:

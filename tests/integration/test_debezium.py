@@ -29,7 +29,12 @@ from support.waiting import wait_until
 
 from seamline.errors import UPSERT_ORDER_UNKNOWN
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.soak]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.spark,
+    pytest.mark.soak,
+    pytest.mark.usefixtures("tier_engine"),
+]
 
 UNWRAP = {
     "transforms": "unwrap",

@@ -33,7 +33,12 @@ from seamline.gateway.deadline import no_deadline
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.tiering import Outcome, Step
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.spark,
+    pytest.mark.usefixtures("tier_engine"),
+    pytest.mark.one_in(test=2, prove=1),
+]
 
 
 @pytest.fixture(scope="module")

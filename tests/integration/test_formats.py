@@ -30,7 +30,8 @@ import seamline
 from seamline.connectors.kafka.formats import protobuf_schema
 from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.spark.splits import Options, Table
-from seamline.gateway.tiering.application import SparkTables, TieringApplication
+from seamline.gateway.tiering.application import TieringApplication
+from seamline.gateway.tiering.tables import SparkTables
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -73,6 +73,7 @@ def _without_empty(value: Any) -> Any:
 
 
 @pytest.mark.one_in(prove=48)
+@pytest.mark.usefixtures("tier_engine")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_way_gives_the_same_rows(
     stack: Stack, readers: LiveReaders, name: str, shape: Shape

@@ -25,7 +25,7 @@ from seamline.gateway.app.spark import settings
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.config.load import load
-from seamline.gateway.tiering.application import SparkTables, start_spark
+from seamline.gateway.tiering.tables import SparkTables, start_spark
 
 
 def listens(port: int) -> bool:

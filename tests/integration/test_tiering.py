@@ -37,7 +37,12 @@ from seamline.errors import (
 from seamline.seam.boundary import TAG, boundary_of
 from seamline.seam.tiering import Outcome
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.spark,
+    pytest.mark.usefixtures("tier_engine"),
+    pytest.mark.one_in(test=2, prove=1),
+]
 
 COLUMNS = "id bigint, text varchar"
 POSITION = "_kafka_partition, _kafka_offset"

@@ -39,7 +39,12 @@ from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import TAG, boundary_of
 from seamline.seam.tiering import Batch, Outcome, Step, next_batch
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.spark,
+    pytest.mark.usefixtures("tier_engine"),
+    pytest.mark.one_in(test=2, prove=1),
+]
 
 COLUMNS = "id bigint, text varchar"
 RECORDS = 60
@@ -90,7 +95,9 @@ def head(stack: Stack, name: str) -> int:
 @pytest.mark.parametrize("at", list(At), ids=lambda at: at.value)
 def test_killed_at_a_step(stack: Stack, gateway: Gateway, table: str, at: At) -> None:
     before = head(stack, table)
-    done = programs.run(programs.module("killed_tierer", table, at.value), stack.environment)
+    done = programs.run(
+        programs.module("killed_tierer", table, at.value, stack.tier_engine), stack.environment
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     landed = at in {At.COMMITTED, At.CHECKED, At.KEPT}
     assert (head(stack, table) != before) == landed
@@ -188,21 +195,26 @@ def test_stopped_with_its_shells_job_the_batch_in_hand_lands(
 
 
 def test_two_tierers_from_one_boundary(stack: Stack, gateway: Gateway, table: str) -> None:
-    """Each has planned the same batch before either writes it; one wins, then both continue."""
+    """Each has planned the same batch before either writes it; one wins, then both continue.
+
+    Both are on Spark, or one is, and the other writes its batches itself.
+    """
     together = threading.Barrier(2, timeout=60)
     outcomes: list[Step | SeamlineError] = []
 
-    def run() -> None:
+    def run(engine: str) -> None:
         spark = connect(stack.spark_url)
         try:
-            inner = spark_table(stack, table, spark)
+            on_spark = spark_table(stack, table, spark)
+            inner = on_spark if engine == "spark" else stack.tier_table(table)
             for events in ({At.PROBED: together.wait}, {}, {}, {}):
                 with contextlib.suppress(threading.BrokenBarrierError):
                     outcomes.append(one_step(stack, Interrupted(inner, events)))
         finally:
             spark.stop()
 
-    threads = [threading.Thread(target=run) for _ in range(2)]
+    engines = ("spark", stack.tier_engine)
+    threads = [threading.Thread(target=run, args=(engine,)) for engine in engines]
     for thread in threads:
         thread.start()
     produce(stack, table, 2 * RECORDS)

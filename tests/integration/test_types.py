@@ -47,6 +47,7 @@ RECORDS: list[Any] = [
 @pytest.mark.integration
 @pytest.mark.spark
 @pytest.mark.parametrize("format_version", [2, 3])
+@pytest.mark.usefixtures("tier_engine")
 def test_every_type(stack: Stack, gateway: Gateway, name: str, format_version: int) -> None:
     stack.create_topic(name, 1)
     stack.create_table(name, COLUMNS, format_version=format_version)
@@ -68,6 +69,7 @@ def test_every_type(stack: Stack, gateway: Gateway, name: str, format_version: i
 @pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
+@pytest.mark.usefixtures("tier_engine")
 def test_a_value_is_one_value_in_both_tiers(stack: Stack, gateway: Gateway, name: str) -> None:
     # pitfall: the same value typed differently in the two tiers duplicated rows
     stack.create_topic(name, 1)
@@ -98,6 +100,7 @@ def test_a_value_is_one_value_in_both_tiers(stack: Stack, gateway: Gateway, name
 
 @pytest.mark.integration
 @pytest.mark.spark
+@pytest.mark.usefixtures("tier_engine")
 def test_keys_headers_and_times(stack: Stack, gateway: Gateway, name: str) -> None:
     stack.create_topic(name, 1)
     stack.create_table(name, "a bigint")
@@ -130,6 +133,7 @@ BAD = [
 
 @pytest.mark.integration
 @pytest.mark.spark
+@pytest.mark.usefixtures("tier_engine")
 def test_bad_records_become_nulls_with_a_reason(stack: Stack, gateway: Gateway, name: str) -> None:
     stack.create_topic(name, 1)
     stack.create_table(name, "a bigint, s varchar", on_error="null")
@@ -145,6 +149,7 @@ def test_bad_records_become_nulls_with_a_reason(stack: Stack, gateway: Gateway, 
 @pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
+@pytest.mark.usefixtures("tier_engine")
 def test_bad_records_are_skipped_and_counted(stack: Stack, gateway: Gateway, name: str) -> None:
     """pitfall: rows skipped by the pipeline but decoded by the query flicker when tiered."""
     stack.create_topic(name, 1)
@@ -253,6 +258,7 @@ def odd_records(count: int, seed: int) -> list[OddRecord]:
 @pytest.mark.integration
 @pytest.mark.spark
 @pytest.mark.parametrize("on_error", ["null", "skip"])
+@pytest.mark.usefixtures("tier_engine")
 def test_any_record_is_alike_in_both_tiers(
     stack: Stack, gateway: Gateway, name: str, on_error: str
 ) -> None:

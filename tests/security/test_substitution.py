@@ -30,7 +30,7 @@ from seamline.errors import ErrorKind, SeamlineError
 from seamline.gateway.app.spark import settings
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.model import Config
-from seamline.gateway.tiering.application import start_spark
+from seamline.gateway.tiering.tables import start_spark
 from seamline.spark import register
 from seamline.spark.catalog import configuration
 from seamline.sql import functions

@@ -17,7 +17,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from seamline.connectors.config import CatalogConfig
+from seamline.connectors.duckdb.tiering import LocalTierTable
 from seamline.connectors.iceberg.tables import commits
+from seamline.connectors.iceberg.tables.tiering import IcebergTierTable
 from seamline.connectors.spark.maintenance import Compaction, Maintained, Tasks, maintain
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.tiering import SparkTierTable
@@ -32,8 +34,8 @@ from seamline.gateway.config.model import Config
 from seamline.gateway.deadline import no_deadline
 from seamline.gateway.dev.local import settings as settings_file
 from seamline.gateway.dev.local.stack import LocalStack
-from seamline.gateway.tiering.application import start_spark
 from seamline.gateway.tiering.step import tier_once
+from seamline.gateway.tiering.tables import start_spark
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import boundary_of
 from seamline.seam.log import READ_COMMITTED, LogBounds
@@ -47,15 +49,22 @@ def _file(directory: pathlib.Path) -> str:
     return text.replace(f"  {settings_file.CLUSTER}:\n", "  default:\n")
 
 
+ENGINES = ("spark", "local")
+
+
 class Stack:
     """A running local stack.
 
     Args:
         directory: Where it keeps everything.
+
+    Attributes:
+        tier_engine: What writes the batches of its tables: one of `ENGINES`.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
+        self.tier_engine = ENGINES[0]
         self.file = directory / FILE_NAME
         directory.mkdir(exist_ok=True)
         self.file.write_text(_file(directory), encoding="utf-8")
@@ -318,8 +327,12 @@ class Stack:
             report=lambda _: None,
         )
 
-    def tier_table(self, name: str, schema: str = "default") -> SparkTierTable:
+    def tier_table(self, name: str, schema: str = "default") -> IcebergTierTable:
         """A table as the pipeline sees it."""
+        if self.tier_engine == "local":
+            return LocalTierTable(
+                self.connections.catalog("lake"), (schema, name), self.connections.log("default")
+            )
         cluster = self.connections.cluster("default").config
         return SparkTierTable(
             self.spark,

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -139,11 +140,11 @@ def commit_append(load: Callable[[], IcebergTable], rows: Iterable[pa.RecordBatc
     table.require_own_writer()
     with commit_errors(table.state.display_name):
         files = list(writing.write_files(table.iceberg.metadata, table.iceberg.io, rows))
-    layout = _layout(table)
+    layout = layout_of(table)
 
     def commit() -> None:
         now = load()
-        if _layout(now) != layout:
+        if layout_of(now) != layout:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"the columns or partitions of {now.state.display_name} have changed meanwhile",
@@ -157,7 +158,34 @@ def commit_append(load: Callable[[], IcebergTable], rows: Iterable[pa.RecordBatc
     commits.insist(commit)
 
 
-def _layout(table: IcebergTable) -> tuple[object, ...]:
+def commit_batch(
+    table: IcebergTable,
+    files: Sequence[DataFile],
+    deleted: Mapping[str, np.ndarray],
+    summary: Mapping[str, str],
+) -> None:
+    """Adds files with a batch of rows, and deletes rows, in one commit to a table as it was loaded.
+
+    The snapshot is an overwrite even if it only adds rows, since an append could be cherry-picked
+    into the table again.
+
+    Args:
+        table: The table.
+        files: Data files of its current schema and partition spec, which stay if it fails.
+        deleted: The positions of the rows to delete, by the paths of their files.
+        summary: Further properties of the snapshot's summary.
+
+    Raises:
+        SeamlineError: as `commit_changes`.
+    """
+    with _landing(table) as change:
+        change.add(files)
+        change.delete(deleted)
+        change.commit(Operation.OVERWRITE, summary)
+
+
+def layout_of(table: IcebergTable) -> tuple[object, ...]:
+    """Returns what determines the files that rows of a table are written to."""
     metadata = table.iceberg.metadata
     return metadata.table_uuid, metadata.current_schema_id, metadata.default_spec_id
 
@@ -342,9 +370,16 @@ class _Change:
         self._new.written += [one.path for one in planned]
         self._deletes = write_deletes(self._io, planned)
 
-    def commit(self) -> None:
-        """Commits the snapshot, if there are changes for one, and what comes with it."""
-        if not (self._added or self._deletes or self._dropped):
+    def commit(
+        self, operation: Operation | None = None, summary: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Commits the snapshot, if there are changes for one, and what comes with it.
+
+        Args:
+            operation: What the snapshot says that it does; there is one then, whatever changes.
+            summary: Further properties of its summary.
+        """
+        if operation is None and not (self._added or self._deletes or self._dropped):
             if self._updates:
                 self._commit(self._base.snapshot_id if self._base else None, self._updates)
             return
@@ -359,7 +394,7 @@ class _Change:
                 removed += [entry.data_file for entry in found.removed]
                 made.append(self._new.without(found.manifest, found.kept, found.removed))
         made += self._new.added([*self._added, *self._deletes])
-        snapshot = self._new.finish(kept, made, self._summary(removed))
+        snapshot = self._new.finish(kept, made, self._summary(removed, operation, summary))
         moved = moved_ref(self._metadata, MAIN_BRANCH, SnapshotRefType.BRANCH, snapshot.snapshot_id)
         updates = (*self._updates, AddSnapshotUpdate(snapshot=snapshot), moved)
         self._commit(snapshot.parent_snapshot_id, updates)
@@ -417,7 +452,12 @@ class _Change:
             return file.file_path in self._dropped
         return self._version >= VECTORS and file[REFERENCED_FILE] in self._replaced
 
-    def _summary(self, removed: Sequence[DataFile]) -> Summary:
+    def _summary(
+        self,
+        removed: Sequence[DataFile],
+        operation: Operation | None,
+        properties: Mapping[str, str],
+    ) -> Summary:
         counted = SnapshotSummaryCollector()
         specs = self._metadata.specs()
         schemas = {spec_id: schema_for(self._metadata, spec) for spec_id, spec in specs.items()}
@@ -425,15 +465,19 @@ class _Change:
             counted.add_file(file, schemas[file.spec_id], specs[file.spec_id])
         for file in removed:
             counted.remove_file(file, schemas[file.spec_id], specs[file.spec_id])
-        is_taking = bool(self._deletes or self._dropped)
-        operation = Operation.APPEND if not is_taking else Operation.DELETE
-        if is_taking and self._added:
-            operation = Operation.OVERWRITE
+        if operation is None:
+            operation = self._operation
         before = self._base.summary if self._base is not None else None
         return update_snapshot_summaries(
-            Summary(operation, **counted.build()),
+            Summary(operation, **counted.build(), **properties),
             before.additional_properties if before is not None else None,
         )
+
+    @property
+    def _operation(self) -> Operation:
+        if not (self._deletes or self._dropped):
+            return Operation.APPEND
+        return Operation.OVERWRITE if self._added else Operation.DELETE
 
     def _folder(self) -> str:
         location = self._metadata.location.rstrip("/")

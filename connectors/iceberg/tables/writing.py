@@ -25,6 +25,8 @@ from seamline.connectors.iceberg.transforms import can_compute
 from seamline.connectors.iceberg.types import table_schema
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
 
+_FORMAT = "write.format.default"
+
 
 def create(
     catalog: IcebergCatalog,
@@ -122,6 +124,9 @@ def _rows(
     metadata: TableMetadata, batches: Iterable[pa.RecordBatch]
 ) -> pa.Table | pa.RecordBatchReader:
     """Returns rows in the types that files store, all at once if they are to be partitioned."""
+    format_ = metadata.properties.get(_FORMAT, "parquet")
+    if format_.lower() != "parquet":
+        raise SeamlineError(NOT_SUPPORTED, f"the table's files are to be {format_} ({_FORMAT})")
     schema = metadata.schema()
     wanted = schema_to_pyarrow(schema, include_field_ids=False)
     converted = (_converted(batch, schema, wanted) for batch in batches)

@@ -12,10 +12,11 @@ import urllib3
 
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.load import load
-from seamline.gateway.tiering.application import SparkTables, TieringApplication
+from seamline.gateway.tiering.application import TieringApplication
 from seamline.gateway.tiering.backlog import Backlog
 from seamline.gateway.tiering.progress import Progress
 from seamline.gateway.tiering.server import serve_metrics
+from seamline.gateway.tiering.tables import SparkTables
 
 _CONFIG = """
 catalogs: {lake: {type: sql, uri: "sqlite://", warehouse: "file:///nowhere"}}

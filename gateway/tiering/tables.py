@@ -1,0 +1,236 @@
+"""Opens tables for tiering: on Spark, in this process, or on whichever suits a batch."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from seamline.connectors import supervision
+from seamline.connectors.config import ClusterConfig
+from seamline.connectors.duckdb.tiering import LocalTierTable
+from seamline.connectors.files import is_full
+from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
+from seamline.connectors.jvm.java import find_java
+from seamline.connectors.machine import cores
+from seamline.connectors.protocols.cold_tables import TierTable
+from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.protocols.hot_logs import HotLog
+from seamline.connectors.spark import submission
+from seamline.connectors.spark.errors import named_errors
+from seamline.connectors.spark.sessions import open_session
+from seamline.connectors.spark.tiering import SparkTierTable
+from seamline.errors import (
+    NOT_A_UNIFIED_TABLE,
+    NOT_SUPPORTED,
+    SPARK_UNAVAILABLE,
+    TAIL_TOO_LARGE,
+    SeamlineError,
+)
+from seamline.gateway.app.spark import settings
+from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.names import TableName
+from seamline.gateway.process import interrupted_by_signals
+from seamline.seam.binding import TopicBinding
+from seamline.seam.tiering import Batch
+
+_LOG = logging.getLogger("seamline.tiering")
+
+LOCAL_OFFSETS_MAX = 500_000
+"""Offsets beyond which a batch is worth the start of Spark."""
+
+
+class Tables(Protocol):
+    """Opens tables for tiering."""
+
+    def open(self, name: TableName) -> tuple[TierTable, HotLog]:
+        """Returns the table as it is now, and the cluster its topic is in.
+
+        Raises:
+            SeamlineError: NOT_A_UNIFIED_TABLE, or why it cannot be opened.
+        """
+
+
+@interrupted_by_signals()
+def start_spark(connections: Connections, *, verbose: bool = False) -> Any:
+    """Opens a Spark session for tiering and maintenance: remote if configured, else in-process.
+
+    SIGTERM during the start aborts it, like Ctrl-C.
+
+    Args:
+        connections: The connections, for their configuration.
+        verbose: Whether a Spark in this process logs; its failures are always raised.
+
+    Raises:
+        SeamlineError: SPARK_UNAVAILABLE, JAVA_NOT_FOUND, JARS_UNAVAILABLE, …
+    """
+    config = connections.config
+    if config.spark.remote is not None:
+        with named_errors(NoDeadline()):
+            return open_session(config.spark.remote)
+    find_java(os.environ)  # reports problems with Java in one line, where Spark takes many
+    made = settings(config)
+    try:
+        spark = submission.start_interruptibly(made, is_quiet=not verbose)
+    except ImportError:
+        raise
+    except Exception as error:
+        if is_full(error):
+            raise supervision.named(error) from error
+        raise SeamlineError(SPARK_UNAVAILABLE, f"Spark did not start: {error}") from error
+    spark.sparkContext.setLogLevel("WARN" if verbose else "OFF")
+    return spark
+
+
+class _Opened:
+    """Opens the parts of a table that any way to tier needs."""
+
+    def __init__(self, connections: Connections, name: TableName) -> None:
+        self.catalog: IcebergCatalog = connections.catalog(name.catalog)
+        self.table: IcebergTable = self.catalog.load(name.path)
+        binding = TopicBinding.from_properties(self.table.state.properties)
+        if binding is None:
+            raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {name.display} has no topic")
+        self.log = connections.log(binding.cluster)
+        self.cluster: ClusterConfig = connections.cluster(binding.cluster).config
+
+
+class LocalTables:
+    """Tables whose batches this process writes.
+
+    Args:
+        connections: Clusters and catalogs.
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def open(self, name: TableName) -> tuple[TierTable, HotLog]:
+        """See `Tables.open`."""
+        parts = _Opened(self._connections, name)
+        made = LocalTierTable(parts.catalog, name.path, parts.log, opened=parts.table)
+        return made, parts.log
+
+    def close(self) -> None:
+        """Does nothing: there is no Spark to end."""
+
+
+class SparkTables:
+    """Tables that Spark writes.
+
+    Args:
+        connections: Clusters and catalogs.
+        spark: The Spark session.
+    """
+
+    def __init__(self, connections: Connections, spark: Any) -> None:
+        self._connections = connections
+        self._spark = spark
+        self._starting = threading.Lock()
+
+    def open(self, name: TableName) -> tuple[TierTable, HotLog]:
+        """See `Tables.open`."""
+        parts = _Opened(self._connections, name)
+        spark = self._session()
+        if not self._is_remote:
+            spark.sparkContext.setJobGroup(name.display, f"tiering of {name.display}")
+        made = SparkTierTable(
+            spark,
+            parts.catalog,
+            name.path,
+            parts.log,
+            parts.cluster,
+            tasks_min=cores(),
+            opened=parts.table,
+        )
+        return made, parts.log
+
+    def tasks(self, name: TableName) -> tuple[int, int]:
+        """See `CountsTasks.tasks`; zeros for a remote Spark, which does not say."""
+        if self._is_remote:
+            return 0, 0
+        tracker = self._spark.sparkContext.statusTracker()
+        jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(name.display))
+        ids = {stage for job in jobs if job is not None for stage in job.stageIds}
+        stages = [info for info in map(tracker.getStageInfo, sorted(ids)) if info is not None]
+        return sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages)
+
+    def close(self) -> None:
+        """Ends Spark."""
+        submission.stop(self._spark)
+
+    @property
+    def _is_remote(self) -> bool:
+        return self._connections.config.spark.remote is not None
+
+    def _session(self) -> Any:
+        """Returns the session, or a new one if a restarted remote server has lost it."""
+        with self._starting:
+            if self._is_remote and self._spark.is_stopped:
+                self._spark = start_spark(self._connections)
+            return self._spark
+
+
+class AutoTables:
+    """Tables whose small batches this process writes, and whose large ones Spark does.
+
+    Spark starts with the first batch that needs it.
+
+    Args:
+        connections: Clusters and catalogs.
+        start: Starts Spark; see `start_spark`.
+    """
+
+    def __init__(self, connections: Connections, start: Callable[[], Any]) -> None:
+        self._connections = connections
+        self._start = start
+        self._starting = threading.Lock()
+        self._on_spark: SparkTables | None = None
+
+    def open(self, name: TableName) -> tuple[TierTable, HotLog]:
+        """See `Tables.open`."""
+        parts = _Opened(self._connections, name)
+
+        def on_spark() -> TierTable:
+            return self._spark_tables().open(name)[0]
+
+        return _SizedTierTable(parts, name, on_spark), parts.log
+
+    def tasks(self, name: TableName) -> tuple[int, int]:
+        """See `CountsTasks.tasks`; zeros unless Spark runs."""
+        return self._on_spark.tasks(name) if self._on_spark is not None else (0, 0)
+
+    def close(self) -> None:
+        """Ends Spark, if it has started."""
+        if self._on_spark is not None:
+            self._on_spark.close()
+
+    def _spark_tables(self) -> SparkTables:
+        with self._starting:
+            if self._on_spark is None:
+                self._on_spark = SparkTables(self._connections, self._start())
+            return self._on_spark
+
+
+class _SizedTierTable(LocalTierTable):
+    """A table whose batches are written by this process or by Spark, whichever suits them."""
+
+    def __init__(self, parts: _Opened, name: TableName, on_spark: Callable[[], TierTable]) -> None:
+        super().__init__(parts.catalog, name.path, parts.log, opened=parts.table)
+        self._name = name
+        self._on_spark = on_spark
+
+    def commit_rows(self, batch: Batch) -> None:
+        """See `TierTable.commit_rows`."""
+        if batch.offsets <= LOCAL_OFFSETS_MAX:
+            try:
+                super().commit_rows(batch)
+            except SeamlineError as error:
+                if error.code not in (NOT_SUPPORTED, TAIL_TOO_LARGE):
+                    raise
+                _LOG.info("%s: Spark writes the batch: %s", self._name.display, error)
+            else:
+                return
+        self._on_spark().commit_rows(batch)
