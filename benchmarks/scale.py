@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import json
 import statistics
 import sys
 from collections.abc import Callable, Mapping
 
 from harness import timed, verdict_of, write
 
-from seamline.sql import parse
+from seamline.connectors.kafka.formats.fit import misfits
+from seamline.connectors.kafka.formats.infer import infer_json
+from seamline.sql import parse, types
 from seamline.sql.binder.qualify import qualify
 
 REPEATS = 5
@@ -97,7 +100,29 @@ def values() -> Growth:
     return Growth("rows", sizes, (cost(sizes[0]), cost(sizes[1])), "ms")
 
 
+def sample() -> Growth:
+    """Inferring columns from 200 records, checking them, and checking columns of another type."""
+
+    def cost(count: int) -> float:
+        record = {
+            f"c{i}": i / 7 if i % 2 else f"2024-11-22T10:00:{i % 60:02d}" for i in range(count)
+        }
+        values: list[bytes | None] = [json.dumps(record).encode()] * 200
+
+        def examine() -> None:
+            columns = infer_json(values).columns
+            assert misfits(columns, values, "fail") == []
+            others = [dataclasses.replace(column, type=types.BOOLEAN) for column in columns]
+            assert len(misfits(others, values, "fail")) == count
+
+        return cpu_ms(examine, repeats=3)
+
+    sizes = (100, 1_000)
+    return Growth("columns", sizes, (cost(sizes[0]), cost(sizes[1])), "ms")
+
+
 LAWS: Mapping[str, Law] = {
+    "sample": Law(sample, ratio_max=15),
     "values": Law(values, ratio_max=12),
 }
 

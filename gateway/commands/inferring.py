@@ -274,7 +274,8 @@ def absent_notes(
 ) -> Iterator[str]:
     """Yields which columns none of the newest records has a value for; see `sample_notes`."""
     every = _absent(spec, seen, schemas, is_inferred=is_inferred, only=only)
-    yield from itertools.islice(every, _NOTES_MAX)
+    for absent, part, of in itertools.islice(every, _NOTES_MAX):
+        yield absent.note(part, of)
     rest = sum(1 for _ in every)
     if rest:
         yield f"{rest} further columns are in no sampled record either, and so are null"
@@ -282,7 +283,8 @@ def absent_notes(
 
 def _absent(
     spec: DecoderSpec, seen: Sample, schemas: Schemas, *, is_inferred: bool, only: Field | None
-) -> Iterator[str]:
+) -> Iterator[tuple[Unmet, str, str]]:
+    """Yields what is absent, its part, and what lacks it, for `Unmet.note`."""
     tree = ColumnTree(spec)
     for part, parts in ((VALUE, seen.values), (KEY, seen.keys)):
         keys, of = _keys(spec, part, parts, seen, schemas)
@@ -297,12 +299,12 @@ def _absent(
             ]
         for leaf, absent in unmet(leaves, keys) if keys else ():
             if only is None or _is_in(only, absent.column):
-                yield absent.note("" if leaf.by_name else part, of)
+                yield absent, "" if leaf.by_name else part, of
     met = Keys()
     met.add({name.partition("\0")[0]: None for entry in seen.headers for name, _ in entry or ()})
     for path, _, source in tree.logged:
         if source.part == HEADER and seen.keys and source.path[0] not in met and only is None:
-            yield Unmet(path, source.path, met).note(HEADER, f"none of {len(seen.keys)} records")
+            yield Unmet(path, source.path, met), HEADER, f"none of {len(seen.keys)} records"
 
 
 def _is_in(column: Field, path: Path) -> bool:

@@ -23,7 +23,7 @@ from support.creating import World
 from support.examples import examples
 
 from seamline.connectors.kafka.formats import protobuf_schema
-from seamline.connectors.kafka.formats.keys import Keys, unmet
+from seamline.connectors.kafka.formats.keys import Keys, Unmet, unmet
 from seamline.connectors.kafka.formats.parts import Leaf
 from seamline.connectors.kafka.formats.schemas import NoRegistry, Schema
 from seamline.connectors.kafka.formats.trees import Node
@@ -313,9 +313,20 @@ def test_an_added_column_that_no_record_has_is_said(world: World) -> None:
         assert [note[: len(w)] for note, w in zip(found, wanted, strict=True)] == wanted
 
 
-def test_columns_that_no_record_has_are_named_up_to_a_number(world: World) -> None:
+def test_columns_that_no_record_has_are_named_up_to_a_number(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = Unmet.note
+    named: list[Unmet] = []
+
+    def noted(absent: Unmet, part: str, of: str) -> str:
+        named.append(absent)
+        return note(absent, part, of)
+
+    monkeypatch.setattr(Unmet, "note", noted)
     world.memory.produce("bids", 0, b'{"a": 1}')
     declared = ", ".join(f"c{n} bigint" for n in range(50))
     notes = world.notes(f"CREATE TABLE z ({declared}) WITH (topic = 'bids')")
     assert len(notes) == 21
     assert notes[-1].startswith("30 further columns")
+    assert len(named) == 20  # only these are compared with every key

@@ -192,7 +192,34 @@ def test_a_sample_is_parsed_once_for_all_columns(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(json_values, "parse", noted)
     assert len(misfits(declared, values, "fail")) == 200
-    assert len(parsed) == 2
+    assert len(parsed) == 1 + 2  # the first one also shows the form of timestamps
+
+
+def test_what_fits_is_decoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = {f"c{n}": n for n in range(200)} | {"at": "2024-11-22T15:00:00", "r": {"n": [1]}}
+    declared = parse_fields(
+        ", ".join(f"c{n} bigint" for n in range(200)) + ", at timestamp(6), r row(n array(double))"
+    )
+    read: list[Any] = []
+    monkeypatch.setattr(json_values.Parsed, "value", lambda *of: read.append(of))
+    assert misfits(declared, [json.dumps(record).encode()] * 2, "fail") == []
+    assert read == []
+
+
+def test_another_type_is_given_up_at_its_first_misfit(monkeypatch: pytest.MonkeyPatch) -> None:
+    values: list[bytes | None] = [b'{"n":{}}'] * 100
+    value = json_values.Parsed.value
+    read: list[Type] = []
+
+    def noted(record: json_values.Parsed, column: Field) -> Any:
+        read.append(column.type)
+        return value(record, column)
+
+    monkeypatch.setattr(json_values.Parsed, "value", noted)
+    (note,) = misfits(parse_fields("n integer"), values, "fail")
+    assert note.startswith("n: an object where integer is expected (100 of 100 ")
+    assert "Declare" not in note
+    assert len(read) == 100 + 7
 
 
 # --- Where it is said ----------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """Checks whether columns fit the records of a sample, and which types would.
 
 A column that does not fit turns every record with a value for it into a bad one, and epoch seconds
-are silently read as milliseconds. Both can be detected before the first query: the sample is parsed
-once, each leaf of a column is decoded alone, as the decoder does it, and if it fails, other types
-are tried on the whole sample.
+are silently read as milliseconds. Both can be detected before the first query: the sample is
+decoded once for all columns. Only if a record is bad, it is parsed, once, each leaf of a column is
+decoded alone, as the decoder does it, and if it fails, other types are tried on the whole sample.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from seamline.connectors.kafka.formats.json_values import Parsed, parsed_record
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamline.connectors.kafka.formats.json_values import JsonValues, Parsed, parsed_record
 from seamline.errors import SeamlineError
 from seamline.sql import types
 from seamline.sql.expressions import casts
@@ -68,14 +71,19 @@ class _Leaf:
 
     def bad(self, records: Sequence[Parsed], type_: Type) -> Mapping[int, str]:
         """Returns which records do not fit if the leaf has that type, and why."""
+        return dict(self._each_bad(records, type_))
+
+    def fits(self, records: Sequence[Parsed], type_: Type) -> bool:
+        """Whether all records fit if the leaf has that type."""
+        return next(self._each_bad(records, type_), None) is None
+
+    def _each_bad(self, records: Sequence[Parsed], type_: Type) -> Iterator[tuple[int, str]]:
         column = self.column(type_)
-        found: dict[int, str] = {}
         for index, record in enumerate(records):
             try:
                 record.value(column)
             except ValueError as error:
-                found[index] = str(error)
-        return found
+                yield index, str(error)
 
     def numbers(self, records: Sequence[Parsed]) -> list[int]:
         """Returns the whole numbers in its place."""
@@ -95,6 +103,32 @@ def misfits(columns: Sequence[Field], values: Values, on_error: str) -> list[str
         values: The sampled records.
         on_error: The policy for bad records.
     """
+    arrays = JsonValues(tuple(columns)).decode_fast(values)
+    if arrays is None:
+        return _misfits(columns, values, on_error)
+    early = [c for c, array in zip(columns, arrays, strict=True) if _has_early_times(array)]
+    objects = list(map(parsed_record, values)) if early else []
+    timestamps = (leaf for c in early for leaf in _leaves(c) if leaf.type in _TIMESTAMPS)
+    return [note for leaf in timestamps for note in _seconds(leaf, objects)]
+
+
+def _has_early_times(array: pa.Array) -> bool:
+    """Whether a column has times that may come from seconds, which were read as milliseconds."""
+    if pa.types.is_struct(array.type):
+        return any(map(_has_early_times, array.flatten()))
+    if pa.types.is_list(array.type):
+        return _has_early_times(array.flatten())
+    if not pa.types.is_timestamp(array.type):
+        return False
+    micros = array.cast(pa.int64())
+    early = pc.and_(
+        pc.greater_equal(micros, _SECONDS.start * 1000), pc.less(micros, _SECONDS.stop * 1000)
+    )
+    return bool(pc.any(early).as_py())
+
+
+def _misfits(columns: Sequence[Field], values: Values, on_error: str) -> list[str]:
+    leaves = (leaf for column in columns for leaf in _leaves(column))
     broken: dict[int, str] = {}
     objects: list[Parsed] = []
     for index, value in enumerate(values):
@@ -103,15 +137,14 @@ def misfits(columns: Sequence[Field], values: Values, on_error: str) -> list[str
         except (ValueError, RecursionError) as error:
             broken[index] = str(error)
     notes = [share_of(broken, len(values), on_error)] if broken else []
-    for column in columns:
-        for leaf in _leaves(column):
-            bad = leaf.bad(objects, leaf.type)
-            if bad:
-                other = next((t for t in _OTHERS if not leaf.bad(objects, t)), None)
-                offer = "" if other is None else f" {_offer(leaf, other, objects)}"
-                notes.append(share_of(bad, len(objects), on_error) + offer)
-            elif leaf.type in _TIMESTAMPS:
-                notes += _seconds(leaf, objects)
+    for leaf in leaves:
+        bad = leaf.bad(objects, leaf.type)
+        if bad:
+            other = next((t for t in _OTHERS if leaf.fits(objects, t)), None)
+            offer = "" if other is None else f" {_offer(leaf, other, objects)}"
+            notes.append(share_of(bad, len(objects), on_error) + offer)
+        elif leaf.type in _TIMESTAMPS:
+            notes += _seconds(leaf, objects)
     return notes
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import decimal
+import functools
 import json
 import math
 import re
@@ -69,7 +70,7 @@ def infer_json(values: Sequence[bytes | None], spelling: Spelling = PLAIN) -> In
         SeamlineError: INFERENCE_FAILED when there is nothing to infer from, or when no single
             column can hold the shapes of a key's values.
     """
-    merged: Type | None = None
+    merged = _Members({})
     bad = 0
     for value in values:
         try:
@@ -81,15 +82,14 @@ def infer_json(values: Sequence[bytes | None], spelling: Spelling = PLAIN) -> In
         if not isinstance(record, dict):
             bad += 1
             continue
-        found = _type_of(record, spelling)
-        merged = found if merged is None else _merge(merged, found, "the record")
-    if not isinstance(merged, Row) or not merged.fields:
+        merged.add(_type_of(record, spelling))
+    if not merged.types:
         raise SeamlineError(
             INFERENCE_FAILED, f"none of {len(values)} sampled records is a JSON object with keys"
         )
     unknown = tuple(_unknown(merged, ()))
     notes = tuple(_notes(merged, ()))
-    return Inferred(_settle_row(merged).fields, len(values), bad, unknown, notes=notes)
+    return Inferred(_settle_members(merged).fields, len(values), bad, unknown, notes=notes)
 
 
 _LOG_TYPES: Mapping[str, Type] = {
@@ -153,6 +153,8 @@ class _Numbers(Type):
         if isinstance(number, float):
             return _NOT_FINITE_NUMBER
         is_whole = isinstance(number, int)
+        if is_whole and -_EXACT_MAX <= number <= _EXACT_MAX:
+            return _whole_numbers(len(str(abs(number))) if number else 0)
         exact = decimal.Decimal(number if is_whole else str(number))
         _, digits, exponent = exact.as_tuple()
         assert isinstance(exponent, int)
@@ -199,9 +201,39 @@ class _Numbers(Type):
         return None
 
 
+@functools.cache
+def _whole_numbers(digits: int) -> _Numbers:
+    return _Numbers(digits)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Members(Type):
+    """The keys that objects at one place have, in the order in which they first appeared.
+
+    It is filled as records are read, since a row of many fields is dear to make for each of them.
+
+    Attributes:
+        types: The type of each key's values.
+    """
+
+    types: dict[str, Type]
+
+    def add(self, other: Type) -> None:
+        """Adds what another object has."""
+        assert isinstance(other, _Members)
+        for name, type_ in other.types.items():
+            earlier = self.types.get(name)
+            if earlier is None:
+                self.types[name] = type_
+            elif earlier is not type_:
+                self.types[name] = _merge(earlier, type_, f"key {name!r}")
+
+
 def _is_kept(exact: decimal.Decimal) -> bool:
     """Whether a double keeps the digits of a number: it is equal, or a way to write the double."""
     number = float(exact)
+    if repr(number) == str(exact):
+        return True
     if math.isinf(number):
         return False
     digits = len(exact.normalize(_ALL_DIGITS).as_tuple().digits)
@@ -209,6 +241,8 @@ def _is_kept(exact: decimal.Decimal) -> bool:
     return is_way or decimal.Decimal(number) == exact
 
 
+_EXACT_MAX = 2**53
+"""A double keeps every whole number up to it."""
 _DIGITS = 17
 """No way to write a double needs more, and many programs write that many."""
 _ALL_DIGITS = decimal.Context(prec=10_000)
@@ -235,8 +269,7 @@ def _type_of(value: Any, spelling: Spelling) -> Type:
                 element = _merge(element, _type_of(item, spelling), "an array")
             return Array(element)
         case dict():
-            members = value.items()
-            return Row(tuple(Field(key, _type_of(item, spelling)) for key, item in members))
+            return _Members({key: _type_of(item, spelling) for key, item in value.items()})
     raise AssertionError(value)
 
 
@@ -261,8 +294,9 @@ _TIMESTAMPS = frozenset({_FINER, types.TIMESTAMP, types.TIMESTAMP_TZ})
 def _merge(one: Type, other: Type, where: str) -> Type:
     """Returns the narrowest type that holds both."""
     match one, other:
-        case Row(fields), Row(others):
-            return _merge_rows(fields, others)
+        case _Members(), _Members():
+            one.add(other)
+            return one
         case Array(element), Array(another):
             return Array(_merge(element, another, where))
         case _Numbers(), _Numbers():
@@ -287,23 +321,15 @@ def _merge(one: Type, other: Type, where: str) -> Type:
     return common
 
 
-def _merge_rows(fields: Sequence[Field], others: Sequence[Field]) -> Row:
-    merged = {field.name: field.type for field in fields}
-    for field in others:
-        known = merged.get(field.name, types.UNKNOWN)
-        merged[field.name] = _merge(known, field.type, f"key {field.name!r}")
-    return Row(tuple(Field(name, type_) for name, type_ in merged.items()))
-
-
 def _unknown(type_: Type, path: tuple[str, ...]) -> Iterator[str]:
     match type_:
         case types.UNKNOWN:
             yield ".".join(path)
         case Array(element):
             yield from _unknown(element, path)
-        case Row(fields):
-            for field in fields:
-                yield from _unknown(field.type, (*path, field.name))
+        case _Members(members):
+            for name, member in members.items():
+                yield from _unknown(member, (*path, name))
 
 
 def _notes(type_: Type, path: tuple[str, ...]) -> Iterator[str]:
@@ -319,9 +345,9 @@ def _notes(type_: Type, path: tuple[str, ...]) -> Iterator[str]:
             )
         case Array(element):
             yield from _notes(element, path)
-        case Row(fields):
-            for field in fields:
-                yield from _notes(field.type, (*path, field.name))
+        case _Members(members):
+            for name, member in members.items():
+                yield from _notes(member, (*path, name))
 
 
 def _settle(type_: Type) -> Type:
@@ -335,16 +361,16 @@ def _settle(type_: Type) -> Type:
             return type_.type
         case Array(element):
             return Array(_settle(element))
-        case Row():
-            return _settle_row(type_)
+        case _Members():
+            return _settle_members(type_)
     return type_
 
 
-def _settle_row(row: Row) -> Row:
+def _settle_members(members: _Members) -> Row:
     return Row(
         tuple(
-            Field(field.name, _settle(field.type))
-            for field in row.fields
-            if not (isinstance(field.type, Row) and not field.type.fields)
+            Field(name, _settle(type_))
+            for name, type_ in members.types.items()
+            if not (isinstance(type_, _Members) and not type_.types)
         )
     )

@@ -19,6 +19,7 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
+import datetime
 import decimal
 import json
 import math
@@ -62,17 +63,16 @@ class JsonValues:
         headers: AllHeaders = (),  # noqa: ARG002 - used by other decoders
     ) -> tuple[list[pa.Array], Bad]:
         """See `PartDecoder.decode`."""
-        if self._fast:
-            arrays = self._decode_fast(values)
-            if arrays is not None:
-                return arrays, {}
+        arrays = self.decode_fast(values)
+        if arrays is not None:
+            return arrays, {}
         return self._decode_exactly(values, 0)
 
     # --- The fast path -------------------------------------------------------------------------
 
-    def _decode_fast(self, values: Sequence[bytes | None]) -> list[pa.Array] | None:
-        """Returns the columns, or None when the exact path must decide."""
-        if not values:
+    def decode_fast(self, values: Parts) -> list[pa.Array] | None:
+        """Returns the columns if no value is bad; None when the exact path must decide."""
+        if not self._fast or not values:
             return None
         whole = _joined(values)
         if whole is None:
@@ -424,10 +424,13 @@ def _double(value: Any, type_: Type, path: str) -> float:
         return float(value)
     if not isinstance(value, int | Number) or isinstance(value, bool):
         raise _unlike(value, type_, path)
-    number = pa.scalar(str(value)).cast(types.to_arrow(type_)).as_py()
+    if type_ == types.DOUBLE:
+        number = float(str(value))
+    else:  # rounded once, not to a double first
+        number = pa.scalar(str(value)).cast(types.to_arrow(type_)).as_py()
     if math.isinf(number):
         raise ValueError(f"{path}: {value} is out of range for {type_}")
-    return float(number)
+    return number
 
 
 _DECIMAL_TEXT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
@@ -528,6 +531,7 @@ _TIMESTAMP_TEXT = re.compile(
 MICROS_MAX = 253_402_300_799_999_999
 MICROS_MIN = -62_135_596_800_000_000
 DAYS_MAX, DAYS_MIN = 2_932_896, -719_162
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
 def _timestamp(value: Any, type_: Type, path: str) -> int:
@@ -592,8 +596,8 @@ def _days(day: str, text: str, path: str) -> int:
     if not _DATE_TEXT.fullmatch(day) or day.startswith("0000"):
         raise ValueError(f"{path}: {text!r} is not a date")
     try:
-        return int(pa.scalar(day).cast(pa.date32()).value)
-    except pa.ArrowInvalid:
+        return datetime.date.fromisoformat(day).toordinal() - _EPOCH
+    except ValueError:
         raise ValueError(f"{path}: {text!r} is not a date") from None
 
 
