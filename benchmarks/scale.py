@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import gc
 import json
 import statistics
 import sys
+import tracemalloc
 from collections.abc import Callable, Mapping
 
+import large_tables
 from harness import timed, verdict_of, write
 
 from seamline.connectors.kafka.formats.fit import misfits
@@ -121,8 +124,46 @@ def sample() -> Growth:
     return Growth("columns", sizes, (cost(sizes[0]), cost(sizes[1])), "ms")
 
 
+def heads() -> Growth:
+    """Reading a table whose head is new, by the number of its snapshots."""
+
+    def cost(snapshots: int) -> float:
+        with large_tables.warehouse() as tables:
+            commits = large_tables.Heads(tables, snapshots)
+            spent = []
+            for _ in range(REPEATS + 2):
+                commits.commit()
+                spent.append(timed(tables.read)[1])
+        return 1000 * statistics.median(spent[2:])
+
+    sizes = (1, 10_000)
+    return Growth("snapshots", sizes, (cost(sizes[0]), cost(sizes[1])), "ms")
+
+
+def heads_memory() -> Growth:
+    """Memory that stays taken after commits to a table with 10,000 snapshots, by their number."""
+
+    def cost(commits: int) -> float:
+        with large_tables.warehouse() as tables:
+            heads = large_tables.Heads(tables, 10_000)
+            heads.commit()
+            tracemalloc.start()
+            for _ in range(commits):
+                heads.commit()
+                tables.read()
+            gc.collect()
+            taken = tracemalloc.get_traced_memory()[0]
+            tracemalloc.stop()
+        return taken / 2**20
+
+    sizes = (1, 60)
+    return Growth("commits", sizes, (cost(sizes[0]), cost(sizes[1])), "MiB")
+
+
 LAWS: Mapping[str, Law] = {
     "sample": Law(sample, ratio_max=15),
+    "heads": Law(heads, ratio_max=3),
+    "heads-memory": Law(heads_memory, ratio_max=1.5),
     "values": Law(values, ratio_max=12),
 }
 

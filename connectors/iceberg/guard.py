@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import NamedTuple
 
 from pyiceberg.table import Table as PyTable
 from pyiceberg.table.metadata import TableMetadata
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.foreign_metadata import files_of
+from seamline.connectors.iceberg.heads import HEADS_BYTES_MAX, added, bytes_of
 from seamline.connectors.places import CatalogPlaces, TablePlaces
 
 KNOWN_MAX = 100_000
-METADATA_KNOWN_MAX = 256
 
 
 class Checks:
@@ -56,7 +57,9 @@ class CatalogGuard:
 
     def __init__(self, places: CatalogPlaces) -> None:
         self.places = places
-        self._checked: Cache[tuple[TablePlaces, str], TableMetadata] = Cache(METADATA_KNOWN_MAX)
+        self._checked: Cache[TablePlaces, _Checked] = Cache(
+            HEADS_BYTES_MAX, weight=lambda checked: bytes_of(checked.metadata)
+        )
 
     def check(self, table: PyTable) -> TablePlaces:
         """Returns where the table's files may be, once all files its metadata names are there.
@@ -66,19 +69,33 @@ class CatalogGuard:
         """
         name = ".".join((self.places.catalog, *table.name()))
         places = self.places.of_table(name, table.metadata.location)
-        key = (places, table.metadata_location or "")
-        if self._checked.get(key) != table.metadata:  # whatever it was at the same location before
-            places.require(named_files(table))
-            self._checked.put(key, table.metadata)
+        checked, location = self._checked.get(places), table.metadata_location or ""
+        if checked != _Checked(location, table.metadata):  # whatever it was there before
+            places.require(named_files(table, checked.metadata if checked else None))
+            self._checked.put(places, _Checked(location, table.metadata))
         return places
 
 
-def named_files(table: PyTable) -> Iterator[str]:
-    """Yields the files that a table's metadata names, and the metadata file itself."""
+class _Checked(NamedTuple):
+    location: str
+    metadata: TableMetadata
+
+
+def named_files(table: PyTable, checked: TableMetadata | None = None) -> Iterator[str]:
+    """Yields the files that a table's metadata names, and the metadata file itself.
+
+    Args:
+        table: The table.
+        checked: Metadata of the table; what it shares with this one is left out.
+    """
     metadata = table.metadata
     if table.metadata_location:
         yield table.metadata_location
-    yield from itertools.chain.from_iterable(map(files_of, metadata.snapshots))
-    yield from (entry.metadata_file for entry in metadata.metadata_log)
+    snapshots, log = metadata.snapshots, metadata.metadata_log
+    if checked is not None:
+        snapshots = [*added(snapshots, checked.snapshots)]
+        log = [*added(log, checked.metadata_log)]
+    yield from itertools.chain.from_iterable(map(files_of, snapshots))
+    yield from (entry.metadata_file for entry in log)
     yield from (file.statistics_path for file in metadata.statistics)
     yield from (file.statistics_path for file in metadata.partition_statistics)

@@ -18,7 +18,10 @@ from seamline.connectors.iceberg.metadata_properties import readable_by_others
 from seamline.connectors.iceberg.unpacking import gunzipped
 from seamline.connectors.iceberg.virtual import Json
 
-FILES_CACHED_MAX = 64
+FILES_BYTES_MAX = 64 << 20
+"""How much memory the cached files may take; a larger one is cached alone."""
+_BYTES_OF_TEXT = 4
+"""About what a byte of a file takes, with what it is parsed to."""
 _GZIP = b"\x1f\x8b"
 
 
@@ -41,7 +44,9 @@ class MetadataFiles:
     """Reads metadata files. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._files: Cache[tuple[str, Hashable], MetadataFile] = Cache(FILES_CACHED_MAX)
+        self._files: Cache[tuple[str, Hashable], MetadataFile] = Cache(
+            FILES_BYTES_MAX, weight=lambda file: _BYTES_OF_TEXT * len(file.text)
+        )
 
     def read(self, io: FileIO, location: str, of: Hashable) -> MetadataFile:
         """Returns the file at a location.

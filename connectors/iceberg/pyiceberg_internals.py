@@ -15,7 +15,7 @@ import io
 import json
 import struct
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -111,6 +111,7 @@ from seamline.connectors.cache import Cache
 from seamline.connectors.dependencies import Dependency
 from seamline.connectors.iceberg import foreign_metadata, unpacking
 from seamline.connectors.iceberg.guard import CatalogGuard
+from seamline.connectors.iceberg.heads import HEADS_BYTES_MAX, HeadParser, bytes_of
 from seamline.connectors.iceberg.metadata_properties import (
     PYTHON_CODE,
     readable_by_others,
@@ -121,7 +122,8 @@ from seamline.connectors.iceberg.transforms import partitions
 from seamline.connectors.iceberg.update_ids import identified, renumbered
 from seamline.errors import NUMERIC_OVERFLOW, SCHEMA_NOT_FOUND, SeamlineError
 
-METADATA_CACHED_MAX = 256
+_HEADS_MAX = 2
+"""How many heads of a table are cached: statements that began before a commit need the earlier."""
 CONNECT_S = 5.0
 READ_S = 20.0
 """How long a REST catalog may be silent before it answers what changes nothing."""
@@ -208,6 +210,10 @@ for _name in (
     setattr(CountedCatalog, _name, _counted(_name))
 
 
+_Heads = Mapping[str, TableMetadata]
+"""The metadata of the newest heads of a table, by location, the newest last."""
+
+
 class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
     """PyIceberg's SQL catalog, which here parses each metadata file only once.
 
@@ -218,7 +224,9 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
-        self._metadata: Cache[str, TableMetadata] = Cache(METADATA_CACHED_MAX)
+        self._heads: Cache[tuple[str, str], _Heads] = Cache(
+            HEADS_BYTES_MAX, weight=lambda heads: max(map(bytes_of, heads.values()))
+        )
 
     def namespace_exists(self, identifier: str | Identifier) -> bool:
         """Whether there is a namespace with exactly these levels."""
@@ -279,12 +287,14 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
         return found if of_tables is None else found.where(of_tables)
 
     def _convert_orm_to_iceberg(self, orm_table: Any) -> PyTable:
-        location = orm_table.metadata_location
-        metadata = self._metadata.get(location or "")
+        name = orm_table.table_namespace, orm_table.table_name
+        location, heads = orm_table.metadata_location, self._heads.get(name) or {}
+        metadata = heads.get(location or "")
         if metadata is None or location is None:
             self.guard.places.require(location or "")
             table = super()._convert_orm_to_iceberg(orm_table)
-            self._metadata.put(table.metadata_location, table.metadata)
+            kept = list(heads.items())[1 - _HEADS_MAX :]
+            self._heads.put(name, {**dict(kept), table.metadata_location: table.metadata})
             return table
         return PyTable(
             identifier=(*orm_table.table_namespace.split("."), orm_table.table_name),
@@ -648,6 +658,9 @@ def _applicable(updates: tuple[TableUpdate, ...], table: PyTable | None) -> tupl
 # --- Metadata ------------------------------------------------------------------------------------
 
 
+_PARSER = HeadParser()
+
+
 def _understand_others() -> None:
     """Patches PyIceberg to accept metadata that it does not know by itself."""
     known: Any = IcebergType.handle_primitive_type
@@ -660,6 +673,9 @@ def _understand_others() -> None:
         return known(value, handler) if found is None else found
 
     def parsed(data: str) -> TableMetadata:
+        return _PARSER.parsed(data, _complete, lambda metadata: metadata)
+
+    def _complete(data: str) -> TableMetadata:
         if '"manifests"' not in data:
             return parse(data)
         return _metadata_of(json.loads(data))
@@ -734,7 +750,17 @@ def _copy_no_schemas() -> None:
         own.__deepcopy__ = lambda self, memo=None: self  # noqa: ARG005
 
 
+def _metadata_of_response(response: TableResponse) -> TableMetadata:
+    return response.metadata
+
+
 class _AnyTableResponse(TableResponse):
+    @classmethod
+    def model_validate_json(cls, json_data: Any, **named: Any) -> Self:
+        """Parses a response."""
+        parse: Callable[[str], Self] = functools.partial(super().model_validate_json, **named)
+        return _PARSER.parsed(json_data, parse, _metadata_of_response, ("metadata",))
+
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, body: Any) -> Any:

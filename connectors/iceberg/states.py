@@ -10,11 +10,10 @@ from pyiceberg.table import Table as PyTable
 from pyiceberg.table.metadata import TableMetadata
 
 from seamline.connectors.cache import Cache
+from seamline.connectors.iceberg.heads import HEADS_BYTES_MAX, bytes_of
 from seamline.connectors.iceberg.types import table_schema
 from seamline.seam.binding import PROPERTY_PREFIX
 from seamline.seam.table import Snapshot, SnapshotRef, TableState
-
-STATES_CACHED_MAX = 256
 
 
 class _Made(NamedTuple):
@@ -37,7 +36,9 @@ class States:
     def __init__(self, catalog: str, configured: Mapping[str, Mapping[str, str]]) -> None:
         self._catalog = catalog
         self._configured = {name.lower(): own for name, own in configured.items()}
-        self._last: Cache[tuple[str, ...], _Made] = Cache(STATES_CACHED_MAX)
+        self._last: Cache[tuple[str, ...], _Made] = Cache(
+            HEADS_BYTES_MAX, weight=lambda made: bytes_of(made.metadata)
+        )
 
     def of(self, identifier: tuple[str, ...], table: PyTable) -> TableState:
         """Returns the state of a table that was loaded under a name."""
@@ -46,7 +47,7 @@ class States:
         if last and last.state.metadata_location == location and last.metadata == table.metadata:
             table.metadata = last.metadata  # what is the same object is compared at once
             return last.state
-        found = table_state((self._catalog, *identifier), table)
+        found = table_state((self._catalog, *identifier), table, last)
         configured = self._configured.get(found.display_name.lower())
         if configured is not None:
             own = {PROPERTY_PREFIX + k.replace("_", "-"): v for k, v in configured.items()}
@@ -55,8 +56,14 @@ class States:
         return found
 
 
-def table_state(name: tuple[str, ...], table: PyTable) -> TableState:
-    """Returns the frozen state of a loaded table."""
+def table_state(name: tuple[str, ...], table: PyTable, last: _Made | None = None) -> TableState:
+    """Returns the frozen state of a loaded table.
+
+    Args:
+        name: The full name.
+        table: The table.
+        last: An earlier state, whose snapshots are shared.
+    """
     metadata = table.metadata
     mapping = metadata.name_mapping()
     return TableState(
@@ -65,7 +72,7 @@ def table_state(name: tuple[str, ...], table: PyTable) -> TableState:
         properties=dict(metadata.properties),
         schemas={s.schema_id: table_schema(s, mapping) for s in metadata.schemas},
         current_schema_id=metadata.current_schema_id,
-        snapshots={s.snapshot_id: _snapshot(s) for s in metadata.snapshots},
+        snapshots=_snapshots(metadata, last),
         refs={
             ref_name: SnapshotRef(
                 ref.snapshot_id,
@@ -77,11 +84,26 @@ def table_state(name: tuple[str, ...], table: PyTable) -> TableState:
             for ref_name, ref in metadata.refs.items()
         },
         current_snapshot_id=metadata.current_snapshot_id,
-        snapshot_log=tuple((e.timestamp_ms, e.snapshot_id) for e in metadata.snapshot_log),
+        snapshot_log=_snapshot_log(metadata, last),
         location=metadata.location,
         metadata_location=table.metadata_location,
         format_version=metadata.format_version,
     )
+
+
+def _snapshots(metadata: TableMetadata, last: _Made | None) -> Mapping[int, Snapshot]:
+    listed, earlier = metadata.snapshots, last.metadata.snapshots if last else []
+    if last is not None and earlier and listed[: len(earlier)] == earlier:
+        new = {s.snapshot_id: _snapshot(s) for s in listed[len(earlier) :]}
+        return {**last.state.snapshots, **new}
+    shared = {id(s): last.state.snapshots[s.snapshot_id] for s in earlier} if last else {}
+    return {s.snapshot_id: shared.get(id(s)) or _snapshot(s) for s in listed}
+
+
+def _snapshot_log(metadata: TableMetadata, last: _Made | None) -> tuple[tuple[int, int], ...]:
+    listed, earlier = metadata.snapshot_log, last.metadata.snapshot_log if last else []
+    shared = last.state.snapshot_log if last and listed[: len(earlier)] == earlier else ()
+    return (*shared, *((e.timestamp_ms, e.snapshot_id) for e in listed[len(shared) :]))
 
 
 def _snapshot(snapshot: Any) -> Snapshot:
@@ -91,7 +113,7 @@ def _snapshot(snapshot: Any) -> Snapshot:
         parent_id=snapshot.parent_snapshot_id,
         timestamp_ms=snapshot.timestamp_ms,
         operation=summary.operation.value if summary else "",
-        summary=dict(summary.additional_properties) if summary else {},
+        summary=summary.additional_properties if summary else {},
         schema_id=snapshot.schema_id,
         sequence_number=snapshot.sequence_number or 0,
     )

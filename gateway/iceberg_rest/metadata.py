@@ -23,7 +23,7 @@ from seamline.gateway.iceberg_rest.storage import SnapshotStorage
 from seamline.gateway.iceberg_rest.table import UNPARTITIONED_SPEC_ID, ServedTable
 
 KIND = "metadata"
-_CACHED_MAX = 128
+_CACHED_BYTES_MAX = 64 << 20
 _KEPT = {"gc.enabled": "false"}
 """Iceberg's word for files that others need, too: clients must not collect garbage among them.
 
@@ -57,7 +57,9 @@ class MetadataWriter:
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
-        self._cached: Cache[Hashable, ServedMetadata] = Cache(_CACHED_MAX)
+        self._cached: Cache[Hashable, ServedMetadata] = Cache(
+            _CACHED_BYTES_MAX, weight=lambda served: len(served.text)
+        )
 
     def compose(
         self,

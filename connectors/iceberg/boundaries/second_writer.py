@@ -31,7 +31,10 @@ _REMOVED = ("deleted-data-files", "added-delete-files")
 
 
 def second_writer(
-    state: TableState, snapshot_id: int | None, added: Callable[[int, int], bool]
+    state: TableState,
+    snapshot_id: int | None,
+    added: Callable[[int, int], bool],
+    checked: Snapshot | None = None,
 ) -> SeamlineError | None:
     """Returns the error to raise if a snapshot's history shows that somebody else copies the topic.
 
@@ -39,8 +42,10 @@ def second_writer(
         state: A table that Seamline fills.
         snapshot_id: The snapshot.
         added: Whether a snapshot has added a row in which a column, by its field id, is not null.
+        checked: A snapshot of Seamline's own for which there was no error, with the same
+            `filled_since`; None if there is none.
     """
-    for snapshot in _since_we_fill_it(state, snapshot_id):
+    for snapshot in _since_we_fill_it(state, snapshot_id, checked):
         if SUMMARY_KEY in snapshot.summary:
             continue
         who = _who(state, snapshot, added)
@@ -60,9 +65,12 @@ def _by_stream_loader(state: TableState, snapshot_id: int | None) -> SeamlineErr
     Its offsets are properties, which stay after Seamline has taken over; only further offsets are
     new.
     """
+    copied = list(offsets_of(state))
+    if not copied:
+        return None
     binding = TopicBinding.from_properties(state.properties)
     begun = _begun(state, snapshot_id)
-    for group, topic, partition, end in offsets_of(state):
+    for group, topic, partition, end in copied:
         if binding is not None and topic == binding.topic and end > begun.get(partition, 0):
             return SeamlineError(
                 SECOND_WRITER,
@@ -83,17 +91,38 @@ def _begun(state: TableState, snapshot_id: int | None) -> Offsets:
     return [b for b in own if b.taken_id == own[0].taken_id][-1].next
 
 
-def _since_we_fill_it(state: TableState, snapshot_id: int | None) -> list[Snapshot]:
-    """Returns the ancestors of a snapshot that nobody else may have filled, newest first."""
-    line = list(state.ancestors(snapshot_id))
+def filled_since(state: TableState, snapshot_id: int) -> tuple[int | None, int] | None:
+    """Returns what a check of a snapshot's history depends on, besides its ancestors.
+
+    If it is the same for a snapshot of Seamline's own that has been checked, the check of a later
+    one may end there. It is None if Seamline has no snapshot of its own in that history.
+
+    Args:
+        state: A table that Seamline fills.
+        snapshot_id: The snapshot.
+    """
+    own = own_of(state, snapshot_id)
+    return None if own is None else (own.taken_id, _offset_column(state))
+
+
+def _since_we_fill_it(
+    state: TableState, snapshot_id: int | None, checked: Snapshot | None
+) -> list[Snapshot]:
+    """Returns the ancestors of a snapshot that nobody else may have filled, newest first.
+
+    They end before one that has been checked with its own ancestors.
+    """
     own = own_of(state, snapshot_id)
     taken = own.taken_id if own is not None else None
-    begun = [
-        index
-        for index, snapshot in enumerate(line)
-        if snapshot.snapshot_id == taken or (taken is None and SUMMARY_KEY in snapshot.summary)
-    ]
-    return line[: begun[-1]] if begun else line
+    line: list[Snapshot] = []
+    begun: int | None = None
+    for snapshot in state.ancestors(snapshot_id):
+        if snapshot == checked:
+            return line
+        if snapshot.snapshot_id == taken or (taken is None and SUMMARY_KEY in snapshot.summary):
+            begun = len(line)
+        line.append(snapshot)
+    return line if begun is None else line[:begun]
 
 
 def replaced_rows(state: TableState, snapshot_id: int | None) -> SeamlineError | None:
@@ -135,8 +164,13 @@ def _who(state: TableState, snapshot: Snapshot, added: Callable[[int, int], bool
         return writer.name
     if not _only_adds(snapshot):
         return None  # the rewritten rows may be ours
+    return "another writer" if added(snapshot.snapshot_id, _offset_column(state)) else None
+
+
+def _offset_column(state: TableState) -> int:
+    """Returns the field id of the column with the offsets of records."""
     offset = next(field for field in state.schema.columns if field.name == columns.OFFSET)
-    return "another writer" if added(snapshot.snapshot_id, int(offset.field_id)) else None
+    return int(offset.field_id)
 
 
 def may_have_copied(snapshot: Snapshot) -> bool:

@@ -13,7 +13,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
@@ -29,7 +29,7 @@ from pyiceberg.table import Table as PyTable
 from pyiceberg.table.snapshots import Snapshot
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.iceberg.boundaries.second_writer import second_writer
+from seamline.connectors.iceberg.boundaries.second_writer import filled_since, second_writer
 from seamline.connectors.iceberg.boundaries.values import has_value
 from seamline.connectors.iceberg.deletes import DeleteIndex
 from seamline.connectors.iceberg.equality_deletes import EqualityDeletes, scope_of
@@ -53,6 +53,8 @@ from seamline.errors import (
     SNAPSHOT_GONE,
     SeamlineError,
 )
+from seamline.seam import table as seam_table
+from seamline.seam.boundary import SUMMARY_KEY
 from seamline.seam.checks import require
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
 from seamline.seam.table import TableState
@@ -79,6 +81,7 @@ class ScanPlanner:
             PLANNED_FILES_MAX, weight=lambda plan: 1 + len(plan.files)
         )
         self._filled_by_us: Cache[tuple[str, str, int], bool] = Cache(LISTS_CACHED_MAX)
+        self._checked: Cache[Hashable, seam_table.Snapshot] = Cache(LISTS_CACHED_MAX)
         self._values: Cache[tuple[str, int], bool] = Cache(ENTRIES_CACHED_MAX)
         self._misleading: Cache[tuple[str, int], frozenset[int]] = Cache(ENTRIES_CACHED_MAX)
         self._checks = Checks()
@@ -261,8 +264,11 @@ class ScanPlanner:
                 for file in self._added(table, places, snapshot_id)
             )
 
-        require(second_writer(state, snapshot_id, added))
+        since = state.name, state.uuid, filled_since(state, snapshot_id)
+        require(second_writer(state, snapshot_id, added, self._checked.get(since)))
         self._filled_by_us.put(key, True)
+        if since[-1] is not None and SUMMARY_KEY in state.snapshots[snapshot_id].summary:
+            self._checked.put(since, state.snapshots[snapshot_id])
 
     def _added(self, table: PyTable, places: TablePlaces, snapshot_id: int) -> list[PyDataFile]:
         """Returns the files that a snapshot has added, without those in manifests it merged."""
