@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -246,9 +247,12 @@ def _maintenance(
     return _on_other_spark(arena, "table", "maintain", table, *options)
 
 
+_ENGINES = itertools.cycle(("spark", "local"))
+
+
 def tier_once(arena: Arena, table: Table) -> None:
-    """Tiers what is in the log now."""
-    process = _on_other_spark(arena, "tier", table.name, "--once")
+    """Tiers what is in the log now: on Spark, and the next time without it."""
+    process = _on_other_spark(arena, "tier", table.name, "--once", "--engine", next(_ENGINES))
     if status := process.wait(_TIER_S):
         raise OSError(f"tiering {table.name} once ended with {status}")
 

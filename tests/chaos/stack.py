@@ -14,6 +14,7 @@ the independent consumer, whose own requests must not be lost.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import pathlib
 import socket
@@ -95,6 +96,7 @@ class ChaosStack:
         self.other_spark = self._spark("other spark")
         self.gateway = self._gateway("gateway", self.url, {})
         self.narrow_gateway = self._gateway("narrow gateway", self.narrow_url, _NARROW)
+        self._tier_engines = itertools.cycle(("spark", "local", "auto"))
         self.tierer = self._process("tierer", lambda: self._tier_command(tables))
         self.other_tierer = self._process("other tierer", lambda: self._tier_command(sacrificed))
         self._watcher: Watcher | None = None
@@ -254,7 +256,8 @@ class ChaosStack:
         )
 
     def _tier_command(self, tables: Sequence[str]) -> list[str]:
-        options = ("--interval", "2s", "--max-records", "2000")
+        engine = next(self._tier_engines)
+        options = ("--interval", "2s", "--max-records", "2000", "--engine", engine)
         return behind_others(self.command("tier", *tables, *options))
 
 

@@ -24,6 +24,7 @@ from support.meddling import Event
 from support.stack import Stack
 from support.waiting import wait_until
 
+from seamline.connectors.duckdb.tiering import LocalTierTable
 from seamline.connectors.iceberg.errors import TAKEN
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.protocols.cold_tables import TierTable
@@ -36,6 +37,7 @@ from seamline.gateway.tiering.application import TieringApplication
 from seamline.gateway.tiering.progress import Progress
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.boundary import boundary_of
+from seamline.seam.table import TableState
 from seamline.seam.tiering import Outcome, Step
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -93,38 +95,45 @@ class Contended:
             found = self.gateway.rows(f"SELECT id, text FROM {self.name} ORDER BY id", engine)
             assert found == sorted(self.model.items()), engine
 
-    def tier(self, meddle: Callable[[], None]) -> Step:
-        """Tiers a batch; something happens once Spark has written it to a branch."""
-        event = Event(meddle)
-        catalog: Any = Meddled(self.stack.connections.catalog("lake"), event)
-        table = SparkTierTable(
-            self.stack.spark,
-            catalog,
-            ("default", self.name),
-            self.stack.connections.log("default"),
-            self.stack.connections.cluster("default").config,
-            tasks_min=2,
-        )
+    def tier(self, meddle: Callable[[], None], engine: str = "spark") -> Step:
+        """Tiers a batch; something happens once its files are written, by Spark to a branch."""
+        event, files = Event(meddle), self.stack.data_files(self.name)
+
+        def is_written(state: TableState) -> bool:
+            if engine == "local":
+                return self.stack.data_files(self.name) != files
+            return has_branch(state)
+
+        catalog: Any = Meddled(self.stack.connections.catalog("lake"), event, is_written)
+        log = self.stack.connections.log("default")
+        identifier = ("default", self.name)
+        table: TierTable = LocalTierTable(catalog, identifier, log)
+        if engine == "spark":
+            cluster = self.stack.connections.cluster("default").config
+            table = SparkTierTable(self.stack.spark, catalog, identifier, log, cluster, tasks_min=2)
         try:
-            log = self.stack.connections.log("default")
             return tier_once(table, log, no_deadline(), records_max=1_000_000)
         finally:
             assert event.happened
 
 
-class Meddled:
-    """A catalog under which something happens as soon as a table has a branch with a batch."""
+def has_branch(state: TableState) -> bool:
+    """Whether a batch has been written to a branch."""
+    of_batches = [r for n, r in state.refs.items() if n.startswith("seamline_batch_")]
+    return any(r.snapshot_id != state.current_snapshot_id for r in of_batches)
 
-    def __init__(self, inner: Any, event: Event) -> None:
-        self._inner, self._event = inner, event
+
+class Meddled:
+    """A catalog under which something happens as soon as a batch is written."""
+
+    def __init__(self, inner: Any, event: Event, is_written: Callable[[TableState], bool]) -> None:
+        self._inner, self._event, self._is_written = inner, event, is_written
         self.name = inner.name
 
     def load(self, identifier: tuple[str, ...]) -> IcebergTable:
         """See `Catalog.load`."""
         table: IcebergTable = self._inner.load(identifier)
-        state = table.state
-        of_batches = [r for n, r in state.refs.items() if n.startswith("seamline_batch_")]
-        if not any(r.snapshot_id != state.current_snapshot_id for r in of_batches):
+        if not self._is_written(table.state):
             return table
         self._event()
         again: IcebergTable = self._inner.load(identifier)
@@ -179,6 +188,29 @@ def test_a_batch_lands_on_what_does_not_concern_it(upserts: Contended, case: str
     upserts.expect()
 
 
+@pytest.mark.one_in(prove=6)
+@pytest.mark.parametrize("case", [*PASS, *(case for case in AGAIN if AGAIN[case])])
+def test_a_batch_of_this_process_lands_whatever_others_do(upserts: Contended, case: str) -> None:
+    """It is merged again with the table as others have made it."""
+    statement, changes = PASS.get(case) or (AGAIN[case], {})
+
+    def meddle() -> None:
+        if statement and not statement.isdigit():
+            upserts.sql(statement)
+        else:
+            upserts.insert(int(statement or -1))
+
+    assert upserts.tier(meddle, "local").outcome is Outcome.ROWS
+    for id_, text in changes.items():
+        upserts.model.pop(id_, None)
+        if text is not None:
+            upserts.model[id_] = text
+    upserts.expect()
+    upserts.maintain()
+    assert_left_clean(upserts)
+    upserts.expect()
+
+
 @pytest.mark.one_in(prove=9)
 @pytest.mark.parametrize("case", AGAIN)
 def test_a_batch_starts_again_after_what_concerns_it(upserts: Contended, case: str) -> None:
@@ -229,7 +261,7 @@ def test_deletes_by_position_delay_no_appended_batch(
 
     inner: Any = SparkTierTable(
         stack.spark,
-        Meddled(stack.connections.catalog("lake"), Event(delete)),  # type: ignore[arg-type]
+        Meddled(stack.connections.catalog("lake"), Event(delete), has_branch),  # type: ignore[arg-type]
         ("default", name),
         stack.connections.log("default"),
         stack.connections.cluster("default").config,
@@ -317,6 +349,7 @@ class ForeignWriter:
 @pytest.mark.filterwarnings(
     "ignore:Merge on read is not yet supported", "ignore:Delete operation did"
 )
+@pytest.mark.usefixtures("tier_engine")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_batch_lands_while_another_writer_never_pauses(
     stack: Stack, gateway: Gateway, name: str, mode: str
