@@ -25,8 +25,9 @@ from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.connectors.protocols.engines import Engine, EngineQuery, EngineScan
 from seamline.connectors.shared_memory import shared_memory
-from seamline.sql import parse, types
+from seamline.sql import types
 from seamline.sql.binder.qualify import Relation, qualify
+from seamline.sql.parsing import parse
 from seamline.sql.types import Field
 
 FIELDS = (Field("id", types.BIGINT, 1), Field("channel", types.VARCHAR, 2))

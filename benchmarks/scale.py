@@ -22,8 +22,9 @@ from harness import timed, verdict_of, write
 
 from seamline.connectors.kafka.formats.fit import misfits
 from seamline.connectors.kafka.formats.infer import infer_json
-from seamline.sql import parse, types
+from seamline.sql import types
 from seamline.sql.binder.qualify import qualify
+from seamline.sql.parsing import parse
 
 REPEATS = 5
 

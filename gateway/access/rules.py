@@ -21,7 +21,7 @@ from sqlglot import exp
 from seamline.connectors.config import Settings, refused
 from seamline.errors import INVALID_CONFIG, SeamlineError
 from seamline.gateway.config import yaml_file
-from seamline.sql import parse
+from seamline.sql.parsing import parse
 
 
 class Privilege(enum.StrEnum):

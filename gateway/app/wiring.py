@@ -65,7 +65,7 @@ from seamline.gateway.tail.metrics import TailMetrics
 from seamline.gateway.tail.tails import followers
 from seamline.planners.plan.route import DUCKDB, SPARK, Limits
 from seamline.seam.seam import Seam
-from seamline.sql.statements import KillStatement
+from seamline.sql.parsing.statements import KillStatement
 
 _SWEEP_S = 5.0
 _WAITS_MAX = 500

@@ -42,7 +42,7 @@ from seamline.seam.options import OPTIONS
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns
 from seamline.sql.near import did_you_mean
-from seamline.sql.statements import (
+from seamline.sql.parsing.statements import (
     AddColumn,
     AlterTable,
     ColumnDefinition,

@@ -30,10 +30,11 @@ from seamline.gateway.statements.statement import Statement, StatementRequest
 from seamline.planners.plan.logical import LogicalPlan
 from seamline.planners.plan.route import AUTO
 from seamline.seam.seam import Seam
-from seamline.sql import parameters, types
+from seamline.sql import types
 from seamline.sql.binder.scope import Output
-from seamline.sql.parameters import Values
-from seamline.sql.statements import KillStatement, Query
+from seamline.sql.parsing import parameters
+from seamline.sql.parsing.parameters import Values
+from seamline.sql.parsing.statements import KillStatement, Query
 
 S = TypeVar("S")
 

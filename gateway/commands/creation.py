@@ -29,7 +29,7 @@ from seamline.gateway.commands import (
 )
 from seamline.gateway.commands.rows import Rows, done, noted
 from seamline.seam.options import OPTIONS
-from seamline.sql.statements import (
+from seamline.sql.parsing.statements import (
     AlterTable,
     CreateTable,
     DropTable,

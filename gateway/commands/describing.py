@@ -18,7 +18,7 @@ from seamline.seam.seam import Seam
 from seamline.sql import types
 from seamline.sql.expressions.calls import Call
 from seamline.sql.expressions.naming import name_of_scan_column
-from seamline.sql.statements import Explain, Query
+from seamline.sql.parsing.statements import Explain, Query
 from seamline.sql.types import Field, Type
 
 Inputs = tuple[exp.Expr, Sequence[Field]]

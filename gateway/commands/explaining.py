@@ -21,7 +21,7 @@ from seamline.planners.plan.logical import Scan
 from seamline.planners.plan.physical import PhysicalPlan
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
-from seamline.sql.statements import Explain
+from seamline.sql.parsing.statements import Explain
 
 _PLAN = (Output("Query Plan", types.VARCHAR),)
 _VALID = (Output("Valid", types.BOOLEAN),)

@@ -15,7 +15,7 @@ from seamline.gateway.commands.describing import Inputs
 from seamline.gateway.commands.reading import reading
 from seamline.gateway.commands.rows import Rows, count
 from seamline.sql.locations import locate_errors_at
-from seamline.sql.statements import CreateTableAs, Insert
+from seamline.sql.parsing.statements import CreateTableAs, Insert
 
 
 def create_table_as(context: Context[CreateTableAs]) -> Rows:

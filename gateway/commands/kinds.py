@@ -1,6 +1,6 @@
 """The kinds of statements: how each is run, and what clients are told about it.
 
-A new kind of statement is a class in `sql.statements` with a grammar, and an entry here.
+A new kind of statement is a class in `sql.parsing.statements` with a grammar, and an entry here.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from seamline.gateway.commands import (
 from seamline.gateway.commands.context import Context
 from seamline.gateway.commands.describing import Inputs
 from seamline.gateway.commands.rows import Rows, done
-from seamline.sql import statements as sql
 from seamline.sql.locations import locate_errors_at
+from seamline.sql.parsing import statements as sql
 
 S = TypeVar("S")
 

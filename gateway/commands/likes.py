@@ -25,7 +25,7 @@ from seamline.gateway.query.loaded import LoadedTables
 from seamline.seam.binding import TopicBinding
 from seamline.sql import columns
 from seamline.sql.locations import locate_errors_at
-from seamline.sql.statements import ColumnDefinition, LikeTable
+from seamline.sql.parsing.statements import ColumnDefinition, LikeTable
 from seamline.sql.types import Field
 
 

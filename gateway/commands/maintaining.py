@@ -35,7 +35,7 @@ from seamline.planners.plan.logical import LogicalPlan
 from seamline.planners.plan.route import SPARK
 from seamline.planners.rules.push_predicates import to_predicate
 from seamline.sql.locations import locate_errors_at
-from seamline.sql.statements import MaintainTable
+from seamline.sql.parsing.statements import MaintainTable
 
 _FILES_MIN = 2
 """As in Trino, two small files of a partition are merged: whoever asks for it wants it done."""

@@ -20,11 +20,11 @@ from seamline.errors import (
 from seamline.gateway.commands.context import Context
 from seamline.gateway.commands.rows import Rows, done
 from seamline.gateway.statements.statement import StatementRequest
-from seamline.sql import parameters, parse
 from seamline.sql.locations import location_of
 from seamline.sql.near import did_you_mean
-from seamline.sql.parameters import Values
-from seamline.sql.statements import (
+from seamline.sql.parsing import parameters, parse
+from seamline.sql.parsing.parameters import Values
+from seamline.sql.parsing.statements import (
     ABOUT_PREPARED,
     Deallocate,
     DescribePrepared,

@@ -15,7 +15,7 @@ from seamline.gateway.commands.context import Context
 from seamline.gateway.query import receipt
 from seamline.gateway.query.queries import Planned, QueryRequest, Running
 from seamline.seam.session import merge
-from seamline.sql.statements import Query
+from seamline.sql.parsing.statements import Query
 
 
 def run(context: Context[Query]) -> None:

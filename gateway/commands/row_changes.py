@@ -1,6 +1,6 @@
 """DELETE, UPDATE, MERGE and TRUNCATE TABLE for plain tables, and DELETE for upsert tables.
 
-The rows that change are those of a query; see `sql.row_changes`. In a plain table they are
+The rows that change are those of a query; see `sql.parsing.row_changes`. In a plain table they are
 identified by file and position, and change in one snapshot. In an upsert table, each is deleted by
 a record without a value. No other rows of unified tables are changed: they repeat the records of a
 topic, which may have more fields than the table has columns.
@@ -44,7 +44,7 @@ from seamline.gateway.statements import freshness
 from seamline.seam.binding import TopicBinding
 from seamline.sql import columns
 from seamline.sql.locations import locate_errors_at
-from seamline.sql.statements import ChangeRows, RowCase, Truncate
+from seamline.sql.parsing.statements import ChangeRows, RowCase, Truncate
 from seamline.sql.types import BIGINT, INTEGER, Field
 
 _CASE = Field("case", INTEGER)

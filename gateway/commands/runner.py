@@ -16,11 +16,11 @@ from seamline.gateway.query.tokens import forgotten
 from seamline.gateway.statements import session_properties
 from seamline.gateway.statements.statement import Statement
 from seamline.seam.session import merge
-from seamline.sql import parse
-from seamline.sql import statements as sql
-from seamline.sql.parameters import Values
+from seamline.sql.parsing import parse
+from seamline.sql.parsing import statements as sql
+from seamline.sql.parsing.parameters import Values
+from seamline.sql.parsing.statements import Execute, Query
 from seamline.sql.session_zone import UTC
-from seamline.sql.statements import Execute, Query
 
 
 class StatementRunner:

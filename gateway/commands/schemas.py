@@ -31,7 +31,7 @@ from seamline.gateway.system import listings
 from seamline.seam.binding import TopicBinding
 from seamline.seam.table import TableState
 from seamline.sql.near import did_you_mean
-from seamline.sql.statements import CreateSchema, DropSchema
+from seamline.sql.parsing.statements import CreateSchema, DropSchema
 
 
 def create(connections: Connections, statement: CreateSchema, session: Session) -> Rows:

@@ -19,7 +19,7 @@ from seamline.gateway.statements.statement import NO_TRANSACTION, StatementReque
 from seamline.gateway.system import listings
 from seamline.sql import types
 from seamline.sql.near import did_you_mean
-from seamline.sql.statements import (
+from seamline.sql.parsing.statements import (
     SetRole,
     SetSession,
     SetTimeZone,

@@ -27,8 +27,8 @@ from seamline.seam.binding import TopicBinding
 from seamline.seam.log import READ_COMMITTED
 from seamline.sql import columns, functions, types
 from seamline.sql.binder.qualify import TableReference
+from seamline.sql.parsing.statements import Show
 from seamline.sql.quoting import quoted_text
-from seamline.sql.statements import Show
 from seamline.sql.types import Field
 
 

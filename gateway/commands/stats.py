@@ -27,7 +27,7 @@ from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import boundary_of
 from seamline.seam.tiering import lag
 from seamline.sql import columns, types
-from seamline.sql.statements import ShowStats
+from seamline.sql.parsing.statements import ShowStats
 from seamline.sql.types import Field
 
 _SHAPE = {

@@ -52,8 +52,9 @@ from seamline.seam.offsets import Offsets
 from seamline.seam.options import MANUAL, OPTIONS, CreateOptions
 from seamline.seam.records import DecoderSpec
 from seamline.seam.table import TableState
-from seamline.sql import columns, parse, types
-from seamline.sql.statements import ColumnDefinition
+from seamline.sql import columns, types
+from seamline.sql.parsing import parse
+from seamline.sql.parsing.statements import ColumnDefinition
 from seamline.sql.types import Field
 
 TOPIC_S_MAX = 3.0

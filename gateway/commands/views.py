@@ -29,8 +29,8 @@ from seamline.sql import types
 from seamline.sql.binder.scope import Output
 from seamline.sql.locations import locate_errors_at
 from seamline.sql.near import did_you_mean
+from seamline.sql.parsing.statements import CreateView, DropView, RenameView
 from seamline.sql.quoting import quoted_text
-from seamline.sql.statements import CreateView, DropView, RenameView
 from seamline.sql.types import Field, Type
 
 if TYPE_CHECKING:

@@ -48,11 +48,12 @@ from seamline.seam.binding import TopicBinding
 from seamline.seam.now import invisible
 from seamline.seam.offsets import Offsets
 from seamline.seam.options import OPTIONS, texts
-from seamline.sql import coercion, columns, parse, types
+from seamline.sql import coercion, columns, types
 from seamline.sql.binder.qualify import is_unnamed
 from seamline.sql.binder.scope import Output
 from seamline.sql.near import did_you_mean
-from seamline.sql.statements import CreateTable, Insert, Query
+from seamline.sql.parsing import parse
+from seamline.sql.parsing.statements import CreateTable, Insert, Query
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Timestamp, Type
 
 PYICEBERG_WRITES = 2

@@ -26,8 +26,9 @@ from seamline.errors import (
 from seamline.gateway.commands import explaining, kinds
 from seamline.gateway.flight.columns import columns_of, is_uuid, parameter
 from seamline.gateway.flight.running import NO_COLUMNS, Call, Running
-from seamline.sql import parse, types
-from seamline.sql.statements import Execute, Explain, Query
+from seamline.sql import types
+from seamline.sql.parsing import parse
+from seamline.sql.parsing.statements import Execute, Explain, Query
 from seamline.sql.types import Type
 
 KEPT_S = 3600.0

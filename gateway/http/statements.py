@@ -46,7 +46,7 @@ from seamline.gateway.statements.service import Service
 from seamline.gateway.statements.spool import ResultSpool
 from seamline.gateway.statements.statement import FINAL, State, Statement, StatementRequest
 from seamline.planners.plan.route import ENGINES
-from seamline.sql import parameters
+from seamline.sql.parsing import parameters
 
 ARROW_STREAM = "ARROW_STREAM"
 JSON_ARRAY = "JSON_ARRAY"

@@ -64,9 +64,9 @@ from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
 from seamline.sql.binder.qualify import TableReference
-from seamline.sql.changes import BEGINNING, Changes
-from seamline.sql.changes import NAME as CHANGES_FUNCTION
 from seamline.sql.locations import locate_errors_at
+from seamline.sql.parsing.changes import BEGINNING, Changes
+from seamline.sql.parsing.changes import NAME as CHANGES_FUNCTION
 from seamline.sql.predicates import conjunction
 
 _NAMES_NOTHING = frozenset({TABLE_NOT_FOUND, SCHEMA_NOT_FOUND})

@@ -16,7 +16,7 @@ from typing import Any
 
 from seamline.connectors.cache import Cache
 from seamline.sql.binder.qualify import BoundQuery, Relation
-from seamline.sql.statements import Query
+from seamline.sql.parsing.statements import Query
 from seamline.sql.types import Field, Row, Type, children
 
 LENGTH_MAX = 4_000

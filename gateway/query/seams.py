@@ -13,8 +13,8 @@ from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.query import receipt
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.tokens import TokenSigner
-from seamline.sql import parse
 from seamline.sql.binder.qualify import TableReference
+from seamline.sql.parsing import parse
 
 
 class Seams:

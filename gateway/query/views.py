@@ -23,13 +23,13 @@ from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Sources, as_owner
 from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.names import TableName
-from seamline.sql import parse
 from seamline.sql.binder.qualify import tables_of
 from seamline.sql.binder.views import Expansion, expanded, read_as
-from seamline.sql.changes import changes_of, name_of
 from seamline.sql.locations import locate_errors_at, location_of, location_of_name
+from seamline.sql.parsing import parse
+from seamline.sql.parsing.changes import changes_of, name_of
+from seamline.sql.parsing.statements import Query
 from seamline.sql.restrictions import Restriction
-from seamline.sql.statements import Query
 
 _DIALECTS = ("trino", "presto", "seamline", "spark", "duckdb")
 """Dialects of a view's texts, in order of preference; without any of these, any other is read."""

@@ -17,8 +17,8 @@ from seamline.gateway.statements import freshness
 from seamline.gateway.statements.statement import StatementRequest
 from seamline.planners.plan.route import AUTO, ENGINES
 from seamline.sql import time_zones
-from seamline.sql.dialects import reader_of
 from seamline.sql.near import did_you_mean
+from seamline.sql.parsing.dialects import reader_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

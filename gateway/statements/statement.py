@@ -18,8 +18,8 @@ from seamline.gateway.access.audit import NOWHERE, Origin
 from seamline.gateway.access.rights import Principal, Sight
 from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.statements.spool import ResultSpool
-from seamline.sql import statements as sql
 from seamline.sql.binder.scope import Output
+from seamline.sql.parsing import statements as sql
 
 NO_TRANSACTION = "NONE"
 _ISSUER_BYTES, _OWN_BYTES = 6, 12

@@ -23,8 +23,8 @@ from seamline.errors import (
 from seamline.sql import coercion, types
 from seamline.sql.binder.conversions import implicit_cast
 from seamline.sql.binder.scope import Column, Cte, Output, Scope, Source, Typed, unsupported
-from seamline.sql.dialects import SqlJson, SqlJsonMade
 from seamline.sql.locations import location_of
+from seamline.sql.parsing.dialects import SqlJson, SqlJsonMade
 from seamline.sql.restrictions import Restriction
 
 Handler: TypeAlias = "Callable[[Binder, Any, Scope], Typed]"

@@ -44,7 +44,6 @@ from seamline.sql.binder.shapes import as_operand, unparenthesized
 from seamline.sql.binder.time_zones import bind_at_time_zone
 from seamline.sql.binder.times import is_of_time
 from seamline.sql.binder.tries import bind_try
-from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.equality import map_of_arrays
 from seamline.sql.expressions.calls import (
     COMPUTED_COUNT,
@@ -57,8 +56,9 @@ from seamline.sql.expressions.calls import (
 )
 from seamline.sql.functions import GROUPING
 from seamline.sql.functions.times import EXTRACTED, OF_CLOCKS, OF_ZONES
-from seamline.sql.listagg import ListaggWithin
 from seamline.sql.locations import location_of
+from seamline.sql.parsing.dialects import FROM_ZERO
+from seamline.sql.parsing.listagg import ListaggWithin
 from seamline.sql.restrictions import array_of_groups
 from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Array, Field, Function, Map, Row, Timestamp, Type

@@ -19,8 +19,8 @@ from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.binder.time_zones import is_elsewhere
 from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
+from seamline.sql.parsing.words import NUMBER_MAX
 from seamline.sql.types import Interval, Timestamp
-from seamline.sql.words import NUMBER_MAX
 
 _UNITS = ("day", "hour", "minute", "second")
 _MILLISECONDS = {

@@ -13,11 +13,11 @@ from seamline.sql.binder.conversions import explicit_cast, implicit_cast, of_len
 from seamline.sql.binder.function_calls import bind_call
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import is_text
-from seamline.sql.dialects import SqlJson, SqlJsonMade, SqlJsonMember
 from seamline.sql.expressions.calls import CallSpec, call, constructor
 from seamline.sql.expressions.casts import in_zones
 from seamline.sql.kernels.json_casts import can_be_json
 from seamline.sql.kernels.path_parsing import sql_path
+from seamline.sql.parsing.dialects import SqlJson, SqlJsonMade, SqlJsonMember
 
 
 def _bind(binder: Binder, node: SqlJson, scope: Scope) -> Typed:

@@ -15,10 +15,10 @@ from seamline.sql.binder.binder import Binder, Handlers
 from seamline.sql.binder.moments import bind_moment
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import unparenthesized
-from seamline.sql.dialects import CAST
 from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
 from seamline.sql.kernels import json_texts
 from seamline.sql.locations import location_of
+from seamline.sql.parsing.dialects import CAST
 from seamline.sql.types import Decimal, Type
 
 

@@ -17,7 +17,7 @@ from seamline.sql.binder.intervals import days_of
 from seamline.sql.binder.moments import bind_moment
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import unparenthesized
-from seamline.sql.dialects import DAYS, TEXT
+from seamline.sql.parsing.dialects import DAYS, TEXT
 from seamline.sql.types import Time, Timestamp, Type
 
 

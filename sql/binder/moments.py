@@ -13,9 +13,9 @@ from seamline.sql import session_zone, time_zones, types
 from seamline.sql.binder.binder import Binder, Handlers
 from seamline.sql.binder.conversions import moment_literal
 from seamline.sql.binder.scope import Scope, Typed
-from seamline.sql.dialects import CAST
 from seamline.sql.expressions.calls import CallSpec, call, constructor
 from seamline.sql.locations import location_of
+from seamline.sql.parsing.dialects import CAST
 from seamline.sql.types import Time, Timestamp
 
 _DATE = r"(?P<year>\d{1,4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})"

@@ -27,10 +27,10 @@ from seamline.sql.binder.bind import bind
 from seamline.sql.binder.options import check_options
 from seamline.sql.binder.scope import Column, Output, Source
 from seamline.sql.binder.views import owner_of
-from seamline.sql.changes import Changes, changes_of, name_of
 from seamline.sql.equalities import Equalities, equalities
 from seamline.sql.expressions.naming import scan_column, unused_prefix
 from seamline.sql.locations import location_of, location_of_name
+from seamline.sql.parsing.changes import Changes, changes_of, name_of
 from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.session_zone import UTC
 from seamline.sql.types import Field

@@ -21,7 +21,7 @@ from seamline.sql.binder.scope import Output, Scope, Typed, output_column
 from seamline.sql.expressions.calls import CallSpec, call, constructor
 from seamline.sql.functions.arrays import NUMBERS, side_by_side
 from seamline.sql.locations import location_of
-from seamline.sql.sequences import SEQUENCE
+from seamline.sql.parsing.sequences import SEQUENCE
 from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Array, Map, Row, Type
 

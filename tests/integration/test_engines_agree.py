@@ -17,8 +17,9 @@ from support import large, nesting, statements, texts
 from support.gateway import Gateway
 
 from seamline.errors import SeamlineError
-from seamline.sql import parameters, parse, types
+from seamline.sql import types
 from seamline.sql.binder.qualify import qualify, references
+from seamline.sql.parsing import parameters, parse
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration]
 

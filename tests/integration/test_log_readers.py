@@ -48,7 +48,7 @@ from seamline.planners.plan.physical import TailRead
 from seamline.planners.plan.route import DUCKDB, SPARK, Limits
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.offsets import OffsetRange
-from seamline.sql import parse
+from seamline.sql.parsing import parse
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 COLUMNS = "id bigint"

@@ -30,7 +30,7 @@ import seamline
 from seamline.commands import profiles
 from seamline.gateway.access import rules
 from seamline.gateway.config.load import load
-from seamline.sql import parse
+from seamline.sql.parsing import parse
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

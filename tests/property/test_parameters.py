@@ -22,7 +22,7 @@ from support.examples import examples
 from support.gateway import Gateway
 
 from seamline.errors import ERRORS, Location, SeamlineError
-from seamline.sql import parameters, parse
+from seamline.sql.parsing import parameters, parse
 
 FORMS = [
     # the select list and its expressions

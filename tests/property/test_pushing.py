@@ -40,9 +40,10 @@ from seamline.connectors.iceberg.types import to_schema
 from seamline.gateway.tail.statistics import Statistics
 from seamline.planners.rules.push_predicates import to_predicate
 from seamline.seam.files import ScanRequest
-from seamline.sql import parse, types
+from seamline.sql import types
 from seamline.sql.binder.qualify import Relation, qualify
 from seamline.sql.engines import render
+from seamline.sql.parsing import parse
 from seamline.sql.predicates import Predicate, describe
 from seamline.sql.types import BIGINT, Field, arrow_field
 

@@ -46,9 +46,10 @@ from seamline.seam.binding import TopicBinding
 from seamline.seam.offsets import Offsets
 from seamline.seam.records import DecoderSpec
 from seamline.seam.upserts import Newest, over
-from seamline.sql import columns, parse, types
+from seamline.sql import columns, types
+from seamline.sql.parsing import parse
+from seamline.sql.parsing.statements import AlterTable
 from seamline.sql.predicates import And, Comparison, In, IsNull, Or
-from seamline.sql.statements import AlterTable
 from seamline.sql.types import BIGINT, VARCHAR, Field
 
 KEYS = 9

@@ -27,10 +27,11 @@ from support.stack import Stack
 
 from seamline.connectors.protocols.engines import EngineScan
 from seamline.errors import SeamlineError
-from seamline.sql import parse, types
+from seamline.sql import types
 from seamline.sql.binder import qualify
 from seamline.sql.binder.qualify import Relation
 from seamline.sql.engines import render
+from seamline.sql.parsing import parse
 from seamline.sql.types import Field
 
 STATEMENTS = (

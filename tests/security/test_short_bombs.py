@@ -22,9 +22,10 @@ from seamline.gateway.access.rights import Principal
 from seamline.gateway.deadline import StatementDeadline, no_deadline
 from seamline.gateway.query.computing import Computing
 from seamline.gateway.statements.statement import State, StatementRequest
-from seamline.sql import parse, types
+from seamline.sql import types
 from seamline.sql.binder import qualify
 from seamline.sql.engines import render
+from seamline.sql.parsing import parse
 
 DEPTH = 50
 TWICE = ("date", "decimal", "enum", "object", "row", "struct", "timestamp", "variant")

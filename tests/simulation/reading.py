@@ -39,8 +39,8 @@ from seamline.planners.plan.route import DUCKDB, Limits
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
-from seamline.sql import parse
 from seamline.sql.binder.qualify import BoundQuery, Relation, qualify
+from seamline.sql.parsing import parse
 from simulation.following import rows_of
 from simulation.world import CATALOG, CLUSTER
 

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamline.errors import ErrorKind, SeamlineError
-from seamline.sql import coercion, parameters, parse, types
+from seamline.sql import coercion, types
 from seamline.sql.binder.qualify import Relation, qualify
 from seamline.sql.comparisons import widens
 from seamline.sql.expressions.calls import Call
+from seamline.sql.parsing import parameters, parse
 from seamline.sql.types import Field
 
 NOW = datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC)

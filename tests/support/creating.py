@@ -17,9 +17,9 @@ from seamline.gateway.commands.tables import is_unified
 from seamline.gateway.config.model import Config
 from seamline.gateway.deadline import no_deadline
 from seamline.seam.log import LogBounds
-from seamline.sql import parse
 from seamline.sql.locations import locate_errors_at
-from seamline.sql.statements import AlterTable, Comment, CreateTable, DropTable, Show
+from seamline.sql.parsing import parse
+from seamline.sql.parsing.statements import AlterTable, Comment, CreateTable, DropTable, Show
 
 
 class Meanwhile(MemoryLog):

@@ -22,9 +22,10 @@ from seamline.connectors.protocols.engines import Engine, EngineQuery, EngineSca
 from seamline.planners.plan.logical import LogicalPlan, Scan, TableFacts
 from seamline.planners.rules.push_predicates import push_predicates
 from seamline.seam.files import ColdPlan, DataFile, DeleteFile
-from seamline.sql import columns, parse, types
+from seamline.sql import columns, types
 from seamline.sql.binder.qualify import BoundQuery, Relation, qualify, references
 from seamline.sql.engines import render
+from seamline.sql.parsing import parse
 from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.types import Field, arrow_field
 from support import plans

@@ -25,9 +25,10 @@ from seamline.planners.rules.prune_tail_by_time import moments
 from seamline.seam.binding import TopicBinding
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import ColdPart, LogPart, Seam
-from seamline.sql import columns, parse, predicates, types
+from seamline.sql import columns, predicates, types
 from seamline.sql.binder.qualify import Relation, qualify, references
 from seamline.sql.engines import render
+from seamline.sql.parsing import parse
 from seamline.sql.types import Field
 from support.predicates import Row, keeps
 

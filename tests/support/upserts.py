@@ -41,7 +41,8 @@ from seamline.seam.boundary import SUMMARY_KEY, Boundary, boundary_of, encode
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
-from seamline.sql import columns, parse
+from seamline.sql import columns
+from seamline.sql.parsing import parse
 from support import offline
 
 TOPIC = "users"

@@ -17,10 +17,10 @@ from support.nesting import NOW
 from support.offline import MemoryWorld
 
 from seamline.errors import ERRORS, Location, SeamlineError
-from seamline.sql import parameters, parse
 from seamline.sql.binder.qualify import qualify
 from seamline.sql.engines import render
 from seamline.sql.functions import REASONS
+from seamline.sql.parsing import parameters, parse
 
 _PAGE = pathlib.Path(__file__).parents[3] / "docs" / "reference" / "not-there.md"
 _STATEMENTS = pathlib.Path(__file__).with_name("not_there.txt")

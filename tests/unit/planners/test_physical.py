@@ -19,8 +19,8 @@ from seamline.seam.files import ColdPlan, DataFile
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import ColdPart, LogPart, Seam
-from seamline.sql import parse
 from seamline.sql.binder.qualify import BoundQuery, qualify
+from seamline.sql.parsing import parse
 
 NOW = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)
 UNIFIED = Seam(

@@ -21,9 +21,10 @@ from support import offline
 from support.gateway import Gateway
 
 from seamline.errors import SeamlineError
-from seamline.sql import parse, types
+from seamline.sql import types
 from seamline.sql.binder.qualify import Relation, qualify
 from seamline.sql.engines import render
+from seamline.sql.parsing import parse
 from seamline.sql.types import Field, Row, Type
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

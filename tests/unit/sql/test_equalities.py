@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from seamline.sql.binder.qualify import TableReference, references
-from seamline.sql.parse import Query, parse
+from seamline.sql.parsing.parse import Query, parse
 
 FOUND = {
     "a = 'x'": {"a": "x"},

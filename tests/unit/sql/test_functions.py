@@ -17,11 +17,12 @@ from support.gateway import Gateway
 from support.sources import ROOT
 
 from seamline.errors import SeamlineError
-from seamline.sql import parse, types
+from seamline.sql import types
 from seamline.sql.binder.qualify import qualify, references
 from seamline.sql.expressions import casts
 from seamline.sql.expressions.calls import Call
 from seamline.sql.functions import FUNCTIONS, Overload, resolve
+from seamline.sql.parsing import parse
 
 NOW = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)
 FILES = [*(ROOT / "tests" / "slt").glob("*.slt"), *(ROOT / "tests" / "unit" / "sql").glob("*.slt")]

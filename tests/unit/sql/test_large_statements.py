@@ -17,9 +17,9 @@ from support.nesting import NOW
 from support.offline import MemoryWorld
 
 from seamline.errors import SeamlineError
-from seamline.sql import parse
 from seamline.sql.binder.qualify import qualify
 from seamline.sql.engines import render
+from seamline.sql.parsing import parse
 
 
 @pytest.mark.one_in(test=6, prove=3)

@@ -19,13 +19,14 @@ from support import nesting
 from support.gateway import Gateway
 
 from seamline.errors import INTERNAL_ERROR, SeamlineError
-from seamline.sql import parse, types
+from seamline.sql import types
 from seamline.sql.binder.conversions import explicit_cast
 from seamline.sql.binder.qualify import qualify, references
 from seamline.sql.engines import render
 from seamline.sql.expressions import casts
 from seamline.sql.expressions.calls import CallSpec, call
 from seamline.sql.functions import FUNCTIONS, resolve
+from seamline.sql.parsing import parse
 
 DEPTH = 12
 RENDER = {"duckdb": render.to_duckdb, "spark": render.to_spark}

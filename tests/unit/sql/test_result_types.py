@@ -18,9 +18,10 @@ from support import nesting
 
 from seamline.connectors.duckdb.instances import Instance
 from seamline.errors import SeamlineError
-from seamline.sql import parse, types
+from seamline.sql import types
 from seamline.sql.binder.qualify import qualify
 from seamline.sql.engines import render
+from seamline.sql.parsing import parse
 from seamline.sql.types import Function
 
 CALLS_OF_A_SIGNATURE = 2

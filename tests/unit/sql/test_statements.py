@@ -17,9 +17,9 @@ from support.nesting import NOW
 from seamline.connectors.duckdb.errors import named_error
 from seamline.connectors.duckdb.instances import Instance
 from seamline.errors import ErrorKind, SeamlineError
-from seamline.sql import parameters, parse
 from seamline.sql.binder.qualify import qualify, references
 from seamline.sql.engines import render
+from seamline.sql.parsing import parameters, parse
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ from support.nesting import NOW
 from seamline.connectors.duckdb.errors import named_error
 from seamline.connectors.duckdb.instances import Instance
 from seamline.errors import SeamlineError
-from seamline.sql import parameters, parse
 from seamline.sql.binder.qualify import qualify
 from seamline.sql.engines import render
+from seamline.sql.parsing import parameters, parse
 
 CAUGHT = {"DIVISION_BY_ZERO", "INVALID_ARGUMENT", "INVALID_CAST", "NUMERIC_OVERFLOW"}
 COLUMNS = {

@@ -26,8 +26,8 @@ from seamline.gateway.commands.kinds import KINDS, Kind
 from seamline.gateway.commands.rows import NOTES, Rows
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
-from seamline.sql.grammar import GRAMMAR
-from seamline.sql.statements import Execute, Statement
+from seamline.sql.parsing.grammar import GRAMMAR
+from seamline.sql.parsing.statements import Execute, Statement
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -17,11 +17,12 @@ from support.ruled import Ruled
 
 from seamline.errors import SeamlineError
 from seamline.gateway.query.meanings import LENGTH_MAX, Meanings
-from seamline.sql import parse, types
+from seamline.sql import types
 from seamline.sql.binder.qualify import BoundQuery, Relation, qualify
 from seamline.sql.engines import render
+from seamline.sql.parsing import parse
+from seamline.sql.parsing.statements import Query
 from seamline.sql.restrictions import Restriction
-from seamline.sql.statements import Query
 from seamline.sql.types import Field
 
 ALL = "tables: [{privileges: [SELECT, INSERT, OWNERSHIP]}]\ntopics: [{}]"

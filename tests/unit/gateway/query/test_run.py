@@ -40,7 +40,7 @@ from seamline.gateway.statements.spool import SpoolDirectory
 from seamline.planners.plan.route import AUTO, DUCKDB, SPARK, Limits
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
-from seamline.sql import parse
+from seamline.sql.parsing import parse
 
 TOPICS = ("a", "b", "c")
 SQL = " UNION ALL ".join(f"SELECT value FROM main.{topic}" for topic in TOPICS)

@@ -13,8 +13,9 @@ import pytest
 from sqlglot import exp
 
 from seamline.planners.rules.push_predicates import to_predicate
-from seamline.sql import parse, time_zones, types
+from seamline.sql import time_zones, types
 from seamline.sql.binder.qualify import Relation, qualify
+from seamline.sql.parsing import parse
 from seamline.sql.predicates import describe
 from seamline.sql.types import Field
 

@@ -14,9 +14,9 @@ import pytest
 from support.gateway import Gateway
 
 from seamline.errors import Location, SeamlineError
-from seamline.sql import parameters, parse
 from seamline.sql.binder.qualify import BoundQuery, Relation, TableReference, qualify, references
 from seamline.sql.expressions.calls import Call
+from seamline.sql.parsing import parameters, parse
 from seamline.sql.types import BIGINT, VARCHAR, Field, Row
 
 NOW = datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC)

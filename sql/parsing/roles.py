@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from seamline.errors import INVALID_ARGUMENT, STATEMENT_NOT_ALLOWED, SeamlineError
-from seamline.sql.statements import SetRole, Show, Statement
-from seamline.sql.words import Words
+from seamline.sql.parsing.statements import SetRole, Show, Statement
+from seamline.sql.parsing.words import Words
 
 SHOWN = ("current roles", "role grants", "roles", "grants")
 """What SHOW lists of them."""

@@ -16,9 +16,9 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql import locations
-from seamline.sql.queries import parse_tree, query_of
-from seamline.sql.statements import ColumnDefinition, CreateTable, CreateTableAs, LikeTable
-from seamline.sql.words import one_statement, tokenize
+from seamline.sql.parsing.queries import parse_tree, query_of
+from seamline.sql.parsing.statements import ColumnDefinition, CreateTable, CreateTableAs, LikeTable
+from seamline.sql.parsing.words import one_statement, tokenize
 
 
 def makes_table(tokens: Sequence[Token]) -> bool:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from seamline.errors import SeamlineError
-from seamline.sql import parameters, parse
 from seamline.sql.binder.qualify import TableReference, references
-from seamline.sql.changes import Changes
+from seamline.sql.parsing import parameters, parse
+from seamline.sql.parsing.changes import Changes
 
 
 def read(sql: str, values: Any = ()) -> list[TableReference]:

@@ -27,9 +27,9 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql.absent_types import ABSENT_TYPES, absent_type
-from seamline.sql.listagg import parse_listagg
 from seamline.sql.locations import token_position
 from seamline.sql.near import did_you_mean
+from seamline.sql.parsing.listagg import parse_listagg
 
 _EXPONENT = re.compile(
     r"'[^']*'?|\"[^\"]*\"?|--[^\n]*|/\*(?:.*?\*/|.*)"

@@ -17,9 +17,9 @@ from seamline.errors import (
     NOT_SUPPORTED,
     SeamlineError,
 )
-from seamline.sql import parse
 from seamline.sql.locations import locate_errors, location_of
-from seamline.sql.sequences import USAGE as SEQUENCE_USAGE
+from seamline.sql.parsing import parse
+from seamline.sql.parsing.sequences import USAGE as SEQUENCE_USAGE
 
 NAME = "changes"
 _SCHEMA = "system"

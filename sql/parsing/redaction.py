@@ -10,7 +10,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from seamline.errors import SeamlineError
-from seamline.sql.words import tokenize
+from seamline.sql.parsing.words import tokenize
 
 PLACE = "?"
 

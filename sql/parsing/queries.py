@@ -10,10 +10,15 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from seamline.errors import NOT_SUPPORTED, STATEMENT_NOT_ALLOWED, SYNTAX_ERROR, SeamlineError
 from seamline.sql import locations
-from seamline.sql.dialects import SeamlineDialect, first_line, number_placeholders, syntax_error
-from seamline.sql.sequences import replace_sequences
-from seamline.sql.statements import Query
-from seamline.sql.words import location_of
+from seamline.sql.parsing.dialects import (
+    SeamlineDialect,
+    first_line,
+    number_placeholders,
+    syntax_error,
+)
+from seamline.sql.parsing.sequences import replace_sequences
+from seamline.sql.parsing.statements import Query
+from seamline.sql.parsing.words import location_of
 
 QUERY_STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
 """The keywords that a query may begin with."""

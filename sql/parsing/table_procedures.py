@@ -17,9 +17,9 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql.near import did_you_mean
-from seamline.sql.queries import query_of
-from seamline.sql.statements import MaintainTable, Query
-from seamline.sql.words import Words
+from seamline.sql.parsing.queries import query_of
+from seamline.sql.parsing.statements import MaintainTable, Query
+from seamline.sql.parsing.words import Words
 
 
 class _Parameter(NamedTuple):

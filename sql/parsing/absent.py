@@ -21,7 +21,7 @@ from seamline.errors import (
     ErrorCode,
     SeamlineError,
 )
-from seamline.sql.words import location_of
+from seamline.sql.parsing.words import location_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

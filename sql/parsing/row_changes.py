@@ -20,9 +20,9 @@ from seamline.errors import (
 )
 from seamline.sql import locations
 from seamline.sql.columns import FILE_PATH, FILE_POSITION
-from seamline.sql.definitions import table_name
-from seamline.sql.queries import checked, parse_tree
-from seamline.sql.statements import ChangeRows, RowCase, Truncate
+from seamline.sql.parsing.definitions import table_name
+from seamline.sql.parsing.queries import checked, parse_tree
+from seamline.sql.parsing.statements import ChangeRows, RowCase, Truncate
 
 STARTS = frozenset({"DELETE", "UPDATE", "MERGE", "TRUNCATE"})
 """The keywords that such a statement begins with."""

@@ -18,10 +18,10 @@ from typing import Any
 from sqlglot import exp
 
 from seamline.errors import INVALID_PARAMETERS, SeamlineError
-from seamline.sql.dialects import mixed_placeholders
 from seamline.sql.locations import move
-from seamline.sql.parse import Query, check_text
-from seamline.sql.words import DEPTH_MAX
+from seamline.sql.parsing.dialects import mixed_placeholders
+from seamline.sql.parsing.parse import Query, check_text
+from seamline.sql.parsing.words import DEPTH_MAX
 
 _DIGITS_MAX = 1_000
 """More than any type has: text of eleven letters can denote a number of gigabytes."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from seamline.errors import Location, SeamlineError
-from seamline.sql import parse
-from seamline.sql.statements import MaintainTable
+from seamline.sql.parsing import parse
+from seamline.sql.parsing.statements import MaintainTable
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from sqlglot import exp
 
 from seamline.errors import Location, SeamlineError
-from seamline.sql import parse
-from seamline.sql.statements import (
+from seamline.sql.parsing import parse
+from seamline.sql.parsing.statements import (
     ColumnDefinition,
     CreateSchema,
     CreateTable,

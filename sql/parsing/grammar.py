@@ -18,12 +18,13 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
-from seamline.sql import roles, table_procedures, time_zones
-from seamline.sql.definitions import create_table, makes_table, parse_columns
+from seamline.sql import time_zones
 from seamline.sql.locations import locate_errors_at
-from seamline.sql.queries import QUERY_STARTS, expressions_of, query_of
-from seamline.sql.row_changes import STARTS, row_changes
-from seamline.sql.statements import (
+from seamline.sql.parsing import roles, table_procedures
+from seamline.sql.parsing.definitions import create_table, makes_table, parse_columns
+from seamline.sql.parsing.queries import QUERY_STARTS, expressions_of, query_of
+from seamline.sql.parsing.row_changes import STARTS, row_changes
+from seamline.sql.parsing.statements import (
     AddColumn,
     AlterTable,
     ChangeRows,
@@ -60,7 +61,7 @@ from seamline.sql.statements import (
     Transaction,
     Use,
 )
-from seamline.sql.words import Words
+from seamline.sql.parsing.words import Words
 
 
 def read(words: Words) -> Statement | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from seamline.errors import SeamlineError
-from seamline.sql import parse
+from seamline.sql.parsing import parse
 
 WORDS = """
 ABSENT ADD ADMIN AFTER ANALYZE ARRAY ASC AT AUTHORIZATION BEGIN BERNOULLI BOTH CALL CALLED CASCADE

@@ -23,16 +23,16 @@ from seamline.errors import (
     ErrorCode,
     SeamlineError,
 )
-from seamline.sql import absent, grammar
-from seamline.sql.definitions import create_table, makes_table, parse_columns, table_name
-from seamline.sql.dialects import (
+from seamline.sql.locations import location_at, move
+from seamline.sql.parsing import absent, grammar
+from seamline.sql.parsing.definitions import create_table, makes_table, parse_columns, table_name
+from seamline.sql.parsing.dialects import (
     numbered_by_name,
     translate,
 )
-from seamline.sql.locations import location_at, move
-from seamline.sql.queries import QUERY_STARTS, query_of
-from seamline.sql.row_changes import STARTS, row_changes
-from seamline.sql.statements import (
+from seamline.sql.parsing.queries import QUERY_STARTS, query_of
+from seamline.sql.parsing.row_changes import STARTS, row_changes
+from seamline.sql.parsing.statements import (
     CreateTable,
     DropTable,
     Explain,
@@ -41,7 +41,7 @@ from seamline.sql.statements import (
     ShowStats,
     Statement,
 )
-from seamline.sql.words import (
+from seamline.sql.parsing.words import (
     DEPTH_MAX,
     TOKENS_MAX,
     Words,

@@ -20,8 +20,8 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
-from seamline.sql.dialects import SeamlineDialect, tokens_of
 from seamline.sql.locations import location_at
+from seamline.sql.parsing.dialects import SeamlineDialect, tokens_of
 
 TOKENS_MAX = 50_000
 DEPTH_MAX = 60
