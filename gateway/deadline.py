@@ -27,7 +27,7 @@ class StatementDeadline:
         self._seconds = seconds
         self._ends_at = time.monotonic() + seconds
         self._lock = threading.Lock()
-        self._stops: list[Callable[[], None]] = []
+        self._stops: dict[object, Callable[[], None]] = {}
         self._canceled: SeamlineError | None = None
         self._ended = threading.Event()
         self._stopping = False
@@ -62,15 +62,15 @@ class StatementDeadline:
 
     def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
         """See `Deadline.on_end`."""
+        key = object()
         with self._lock:
-            self._stops.append(stop)
+            self._stops[key] = stop
         if self.canceled or self.remaining_s() == 0:
             self._end()
 
-        def forget() -> None:
+        def forget() -> None:  # it must not hold `stop`, whose owner holds it
             with self._lock:
-                if stop in self._stops:
-                    self._stops.remove(stop)
+                self._stops.pop(key, None)
 
         return forget
 
@@ -99,7 +99,7 @@ class StatementDeadline:
 
     def _stop(self) -> float | None:
         with self._lock:
-            stops = list(self._stops)
+            stops = list(self._stops.values())
             if not stops:
                 self._stopping = False
                 return None

@@ -6,16 +6,19 @@ and more of them than may run or wait.
 
 from __future__ import annotations
 
+import gc
 import pathlib
 import queue
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator
 
 import pytest
 from support import offline
 from support.gateway import Gateway
 from support.waiting import wait_until
 
+from seamline.connectors.duckdb.engine import Statement as EngineStatement
 from seamline.errors import CANCELED, DEADLINE_EXCEEDED, READ_CONFLICT, SeamlineError
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.deadline import StatementDeadline
@@ -221,3 +224,47 @@ def test_a_gateway_that_closes_ends_what_runs_and_takes_nothing_new(
     gateway.close()
     assert statement.state is State.CANCELED
     assert refused(gateway) == "SHUTTING_DOWN"
+
+
+# --- Memory ----------------------------------------------------------------------------------
+
+
+def test_a_statement_and_the_tails_it_read_do_not_wait_for_the_garbage_collector(
+    small: Gateway,
+) -> None:
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        statement = small.statement("SELECT 1", "duckdb")
+        assert statement.state is State.SUCCEEDED
+        small.service.forget(statement)
+        del statement
+        wait_until(lambda: _statements(gc.get_objects()) <= _statements(gc.garbage))
+        gc.collect()
+        assert not _statements(gc.garbage)
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+
+
+def _statements(things: Iterable[object]) -> set[int]:
+    """Returns the ids of statements, and of what an engine holds of them."""
+    return {id(thing) for thing in things if isinstance(thing, Statement | EngineStatement)}
+
+
+def test_a_deadline_holds_no_callback_that_was_unregistered() -> None:
+    class Owner:
+        def stop(self) -> None:
+            """Would stop its work."""
+
+    deadline = StatementDeadline(60.0)
+    try:
+        owner = Owner()
+        forget = deadline.on_end(owner.stop)
+        left = weakref.ref(owner)
+        forget()
+        forget()
+        del owner
+        assert left() is None
+    finally:
+        deadline.close()
