@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from seamline.sql.expressions.calls import Call
 from seamline.sql.expressions.naming import name_of_scan_column
+from seamline.sql.trees import nodes_of_kind
 
 
 class Origin(NamedTuple):
@@ -49,7 +50,7 @@ def _origins(tree: exp.Expr, named: Mapping[str, exp.Expr]) -> Origins:
     }
     columns = [_of_projection(projection.unalias(), read) for projection in tree.expressions]
     keeps_rows = not any(value for key, value in tree.args.items() if key not in _KEEPING)
-    computes = any(node.spec.overload.kind != "scalar" for node in tree.find_all(Call))
+    computes = any(node.spec.overload.kind != "scalar" for node in nodes_of_kind(tree, Call))
     is_whole = all(whole for _, whole in read.values()) and len(read) == 1
     return Origins(columns, keeps_rows and is_whole and not computes)
 

@@ -9,6 +9,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from seamline.errors import ErrorKind, Location, SeamlineError
+from seamline.sql.trees import nodes_of
 
 _POSITION = ("line", "col", "start", "end")
 """Where a token is, as nodes carry it in `meta`."""
@@ -30,7 +31,7 @@ def move(node: exp.Expr, to: exp.Expr | None = None) -> None:
 
 def location_of(node: exp.Expr) -> Location | None:
     """Returns where a node begins: at its leftmost name, literal or call with a known location."""
-    positions = [part.meta for part in node.walk() if "line" in part.meta]
+    positions = [part.meta for part in nodes_of(node) if part.meta_get("line") is not None]
     if not positions:
         return None
     first = min(positions, key=lambda meta: (meta["line"], meta["col"]))

@@ -26,6 +26,7 @@ from seamline.sql.binder.scope import Column, Cte, Output, Scope, Source, Typed,
 from seamline.sql.locations import location_of
 from seamline.sql.parsing.dialects import SqlJson, SqlJsonMade
 from seamline.sql.restrictions import Restriction
+from seamline.sql.trees import copy_of
 
 Handler: TypeAlias = "Callable[[Binder, Any, Scope], Typed]"
 Handlers: TypeAlias = Mapping[type[Any], Handler]
@@ -183,7 +184,7 @@ class Binder:
             )
         if column.scan is not None:
             self.used.add(column.scan)
-        node = column.node.copy()
+        node = copy_of(column.node)
         node.meta["type"] = column.type
         if isinstance(node, exp.Column):
             node.meta["name"] = column.name

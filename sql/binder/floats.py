@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from seamline.sql import types
 from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
+from seamline.sql.trees import nodes_of
 
 _NODES_MAX = 20
 _UNLESS_NAN = {
@@ -85,7 +86,7 @@ def may_be_nan(nodes: Sequence[exp.Expr]) -> bool:
 
 def _check(node: exp.Binary, test: str, sign: str, *, either: bool) -> exp.Expr:
     left, right = node.this, node.expression
-    if sum(1 for _ in node.walk()) > _NODES_MAX:
+    if len(nodes_of(node)) > _NODES_MAX:
         join = "OR" if either else "AND"
         return _call(f"(({{0}} {sign} {{1}}) {join} ({test}))", left, right)
     checked = _call(f"({test})", left.copy(), right.copy())

@@ -61,6 +61,7 @@ from seamline.sql.parsing.dialects import FROM_ZERO
 from seamline.sql.parsing.listagg import ListaggWithin
 from seamline.sql.restrictions import array_of_groups
 from seamline.sql.templates import DUCKDB, SPARK
+from seamline.sql.trees import nodes_of_kind
 from seamline.sql.types import Array, Field, Function, Map, Row, Timestamp, Type
 
 
@@ -285,7 +286,7 @@ def _bind_plain_call(binder: Binder, name: str, node: exp.Anonymous, scope: Scop
         what = "DISTINCT …" if distinct else "… ORDER BY …"
         raise SeamlineError(NOT_SUPPORTED, f"{name}({what}) is not supported")
     if overload.kind == "aggregate" and overload.name != GROUPING:
-        if any(inner.spec.overload.name in VOLATILE for inner in typed.find_all(Call)):
+        if any(inner.spec.overload.name in VOLATILE for inner in nodes_of_kind(typed, Call)):
             raise SeamlineError(
                 NOT_SUPPORTED,
                 f"{name}() of a value that differs each time is not supported",

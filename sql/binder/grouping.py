@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from sqlglot import exp
 
@@ -14,6 +14,7 @@ from seamline.sql.expressions.calls import Call, has_aggregate, parts_of_window
 from seamline.sql.expressions.naming import name_of_scan_column
 from seamline.sql.functions import GROUPING
 from seamline.sql.locations import location_of
+from seamline.sql.trees import nodes_of
 
 
 def check_grouping(node: exp.Select, scope: Scope) -> None:
@@ -137,9 +138,9 @@ def refuse_windows(node: exp.Expr, where: str) -> None:
         )
 
 
-def _of_this_level(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Yields the node and its descendants, but not those inside queries."""
-    return node.walk(prune=lambda inner: isinstance(inner, exp.Query))
+def _of_this_level(node: exp.Expr) -> list[exp.Expr]:
+    """Returns the node and its descendants, but not those inside queries."""
+    return nodes_of(node, leaves=(exp.Query,))
 
 
 def _check_windows(node: exp.Expr, scope: Scope) -> None:

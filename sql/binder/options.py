@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from seamline.errors import NOT_SUPPORTED, Location, SeamlineError
 from seamline.sql import locations
+from seamline.sql.trees import nodes_of
 
 _OPERANDS = frozenset({"this", "expression", "expressions"})
 _QUERY = frozenset({"with_", "order", "limit", "offset"})
@@ -66,7 +67,7 @@ def check_options(tree: exp.Expr) -> None:
     Raises:
         SeamlineError: NOT_SUPPORTED, naming the clause or flag.
     """
-    for node in tree.walk():
+    for node in nodes_of(tree):
         clauses = _CLAUSES.get(type(node))
         if clauses is None:
             continue

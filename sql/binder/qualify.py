@@ -33,6 +33,7 @@ from seamline.sql.locations import location_of, location_of_name
 from seamline.sql.parsing.changes import Changes, changes_of, name_of
 from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.session_zone import UTC
+from seamline.sql.trees import copy_of
 from seamline.sql.types import Field
 
 
@@ -160,7 +161,7 @@ def qualify(
         SeamlineError: COLUMN_NOT_FOUND, COLUMN_AMBIGUOUS, TYPE_MISMATCH, FUNCTION_NOT_FOUND,
             NOT_SUPPORTED, GROUPING_ERROR and the like.
     """
-    written, tree = tree, tree.copy()
+    written, tree = tree, copy_of(tree)
     scans: dict[str, tuple[TableReference, dict[str, Field]]] = {}
     sources: dict[str, Source] = {}
     restrictions: dict[str, Restriction] = {}

@@ -21,6 +21,7 @@ from seamline.sql.binder.sources import bind_from
 from seamline.sql.binder.windows import bind_windows
 from seamline.sql.expressions.correlated import compute_keys_inside, join_laterally
 from seamline.sql.locations import locate_errors, location_of
+from seamline.sql.trees import copy_of
 
 
 def bind_query(
@@ -112,7 +113,7 @@ def _move_conditions(binder: Binder, scope: Scope) -> None:
 
 def _named(result: exp.Expr, index: int) -> exp.Alias:
     """Returns a result with its name around it, so that a subquery stays equal to a key."""
-    return exp.Alias(this=result.copy(), alias=exp.to_identifier(output_column(index)))
+    return exp.Alias(this=copy_of(result), alias=exp.to_identifier(output_column(index)))
 
 
 def _bind_set_operation(

@@ -18,6 +18,7 @@ from seamline.sql.binder.rows import fields_of
 from seamline.sql.binder.scope import Column, Output, Scope, Source, Typed, resolve
 from seamline.sql.binder.shapes import names_of, unparenthesized
 from seamline.sql.locations import location_of
+from seamline.sql.trees import nodes_of
 from seamline.sql.types import Row
 
 COLUMNS_MAX = 20_000
@@ -50,7 +51,7 @@ def bind_results(
             results.append(result)
             if isinstance(projection, exp.Alias):
                 scope.results.setdefault(name.lower(), (exp.Paren(this=result), type_))
-                size += sum(1 for _ in result.walk())
+                size += len(nodes_of(result))
         if size > NODES_MAX:
             raise SeamlineError(STATEMENT_TOO_LARGE, "the results repeat each other too often")
     return output, results

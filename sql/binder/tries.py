@@ -25,6 +25,7 @@ from seamline.sql.kernels.calls import duckdb_template, spark_template
 from seamline.sql.kernels.kernel import NO_VALUE, Kernel, Tried
 from seamline.sql.locations import location_of
 from seamline.sql.templates import DUCKDB, Template
+from seamline.sql.trees import nodes_of
 from seamline.sql.types import Type
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def bind_try(binder: Binder, node: exp.Anonymous, scope: Scope) -> Typed:
 
 def with_kernels(tree: exp.Expr) -> exp.Expr:
     """Makes every try() of a bound query a kernel; a nested one becomes part of the outer one."""
+    if not any(map(_is_try, nodes_of(tree))):
+        return tree
     return tree.transform(lambda node: _kernel_of(node) if _is_try(node) else node, copy=False)
 
 

@@ -24,6 +24,7 @@ from sqlglot import exp
 
 from seamline.sql.expressions.calls import VOLATILE, Call, has_aggregate
 from seamline.sql.expressions.correlated import group_inside
+from seamline.sql.trees import nodes_of_kind
 
 
 def bring_columns_near(tree: exp.Expr, has_lambda: Callable[[Call], bool]) -> None:
@@ -36,7 +37,7 @@ def bring_columns_near(tree: exp.Expr, has_lambda: Callable[[Call], bool]) -> No
     group_inside(tree, _unnests)
     further: dict[int, list[exp.Column]] = {}
     selects: dict[int, tuple[exp.Select, set[str]]] = {}
-    for column in list(tree.find_all(exp.Column)):
+    for column in nodes_of_kind(tree, exp.Column):
         select = column.find_ancestor(exp.Select)
         if select is None or select.parent is None or not column.table:
             continue
@@ -56,12 +57,12 @@ def keep_rows_of_aggregates(tree: exp.Expr) -> None:
     Args:
         tree: A bound tree, changed in place.
     """
-    for join in list(tree.find_all(exp.Join)):
+    for join in nodes_of_kind(tree, exp.Join):
         if (join.side or "").upper() == "LEFT" and isinstance(join.this, exp.Lateral):
             join.this.set("this", exp.Subquery(this=_kept(join.this.this.this)))
             for key, value in (("side", None), ("kind", "CROSS"), ("on", None)):
                 join.set(key, value)
-    for subquery in list(tree.find_all(exp.Subquery)):
+    for subquery in nodes_of_kind(tree, exp.Subquery):
         query = subquery.this
         if isinstance(query, exp.Select) and not isinstance(subquery.parent, _NO_VALUES):
             _use_a_column(query)
@@ -75,7 +76,7 @@ def fill_bare_windows(tree: exp.Expr) -> None:
     Args:
         tree: A bound tree, changed in place.
     """
-    for window in list(tree.find_all(exp.Window)):
+    for window in nodes_of_kind(tree, exp.Window):
         if window.args.get("partition_by") or window.args.get("order") is not None:
             continue
         frame = window.args.get("spec")
@@ -92,7 +93,7 @@ def draw_for_each_row(tree: exp.Expr) -> None:
     Args:
         tree: A bound tree, changed in place.
     """
-    for select in list(tree.find_all(exp.Select)):
+    for select in nodes_of_kind(tree, exp.Select):
         sources: list[exp.Expr] = []
         for part in (select.args.get("from_"), *(select.args.get("joins") or ())):
             if part is not None:
@@ -218,7 +219,7 @@ def _is_beside_unnest(column: exp.Expr, select: exp.Select) -> bool:
 
 def _unnests(select: exp.Select) -> bool:
     """Whether a source of the query unnests an array."""
-    calls = (call for source in _sources_of(select) for call in source.find_all(Call))
+    calls = (call for source in _sources_of(select) for call in nodes_of_kind(source, Call))
     return any(call.spec.overload.name == "$unnest" for call in calls)
 
 

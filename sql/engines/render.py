@@ -29,6 +29,7 @@ from seamline.sql.expressions.naming import scan_column
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.quoting import spark_name
 from seamline.sql.templates import DUCKDB, SPARK, rendered
+from seamline.sql.trees import copy_of, nodes_of_kind
 from seamline.sql.types import Field
 
 
@@ -252,19 +253,16 @@ def to_duckdb(tree: exp.Expr, relations: Mapping[str, str] | None = None) -> str
         relations: The SELECT that returns a scan's rows, by scan id, as `scan_rows` makes it; it
             replaces the scan's table.
     """
-
-    def replace(node: exp.Expr) -> exp.Expr:
-        if relations and isinstance(node, exp.Table) and node.name in relations:
-            return _Inline(this=relations[node.name], alias=node.alias_or_name)
-        return node
-
-    guarded = _guard_limits(tree.copy())
+    guarded = _guard_limits(copy_of(tree))
     keep_rows_of_aggregates(guarded)
     bring_columns_near(guarded, _has_lambda)
     fill_bare_windows(guarded)
     draw_for_each_row(guarded)
-    rendered = guarded.transform(replace, copy=False)
-    return rendered.sql(dialect=_SeamlineDuckDB, identify=True, copy=False)
+    if relations:
+        for table in nodes_of_kind(guarded, exp.Table):
+            if table.name in relations:
+                table.replace(_Inline(this=relations[table.name], alias=table.alias_or_name))
+    return guarded.sql(dialect=_SeamlineDuckDB, identify=True, copy=False)
 
 
 def _has_lambda(node: Call) -> bool:
@@ -276,7 +274,7 @@ def _guard_limits(tree: exp.Expr) -> exp.Expr:
 
     DuckDB pushes the filters of a join below the LIMIT, which then selects other rows.
     """
-    limited = [node for node in tree.find_all(exp.Query) if _is_joined_and_limited(node)]
+    limited = [node for node in nodes_of_kind(tree, exp.Query) if _is_joined_and_limited(node)]
     for node in limited:
         names = node.named_selects
         columns = [exp.to_identifier(f"c{number}") for number in range(len(names))]
@@ -305,7 +303,7 @@ def _is_joined_and_limited(node: exp.Query) -> bool:
 def kernels(tree: exp.Expr, engine: str) -> dict[str, Use]:
     """Returns the kernels that the tree calls on an engine, by their names in its SQL."""
     uses: dict[str, Use] = {}
-    for node in tree.find_all(Call):
+    for node in nodes_of_kind(tree, Call):
         kernel = node.spec.overload.kernel
         if kernel is not None and engine in kernel.engines:
             use = Use(kernel, node.spec.parameters, node.spec.returns)

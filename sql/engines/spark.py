@@ -29,32 +29,33 @@ from seamline.sql.expressions.correlated import is_of_window, keys, move_for_spa
 from seamline.sql.functions import COLLECT, GROUPING, resolve
 from seamline.sql.functions.collections import COLLECT_IF
 from seamline.sql.templates import SPARK
+from seamline.sql.trees import copy_of, nodes_of_kind
 
 
 def for_spark(tree: exp.Expr) -> exp.Expr:
     """Returns a copy of the tree in Spark's form; the given tree is not changed."""
-    tree = tree.copy()
+    tree = copy_of(tree)
     _refuse_kernels_in_lambdas(tree)
     _refuse_recursion(tree)
     _refuse_computed_counts(tree)
     _refuse_sets_in_windows(tree)
-    for union in list(tree.find_all(exp.Union)):
+    for union in nodes_of_kind(tree, exp.Union):
         _balance(union)
     names = _Names(tree)
     move_for_spark(tree, names.new)
-    for node in reversed(list(tree.find_all(exp.In))):  # those inside others first
+    for node in reversed(nodes_of_kind(tree, exp.In)):  # those inside others first
         if isinstance(node.args.get("query"), exp.Expr) and not _only_filters(node):
             _tell_null_from_false(node, names)
-    for values in list(tree.find_all(exp.Values)):
+    for values in nodes_of_kind(tree, exp.Values):
         cells = values.find_all(Call, exp.Query, exp.Case, exp.Column)
         if any(map(_is_computed, cells)):
             values.replace(_as_query(values))
-    for select in list(tree.find_all(exp.Select)):
+    for select in nodes_of_kind(tree, exp.Select):
         _answer_grouping(select)
         _drop_empty_group(select)
         if _groups_no_rows(select.args.get("group")):
             _total_of_no_rows(select, names)
-    for aggregate in list(tree.find_all(Call)):
+    for aggregate in nodes_of_kind(tree, Call):
         if aggregate.args.get("order") is not None:
             _sort_collected(aggregate)
     return tree.transform(_one, copy=False)
@@ -62,7 +63,7 @@ def for_spark(tree: exp.Expr) -> exp.Expr:
 
 def _refuse_kernels_in_lambdas(tree: exp.Expr) -> None:
     """Raises NOT_SUPPORTED for kernels in lambdas: Spark's Python workers cannot run them there."""
-    for function in tree.find_all(BoundLambda):
+    for function in nodes_of_kind(tree, BoundLambda):
         for node in function.find_all(Call):
             kernel = node.spec.overload.kernel
             if kernel is not None and SPARK in kernel.engines:
@@ -75,7 +76,7 @@ def _refuse_kernels_in_lambdas(tree: exp.Expr) -> None:
 
 def _refuse_recursion(tree: exp.Expr) -> None:
     """Raises NOT_SUPPORTED for WITH RECURSIVE, which Spark parses but does not run."""
-    if any(with_.args.get("recursive") for with_ in tree.find_all(exp.With)):
+    if any(with_.args.get("recursive") for with_ in nodes_of_kind(tree, exp.With)):
         raise SeamlineError(
             NOT_SUPPORTED,
             "Spark cannot compute WITH RECURSIVE",
@@ -85,7 +86,7 @@ def _refuse_recursion(tree: exp.Expr) -> None:
 
 def _refuse_computed_counts(tree: exp.Expr) -> None:
     """Raises NOT_SUPPORTED for lag(x, y) and the like: Spark takes only a constant row count."""
-    for node in tree.find_all(Call):
+    for node in nodes_of_kind(tree, Call):
         if node.spec.overload.name == COMPUTED_COUNT:
             raise SeamlineError(
                 NOT_SUPPORTED,
@@ -142,7 +143,7 @@ class _Names:
     """Generates names that no source of the tree has."""
 
     def __init__(self, tree: exp.Expr) -> None:
-        aliases = {alias.name for alias in tree.find_all(exp.TableAlias)}
+        aliases = {alias.name for alias in nodes_of_kind(tree, exp.TableAlias)}
         self._prefix = max(aliases, key=len, default="q").rstrip("0123456789") + "_s"
         self._count = 0
 
@@ -200,7 +201,7 @@ def _as_query(values: exp.Values) -> exp.Subquery:
 
 def _refuse_sets_in_windows(tree: exp.Expr) -> None:
     """Raises NOT_SUPPORTED for DISTINCT and ORDER BY in an aggregate with OVER."""
-    for window in tree.find_all(exp.Window):
+    for window in nodes_of_kind(tree, exp.Window):
         called = window.this.this if isinstance(window.this, exp.Filter) else window.this
         for what, key in (("DISTINCT", "distinct"), ("ORDER BY", "order")):
             if called.args.get(key):

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from seamline.sql.functions import Overload
 from seamline.sql.templates import Template
+from seamline.sql.trees import nodes_of
 from seamline.sql.types import Type
 
 
@@ -92,7 +93,7 @@ def constructor(name: str, duckdb: Template, spark: Template) -> Overload:
 
 def has_aggregate(node: exp.Expr) -> bool:
     """Whether the node contains an aggregate of this query."""
-    for inner in node.walk(prune=lambda inner: isinstance(inner, exp.Query | exp.Window)):
+    for inner in nodes_of(node, leaves=(exp.Query, exp.Window)):
         if isinstance(inner, exp.Window):
             if any(has_aggregate(part) for part in parts_of_window(inner)):
                 return True

@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.sql.expressions.calls import Call
+from seamline.sql.trees import nodes_of_kind
 
 Named = Callable[[], str]
 """Generates names that no source of the tree has."""
@@ -59,7 +60,7 @@ def group_inside(tree: exp.Expr, condition: Callable[[exp.Select], bool]) -> Non
         tree: A bound tree, changed in place.
         condition: Which queries.
     """
-    for number, select in enumerate(list(tree.find_all(exp.Select))):
+    for number, select in enumerate(nodes_of_kind(tree, exp.Select)):
         if condition(select) and _computes_beside_groups(select):
             _group_inside(select, f"_grouped{number}")
 

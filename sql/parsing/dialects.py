@@ -30,6 +30,7 @@ from seamline.sql.absent_types import ABSENT_TYPES, absent_type
 from seamline.sql.locations import token_position
 from seamline.sql.near import did_you_mean
 from seamline.sql.parsing.listagg import parse_listagg
+from seamline.sql.trees import nodes_of_kind
 
 _EXPONENT = re.compile(
     r"'[^']*'?|\"[^\"]*\"?|--[^\n]*|/\*(?:.*?\*/|.*)"
@@ -479,7 +480,7 @@ def _placing(parser: type[Any]) -> type[Any]:
 
 def number_placeholders(tree: exp.Expr) -> int:
     """Numbers each `?` by its order in the text; returns how many there are."""
-    placeholders = [node for node in tree.find_all(exp.Placeholder) if not node.this]
+    placeholders = [node for node in nodes_of_kind(tree, exp.Placeholder) if not node.this]
     numbers = {
         start: i for i, start in enumerate(sorted({node.meta["start"] for node in placeholders}))
     }

@@ -19,6 +19,7 @@ from seamline.sql.parsing.dialects import (
 from seamline.sql.parsing.sequences import replace_sequences
 from seamline.sql.parsing.statements import Query
 from seamline.sql.parsing.words import location_of
+from seamline.sql.trees import nodes_of, nodes_of_kind
 
 QUERY_STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
 """The keywords that a query may begin with."""
@@ -80,7 +81,7 @@ def checked(tree: exp.Query | exp.Values, token: str | None = None) -> Query:
     Raises:
         SeamlineError: STATEMENT_NOT_ALLOWED when something in it writes.
     """
-    write = tree.find(*_WRITES)
+    write = next((node for node in nodes_of(tree) if isinstance(node, _WRITES)), None)
     if write is not None:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
@@ -88,7 +89,7 @@ def checked(tree: exp.Query | exp.Values, token: str | None = None) -> Query:
             location=locations.location_of(write),
         )
     replace_sequences(tree)
-    for values in list(tree.find_all(exp.Values)):
+    for values in nodes_of_kind(tree, exp.Values):
         if values is not tree:
             _make_query(values)
         if isinstance(table := values.parent, exp.Table):  # how sqlglot represents joins
@@ -105,15 +106,18 @@ _WRITES = (exp.DDL, exp.DML, exp.Command, exp.Drop, exp.Into)
 
 def _make_query(values: exp.Values) -> None:
     """Turns VALUES outside FROM into a query where the syntax calls for one."""
-    parent, query = values.parent, _query(values.copy())
-    match parent:
+    match parent := values.parent:
         case exp.In():
             parent.set("expressions", None)
-            parent.set("query", exp.Subquery(this=query))
+            parent.set("query", exp.Subquery(this=_query(values)))
         case exp.Subquery() | exp.Exists():
-            values.replace(query)
+            key = values.arg_key
+            assert key is not None
+            parent.set(key, _query(values))
         case exp.Anonymous() if (kind := _BEFORE_QUERIES.get(parent.name.upper())) is not None:
-            parent.replace(kind(this=query))  # sqlglot parses these words as functions here
+            parent.replace(
+                kind(this=_query(values))
+            )  # sqlglot parses these words as functions here
 
 
 _BEFORE_QUERIES: Mapping[str, type[exp.Expr]] = {

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
 from seamline.sql.locations import location_of
+from seamline.sql.trees import nodes_of_kind
 
 NAME = "sequence"
 SEQUENCE = "sequence"
@@ -27,7 +28,7 @@ def replace_sequences(tree: exp.Expr) -> None:
     Raises:
         SeamlineError: INVALID_ARGUMENT for arguments that it does not take.
     """
-    for table in list(tree.find_all(exp.Table)):
+    for table in nodes_of_kind(tree, exp.Table):
         call = _call(table)
         if call is not None:
             table.replace(_numbers(table, call))
