@@ -66,7 +66,7 @@ from seamline.gateway.access.rules import (
 )
 from seamline.gateway.names import SYSTEM_CATALOG
 from seamline.sql import columns
-from seamline.sql.restrictions import NO_RESTRICTION, Restriction
+from seamline.sql.row_filters_and_masks import NO_RESTRICTION, Restriction
 from seamline.sql.types import Field
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from seamline.sql.locations import locate_errors_at, location_of, location_of_na
 from seamline.sql.parsing import parse
 from seamline.sql.parsing.changes import changes_of, name_of
 from seamline.sql.parsing.statements import Query
-from seamline.sql.restrictions import Restriction
+from seamline.sql.row_filters_and_masks import Restriction
 
 _DIALECTS = ("trino", "presto", "seamline", "spark", "duckdb")
 """Dialects of a view's texts, in order of preference; without any of these, any other is read."""

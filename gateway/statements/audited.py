@@ -14,7 +14,7 @@ from seamline.gateway.access.audit import AuditLog, Origin
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.statements.statement import Statement, StatementRequest
 from seamline.planners.plan.logical import Scan
-from seamline.sql.parsing.redaction import redacted
+from seamline.sql.parsing.literal_redaction import redacted
 
 _TEXT_MAX = 1 << 17
 

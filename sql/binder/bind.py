@@ -21,7 +21,7 @@ from seamline.sql.binder.queries import bind_query
 from seamline.sql.binder.scope import Output, Source
 from seamline.sql.binder.tries import with_kernels
 from seamline.sql.locations import locate_errors_at, location_of
-from seamline.sql.restrictions import Restriction
+from seamline.sql.row_filters_and_masks import Restriction
 from seamline.sql.session_zone import session_zone
 from seamline.sql.types import result_field
 

@@ -25,7 +25,7 @@ from seamline.sql.binder.conversions import implicit_cast
 from seamline.sql.binder.scope import Column, Cte, Output, Scope, Source, Typed, unsupported
 from seamline.sql.locations import location_of
 from seamline.sql.parsing.dialects import SqlJson, SqlJsonMade
-from seamline.sql.restrictions import Restriction
+from seamline.sql.row_filters_and_masks import Restriction
 from seamline.sql.trees import copy_of
 
 Handler: TypeAlias = "Callable[[Binder, Any, Scope], Typed]"

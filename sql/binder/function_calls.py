@@ -59,7 +59,7 @@ from seamline.sql.functions.times import EXTRACTED, OF_CLOCKS, OF_ZONES
 from seamline.sql.locations import location_of
 from seamline.sql.parsing.dialects import FROM_ZERO
 from seamline.sql.parsing.listagg import ListaggWithin
-from seamline.sql.restrictions import array_of_groups
+from seamline.sql.row_filters_and_masks import array_of_groups
 from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.trees import nodes_of_kind
 from seamline.sql.types import Array, Field, Function, Map, Row, Timestamp, Type

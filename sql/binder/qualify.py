@@ -31,7 +31,7 @@ from seamline.sql.equalities import Equalities, equalities
 from seamline.sql.expressions.naming import scan_column, unused_prefix
 from seamline.sql.locations import location_of, location_of_name
 from seamline.sql.parsing.changes import Changes, changes_of, name_of
-from seamline.sql.restrictions import NO_RESTRICTION, Restriction
+from seamline.sql.row_filters_and_masks import NO_RESTRICTION, Restriction
 from seamline.sql.session_zone import UTC
 from seamline.sql.trees import copy_of
 from seamline.sql.types import Field

@@ -12,7 +12,7 @@ from seamline.sql.binder.binder import Binder
 from seamline.sql.binder.conversions import implicit_cast
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.scope import Column, Scope, Source
-from seamline.sql.restrictions import Restriction
+from seamline.sql.row_filters_and_masks import Restriction
 
 
 def restricted(

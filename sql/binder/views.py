@@ -12,7 +12,7 @@ from seamline.sql.binder.binder import Binder
 from seamline.sql.binder.conversions import cast_outputs
 from seamline.sql.binder.scope import Output
 from seamline.sql.expressions.casts import in_zones
-from seamline.sql.restrictions import NO_RESTRICTION, Restriction
+from seamline.sql.row_filters_and_masks import NO_RESTRICTION, Restriction
 from seamline.sql.types import Field
 
 _META = "view"

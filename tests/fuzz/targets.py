@@ -25,7 +25,7 @@ from seamline.gateway.deadline import no_deadline
 from seamline.gateway.statements.statement import Statement
 from seamline.gateway.tiering.step import tier_once
 from seamline.sql import types
-from seamline.sql.restrictions import Restriction
+from seamline.sql.row_filters_and_masks import Restriction
 
 _TIMEOUT_S = 300.0
 

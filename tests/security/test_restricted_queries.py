@@ -28,7 +28,7 @@ from support.stack import Stack
 
 from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.gateway.access import rules
-from seamline.sql.restrictions import Restriction
+from seamline.sql.row_filters_and_masks import Restriction
 from seamline.sql.types import quoted
 
 SEED = 11

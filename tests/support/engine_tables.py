@@ -26,7 +26,7 @@ from seamline.sql import columns, types
 from seamline.sql.binder.qualify import BoundQuery, Relation, qualify, references
 from seamline.sql.engines import render
 from seamline.sql.parsing import parse
-from seamline.sql.restrictions import NO_RESTRICTION, Restriction
+from seamline.sql.row_filters_and_masks import NO_RESTRICTION, Restriction
 from seamline.sql.types import Field, arrow_field
 from support import plans
 

@@ -22,7 +22,7 @@ from seamline.sql.binder.qualify import BoundQuery, Relation, qualify
 from seamline.sql.engines import render
 from seamline.sql.parsing import parse
 from seamline.sql.parsing.statements import Query
-from seamline.sql.restrictions import Restriction
+from seamline.sql.row_filters_and_masks import Restriction
 from seamline.sql.types import Field
 
 ALL = "tables: [{privileges: [SELECT, INSERT, OWNERSHIP]}]\ntopics: [{}]"

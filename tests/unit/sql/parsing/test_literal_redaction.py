@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.sql.parsing.redaction import redacted
+from seamline.sql.parsing.literal_redaction import redacted
 
 
 @pytest.mark.parametrize(
