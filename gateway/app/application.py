@@ -34,7 +34,7 @@ from seamline.gateway.access.audit import Origin
 from seamline.gateway.app import openapi, requests_audited
 from seamline.gateway.http import answers
 from seamline.gateway.http.compression import compress
-from seamline.gateway.http.faces import HttpFace, Parts, current_face, mount
+from seamline.gateway.http.face_types import HttpFace, Parts, current_face, mount
 from seamline.gateway.http.operations import COME_AGAIN, JSON, REFUSALS, Answer, json, operation
 from seamline.gateway.http.presented import identified, page_request, presented
 from seamline.gateway.http.proxies import Proxies

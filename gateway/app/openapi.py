@@ -23,7 +23,7 @@ from seamline.errors import (
     UNAUTHENTICATED,
     ErrorCode,
 )
-from seamline.gateway.http.faces import Failures, face_of
+from seamline.gateway.http.face_types import Failures, face_of
 from seamline.gateway.http.operations import (
     COME_AGAIN,
     JSON,

@@ -10,7 +10,7 @@ import flask
 from seamline.errors import SeamlineError
 from seamline.gateway.access import authentication
 from seamline.gateway.access.audit import AuditLog
-from seamline.gateway.http.faces import current_face
+from seamline.gateway.http.face_types import current_face
 from seamline.gateway.statements import audited
 
 

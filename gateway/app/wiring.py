@@ -36,7 +36,7 @@ from seamline.gateway.commands.context import Environment
 from seamline.gateway.commands.runner import StatementRunner
 from seamline.gateway.config.model import Config
 from seamline.gateway.faces import FACES
-from seamline.gateway.http.faces import Listener
+from seamline.gateway.http.face_types import Listener
 from seamline.gateway.http.request_slots import RequestSlots
 from seamline.gateway.http.streams import Streams
 from seamline.gateway.iceberg_rest.catalog import IcebergRest, ServedCatalog

@@ -7,7 +7,7 @@ from seamline.gateway.catalogs import resolution
 from seamline.gateway.flight.callers import Callers
 from seamline.gateway.flight.routes import Routes
 from seamline.gateway.flight.server import FlightServer
-from seamline.gateway.http.faces import Parts
+from seamline.gateway.http.face_types import Parts
 
 
 def face(parts: Parts) -> FlightServer:

@@ -17,7 +17,7 @@ import urllib.parse
 
 import flask
 
-from seamline.gateway.http.faces import HttpFace, Parts
+from seamline.gateway.http.face_types import HttpFace, Parts
 
 ROOT = "/"
 _TRINO, _TRINO_QUERY = "/ui/", "/ui/query.html"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import flask
 
 from seamline.gateway.http import query, seams, statements, tail
-from seamline.gateway.http.faces import HttpFace, Parts
+from seamline.gateway.http.face_types import HttpFace, Parts
 
 _READS = ("/api/v1/seams", "/api/v1/tail/")
 

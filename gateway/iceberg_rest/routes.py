@@ -32,7 +32,7 @@ from seamline.errors import (
 from seamline.gateway import names
 from seamline.gateway.access.identity import Identity
 from seamline.gateway.access.rights import Rights
-from seamline.gateway.http.faces import Failures, HttpFace, Parts
+from seamline.gateway.http.face_types import Failures, HttpFace, Parts
 from seamline.gateway.http.operations import (
     ANY,
     Answer,

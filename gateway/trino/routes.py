@@ -30,7 +30,7 @@ import flask
 from seamline.dbapi.version import VERSION
 from seamline.errors import INVALID_REQUEST, SHUTTING_DOWN, SeamlineError
 from seamline.gateway.access.rules import Action
-from seamline.gateway.http.faces import HttpFace, Parts
+from seamline.gateway.http.face_types import HttpFace, Parts
 from seamline.gateway.http.request_slots import RequestSlots
 from seamline.gateway.statements.service import Service
 from seamline.gateway.statements.statement import FINAL, Statement

@@ -12,7 +12,7 @@ import flask
 from seamline.gateway.faces import FACES, Face
 
 if TYPE_CHECKING:  # the settings are made from the table, so it is complete before they are loaded
-    from seamline.gateway.http.faces import HttpFace, Parts
+    from seamline.gateway.http.face_types import HttpFace, Parts
 
 GREETING = b"hello\n"
 CLOSED = "the toy's port is closed"
@@ -20,7 +20,7 @@ CLOSED = "the toy's port is closed"
 
 def over_http(_parts: Parts) -> HttpFace:
     """A face with one route."""
-    from seamline.gateway.http.faces import HttpFace
+    from seamline.gateway.http.face_types import HttpFace
 
     routes = flask.Blueprint("toy", __name__)
     routes.get("/toy")(lambda: {"caller": flask.g.principal.name})
