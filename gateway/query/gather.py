@@ -45,9 +45,9 @@ from seamline.gateway.query.pin import (
     is_present,
     topic_of,
 )
+from seamline.gateway.query.read_your_writes import Floor, wait_until_visible
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.query.views import restriction_of
-from seamline.gateway.query.visibility import Floor, wait_until_visible
 from seamline.gateway.statements.freshness import LATEST, Freshness
 from seamline.gateway.system.request import Statements
 from seamline.gateway.tail.requests import CachedEnds
