@@ -43,7 +43,7 @@ from seamline.connectors.iceberg.boundaries.adoption import (
 )
 from seamline.connectors.iceberg.boundaries.provider import Answers
 from seamline.connectors.iceberg.boundaries.registry import Logs
-from seamline.connectors.iceberg.files import FileReader
+from seamline.connectors.iceberg.file_contents import FileReader
 from seamline.connectors.places import TablePlaces
 from seamline.errors import (
     COLD_FILE_INVALID,

@@ -17,7 +17,7 @@ from seamline.connectors.duckdb.audit import cold_scan
 from seamline.connectors.duckdb.engine import open_scan
 from seamline.connectors.iceberg.errors import storage_errors
 from seamline.connectors.iceberg.expressions import to_iceberg
-from seamline.connectors.iceberg.files import FileReader
+from seamline.connectors.iceberg.file_contents import FileReader
 from seamline.connectors.iceberg.moments import MomentColumns
 from seamline.connectors.iceberg.pruning import statistics_filter
 from seamline.connectors.iceberg.tables.scan import WILDCARD, has_wildcard

@@ -28,7 +28,7 @@ from pyiceberg.types import PrimitiveType
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.delta.log import Commit
-from seamline.connectors.iceberg.types import to_schema
+from seamline.connectors.iceberg.type_conversion import to_schema
 from seamline.errors import (
     INVALID_CONFIG,
     NOT_SUPPORTED,

@@ -31,7 +31,7 @@ from pyiceberg.types import (
 )
 
 from seamline.connectors.iceberg.expressions import to_iceberg
-from seamline.connectors.iceberg.types import from_iceberg
+from seamline.connectors.iceberg.type_conversion import from_iceberg
 from seamline.errors import INVALID_REQUEST, NOT_SUPPORTED, SeamlineError
 from seamline.sql import comparisons
 from seamline.sql.types import Field

@@ -9,7 +9,7 @@ from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import IcebergType
 
-from seamline.connectors.iceberg.types import to_schema
+from seamline.connectors.iceberg.type_conversion import to_schema
 from seamline.seam.evolution import (
     AddColumn,
     Change,

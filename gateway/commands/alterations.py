@@ -14,7 +14,7 @@ from pyiceberg.types import PrimitiveType
 
 from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
-from seamline.connectors.iceberg.types import to_schema
+from seamline.connectors.iceberg.type_conversion import to_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.kafka.formats.spelling import ACCEPTING_MORE, Spelling

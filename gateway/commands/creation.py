@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamline.connectors.iceberg.tables import commits
-from seamline.connectors.iceberg.types import storable
+from seamline.connectors.iceberg.type_conversion import storable
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import (
     INVALID_TABLE_DEFINITION,

@@ -16,7 +16,7 @@ from seamline.connectors.iceberg.boundaries.provider import OPTION_PREFIX
 from seamline.connectors.iceberg.boundaries.registry import PROPERTY, PROVIDERS
 from seamline.connectors.iceberg.tables import commits
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
-from seamline.connectors.iceberg.types import to_schema
+from seamline.connectors.iceberg.type_conversion import to_schema
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import (
     ADOPTION_REFUSED,

@@ -11,7 +11,7 @@ from typing import Any
 
 from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
-from seamline.connectors.iceberg.types import storable
+from seamline.connectors.iceberg.type_conversion import storable
 from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.errors import NOT_SUPPORTED, STATEMENT_NOT_ALLOWED, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.access.rules import Privilege

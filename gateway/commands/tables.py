@@ -17,7 +17,7 @@ from typing import Any
 
 from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
-from seamline.connectors.iceberg.types import storable, to_schema
+from seamline.connectors.iceberg.type_conversion import storable, to_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.infer import Inferred
 from seamline.connectors.kafka.formats.known import FORMATS

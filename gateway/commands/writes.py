@@ -20,7 +20,7 @@ from sqlglot import exp
 from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.tables import row_changes, writing
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
-from seamline.connectors.iceberg.types import storable, to_schema
+from seamline.connectors.iceberg.type_conversion import storable, to_schema
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.kafka.formats.writing import RecordWriter, is_written
 from seamline.connectors.kafka.writing import write

@@ -18,7 +18,7 @@ from support import offline
 
 from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.tables.catalog import IcebergCatalog
-from seamline.connectors.iceberg.types import to_schema
+from seamline.connectors.iceberg.type_conversion import to_schema
 from seamline.connectors.protocols.catalogs import Catalog
 from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.connectors.protocols.deadlines import NoDeadline

@@ -37,7 +37,7 @@ from seamline.connectors.iceberg.schema_changes import (
     text_of,
     with_former_names,
 )
-from seamline.connectors.iceberg.types import table_schema, to_schema
+from seamline.connectors.iceberg.type_conversion import table_schema, to_schema
 from seamline.connectors.kafka.formats import protobuf_schema, trees
 from seamline.connectors.kafka.formats.avro_schema import parsed
 from seamline.connectors.kafka.formats.avro_values import avro_values

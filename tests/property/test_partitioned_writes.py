@@ -27,7 +27,7 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from seamline.connectors.iceberg.tables.writing import write_files
-from seamline.connectors.iceberg.types import table_schema
+from seamline.connectors.iceberg.type_conversion import table_schema
 from seamline.sql import types
 
 MOMENTS = st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2100, 1, 1))

@@ -36,7 +36,7 @@ from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import live_entries
 from seamline.connectors.iceberg.tables.catalog import table_of_file
 from seamline.connectors.iceberg.tail_files import TailLayout, plan_files, write_file
-from seamline.connectors.iceberg.types import to_schema
+from seamline.connectors.iceberg.type_conversion import to_schema
 from seamline.gateway.tail.statistics import Statistics
 from seamline.planners.rules.push_predicates import to_predicate
 from seamline.seam.files import ScanRequest

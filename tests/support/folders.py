@@ -29,7 +29,7 @@ from seamline.connectors.iceberg.boundaries.adoption import (
 from seamline.connectors.iceberg.boundaries.provider import Adopted, Answer, Provider
 from seamline.connectors.iceberg.boundaries.registry import Logs
 from seamline.connectors.iceberg.boundaries.writers import Writer
-from seamline.connectors.iceberg.files import FileReader
+from seamline.connectors.iceberg.file_contents import FileReader
 from seamline.connectors.places import TablePlaces
 from seamline.connectors.table_formats import TableFormat
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError

@@ -175,7 +175,7 @@ IN_THE_BACKGROUND = {
     "connectors/delta/log.py": "its futures are asked for what they raised",
     "connectors/duckdb/instances.py": "a queue of work, each piece of it an `attempt`",
     "connectors/iceberg/boundaries/positions.py": "its futures are asked for what they raised",
-    "connectors/iceberg/files.py": "its futures are asked for what they raised",
+    "connectors/iceberg/file_contents.py": "its futures are asked for what they raised",
     "connectors/iceberg/tables/scan.py": "its futures are asked for what they raised",
     "gateway/query/run.py": "its futures are asked for what they raised",
     "gateway/iceberg_rest/scan_plans.py": "its futures are asked for what they raised",

@@ -17,7 +17,7 @@ from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.table.name_mapping import NameMapping
 
 from seamline.connectors.iceberg.errors import storage_errors
-from seamline.connectors.iceberg.files import file_errors, has_some_ids, with_ids
+from seamline.connectors.iceberg.file_contents import file_errors, has_some_ids, with_ids
 from seamline.errors import COLD_FILE_INVALID, NOT_SUPPORTED, SeamlineError
 from seamline.seam.files import field_id
 

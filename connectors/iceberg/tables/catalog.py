@@ -53,7 +53,7 @@ from seamline.connectors.iceberg.errors import (
     namespace_errors,
     storage_errors,
 )
-from seamline.connectors.iceberg.files import FileReader
+from seamline.connectors.iceberg.file_contents import FileReader
 from seamline.connectors.iceberg.guard import named_files
 from seamline.connectors.iceberg.metadata_properties import (
     JAVA_CODE,

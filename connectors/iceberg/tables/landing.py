@@ -48,7 +48,7 @@ from pyiceberg.types import NestedField
 from seamline.connectors.iceberg.boundary_commits import moved_ref
 from seamline.connectors.iceberg.equality_deletes import FileBounds
 from seamline.connectors.iceberg.errors import manifest_errors, storage_errors
-from seamline.connectors.iceberg.files import read_vector
+from seamline.connectors.iceberg.file_contents import read_vector
 from seamline.connectors.iceberg.position_deletes import (
     PATH_ID,
     VECTORS,

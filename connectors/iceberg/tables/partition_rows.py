@@ -31,7 +31,7 @@ from seamline.connectors.iceberg.bounds import bound
 from seamline.connectors.iceberg.foreign_metadata import VariantType
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
-from seamline.connectors.iceberg.types import from_iceberg
+from seamline.connectors.iceberg.type_conversion import from_iceberg
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.sql import types
 from seamline.sql.types import Field, Row, Type

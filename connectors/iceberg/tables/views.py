@@ -24,7 +24,7 @@ from pyiceberg.schema import Schema
 
 from seamline.connectors.iceberg import pyiceberg_internals
 from seamline.connectors.iceberg.errors import catalog_errors, namespace_errors, storage_errors
-from seamline.connectors.iceberg.types import representable, table_schema, to_schema
+from seamline.connectors.iceberg.type_conversion import representable, table_schema, to_schema
 from seamline.connectors.protocols.catalogs import View
 from seamline.errors import INVALID_VIEW, NOT_SUPPORTED, VIEW_NOT_FOUND, SeamlineError
 from seamline.sql import types

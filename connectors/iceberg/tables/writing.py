@@ -22,7 +22,7 @@ from seamline.connectors.iceberg.parquet_types import as_stored
 from seamline.connectors.iceberg.row_ids import with_fields_of_version_3
 from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.iceberg.transforms import can_compute
-from seamline.connectors.iceberg.types import table_schema
+from seamline.connectors.iceberg.type_conversion import table_schema
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
 
 _FORMAT = "write.format.default"

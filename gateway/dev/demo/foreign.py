@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seamline.connectors.iceberg.types import to_schema
+from seamline.connectors.iceberg.type_conversion import to_schema
 from seamline.connectors.jvm import jars
 from seamline.connectors.jvm.java import find_java
 from seamline.gateway.catalogs.connections import Connections

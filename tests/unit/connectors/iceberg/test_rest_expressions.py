@@ -21,7 +21,7 @@ from support.conditions import VALUES
 
 from seamline.connectors.iceberg import rest_expressions
 from seamline.connectors.iceberg.row_filters import matching
-from seamline.connectors.iceberg.types import to_schema
+from seamline.connectors.iceberg.type_conversion import to_schema
 from seamline.errors import INVALID_REQUEST, SeamlineError
 from seamline.sql import types
 from seamline.sql.types import Field, arrow_field
