@@ -68,7 +68,7 @@ from seamline.connectors.iceberg.schema_changes import named_mapping, text_of
 from seamline.connectors.iceberg.states import States, table_state
 from seamline.connectors.iceberg.tables.earlier_metadata import EarlierMetadata
 from seamline.connectors.iceberg.tables.scan import FileTask, ScanPlanner
-from seamline.connectors.iceberg.tables.views import PROPERTY, ViewStore
+from seamline.connectors.iceberg.tables.view_store import PROPERTY, ViewStore
 from seamline.connectors.places import TablePlaces
 from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.errors import (

@@ -62,7 +62,7 @@ from seamline.connectors.iceberg.metadata_properties import (
     require_own_places,
 )
 from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
-from seamline.connectors.iceberg.tables.views import PROPERTY as VIEW_PROPERTY
+from seamline.connectors.iceberg.tables.view_store import PROPERTY as VIEW_PROPERTY
 from seamline.connectors.iceberg.update_ids import with_field_ids, with_spec_ids
 from seamline.connectors.places import TablePlaces
 from seamline.errors import (
