@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from seamline.connectors.delta.versions import Version
-from seamline.connectors.iceberg.boundaries.files import OwnFiles
+from seamline.connectors.iceberg.boundaries.progress_files import OwnFiles
 from seamline.connectors.iceberg.boundaries.provider import Adopted, Answer, Provider
 from seamline.connectors.iceberg.boundaries.spark_streaming import Checkpoint, SparkStreaming
 from seamline.connectors.protocols.deadlines import NoDeadline

@@ -18,7 +18,7 @@ from seamline.connectors.delta.boundaries import (
     KafkaDeltaIngest,
     SparkStreamingDelta,
 )
-from seamline.connectors.iceberg.boundaries.files import OwnFiles, read_text
+from seamline.connectors.iceberg.boundaries.progress_files import OwnFiles, read_text
 from seamline.connectors.iceberg.boundaries.writers import SPARK_STREAMING, Writer
 from seamline.errors import ADOPTION_REFUSED, SeamlineError
 from seamline.seam.table import TableState

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from seamline.connectors.iceberg.boundaries.files import read_text
+from seamline.connectors.iceberg.boundaries.progress_files import read_text
 from seamline.connectors.iceberg.boundaries.provider import (
     AdoptedIceberg,
     Answer,

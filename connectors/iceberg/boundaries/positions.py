@@ -20,7 +20,7 @@ from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.types import IntegerType, LongType
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.iceberg.boundaries.values import column_values
+from seamline.connectors.iceberg.boundaries.column_integers import column_values
 from seamline.errors import INVALID_TABLE_DEFINITION, OFFSETS_NOT_STORED, SeamlineError
 from seamline.seam.encoding import Encoding
 from seamline.seam.records import Places

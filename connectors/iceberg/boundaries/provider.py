@@ -18,7 +18,7 @@ from pyiceberg.table import Table as PyTable
 from pyiceberg.table import TableProperties
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.iceberg.boundaries.files import OwnFiles
+from seamline.connectors.iceberg.boundaries.progress_files import OwnFiles
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.errors import BOUNDARY_INVALID, BOUNDARY_NOT_TRUSTED, SeamlineError
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding

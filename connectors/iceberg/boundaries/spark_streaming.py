@@ -10,7 +10,7 @@ import dataclasses
 import json
 from typing import Any
 
-from seamline.connectors.iceberg.boundaries.files import OwnFiles, read_text
+from seamline.connectors.iceberg.boundaries.progress_files import OwnFiles, read_text
 from seamline.connectors.iceberg.boundaries.provider import (
     Adopted,
     AdoptedIceberg,

@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from support.adopting import NAMESPACE, NEVER, TOPIC, Shop
 from support.gateway import Gateway
 
-from seamline.connectors.iceberg.boundaries.values import column_values, has_value
+from seamline.connectors.iceberg.boundaries.column_integers import column_values, has_value
 from seamline.errors import (
     COLD_FILE_INVALID,
     NOT_SUPPORTED,
