@@ -52,7 +52,7 @@ from seamline.connectors.kafka.requests import (
     seconds,
 )
 from seamline.connectors.kafka.subscription import KafkaSubscription
-from seamline.connectors.kafka.views import agreed, partitions_of
+from seamline.connectors.kafka.topic_descriptions import agreed, partitions_of
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import TOPIC_NOT_FOUND, SeamlineError

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.requests import retried
-from seamline.connectors.kafka.views import NO_ID, agreed, partitions_of
+from seamline.connectors.kafka.topic_descriptions import NO_ID, agreed, partitions_of
 from seamline.errors import KAFKA_UNAVAILABLE, NOT_SUPPORTED, SeamlineError
 from seamline.gateway.deadline import no_deadline
 
