@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from seamline.connectors.kafka.formats import infer_schema
+from seamline.connectors.kafka.formats.all_formats import JSON
 from seamline.connectors.kafka.formats.connect import newest_schema
 from seamline.connectors.kafka.formats.decoder import ColumnTree, Decoder
 from seamline.connectors.kafka.formats.envelopes import ENVELOPES, rows_of
@@ -19,7 +20,6 @@ from seamline.connectors.kafka.formats.fit import misfits, share_of
 from seamline.connectors.kafka.formats.framed import unframed
 from seamline.connectors.kafka.formats.infer import Inferred, infer_json, sourced_columns
 from seamline.connectors.kafka.formats.keys import Keys, Unmet, unmet
-from seamline.connectors.kafka.formats.known import JSON
 from seamline.connectors.kafka.formats.parts import Setting
 from seamline.connectors.kafka.formats.schemas import Schemas
 from seamline.connectors.kafka.formats.spelling import Spelling

@@ -18,9 +18,9 @@ from typing import Any
 from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.connectors.iceberg.type_conversion import storable, to_schema
+from seamline.connectors.kafka.formats.all_formats import FORMATS
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.infer import Inferred
-from seamline.connectors.kafka.formats.known import FORMATS
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.hot_logs import HotLog

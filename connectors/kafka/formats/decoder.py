@@ -19,8 +19,8 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamline.connectors.kafka.formats.all_formats import format_of
 from seamline.connectors.kafka.formats.connect import part_reader
-from seamline.connectors.kafka.formats.known import format_of
 from seamline.connectors.kafka.formats.large import reasons as large_reasons
 from seamline.connectors.kafka.formats.large import without_large
 from seamline.connectors.kafka.formats.log_columns import (

@@ -12,9 +12,9 @@ import dataclasses
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamline.connectors.kafka.formats.all_formats import format_of
 from seamline.connectors.kafka.formats.connect import part_reader
 from seamline.connectors.kafka.formats.json_values import WORD
-from seamline.connectors.kafka.formats.known import format_of
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, Leaf, Parts, Setting
 from seamline.seam.encoding import DeleteMark, Encoding
 from seamline.sql.types import Field

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seamline.connectors.kafka.formats.known import JSON
+from seamline.connectors.kafka.formats.all_formats import JSON
 from seamline.connectors.protocols.raw_records import NewRecord
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
 from seamline.seam.binding import TopicBinding

@@ -17,9 +17,9 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamline.connectors.kafka.formats.all_formats import JSON, format_of
 from seamline.connectors.kafka.formats.connect import part_reader, without_nulls
 from seamline.connectors.kafka.formats.envelopes import OLD, TRUNCATE, EnvelopeReader
-from seamline.connectors.kafka.formats.known import JSON, format_of
 from seamline.connectors.kafka.formats.marked import marked_values
 from seamline.connectors.kafka.formats.parts import (
     AllHeaders,

@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from seamline.connectors.kafka.formats.all_formats import JSON, format_of
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.infer_schema import KINDS
-from seamline.connectors.kafka.formats.known import JSON, format_of
 from seamline.connectors.kafka.formats.parts import Leaf, Setting, grouped
 from seamline.connectors.kafka.formats.placing import PlacedKeys
 from seamline.connectors.kafka.formats.schema_writing import Described, described, part_writer

@@ -12,7 +12,7 @@ import sys
 
 from support.sources import ROOT
 
-from seamline.connectors.kafka.formats.known import FORMATS
+from seamline.connectors.kafka.formats.all_formats import FORMATS
 from seamline.planners.rules.prune_tail_by_key import PARTITIONERS
 from seamline.seam import options
 

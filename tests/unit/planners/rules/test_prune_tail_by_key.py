@@ -19,7 +19,7 @@ from support.java_library import java_library
 from support.odd_records import librdkafka
 
 from seamline.connectors.jvm.jars import kafka_jars
-from seamline.connectors.kafka.formats.known import format_of
+from seamline.connectors.kafka.formats.all_formats import format_of
 from seamline.planners.rules.prune_tail_by_key import (
     PARTITIONERS,
     key_bytes,
