@@ -42,7 +42,7 @@ from seamline.gateway.http.streams import Streams
 from seamline.gateway.iceberg_rest.catalog import IcebergRest, ServedCatalog
 from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
 from seamline.gateway.iceberg_rest.sessions import SessionTokens
-from seamline.gateway.iceberg_rest.tables import ServedTables
+from seamline.gateway.iceberg_rest.table_serving import ServedTables
 from seamline.gateway.memory import give_back_memory
 from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.query.computing import Computing

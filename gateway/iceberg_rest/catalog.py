@@ -26,9 +26,9 @@ from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.iceberg_rest import storage_access
 from seamline.gateway.iceberg_rest.metadata import ServedMetadata
 from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
+from seamline.gateway.iceberg_rest.served_table import ServedTable
 from seamline.gateway.iceberg_rest.sessions import SessionTokens, TableSession, new_session_id
-from seamline.gateway.iceberg_rest.table import ServedTable
-from seamline.gateway.iceberg_rest.tables import ServedTables
+from seamline.gateway.iceberg_rest.table_serving import ServedTables
 from seamline.gateway.names import TableName
 from seamline.gateway.query.queries import ATTEMPTS_MAX, may_have_gone_stale
 

@@ -21,7 +21,7 @@ from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.engine_tails import FollowedTail
 from seamline.connectors.protocols.engines import EngineScan
 from seamline.errors import NOT_SUPPORTED, SeamlineError
-from seamline.gateway.iceberg_rest.table import ServedTable
+from seamline.gateway.iceberg_rest.served_table import ServedTable
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
 
 _ANY = 1 << 62

@@ -18,9 +18,9 @@ from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg import virtual
 from seamline.connectors.iceberg.virtual import Json
 from seamline.gateway.iceberg_rest.leases import Leases
+from seamline.gateway.iceberg_rest.served_table import UNPARTITIONED_SPEC_ID, ServedTable
 from seamline.gateway.iceberg_rest.snapshots import ServedSnapshot
 from seamline.gateway.iceberg_rest.storage import SnapshotStorage
-from seamline.gateway.iceberg_rest.table import UNPARTITIONED_SPEC_ID, ServedTable
 
 KIND = "metadata"
 _CACHED_BYTES_MAX = 64 << 20

@@ -43,7 +43,7 @@ from seamline.gateway.iceberg_rest.errors import error_body
 from seamline.gateway.iceberg_rest.requests import SpecBody, missing, table_name
 from seamline.gateway.iceberg_rest.scan_plans import SubmittedPlan
 from seamline.gateway.iceberg_rest.scans import PlanRequest, ScanPlan, TableScan, plan_scan
-from seamline.gateway.iceberg_rest.table import ServedTable
+from seamline.gateway.iceberg_rest.served_table import ServedTable
 from seamline.gateway.names import TableName
 
 _TABLE = "/<prefix>/namespaces/<namespace>/tables/<table>"

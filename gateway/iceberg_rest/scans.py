@@ -32,8 +32,8 @@ from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import COLD_FILE_INVALID, INVALID_REQUEST, SeamlineError
 from seamline.gateway.iceberg_rest import tail_store
 from seamline.gateway.iceberg_rest.requests import SpecBody
-from seamline.gateway.iceberg_rest.table import ServedTable, ServedTail
-from seamline.gateway.iceberg_rest.tables import ServedTables
+from seamline.gateway.iceberg_rest.served_table import ServedTable, ServedTail
+from seamline.gateway.iceberg_rest.table_serving import ServedTables
 from seamline.sql import columns as names
 
 _ROWS_BUFFERED_MAX = 500_000

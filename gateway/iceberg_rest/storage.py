@@ -23,7 +23,7 @@ from seamline.connectors.places import FILE, place_of
 from seamline.errors import INVALID_CONFIG, SeamlineError
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.model import Config
-from seamline.gateway.iceberg_rest.table import ServedTable
+from seamline.gateway.iceberg_rest.served_table import ServedTable
 
 _LOG = logging.getLogger("seamline.iceberg")
 OWN_FOLDER = "_seamline"

@@ -37,7 +37,7 @@ from seamline.connectors.iceberg.row_ids import REFERENCED_FILE
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.gateway.iceberg_rest.hidden_rows import HiddenRowsFinder
 from seamline.gateway.iceberg_rest.leases import Leases
-from seamline.gateway.iceberg_rest.table import ServedTable
+from seamline.gateway.iceberg_rest.served_table import ServedTable
 
 KIND = "deletes"
 

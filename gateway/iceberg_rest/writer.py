@@ -23,9 +23,9 @@ from seamline.connectors.newest import newest_rows, without_deletes
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.errors import TAIL_TOO_LARGE, SeamlineError
 from seamline.gateway.iceberg_rest.leases import Leases
+from seamline.gateway.iceberg_rest.served_table import ServedTable, ServedTail
 from seamline.gateway.iceberg_rest.snapshots import ServedSnapshot, ServedSnapshots
 from seamline.gateway.iceberg_rest.storage import SnapshotStorage
-from seamline.gateway.iceberg_rest.table import ServedTable, ServedTail
 from seamline.gateway.iceberg_rest.tail_deletes import TailDeletes, TailDeletesStore
 from seamline.gateway.iceberg_rest.tail_store import TailSegment, TailStore, TailTable
 from seamline.gateway.tail.requests import TailRows

@@ -39,8 +39,8 @@ from seamline.gateway.iceberg_rest import (
     tail_store,
 )
 from seamline.gateway.iceberg_rest.scans import PlanRequest, TableScan, plan_scan
-from seamline.gateway.iceberg_rest.table import ServedTable
-from seamline.gateway.iceberg_rest.tables import ServedTables
+from seamline.gateway.iceberg_rest.served_table import ServedTable
+from seamline.gateway.iceberg_rest.table_serving import ServedTables
 from seamline.gateway.tail.tails import Tails
 from seamline.seam.offsets import Offsets
 

@@ -31,9 +31,9 @@ from seamline.gateway.iceberg_rest import snapshots, tail_deletes, tail_store
 from seamline.gateway.iceberg_rest.leases import Lease, Leases
 from seamline.gateway.iceberg_rest.metadata import MetadataWriter, ServedMetadata
 from seamline.gateway.iceberg_rest.plan_files import PlanFiles
+from seamline.gateway.iceberg_rest.served_table import ServedTable, is_unified, served_tail
 from seamline.gateway.iceberg_rest.snapshots import ServedSnapshots
 from seamline.gateway.iceberg_rest.storage import SnapshotStorage
-from seamline.gateway.iceberg_rest.table import ServedTable, is_unified, served_tail
 from seamline.gateway.iceberg_rest.tail_store import TailSegment
 from seamline.gateway.iceberg_rest.writer import SnapshotWriter
 from seamline.gateway.names import TableName
