@@ -28,7 +28,7 @@ from stand import Stand, say, stand
 import seamline
 from seamline.connectors.spark.submission import start_in_process
 from seamline.gateway.app.spark import settings
-from seamline.gateway.config.files import FILE_NAME
+from seamline.gateway.config.file_locations import FILE_NAME
 from seamline.gateway.config.load import load
 from seamline.gateway.dev.demo import bids
 from seamline.spark import configuration

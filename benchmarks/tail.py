@@ -37,7 +37,7 @@ from seamline.connectors.kafka.subscription import MESSAGES_MAX
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.app.wiring import Gateway
 from seamline.gateway.catalogs import resolution
-from seamline.gateway.config.files import FILE_NAME
+from seamline.gateway.config.file_locations import FILE_NAME
 from seamline.gateway.config.load import load
 from seamline.gateway.deadline import no_deadline
 from seamline.gateway.memory import settle_memory

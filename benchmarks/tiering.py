@@ -22,7 +22,7 @@ from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.gateway import names
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
-from seamline.gateway.config.files import FILE_NAME
+from seamline.gateway.config.file_locations import FILE_NAME
 from seamline.gateway.config.load import load
 from seamline.gateway.dev.demo import bids
 from seamline.gateway.tiering.step import tier_once

@@ -29,7 +29,7 @@ from seamline.connectors.files import private_folder
 from seamline.gateway import process
 from seamline.gateway.app.server import named_state_errors
 from seamline.gateway.app.wiring import Gateway
-from seamline.gateway.config.files import find_file
+from seamline.gateway.config.file_locations import find_file
 from seamline.gateway.config.load import load
 from seamline.gateway.config.model import AccessToken, AuthConfig, Config, HttpConfig
 from seamline.gateway.query.tokens import kept_secret

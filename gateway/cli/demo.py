@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from seamline.gateway.config.files import local_state_directory
+from seamline.gateway.config.file_locations import local_state_directory
 
 
 @click.command()

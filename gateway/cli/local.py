@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, TypeVar
 import click
 
 from seamline.errors import LOCAL_STACK_DOWN, SeamlineError
-from seamline.gateway.config.files import local_state_directory
+from seamline.gateway.config.file_locations import local_state_directory
 from seamline.gateway.dev.local.stack import LocalStack, StackStatus
 from seamline.gateway.process import interrupted_by_signals
 

@@ -19,7 +19,7 @@ from seamline.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError
 from seamline.gateway import names
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
-from seamline.gateway.config.files import find_file
+from seamline.gateway.config.file_locations import find_file
 from seamline.gateway.names import TableName
 from seamline.seam.options import OPTIONS, Flag
 

@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 
 from seamline.errors import INVALID_CONFIG, SeamlineError
 from seamline.gateway.config import references, yaml_file
-from seamline.gateway.config.files import FILE_VARIABLE, HOME_VARIABLE
+from seamline.gateway.config.file_locations import FILE_VARIABLE, HOME_VARIABLE
 from seamline.gateway.config.model import Config
 from seamline.gateway.config.secrets import HIDDEN, is_secret, masked
 

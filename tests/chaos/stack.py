@@ -39,7 +39,7 @@ from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.settings import environment as spark_environment
 from seamline.gateway.app.spark import settings as spark_settings
 from seamline.gateway.catalogs.connections import Connections
-from seamline.gateway.config.files import FILE_NAME
+from seamline.gateway.config.file_locations import FILE_NAME
 from seamline.gateway.config.load import load
 from seamline.gateway.config.model import Config
 from seamline.gateway.dev.local import settings

@@ -23,7 +23,7 @@ from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.settings import environment
 from seamline.gateway.app.spark import settings
 from seamline.gateway.catalogs.connections import Connections
-from seamline.gateway.config.files import FILE_NAME
+from seamline.gateway.config.file_locations import FILE_NAME
 from seamline.gateway.config.load import load
 from seamline.gateway.tiering.tables import SparkTables, start_spark
 

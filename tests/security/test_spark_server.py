@@ -35,7 +35,7 @@ from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.settings import SparkSettings, environment
 from seamline.gateway.app.spark import settings
-from seamline.gateway.config.files import FILE_NAME
+from seamline.gateway.config.file_locations import FILE_NAME
 from seamline.gateway.config.load import load
 
 CANARY = f"canary{secrets.token_hex(8)}"

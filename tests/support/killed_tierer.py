@@ -11,7 +11,7 @@ import sys
 
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
-from seamline.gateway.config.files import find_file
+from seamline.gateway.config.file_locations import find_file
 from seamline.gateway.config.load import load
 from seamline.gateway.deadline import no_deadline
 from seamline.gateway.tiering.step import tier_once

@@ -12,7 +12,7 @@ from fakes.memory import MemoryLog
 
 from seamline.errors import SeamlineError
 from seamline.gateway.catalogs.connections import Connections
-from seamline.gateway.config.files import FILE_NAME
+from seamline.gateway.config.file_locations import FILE_NAME
 from seamline.gateway.config.load import load
 from seamline.gateway.config.model import Config
 from support.gateway import Gateway

@@ -28,7 +28,7 @@ from seamline.gateway.app.spark import settings
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands import tables
-from seamline.gateway.config.files import FILE_NAME, FILE_VARIABLE
+from seamline.gateway.config.file_locations import FILE_NAME, FILE_VARIABLE
 from seamline.gateway.config.load import ENVIRONMENT_PREFIX, load
 from seamline.gateway.config.model import Config
 from seamline.gateway.deadline import no_deadline

@@ -18,7 +18,7 @@ from seamline.connectors.jvm import jars
 from seamline.connectors.jvm.java import find_java
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands import tables
-from seamline.gateway.config.files import FILE_NAME
+from seamline.gateway.config.file_locations import FILE_NAME
 from seamline.gateway.dev.demo import bids
 from seamline.gateway.dev.local.connect import POSITIONS, ConnectWorker, Sink
 

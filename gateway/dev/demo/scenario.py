@@ -27,7 +27,7 @@ from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.commands import tables
-from seamline.gateway.config.files import FILE_NAME
+from seamline.gateway.config.file_locations import FILE_NAME
 from seamline.gateway.config.load import load
 from seamline.gateway.deadline import no_deadline
 from seamline.gateway.dev.demo import bids

@@ -30,7 +30,7 @@ from seamline.errors import (
     PORT_TAKEN,
     SeamlineError,
 )
-from seamline.gateway.config.files import FILE_NAME
+from seamline.gateway.config.file_locations import FILE_NAME
 from seamline.gateway.dev.local import ports, state
 from seamline.gateway.dev.local.broker import FREE_BYTES_MIN, Broker
 from seamline.gateway.dev.local.broker_log import start_failure

@@ -15,7 +15,7 @@ from support import offline
 
 from seamline.connectors.table_formats import by_catalog_type
 from seamline.errors import INVALID_CONFIG, SeamlineError
-from seamline.gateway.config.files import FILE_VARIABLE, find_file
+from seamline.gateway.config.file_locations import FILE_VARIABLE, find_file
 from seamline.gateway.config.load import Loaded, describe, load
 
 
