@@ -24,7 +24,7 @@ from seamline.planners.rules.prune_tail_by_key import prune_tail_by_key
 from seamline.planners.rules.prune_tail_by_position import prune_tail_by_position
 from seamline.planners.rules.prune_tail_by_time import prune_tail_by_time
 from seamline.planners.rules.push_predicates import push_predicates
-from seamline.seam.checks import missing, require
+from seamline.seam.history_checks import missing, require
 from seamline.sql.binder.qualify import BoundQuery
 
 Rule = Callable[[LogicalPlan], LogicalPlan]

@@ -23,8 +23,8 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.seam.boundary import kept_side
-from seamline.seam.checks import require, trimmed
 from seamline.seam.gaps import past
+from seamline.seam.history_checks import require, trimmed
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.records import Places

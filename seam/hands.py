@@ -11,7 +11,7 @@ import dataclasses
 
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.seam.boundary import EXACT, Boundary, boundary_of, foreign_change
-from seamline.seam.checks import recreated, require, truncated
+from seamline.seam.history_checks import recreated, require, truncated
 from seamline.seam.log import LogBounds
 from seamline.seam.table import TableState
 

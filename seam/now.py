@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from seamline.seam.boundary import ColdSide
-from seamline.seam.checks import recreated, require, trimmed, truncated
 from seamline.seam.gaps import below
+from seamline.seam.history_checks import recreated, require, trimmed, truncated
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import ColdPart, LogPart, Seam

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from seamline.errors import LOG_TRIMMED, TABLE_NOT_FOUND, SeamlineError
 from seamline.seam.boundary import ColdSide
-from seamline.seam.checks import recreated, require
 from seamline.seam.gaps import same_below
+from seamline.seam.history_checks import recreated, require
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.repeat import missing_between, seam_up_to

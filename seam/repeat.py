@@ -13,8 +13,15 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.seam.boundary import ColdSide
-from seamline.seam.checks import dropped, history_changed, recreated, require, trimmed, truncated
 from seamline.seam.gaps import below, same_below
+from seamline.seam.history_checks import (
+    dropped,
+    history_changed,
+    recreated,
+    require,
+    trimmed,
+    truncated,
+)
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import ColdPart, LogPart, Seam, cold_only

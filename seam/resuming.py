@@ -23,8 +23,8 @@ from seamline.seam.boundary import (
     decode,
     foreign_change,
 )
-from seamline.seam.checks import require, truncated
 from seamline.seam.gaps import Gap, merged
+from seamline.seam.history_checks import require, truncated
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.table import Snapshot, TableState

@@ -8,8 +8,8 @@ import enum
 from seamline.errors import COMMIT_CONFLICT, TIERING_GAP, SeamlineError
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of, decode, foreign_change, kept_side
-from seamline.seam.checks import moved_back, recreated, require, trimmed, truncated
 from seamline.seam.evolution import Change
+from seamline.seam.history_checks import moved_back, recreated, require, trimmed, truncated
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import Snapshot, TableState

@@ -24,8 +24,8 @@ from seamline.connectors.iceberg.tables.scan import WILDCARD, has_wildcard
 from seamline.connectors.places import TablePlaces
 from seamline.connectors.table_formats import by_catalog_type
 from seamline.errors import SNAPSHOT_GONE, SeamlineError
-from seamline.seam.checks import outrun, require
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
+from seamline.seam.history_checks import outrun, require
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import TableState
 from seamline.sql.types import quoted

@@ -39,8 +39,8 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.seam.boundary import SUMMARY_KEY, decode, encode
-from seamline.seam.checks import require
 from seamline.seam.files import ScanRequest
+from seamline.seam.history_checks import require
 from seamline.seam.records import DecoderSpec
 from seamline.seam.tiering import Batch, overtaken
 from seamline.seam.upserts import Newest

@@ -11,7 +11,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.heads import HEADS_BYTES_MAX, bytes_of
-from seamline.connectors.iceberg.types import table_schema
+from seamline.connectors.iceberg.type_conversion import table_schema
 from seamline.seam.binding import PROPERTY_PREFIX
 from seamline.seam.table import Snapshot, SnapshotRef, TableState
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.hot_logs import HotLog, TellsCompaction
 from seamline.errors import LOG_TRIMMED, LOG_TRUNCATED, SeamlineError
-from seamline.seam.checks import LogRead, doubtful, require, spoiled
+from seamline.seam.history_checks import LogRead, doubtful, require, spoiled
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
 

@@ -56,7 +56,7 @@ from seamline.connectors.kafka.topic_descriptions import agreed, partitions_of
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.errors import TOPIC_NOT_FOUND, SeamlineError
-from seamline.seam.checks import recreated, require, truncated
+from seamline.seam.history_checks import recreated, require, truncated
 from seamline.seam.log import READ_COMMITTED, READ_UNCOMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 

@@ -47,8 +47,8 @@ from seamline.errors import (
 )
 from seamline.seam import compaction, encoding
 from seamline.seam.binding import TopicBinding
-from seamline.seam.checks import LogRead
 from seamline.seam.files import DataFile, ScanRequest, together
+from seamline.seam.history_checks import LogRead
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec, Places
 from seamline.seam.seam import ColdSpan, Seam

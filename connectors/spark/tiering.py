@@ -45,8 +45,8 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.seam.boundary import SUMMARY_KEY, Boundary, decode, encode
-from seamline.seam.checks import require
 from seamline.seam.files import ScanRequest
+from seamline.seam.history_checks import require
 from seamline.seam.records import DecoderSpec
 from seamline.seam.table import Snapshot
 from seamline.seam.tiering import Batch, overtaken

@@ -38,8 +38,8 @@ from seamline.gateway.names import TableName
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of
-from seamline.seam.checks import truncated
 from seamline.seam.encoding import LOG_PARTS, parse_sources, spelt_as
+from seamline.seam.history_checks import truncated
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.options import OPTIONS, TableOptions

@@ -32,8 +32,8 @@ from seamline.gateway.names import TableName
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of, decode
-from seamline.seam.checks import LogRead, recreated, require
 from seamline.seam.gaps import Gap
+from seamline.seam.history_checks import LogRead, recreated, require
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec

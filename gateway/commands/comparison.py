@@ -29,7 +29,7 @@ from seamline.gateway.commands.aborted import aborted_offsets
 from seamline.gateway.commands.auditing import MEMORY_BYTES
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary
-from seamline.seam.checks import LogRead
+from seamline.seam.history_checks import LogRead
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec, Places

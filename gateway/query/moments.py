@@ -23,7 +23,7 @@ from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.seam.boundary import ColdSide
-from seamline.seam.checks import LogRead
+from seamline.seam.history_checks import LogRead
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec

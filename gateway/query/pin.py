@@ -52,7 +52,7 @@ from seamline.seam import now, past, repeat
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import ColdSide, check_columns, cold_side, kept_side
 from seamline.seam.changes import as_known_now, between, logged
-from seamline.seam.checks import dropped, recreated, require, rolled_back, trimmed
+from seamline.seam.history_checks import dropped, recreated, require, rolled_back, trimmed
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.records import DecoderSpec, Places

@@ -20,8 +20,8 @@ from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.gateway.catalogs.connections import Sources
 from seamline.planners.plan.physical import TailRead
 from seamline.seam import compaction
-from seamline.seam.checks import LogRead
 from seamline.seam.compaction import Seen
+from seamline.seam.history_checks import LogRead
 from seamline.seam.offsets import Offsets
 
 _KNOWN_MAX = 256

@@ -34,7 +34,7 @@ from seamline.gateway.tail.source import FollowedTable
 from seamline.gateway.tail.store import SegmentStore
 from seamline.gateway.tail.unknown import NotedSchemas
 from seamline.gateway.tail.watermark import Watermark
-from seamline.seam.checks import moved_back, require, shortened
+from seamline.seam.history_checks import moved_back, require, shortened
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 

@@ -39,7 +39,7 @@ from seamline.gateway.tail.requests import (
 )
 from seamline.planners.plan.estimate import BYTES_PER_TAIL_RECORD
 from seamline.planners.plan.physical import TailRead
-from seamline.seam.checks import LogRead
+from seamline.seam.history_checks import LogRead
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec

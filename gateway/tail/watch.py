@@ -20,7 +20,7 @@ from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.errors import LOG_TRUNCATED, READ_CONFLICT, TOPIC_RECREATED, SeamlineError
 from seamline.gateway.tail.source import FollowedTable
-from seamline.seam.checks import recreated, require, shortened
+from seamline.seam.history_checks import recreated, require, shortened
 from seamline.seam.log import LogBounds
 
 _SPOILS = frozenset({TOPIC_RECREATED, LOG_TRUNCATED})

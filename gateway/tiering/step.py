@@ -25,7 +25,7 @@ from seamline.errors import (
 )
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of, renewed
-from seamline.seam.checks import recreated, require, tiered_elsewhere
+from seamline.seam.history_checks import recreated, require, tiered_elsewhere
 from seamline.seam.log import LogBounds
 from seamline.seam.resuming import not_accepted, resumed, unverified
 from seamline.seam.table import Snapshot, TableState

@@ -14,7 +14,7 @@ from seamline.connectors.iceberg.boundaries.provider import AdoptedIceberg, Prov
 from seamline.connectors.iceberg.boundaries.registry import PROPERTY
 from seamline.connectors.iceberg.boundaries.second_writer import second_writer
 from seamline.seam.binding import TopicBinding
-from seamline.seam.checks import outrun, require
+from seamline.seam.history_checks import outrun, require
 from seamline.seam.table import TableState
 from seamline.sql import columns
 

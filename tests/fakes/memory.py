@@ -38,9 +38,9 @@ from seamline.errors import (
 )
 from seamline.seam.binding import PROPERTY_PREFIX
 from seamline.seam.boundary import SUMMARY_KEY, TAG, encode
-from seamline.seam.checks import recreated, require
 from seamline.seam.evolution import AddColumn, Change
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
+from seamline.seam.history_checks import recreated, require
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.seam import ColdSpan, Seam

@@ -35,8 +35,8 @@ from seamline.connectors.table_formats import TableFormat
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
 from seamline.seam.boundary import EXACT
-from seamline.seam.checks import outrun, require
 from seamline.seam.files import FIELD_ID, ColdPlan, DataFile, ScanRequest
+from seamline.seam.history_checks import outrun, require
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import Snapshot, TableSchema, TableState
 from seamline.sql.types import BIGINT, VARCHAR, Field

@@ -32,7 +32,7 @@ from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.errors import BOUNDARY_INVALID, BOUNDARY_MISSING, SeamlineError
 from seamline.seam.boundary import EXACT
-from seamline.seam.checks import LogRead
+from seamline.seam.history_checks import LogRead
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import Snapshot

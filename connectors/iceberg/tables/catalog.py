@@ -80,8 +80,8 @@ from seamline.errors import (
 )
 from seamline.seam.binding import PROPERTY_PREFIX
 from seamline.seam.boundary import Boundary, BoundaryProvider
-from seamline.seam.checks import outrun, require
 from seamline.seam.files import ColdPlan, ScanRequest
+from seamline.seam.history_checks import outrun, require
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import TableState
 from seamline.sql.types import Field

@@ -47,8 +47,8 @@ from seamline.errors import (
 )
 from seamline.seam.binding import PROPERTY_PREFIX
 from seamline.seam.boundary import TAG, Boundary
-from seamline.seam.checks import require
 from seamline.seam.evolution import Change, KnowColumn
+from seamline.seam.history_checks import require
 
 T = TypeVar("T")
 ATTEMPTS = 8

@@ -29,8 +29,8 @@ from pyiceberg.table import Table as PyTable
 from pyiceberg.table.snapshots import Snapshot
 
 from seamline.connectors.cache import Cache
+from seamline.connectors.iceberg.boundaries.column_integers import has_value
 from seamline.connectors.iceberg.boundaries.second_writer import filled_since, second_writer
-from seamline.connectors.iceberg.boundaries.values import has_value
 from seamline.connectors.iceberg.deletes import DeleteIndex
 from seamline.connectors.iceberg.equality_deletes import EqualityDeletes, scope_of
 from seamline.connectors.iceberg.errors import manifest_errors
@@ -55,8 +55,8 @@ from seamline.errors import (
 )
 from seamline.seam import table as seam_table
 from seamline.seam.boundary import SUMMARY_KEY
-from seamline.seam.checks import require
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
+from seamline.seam.history_checks import require
 from seamline.seam.table import TableState
 from seamline.sql import types
 from seamline.sql.columns import FILE_FIELDS

@@ -23,7 +23,7 @@ from seamline.errors import (
 from seamline.gateway.query import tokens
 from seamline.seam import now, past, repeat
 from seamline.seam.boundary import Boundary, ColdSide
-from seamline.seam.checks import require, rolled_back
+from seamline.seam.history_checks import require, rolled_back
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.seam import ColdPart, LogPart, Seam, cold_only, hot_only

@@ -13,7 +13,7 @@ from fakes.memory import MemoryLog
 from seamline.connectors.kafka.continuity import checked
 from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.errors import LOG_TRIMMED, LOG_TRUNCATED, TOPIC_RECREATED, ErrorCode, SeamlineError
-from seamline.seam.checks import LogRead
+from seamline.seam.history_checks import LogRead
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.offsets import OffsetRange
 
