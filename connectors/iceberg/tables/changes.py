@@ -267,39 +267,39 @@ class CatalogChanges:
 
     # --- Tables ----------------------------------------------------------------------------------
 
-    def create(self, wanted: NewTable, *, staged: bool) -> Changed:
+    def create(self, new: NewTable, *, staged: bool) -> Changed:
         """Creates a table, or says what it would be, for a commit that creates it later.
 
         Raises:
             SeamlineError: TABLE_EXISTS, SCHEMA_NOT_FOUND, INVALID_REQUEST, LOCATION_NOT_ALLOWED,
                 PROPERTY_NOT_ALLOWED, CATALOG_READ_ONLY, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
         """
-        name = self._name(wanted.identifier)
-        schema = _parsed(_SCHEMA, wanted.schema, "schema")
+        name = self._name(new.identifier)
+        schema = _parsed(_SCHEMA, new.schema, "schema")
         spec = UNPARTITIONED_PARTITION_SPEC
-        if wanted.spec is not None:
-            spec = _parsed(_SPEC, with_field_ids(wanted.spec), "partition-spec")
+        if new.spec is not None:
+            spec = _parsed(_SPEC, with_field_ids(new.spec), "partition-spec")
         order = UNSORTED_SORT_ORDER
-        if wanted.order is not None and wanted.order.get("fields"):
-            order = _parsed(_ORDER, {"order-id": 1, **wanted.order}, "write-order")
-        properties = {TableProperties.FORMAT_VERSION: "2", **wanted.properties}
+        if new.order is not None and new.order.get("fields"):
+            order = _parsed(_ORDER, {"order-id": 1, **new.order}, "write-order")
+        properties = {TableProperties.FORMAT_VERSION: "2", **new.properties}
         catalog = self._catalog.pyiceberg
-        self._require_namespace(wanted.identifier[:-1])
-        self._require_free(wanted.identifier)
+        self._require_namespace(new.identifier[:-1])
+        self._require_free(new.identifier)
         location = (
-            wanted.location.rstrip("/")
-            if wanted.location
-            else pyiceberg_internals.new_location(catalog, wanted.identifier)
+            new.location.rstrip("/")
+            if new.location
+            else pyiceberg_internals.new_location(catalog, new.identifier)
         )
         if location is not None:
             self._require_allowed(name, location, properties)
         self._require_not_ours(properties)
         with (
-            catalog_errors(self._catalog.name, wanted.identifier),
+            catalog_errors(self._catalog.name, new.identifier),
             storage_errors(f"warehouse of {self._catalog.name}"),
             _as_invalid(),
         ):
-            if staged and catalog.table_exists(wanted.identifier):
+            if staged and catalog.table_exists(new.identifier):
                 raise TableAlreadyExistsError
             options: dict[str, Any] = {
                 "location": location,
@@ -308,9 +308,9 @@ class CatalogChanges:
                 "properties": properties,
             }
             table: PyTable = (
-                pyiceberg_internals.staged(catalog, wanted.identifier, schema, **options)
+                pyiceberg_internals.staged(catalog, new.identifier, schema, **options)
                 if staged
-                else catalog.create_table(wanted.identifier, schema, **options)
+                else catalog.create_table(new.identifier, schema, **options)
             )
         return Changed(table.metadata, None if staged else table.metadata_location)
 

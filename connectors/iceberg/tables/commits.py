@@ -152,12 +152,12 @@ def tag_boundary(table: IcebergTable, snapshot_id: int) -> None:
     Raises:
         SeamlineError: COMMIT_CONFLICT when another process moved it meanwhile.
     """
-    known = table.state.refs.get(TAG)
+    tag = table.state.refs.get(TAG)
     commit(
         table,
         (
             AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
-            AssertRefSnapshotId(ref=TAG, snapshot_id=known.snapshot_id if known else None),
+            AssertRefSnapshotId(ref=TAG, snapshot_id=tag.snapshot_id if tag else None),
         ),
         (moved_ref(table.iceberg.metadata, TAG, SnapshotRefType.TAG, snapshot_id),),
     )

@@ -80,8 +80,8 @@ def _expired(state: TableState, table: PyTable, files: MetadataFiles) -> Mapping
 
 
 def _parent(snapshot: Snapshot, listed: Mapping[int, Snapshot]) -> Snapshot | None:
-    known = listed.get(snapshot.snapshot_id, snapshot)
-    parent_id = known.parent_id if snapshot.parent_id is None else snapshot.parent_id
+    entry = listed.get(snapshot.snapshot_id, snapshot)
+    parent_id = entry.parent_id if snapshot.parent_id is None else snapshot.parent_id
     return None if parent_id is None else listed.get(parent_id)
 
 

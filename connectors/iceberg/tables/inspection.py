@@ -95,7 +95,7 @@ def manifests(table: IcebergTable, snapshot_id: int | None) -> Rows:
         SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID, STORAGE_UNAVAILABLE,
             LOCATION_NOT_ALLOWED.
     """
-    found = table.manifests(snapshot_id) if snapshot_id is not None else ()
+    listed = table.manifests(snapshot_id) if snapshot_id is not None else ()
     return [
         (
             *_place(m),
@@ -107,7 +107,7 @@ def manifests(table: IcebergTable, snapshot_id: int | None) -> Rows:
             m.deleted_rows_count,
             _summaries(table, m),
         )
-        for m in found
+        for m in listed
     ]
 
 
@@ -147,21 +147,21 @@ def _summaries(table: IcebergTable, manifest: ManifestFile) -> list[dict[str, An
     spec = metadata.specs()[manifest.partition_spec_id]
     of_values = spec.partition_type(schema_for(metadata, spec)).fields
     return [
-        _summary(field, value.field_type, found)
-        for field, value, found in zip(
+        _summary(field, value.field_type, summary)
+        for field, value, summary in zip(
             spec.fields, of_values, manifest.partitions or (), strict=False
         )
     ]
 
 
 def _summary(
-    field: PartitionField, type_: IcebergType, found: PartitionFieldSummary
+    field: PartitionField, type_: IcebergType, summary: PartitionFieldSummary
 ) -> dict[str, Any]:
     return {
-        "contains_null": found.contains_null,
-        "contains_nan": found.contains_nan,
-        "lower_bound": _text(field.transform, type_, found.lower_bound),
-        "upper_bound": _text(field.transform, type_, found.upper_bound),
+        "contains_null": summary.contains_null,
+        "contains_nan": summary.contains_nan,
+        "lower_bound": _text(field.transform, type_, summary.lower_bound),
+        "upper_bound": _text(field.transform, type_, summary.upper_bound),
     }
 
 
@@ -169,13 +169,13 @@ def _text(transform: Transform[Any, Any], type_: IcebergType, value: bytes | Non
     """Returns a bound as people read it; None if it cannot be decoded."""
     if value is None or not isinstance(type_, PrimitiveType):
         return None
-    found = decoded(type_, value)
-    if found is None:
+    bound = decoded(type_, value)
+    if bound is None:
         return None
     try:
-        return transform.to_human_string(type_, found)
+        return transform.to_human_string(type_, bound)
     except (ValueError, TypeError, ArithmeticError):  # a date that Python cannot represent
-        return str(found)
+        return str(bound)
 
 
 # --- The log of metadata files -------------------------------------------------------------------
@@ -193,8 +193,8 @@ def metadata_log(table: IcebergTable) -> Rows:
         earlier = [head for at_ms, head in state.snapshot_log if at_ms <= moment_ms]
         head = earlier[-1] if earlier else None
         snapshot = state.snapshots.get(head) if head is not None else None
-        known = (snapshot.schema_id, snapshot.sequence_number) if snapshot else (None, None)
-        rows.append((moment_ms * 1000, file, head, *known))
+        ids = (snapshot.schema_id, snapshot.sequence_number) if snapshot else (None, None)
+        rows.append((moment_ms * 1000, file, head, *ids))
     return rows
 
 
@@ -215,7 +215,7 @@ def entries(table: IcebergTable, snapshot_id: int | None) -> tuple[dict[str, Typ
     metadata = table.iceberg.metadata
     keys = partition_columns(metadata)
     specs = metadata.specs()
-    found = table.entries(snapshot_id) if snapshot_id is not None else []
+    listed = table.entries(snapshot_id) if snapshot_id is not None else []
     columns = _columns(metadata.schema())
     rows: Rows = [
         (
@@ -226,7 +226,7 @@ def entries(table: IcebergTable, snapshot_id: int | None) -> tuple[dict[str, Typ
             _file(entry, keys, specs[entry.data_file.spec_id].fields, columns),
             _readable(entry.data_file, columns),
         )
-        for entry in found
+        for entry in listed
     ]
     return {
         "status": types.INTEGER,
@@ -265,7 +265,7 @@ def _file(
     columns: Mapping[int, tuple[str, PrimitiveType]],
 ) -> dict[str, Any]:
     file = entry.data_file
-    found: dict[str, Any] = {
+    row: dict[str, Any] = {
         "content": int(file.content),
         "file_path": file.file_path,
         "file_format": file.file_format.value,
@@ -279,23 +279,23 @@ def _file(
     }
     for name in _COUNTS:
         counts = getattr(file, name)
-        found[name] = None if counts is None else list(counts.items())
+        row[name] = None if counts is None else list(counts.items())
     for name in _BOUNDS:
         bounds = getattr(file, name)
-        found[name] = None if bounds is None else list(_texts(columns, bounds).items())
+        row[name] = None if bounds is None else list(_texts(columns, bounds).items())
     if keys:
-        found["partition"] = {key.name: key.value(file, fields) for key in keys}
-    return found
+        row["partition"] = {key.name: key.value(file, fields) for key in keys}
+    return row
 
 
 def _columns(schema: Schema) -> dict[int, tuple[str, PrimitiveType]]:
     """Returns the full names and types of the columns and fields of simple types, by id."""
-    found = {}
+    columns = {}
     for field_id in sorted(schema.field_ids):
         type_, name = schema.find_type(field_id), schema.find_column_name(field_id)
         if isinstance(type_, PrimitiveType) and name is not None:
-            found[field_id] = (name, type_)
-    return found
+            columns[field_id] = (name, type_)
+    return columns
 
 
 def _texts(
@@ -329,7 +329,7 @@ def _readable(file: DataFile, columns: Mapping[int, tuple[str, PrimitiveType]]) 
 def _json(type_: PrimitiveType, value: bytes | None) -> bool | float | str | None:
     """Returns a bound as JSON: a boolean or a finite number as such, and others as text."""
     if isinstance(type_, _JSON_TYPES) and value is not None:
-        found: bool | float | None = decoded(type_, value)
-        if found is None or math.isfinite(found):
-            return found
+        bound: bool | float | None = decoded(type_, value)
+        if bound is None or math.isfinite(bound):
+            return bound
     return _text(IdentityTransform(), type_, value)

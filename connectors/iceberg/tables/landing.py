@@ -154,7 +154,7 @@ class _Changes:
 
 
 def _changes(table: IcebergTable, snapshot_id: int) -> _Changes:
-    found: dict[tuple[ManifestEntryStatus, bool], list[DataFile]] = {}
+    files: dict[tuple[ManifestEntryStatus, bool], list[DataFile]] = {}
     for manifest in table.manifests(snapshot_id):
         if manifest.added_snapshot_id != snapshot_id:
             continue
@@ -162,15 +162,15 @@ def _changes(table: IcebergTable, snapshot_id: int) -> _Changes:
             for entry in inheriting_entries(table.iceberg.io, manifest):
                 if entry.snapshot_id == snapshot_id:
                     is_data = entry.data_file.content == DataFileContent.DATA
-                    found.setdefault((entry.status, is_data), []).append(entry.data_file)
+                    files.setdefault((entry.status, is_data), []).append(entry.data_file)
     added, deleted = ManifestEntryStatus.ADDED, ManifestEntryStatus.DELETED
     return _Changes(
         snapshot_id,
         table.state.snapshots[snapshot_id].operation == REWRITE,
-        tuple(found.get((added, True), ())),
-        tuple(found.get((added, False), ())),
-        tuple(found.get((deleted, True), ())),
-        tuple(found.get((deleted, False), ())),
+        tuple(files.get((added, True), ())),
+        tuple(files.get((added, False), ())),
+        tuple(files.get((deleted, True), ())),
+        tuple(files.get((deleted, False), ())),
     )
 
 

@@ -82,13 +82,13 @@ def partition_columns(metadata: TableMetadata) -> tuple[PartitionColumn, ...]:
     others are appended to theirs.
     """
     schema = metadata.schema()
-    found: dict[int, PartitionField] = {}
+    fields: dict[int, PartitionField] = {}
     for spec in metadata.partition_specs:
         for field in spec.fields:
-            known = found.get(field.field_id)
-            if known is None or isinstance(known.transform, VoidTransform):
-                found[field.field_id] = field
-    visible = [field for field in found.values() if field.source_id in schema.field_ids]
+            earlier = fields.get(field.field_id)
+            if earlier is None or isinstance(earlier.transform, VoidTransform):
+                fields[field.field_id] = field
+    visible = [field for field in fields.values() if field.source_id in schema.field_ids]
     current = {field.field_id for field in metadata.spec().fields}
     names: dict[int, str] = {}
     for field in sorted(visible, key=lambda field: field.field_id not in current):
@@ -230,9 +230,9 @@ def _measures(
 
 def _total(field: NestedField, counts: Iterable[dict[int, int] | None]) -> int | None:
     """Returns the sum of a column's counts; None if a file lacks it."""
-    found = [(count or {}).get(field.field_id) for count in counts]
-    numbers = [number for number in found if number is not None]
-    return sum(numbers) if len(numbers) == len(found) else None
+    by_file = [(count or {}).get(field.field_id) for count in counts]
+    numbers = [number for number in by_file if number is not None]
+    return sum(numbers) if len(numbers) == len(by_file) else None
 
 
 def _is_empty(field: NestedField, file: DataFile) -> bool:

@@ -400,12 +400,12 @@ class _Change:
         self._commit(snapshot.parent_snapshot_id, updates)
 
     def _commit(self, base_id: int | None, updates: Sequence[TableUpdate]) -> None:
-        known = self._table.iceberg.metadata
+        metadata = self._table.iceberg.metadata
         requirements = (
-            AssertTableUUID(uuid=known.table_uuid),
+            AssertTableUUID(uuid=metadata.table_uuid),
             AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=base_id),
-            AssertCurrentSchemaId(current_schema_id=known.current_schema_id),
-            AssertDefaultSpecId(default_spec_id=known.default_spec_id),
+            AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
+            AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),
         )
         self.may_have_landed = True
         self._table.iceberg.catalog.commit_table(self._table.iceberg, requirements, tuple(updates))
@@ -422,14 +422,14 @@ class _Change:
             return {}
         request = ScanRequest(self._table.state.current_schema_id, ())
         plan = self._table.plan(self._base.snapshot_id, request)
-        wanted = frozenset(paths)
-        files = tuple(file for file in plan.files if file.path in wanted)
+        changed = frozenset(paths)
+        files = tuple(file for file in plan.files if file.path in changed)
         plan = self._table.inspect(dataclasses.replace(plan, files=files))
-        found = self._table.deleted_rows(plan)
-        if found is None:
+        deleted = self._table.deleted_rows(plan)
+        if deleted is None:
             return {}
-        names = found.column("path").to_numpy()
-        positions = found.column("position").to_numpy()
+        names = deleted.column("path").to_numpy()
+        positions = deleted.column("position").to_numpy()
         return {path: np.unique(positions[names == path]) for path in paths}
 
     def _rewritten(self, manifest: ManifestFile) -> _Rewritten | None:

@@ -86,19 +86,19 @@ class ViewStore:
         Raises:
             SeamlineError: CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE, NOT_SUPPORTED.
         """
-        known = self._metadata(identifier)
-        location = known["location"] if known is not None else self._location(identifier)
-        metadata = _next(known, view, location)
+        current = self._metadata(identifier)
+        location = current["location"] if current is not None else self._location(identifier)
+        metadata = _next(current, view, location)
         with catalog_errors(self._catalog.name, identifier):
             self._catalog.require_namespace(identifier[:-1])
             if self._catalog.has_views:
                 body = (
                     _creation(identifier[-1], metadata)
-                    if known is None
-                    else _commit(known, metadata, view)
+                    if current is None
+                    else _commit(current, metadata, view)
                 )
                 pyiceberg_internals.put_view(
-                    self._catalog.pyiceberg, identifier, body, replace=known is not None
+                    self._catalog.pyiceberg, identifier, body, replace=current is not None
                 )
             else:
                 self._write(identifier, metadata)
@@ -177,11 +177,11 @@ class ViewStore:
 
 def _decoded(body: bytes, identifier: Identifier) -> dict[str, Any]:
     try:
-        found = json.loads(body)
+        content = json.loads(body)
     except ValueError as error:
         message = f"the metadata of view {'.'.join(identifier)} is not JSON"
         raise SeamlineError(INVALID_VIEW, message) from error
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _view(metadata: Mapping[str, Any]) -> View:
@@ -192,9 +192,9 @@ def _view(metadata: Mapping[str, Any]) -> View:
     return View(
         columns=_columns(Schema.model_validate(schema), version),
         texts={
-            str(found["dialect"]).lower(): str(found["sql"])
-            for found in version["representations"]
-            if found.get("type") == "sql"
+            str(representation["dialect"]).lower(): str(representation["sql"])
+            for representation in version["representations"]
+            if representation.get("type") == "sql"
         },
         catalog=version.get("default-catalog"),
         namespace=tuple(version.get("default-namespace") or ()),
@@ -206,11 +206,11 @@ def _view(metadata: Mapping[str, Any]) -> View:
 def _columns(schema: Schema, version: Mapping[str, Any]) -> tuple[Field, ...]:
     """Returns the columns of a version, with the types that it was created with."""
     columns = table_schema(schema).columns
-    found = json.loads((version.get("summary") or {}).get(COLUMN_TYPES, "null"))
-    if found is None:
+    texts = json.loads((version.get("summary") or {}).get(COLUMN_TYPES, "null"))
+    if texts is None:
         return columns
     try:
-        kinds = [types.parse(text) for text in found]
+        kinds = [types.parse(text) for text in texts]
     except SeamlineError as error:
         raise ValueError(str(error)) from error
     return tuple(
@@ -219,14 +219,14 @@ def _columns(schema: Schema, version: Mapping[str, Any]) -> tuple[Field, ...]:
 
 
 def _schemas(
-    known: Sequence[Mapping[str, Any]], wanted: Schema
+    schemas: Sequence[Mapping[str, Any]], added: Schema
 ) -> tuple[list[Mapping[str, Any]], int]:
     """Returns the schemas of a view, to which one is added unless it is there; and its id."""
-    for schema in known:
-        if Schema.model_validate(schema).as_struct() == wanted.as_struct():
-            return list(known), schema.get("schema-id", 0)
-    schema_id = max((s.get("schema-id", 0) for s in known), default=-1) + 1
-    return [*known, json.loads(wanted.model_dump_json()) | {"schema-id": schema_id}], schema_id
+    for schema in schemas:
+        if Schema.model_validate(schema).as_struct() == added.as_struct():
+            return list(schemas), schema.get("schema-id", 0)
+    schema_id = max((s.get("schema-id", 0) for s in schemas), default=-1) + 1
+    return [*schemas, json.loads(added.model_dump_json()) | {"schema-id": schema_id}], schema_id
 
 
 def _properties(view: View) -> dict[str, str | None]:
@@ -239,9 +239,9 @@ def _schema(view: View) -> Schema:
     return to_schema(tuple(columns), is_written=False)
 
 
-def _next(known: Mapping[str, Any] | None, view: View, location: str) -> dict[str, Any]:
+def _next(current: Mapping[str, Any] | None, view: View, location: str) -> dict[str, Any]:
     """Returns the metadata of a view with one more version."""
-    earlier = known or {}
+    earlier = current or {}
     now_ms = int(time.time() * 1000)
     versions = list(earlier.get("versions", ()))[1 - _VERSIONS_KEPT :]
     number = max((v["version-id"] for v in earlier.get("versions", ())), default=0) + 1
@@ -298,35 +298,37 @@ def _creation(name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _commit(known: Mapping[str, Any], metadata: Mapping[str, Any], view: View) -> dict[str, Any]:
+def _commit(current: Mapping[str, Any], metadata: Mapping[str, Any], view: View) -> dict[str, Any]:
     """Returns the request that makes the newest version of a view its current one.
 
     Args:
-        known: The metadata that the catalog has.
+        current: The metadata that the catalog has.
         metadata: The metadata with the newest version.
         view: The view.
     """
     unset = [key for key, value in _properties(view).items() if value is None]
     return {
-        "requirements": [{"type": "assert-view-uuid", "uuid": known["view-uuid"]}],
+        "requirements": [{"type": "assert-view-uuid", "uuid": current["view-uuid"]}],
         "updates": [
-            *_version_updates(known, metadata),
+            *_version_updates(current, metadata),
             {"action": "set-properties", "updates": metadata["properties"]},
             {"action": "remove-properties", "removals": unset},
         ],
     }
 
 
-def _version_updates(known: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _version_updates(
+    current: Mapping[str, Any], metadata: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     """Returns what makes the newest version current; a catalog adds nothing that it has already."""
     version = metadata["versions"][-1]
     about = ("schema-id", "summary", "representations", "default-catalog", "default-namespace")
-    for earlier in known["versions"]:
+    for earlier in current["versions"]:
         if all(earlier.get(key) == version[key] for key in about):
             number = earlier["version-id"]
             return [{"action": "set-current-view-version", "view-version-id": number}]
     added: list[dict[str, Any]] = []
-    if version["schema-id"] not in {s.get("schema-id", 0) for s in known["schemas"]}:
+    if version["schema-id"] not in {s.get("schema-id", 0) for s in current["schemas"]}:
         number = version["schema-id"]
         schema = next(s for s in metadata["schemas"] if s.get("schema-id", 0) == number)
         added = [{"action": "add-schema", "schema": schema}]

@@ -128,19 +128,19 @@ def _rows(
     if format_.lower() != "parquet":
         raise SeamlineError(NOT_SUPPORTED, f"the table's files are to be {format_} ({_FORMAT})")
     schema = metadata.schema()
-    wanted = schema_to_pyarrow(schema, include_field_ids=False)
-    converted = (_converted(batch, schema, wanted) for batch in batches)
+    arrow_schema = schema_to_pyarrow(schema, include_field_ids=False)
+    converted = (_converted(batch, schema, arrow_schema) for batch in batches)
     if metadata.spec().is_unpartitioned():
-        return pa.RecordBatchReader.from_batches(wanted, converted)
+        return pa.RecordBatchReader.from_batches(arrow_schema, converted)
     for field in metadata.spec().fields:
         if not can_compute([field.transform]):
             raise SeamlineError(
                 NOT_SUPPORTED, f"the transform {field.transform} of partition field {field.name}"
             )
-    return pa.Table.from_batches(list(converted), wanted)  # PyIceberg partitions whole tables
+    return pa.Table.from_batches(list(converted), arrow_schema)  # PyIceberg partitions whole tables
 
 
-def _converted(batch: pa.RecordBatch, schema: Schema, wanted: pa.Schema) -> pa.RecordBatch:
+def _converted(batch: pa.RecordBatch, schema: Schema, arrow_schema: pa.Schema) -> pa.RecordBatch:
     for column, field in zip(batch.columns, schema.fields, strict=True):
         if field.required and column.null_count:
             raise SeamlineError(
@@ -150,10 +150,10 @@ def _converted(batch: pa.RecordBatch, schema: Schema, wanted: pa.Schema) -> pa.R
             )
     stored = as_stored(pa.Table.from_batches([batch]), table_schema(schema).columns)
     arrays = []
-    for column, own in zip(stored.columns, wanted, strict=True):
+    for column, own in zip(stored.columns, arrow_schema, strict=True):
         array = pa.concat_arrays(column.chunks)
         arrays.append(array if array.type == own.type else array.cast(own.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
 
 
 def _keep_nulls() -> None:
@@ -161,12 +161,12 @@ def _keep_nulls() -> None:
     writer: Any = ArrowProjectionVisitor
     of_list, of_map = writer.list, writer.map
 
-    def kept(array: Any, found: Any) -> Any:
-        if found is None or not array.null_count:
-            return found
+    def kept(array: Any, converted: Any) -> Any:
+        if converted is None or not array.null_count:
+            return converted
         # unlike if_else, which forgets the ids of a map's fields
-        places = pa.array(range(len(found)), pa.int64())
-        return found.take(pc.if_else(array.is_valid(), places, None))
+        places = pa.array(range(len(converted)), pa.int64())
+        return converted.take(pc.if_else(array.is_valid(), places, None))
 
     writer.list = lambda self, kind, array, *parts: kept(array, of_list(self, kind, array, *parts))
     writer.map = lambda self, kind, array, *parts: kept(array, of_map(self, kind, array, *parts))
