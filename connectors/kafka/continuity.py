@@ -69,7 +69,7 @@ def check_not_truncated(
 ) -> None:
     """Checks that the log still holds what it held below some ends.
 
-    This costs nothing while no leader changes.
+    This costs nothing while no leader changes, and after a change one read of each end.
 
     Args:
         log: The cluster.
@@ -81,11 +81,16 @@ def check_not_truncated(
     Raises:
         SeamlineError: LOG_TRUNCATED; KAFKA_UNAVAILABLE.
     """
-    asked = doubtful(bounds, ends, epochs)
-    if asked:
-        known = {wanted.partition: epochs[wanted.partition] for wanted in asked}
-        for _ in log.read(bounds.topic, asked, bounds.isolation, deadline, epochs=known):
+    unconfirmed = [
+        end
+        for end in doubtful(bounds, ends, epochs)
+        if not log.confirmed_ends.cover(bounds, end, epochs[end.partition])
+    ]
+    if unconfirmed:
+        seen = {end.partition: epochs[end.partition] for end in unconfirmed}
+        for _ in log.read(bounds.topic, unconfirmed, bounds.isolation, deadline, epochs=seen):
             pass
+        log.confirmed_ends.add(bounds, unconfirmed, seen)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

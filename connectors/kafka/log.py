@@ -29,6 +29,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import ConfigResource, OffsetSpec
 
 from seamline.connectors.cache import Cache
+from seamline.connectors.confirmed_ends import ConfirmedEnds
 from seamline.connectors.kafka.cluster import (
     SILENT_S,
     Cluster,
@@ -77,6 +78,9 @@ class KafkaLog:
     Args:
         cluster: The cluster.
         silent_s: See `SILENT_S`.
+
+    Attributes:
+        confirmed_ends: See `HotLog.confirmed_ends`.
     """
 
     def __init__(self, cluster: Cluster, silent_s: float = SILENT_S) -> None:
@@ -84,6 +88,7 @@ class KafkaLog:
         self._silent_s = silent_s
         self._partitions: Cache[str, tuple[int, ...]] = Cache(_TOPICS_CACHED_MAX)
         self._cluster_ids: Cache[str, str] = Cache(_TOPICS_CACHED_MAX)
+        self.confirmed_ends = ConfirmedEnds()
 
     @property
     def schemas(self) -> Schemas:

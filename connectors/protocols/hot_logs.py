@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from seamline.connectors.confirmed_ends import ConfirmedEnds
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.seam.log import LogBounds
@@ -14,6 +15,10 @@ from seamline.seam.offsets import OffsetRange, Offsets
 
 class HotLog(Protocol):
     """A Kafka cluster, or anything that keeps records by topic, partition and offset."""
+
+    @property
+    def confirmed_ends(self) -> ConfirmedEnds:
+        """What `continuity` has found intact; a wrapper returns that of the log it wraps."""
 
     def topics(self, deadline: Deadline) -> list[str]:
         """Returns the names of the topics that are not internal to the log, sorted.

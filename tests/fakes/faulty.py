@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
+from seamline.connectors.confirmed_ends import ConfirmedEnds
 from seamline.connectors.protocols.catalogs import Catalog
 from seamline.connectors.protocols.cold_tables import ColdTable, TierTable
 from seamline.connectors.protocols.deadlines import Deadline
@@ -93,6 +94,11 @@ class FaultyLog:
         self._inner = inner
         self._plan = plan
         self._last: dict[tuple[str, str], LogBounds] = {}
+
+    @property
+    def confirmed_ends(self) -> ConfirmedEnds:
+        """See `HotLog.confirmed_ends`."""
+        return self._inner.confirmed_ends
 
     def topics(self, deadline: Deadline) -> list[str]:
         """See `HotLog.topics`."""

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from fakes import foreign
+from seamline.connectors.confirmed_ends import ConfirmedEnds
 from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
 from seamline.connectors.protocols.hot_logs import Polled
 from seamline.connectors.protocols.raw_records import RawBatch
@@ -161,6 +162,7 @@ class MemoryLog:
         self._changed = threading.Condition()
         self._compacted: set[str] = set()
         self.compaction_lag_ms = 0
+        self.confirmed_ends = ConfirmedEnds()
 
     def save(self) -> LogState:
         """Everything it holds now."""
@@ -169,6 +171,7 @@ class MemoryLog:
 
     def restore(self, state: LogState) -> None:
         """Goes back, or forward, to what `save` returned."""
+        self.confirmed_ends = ConfirmedEnds()  # those of another history
         self._topics = dict(state.topics)
         self._topics_made = state.topics_made
         self._transactions_made = state.transactions_made

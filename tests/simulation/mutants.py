@@ -12,6 +12,7 @@ from typing import Any
 
 from fakes.memory import Row
 
+from seamline.connectors.confirmed_ends import ConfirmedEnds
 from seamline.connectors.protocols.cold_tables import TierTable
 from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
 from seamline.connectors.protocols.hot_logs import HotLog
@@ -49,6 +50,7 @@ class BentLog:
         self._wanted = wanted
         self._isolation = isolation
         self.topics = inner.topics
+        self.confirmed_ends = ConfirmedEnds()
         self.offsets_at = inner.offsets_at
 
     def bounds(

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from fakes.memory import Row
 
+from seamline.connectors.confirmed_ends import ConfirmedEnds
 from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
 from seamline.connectors.protocols.raw_records import RawBatch
@@ -126,6 +127,7 @@ class AskingLog:
 
     def __init__(self, io: Io) -> None:
         self._io = io
+        self.confirmed_ends = ConfirmedEnds()
 
     def topics(self, deadline: Deadline) -> list[str]:
         """See `HotLog.topics`."""

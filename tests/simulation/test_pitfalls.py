@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fakes.faulty import Fault, FaultyTierTable
+from fakes.faulty import Fault, FaultyLog, FaultyTierTable
 
 from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.errors import (
     CATALOG_UNAVAILABLE,
     HISTORY_CHANGED,
     LOG_TRIMMED,
+    LOG_TRUNCATED,
     TOPIC_RECREATED,
     WRITE_NOT_VISIBLE,
     SeamlineError,
@@ -337,3 +338,37 @@ def test_a_token_of_cached_rows_outlives_a_clean_election(is_followed: bool) -> 
     world.append(0)
     again = read(sources, world.table.open, ALL, token=cached.seams)
     assert places(again) == places(cached) == [(0, 0), (0, 1)]
+
+
+class _Calls:
+    """A plan without faults, which notes the calls."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def at(self, call: str) -> Fault:
+        """See `FaultPlan.at`."""
+        self.made.append(call)
+        return Fault.NONE
+
+    def later(self, effect: object) -> None:
+        """Nothing is late here."""
+        raise AssertionError
+
+
+def test_a_change_of_leader_costs_one_statement_a_read_of_the_log() -> None:
+    """And what was confirmed then does not hide what the next leader lost."""
+    world, calls = World(1), _Calls()
+    world.append(0)
+    tier(world)
+    sources = Sources(world.catalog, FaultyLog(world.log, calls))
+    world.truncate(0, world.ends()[0])
+    for _ in range(3):
+        assert places(read(sources, world.table.open, ALL)) == [(0, 0)]
+    assert calls.made.count("read") == 1
+    world.truncate(0, 0)
+    for _ in range(2):
+        world.append(0)
+    with pytest.raises(SeamlineError) as caught:
+        read(sources, world.table.open, ALL)
+    assert caught.value.code is LOG_TRUNCATED

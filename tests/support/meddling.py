@@ -45,6 +45,7 @@ class MeddledLog:
     def __init__(self, inner: FollowableLog, event: Event) -> None:
         self._inner = inner
         self._event = event
+        self.confirmed_ends = inner.confirmed_ends
 
     def topics(self, deadline: Deadline) -> list[str]:
         """See `HotLog.topics`."""
