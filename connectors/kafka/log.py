@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -26,7 +28,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import ConfigResource, OffsetSpec
+from confluent_kafka.admin import ConfigResource
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.confirmed_ends import ConfirmedEnds
@@ -46,6 +48,7 @@ from seamline.connectors.kafka.requests import (
     NO_SUCH_TIME,
     Answers,
     epochs_of,
+    list_offsets,
     offsets_of,
     result,
     results,
@@ -161,8 +164,7 @@ class KafkaLog:
         self, topic: str, topic_id: str, ends: Offsets, timestamp_ms: int, deadline: Deadline
     ) -> Offsets:
         """See `HotLog.offsets_at`; requests the id after the offsets."""
-        spec = OffsetSpec.for_timestamp(timestamp_ms)
-        request = {TopicPartition(topic, partition): spec for partition in ends}
+        request = [TopicPartition(topic, partition, timestamp_ms) for partition in ends]
         with self._cluster.dependency.call():
             offsets = self._offsets_at(topic, topic_id, request, deadline)
         return Offsets({p: offsets[p] if offsets[p] >= 0 else end for p, end in ends.items()})
@@ -171,12 +173,16 @@ class KafkaLog:
         self,
         topic: str,
         topic_id: str,
-        request: Mapping[TopicPartition, OffsetSpec],
+        request: Sequence[TopicPartition],
         deadline: Deadline,
     ) -> Offsets:
         try:
             answer = retried(
-                lambda: self._list_offsets(request, READ_COMMITTED, deadline),
+                lambda: results(
+                    self._list_offsets(request, READ_COMMITTED, deadline),
+                    deadline,
+                    least=NO_SUCH_TIME,
+                ),
                 deadline,
                 self._refresh_leaders,
             )
@@ -249,37 +255,26 @@ class KafkaLog:
         self, partitions: Mapping[str, Sequence[int]], isolation: str, deadline: Deadline
     ) -> dict[str, Answers]:
         """Returns stable ends, high watermarks and starts; requests them together, ends first."""
-        pairs = [TopicPartition(t, p) for t, numbers in partitions.items() for p in numbers]
-        asks = [("end", OffsetSpec.latest(), isolation)]
+        asks = [("end", OFFSET_END, isolation)]
         if isolation == READ_COMMITTED:
-            asks.append(("high_watermark", OffsetSpec.latest(), READ_UNCOMMITTED))
-        asks.append(("start", OffsetSpec.earliest(), isolation))
+            asks.append(("high_watermark", OFFSET_END, READ_UNCOMMITTED))
+        asks.append(("start", OFFSET_BEGINNING, isolation))
         pending = {
-            label: self._ask_offsets(dict.fromkeys(pairs, spec), level, deadline)
+            label: self._list_offsets(
+                [TopicPartition(t, p, spec) for t, numbers in partitions.items() for p in numbers],
+                level,
+                deadline,
+            )
             for label, spec, level in asks
         }
-        answers: dict[str, Answers] = {
-            label: results(futures, deadline) for label, futures in pending.items()
-        }
+        answers = {label: results(future, deadline) for label, future in pending.items()}
         answers.setdefault("high_watermark", answers["end"])
         return answers
 
     def _list_offsets(
-        self, request: Mapping[TopicPartition, OffsetSpec], isolation: str, deadline: Deadline
-    ) -> Answers:
-        asked = self._ask_offsets(request, isolation, deadline)
-        return results(asked, deadline, least=NO_SUCH_TIME)
-
-    def _ask_offsets(
-        self, request: Mapping[TopicPartition, OffsetSpec], isolation: str, deadline: Deadline
-    ) -> Mapping[TopicPartition, concurrent.futures.Future[Any]]:
-        futures: Mapping[TopicPartition, concurrent.futures.Future[Any]]
-        futures = self._cluster.admin.list_offsets(
-            dict(request),
-            isolation_level=_ISOLATION[isolation],
-            request_timeout=seconds(deadline),
-        )
-        return futures
+        self, request: Sequence[TopicPartition], isolation: str, deadline: Deadline
+    ) -> concurrent.futures.Future[Answers]:
+        return list_offsets(self._cluster.admin, request, _ISOLATION[isolation], deadline)
 
     def is_compacted(self, topic: str, deadline: Deadline) -> bool:
         """See `TellsCompaction.is_compacted`."""
@@ -369,6 +364,7 @@ class _RangeReader:
         self._ends = {r.partition: r.end_exclusive for r in ranges}
         self._positions = {r.partition: r.start for r in ranges}
         self.open_ranges = dict(self._ends)
+        self._closed: list[TopicPartition] = []  # and still assigned
         self._last_progress = time.monotonic()
         self.silent_s = 0  # in a row, of those in which it was polled
         assign(consumer, topic, self._positions, epochs)
@@ -417,6 +413,7 @@ class _RangeReader:
             offsets = [m.offset() for m in messages]
         for event in events:
             self._take_event(event)
+        self._unassign()
         return raw_batch(partitions, offsets, messages)
 
     def _consume(self, messages_max: int) -> list[Message]:
@@ -459,5 +456,11 @@ class _RangeReader:
         raise named_error(error, where)
 
     def _close(self, partition: int) -> None:
-        if self.open_ranges.pop(partition, None) is not None and self.open_ranges:
-            self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+        if self.open_ranges.pop(partition, None) is not None:
+            self._closed.append(TopicPartition(self._topic, partition))
+
+    def _unassign(self) -> None:
+        """Ends the fetching of ranges that were closed; the last ones end with the whole read."""
+        if self._closed and self.open_ranges:
+            self._consumer.incremental_unassign(self._closed)
+            self._closed = []

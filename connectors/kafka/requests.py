@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from seamline.connectors.kafka.cluster import named_error
 from seamline.connectors.protocols.deadlines import Deadline
@@ -57,30 +58,59 @@ def seconds(deadline: Deadline) -> float:
     return max(0.1, min(_REQUEST_S_MAX, deadline.remaining_s()))
 
 
-def results(
-    futures: Mapping[TopicPartition, concurrent.futures.Future[Any]],
+def list_offsets(
+    admin: AdminClient,
+    partitions: Iterable[TopicPartition],
+    isolation: IsolationLevel,
     deadline: Deadline,
-    *,
-    least: int = 0,
-) -> dict[TopicPartition, Any]:
+) -> concurrent.futures.Future[Answers]:
+    """Requests offsets of partitions; returns one future for all of them.
+
+    The client's own method makes a future, so a lock and a wait, for each partition, which costs
+    many times as much as the request.
+
+    Args:
+        admin: The client.
+        partitions: The partitions; instead of an offset, each has a time in milliseconds,
+            `OFFSET_BEGINNING` or `OFFSET_END`.
+        isolation: Which records count.
+        deadline: Bounds the time.
+    """
+    future: concurrent.futures.Future[Answers] = concurrent.futures.Future()
+    future.set_running_or_notify_cancel()
+    super(AdminClient, admin).list_offsets(
+        list(partitions),
+        future,
+        isolation_level_value=isolation.value,
+        request_timeout=seconds(deadline),
+    )
+    return future
+
+
+def results(
+    future: concurrent.futures.Future[Answers], deadline: Deadline, *, least: int = 0
+) -> Answers:
     """Returns the answers for all partitions.
 
     Args:
-        futures: The requests.
+        future: The request.
         deadline: Bounds the wait.
         least: The least offset that counts as an answer; `NO_SUCH_TIME` to accept that one.
 
     Raises:
         SeamlineError: KAFKA_UNAVAILABLE, also for an answer without an offset.
     """
-    by_partition = {pair: result(f, deadline, topic=pair.topic) for pair, f in futures.items()}
-    for pair, answer in by_partition.items():
+    answers: Answers = result(future, deadline, "offsets")
+    for pair, answer in answers.items():
+        if isinstance(answer, KafkaError):
+            failure = KafkaException(answer)
+            raise named_error(failure, topic=pair.topic) from failure
         if answer.offset < least:
             # librdkafka reports no error here; taken as an end, this would hide the whole tail
             unknown = KafkaException(KafkaError(KafkaError.OFFSET_NOT_AVAILABLE))
             where = f"partition {pair.partition} of topic {pair.topic}"
             raise named_error(unknown, where) from unknown
-    return by_partition
+    return answers
 
 
 def result(
