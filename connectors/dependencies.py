@@ -277,7 +277,9 @@ def _is_outage(code: ErrorCode) -> bool:
 
 def again(error: SeamlineError) -> SeamlineError:
     """Returns a copy of an error that several callers end with."""
-    return SeamlineError(error.code, error.message, hint=error.hint, details=error.details)
+    return SeamlineError(
+        error.code, error.message, hint=error.hint, details=error.details, subject=error.subject
+    )
 
 
 class Opener(Generic[T]):

@@ -59,6 +59,7 @@ from seamline.connectors.kafka.subscription import KafkaSubscription
 from seamline.connectors.kafka.topic_descriptions import agreed, partitions_of
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.raw_records import RawBatch
+from seamline.connectors.shared_requests import SharedRequests
 from seamline.errors import TOPIC_NOT_FOUND, SeamlineError
 from seamline.seam.history_checks import recreated, require, truncated
 from seamline.seam.log import READ_COMMITTED, READ_UNCOMMITTED, LogBounds
@@ -91,6 +92,8 @@ class KafkaLog:
         self._silent_s = silent_s
         self._partitions: Cache[str, tuple[int, ...]] = Cache(_TOPICS_CACHED_MAX)
         self._cluster_ids: Cache[str, str] = Cache(_TOPICS_CACHED_MAX)
+        self._bounds_requests: SharedRequests[tuple[str, ...], dict[str, LogBounds]]
+        self._bounds_requests = SharedRequests()
         self.confirmed_ends = ConfirmedEnds()
 
     @property
@@ -110,9 +113,13 @@ class KafkaLog:
     def bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
     ) -> dict[str, LogBounds]:
-        """See `HotLog.bounds`."""
-        with self._cluster.dependency.call():
-            return self._stable_bounds(topics, isolation, deadline)
+        """See `HotLog.bounds`; callers that wait for the same bounds share the next request."""
+
+        def request() -> dict[str, LogBounds]:
+            with self._cluster.dependency.call():
+                return self._stable_bounds(topics, isolation, deadline)
+
+        return dict(self._bounds_requests.get((*topics, isolation), request, deadline))
 
     def _stable_bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline

@@ -47,7 +47,7 @@ from seamline.gateway.memory import give_back_memory
 from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.query.computing import Computing
 from seamline.gateway.query.gather import Gatherer
-from seamline.gateway.query.loaded import REMEMBERED_MAX, LastSeen, LoadedTables
+from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.meanings import Meanings
 from seamline.gateway.query.queries import Queries
 from seamline.gateway.query.run import Executor
@@ -135,7 +135,7 @@ class Gateway:
             duckdb_tail_rows_max=limits.duckdb_tail_rows_max,
             spark=SPARK in engines,
         )
-        self._last_seen: LastSeen = Cache(REMEMBERED_MAX)
+        self._loaded = LoadedTables(self.connections)
         self._runners: Cache[Rights, StatementRunner] = Cache(_PRINCIPALS_MAX)
         self.audit = self._closing(self._audit_log())
         self.service = self._closing(self._statements())
@@ -249,7 +249,7 @@ class Gateway:
 
     def _gatherer(self, rights: Rights) -> Gatherer:
         given = self.connections.given_to(rights)
-        loaded = LoadedTables(given, self._last_seen)
+        loaded = self._loaded.given_to(given)
         return Gatherer(
             given,
             self.executor.tails,

@@ -322,7 +322,7 @@ class Gatherer:
             except SeamlineError as error:
                 if error.code not in _BOUND_ANEW:
                     raise
-        return self._pin_by(self._loaded.now(tables), request)
+        return self._pin_by(self._loaded.now(tables, request.deadline), request)
 
     def _pin_by(
         self, before: Mapping[TableName, ColdTable], request: PinRequest
@@ -338,7 +338,7 @@ class Gatherer:
             cached_ends = self._cached_ends(present, before, topics, floors, request.freshness)
         to_ask = {topic for target, topic in topics.items() if target not in cached_ends}
         bounds = self._bounds(to_ask - {None}, floors, request.deadline)
-        tables = self._loaded.now({target.name for target in targets})
+        tables = self._loaded.now({target.name for target in targets}, request.deadline)
         cached_ends = {
             target: ends
             for target, ends in cached_ends.items()

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.connectors.shared_requests import SharedRequests
 from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.catalogs import resolution
 from seamline.gateway.catalogs.connections import Sources
@@ -40,6 +43,8 @@ class SeenTable(NamedTuple):
 
 
 LastSeen = Cache[TableName, SeenTable]
+Loads = SharedRequests[tuple[str, ...], ColdTable]
+"""Requests to catalogs, by the catalog and the path in it."""
 
 
 class LoadedTables:
@@ -48,14 +53,28 @@ class LoadedTables:
     Args:
         connections: Catalogs.
         last: Where they are remembered; by default, in a new cache.
+        loads: Shares their loads; by default, among the users of this object.
     """
 
-    def __init__(self, connections: Sources, last: LastSeen | None = None) -> None:
+    def __init__(
+        self, connections: Sources, last: LastSeen | None = None, loads: Loads | None = None
+    ) -> None:
         self._connections = connections
+        self._loads: Loads = SharedRequests() if loads is None else loads
         self._last: LastSeen = Cache(REMEMBERED_MAX) if last is None else last
 
-    def now(self, names_: Iterable[TableName]) -> Tables:
+    def given_to(self, connections: Sources) -> LoadedTables:
+        """Returns the same tables, for statements with the rights of other connections."""
+        return LoadedTables(connections, self._last, self._loads)
+
+    def now(self, names_: Iterable[TableName], deadline: Deadline | None = None) -> Tables:
         """Loads the tables as they are now; topics and the gateway's own tables are left out.
+
+        Nothing may change these tables: other statements may read the same.
+
+        Args:
+            names_: The tables.
+            deadline: The statement's, if it has one.
 
         Raises:
             SeamlineError: TABLE_NOT_FOUND; CATALOG_UNAVAILABLE.
@@ -65,7 +84,7 @@ class LoadedTables:
         by_identity: dict[tuple[str, ...], ColdTable] = {}
         for name in _of_catalogs(names_):
             if name.full not in loaded:
-                table = self._load(name)
+                table = self._load(name, deadline or NoDeadline())
                 # one table at one moment, however a statement spells it
                 identity = (table.state.uuid, *(part.lower() for part in name.full))
                 loaded[name.full] = by_identity.setdefault(identity, table)
@@ -94,12 +113,13 @@ class LoadedTables:
         last = self._last.get(name)
         return now if last is None or is_changed(last.table, table) else last.since
 
-    def _load(self, name: TableName) -> ColdTable:
+    def _load(self, name: TableName, deadline: Deadline) -> ColdTable:
         catalog = self._connections.cold(name.catalog)
         missing = None
         for path in dict.fromkeys((name.path, tuple(part.lower() for part in name.path))):
+            request = functools.partial(catalog.load, path)
             try:
-                return catalog.load(path)
+                return self._loads.get((name.catalog, *path), request, deadline)
             except SeamlineError as error:
                 if error.code not in _NOT_FOUND:
                     raise
