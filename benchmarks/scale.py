@@ -8,25 +8,43 @@ python benchmarks/scale.py [LAW …]
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import dataclasses
 import datetime
+import functools
 import gc
 import json
+import pathlib
 import statistics
 import sys
+import tempfile
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import large_tables
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from harness import timed, verdict_of, write
+from stand import say
 
+from seamline.connectors.config import ClusterConfig
+from seamline.connectors.kafka.cluster import Cluster
+from seamline.connectors.kafka.continuity import check_not_truncated
 from seamline.connectors.kafka.formats.fit import misfits
 from seamline.connectors.kafka.formats.infer import infer_json
+from seamline.connectors.kafka.log import KafkaLog
+from seamline.connectors.protocols.deadlines import NoDeadline
+from seamline.connectors.protocols.raw_records import RawBatch
+from seamline.gateway.dev.local.stack import LocalStack
+from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.sql import types
 from seamline.sql.binder.qualify import qualify
 from seamline.sql.parsing import parse
 
 REPEATS = 5
+ASKS = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,11 +179,119 @@ def heads_memory() -> Growth:
     return Growth("commits", sizes, (cost(sizes[0]), cost(sizes[1])), "MiB")
 
 
+# --- What statements ask of Kafka -----------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def broker() -> Iterator[LocalStack]:
+    """A running broker in a folder of its own, removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="seamline-bench-") as folder:
+        stack = LocalStack(pathlib.Path(folder))
+        stack.up(say)
+        try:
+            yield stack
+        finally:
+            stack.down(say)
+
+
+@contextlib.contextmanager
+def log_of(stack: LocalStack, **partitions: int) -> Iterator[KafkaLog]:
+    """The topics of a broker, with new ones of so many partitions, each of which holds a record."""
+    servers = stack.status().bootstrap_servers
+    assert servers is not None
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    producer = Producer({"bootstrap.servers": servers, "log_level": 0})
+    for name, count in partitions.items():
+        admin.create_topics([NewTopic(name, count)])[name].result(120)
+        for partition in range(count):
+            producer.produce(name, b"{}", partition=partition)
+    assert producer.flush(300) == 0
+    cluster = Cluster(ClusterConfig(name="local", bootstrap_servers=servers))
+    try:
+        yield KafkaLog(cluster)
+    finally:
+        cluster.close()
+
+
+def ends_of(log: KafkaLog, topic: str) -> LogBounds:
+    """What a statement asks of a topic."""
+    return log.bounds([topic], READ_COMMITTED, NoDeadline())[topic]
+
+
+def partitions() -> Growth:
+    """The ends of a topic of many partitions, in this process with its client."""
+    sizes = (10, 1_000)
+    with broker() as stack, log_of(stack, small=sizes[0], large=sizes[1]) as log:
+        costs = [cpu_ms(functools.partial(ends_of, log, topic)) for topic in ("small", "large")]
+    return Growth("partitions", sizes, (costs[0], costs[1]), "ms")
+
+
+def elections() -> Growth:
+    """Reads of the log that statements at an end cost together after a change of leader."""
+    sizes, costs = (1, 100), []
+    with broker() as stack:
+        with log_of(stack, bids=1) as log:
+            before = ends_of(log, "bids")
+        stack.down(say)
+        stack.up(say)
+        for statements in sizes:
+            with log_of(stack) as log:
+                reads = CountedReads(log)
+                for _ in range(statements):
+                    bounds = ends_of(log, "bids")
+                    assert bounds.leader_epochs != before.leader_epochs
+                    epochs = before.leader_epochs
+                    check_not_truncated(reads, bounds, before.end, epochs, NoDeadline())
+                costs.append(reads.count)
+    return Growth("statements", sizes, (costs[0], costs[1]), "reads")
+
+
+class CountedReads:
+    """A log that counts how often it is read."""
+
+    def __init__(self, inner: KafkaLog) -> None:
+        self.count = 0
+        self._inner = inner
+        self.confirmed_ends = inner.confirmed_ends
+        self.topics, self.bounds, self.offsets_at = inner.topics, inner.bounds, inner.offsets_at
+
+    def read(self, *args: Any, **how: Any) -> Iterator[RawBatch]:
+        """See `HotLog.read`."""
+        self.count += 1
+        return self._inner.read(*args, **how)
+
+
+def waiting() -> Growth:
+    """Requests for the ends of one topic per statement, of clients that ask at once."""
+
+    class Counted(KafkaLog):
+        requests = 0
+
+        def _stable_bounds(self, *how: Any) -> dict[str, LogBounds]:
+            Counted.requests += 1  # in one thread at a time, but for requests that are slow
+            return super()._stable_bounds(*how)
+
+    def cost(log: Counted, clients: int) -> float:
+        Counted.requests = 0
+        with concurrent.futures.ThreadPoolExecutor(clients) as pool:
+            list(pool.map(lambda _: ends_of(log, "bids"), range(clients * ASKS)))
+        return Counted.requests / (clients * ASKS)
+
+    sizes = (1, 32)
+    with broker() as stack, log_of(stack, bids=1) as plain:
+        log = Counted(plain._cluster)
+        costs = [cost(log, clients) for clients in sizes]
+    return Growth("clients", sizes, (costs[0], costs[1]), "requests")
+
+
 LAWS: Mapping[str, Law] = {
     "sample": Law(sample, ratio_max=15),
     "heads": Law(heads, ratio_max=3),
     "heads-memory": Law(heads_memory, ratio_max=1.5),
     "values": Law(values, ratio_max=12),
+    "partitions": Law(partitions, ratio_max=50),
+    "elections": Law(elections, ratio_max=1),
+    "waiting": Law(waiting, cost_max=0.25),
 }
 
 
