@@ -30,8 +30,8 @@ class Absent:
 
     def places(self, array: pa.Array) -> list[int]:
         """Returns the slots of a column that hold the placeholder, in whatever form."""
-        found: list[int] = pc.indices_nonzero(self._mask(array)).to_pylist()
-        return found
+        indexes: list[int] = pc.indices_nonzero(self._mask(array)).to_pylist()
+        return indexes
 
     def _mask(self, array: pa.Array) -> pa.Array:
         kind = array.type
@@ -59,13 +59,13 @@ class Absent:
                     slots.add(slot)
         return pa.array([slot in slots for slot in range(len(array))], pa.bool_())
 
-    def _is_spelt(self, found: list[object]) -> bool:
+    def _is_spelt(self, numbers: list[object]) -> bool:
         """Whether numbers are the bytes of the word; decimals are compared without their scale."""
-        digits = [getattr(number, "as_tuple", None) for number in found]
+        digits = [getattr(number, "as_tuple", None) for number in numbers]
         if all(digits):
             scale = digits[0]().exponent  # type: ignore[misc]
-            found = [None if n is None else int(n.scaleb(-scale)) for n in found]  # type: ignore[attr-defined]
-        return found == self._numbers or found == [True] * len(self._numbers)
+            numbers = [None if n is None else int(n.scaleb(-scale)) for n in numbers]  # type: ignore[attr-defined]
+        return numbers == self._numbers or numbers == [True] * len(self._numbers)
 
     @staticmethod
     def _any(masks: list[pa.Array], count: int) -> pa.Array:

@@ -89,32 +89,32 @@ class _Walk:
 
     def index(self, count: int) -> int:
         """Reads the index of a branch or a symbol."""
-        found = self._number()
-        if not 0 <= found < count:
-            raise ValueError(f"not Avro: {found} where one of {count} is expected")
-        return found
+        number = self._number()
+        if not 0 <= number < count:
+            raise ValueError(f"not Avro: {number} where one of {count} is expected")
+        return number
 
     def count(self) -> int:
         """Reads how many items a block has; a negative number has the block's size after it."""
-        found = self._number()
-        if found < 0:
+        number = self._number()
+        if number < 0:
             self._number()
-        self._items += abs(found)
+        self._items += abs(number)
         if self._items > max(len(self._value), _EMPTY_ITEMS_MAX):
             raise ValueError(f"not Avro: {self._items} items in {len(self._value)} bytes")
-        return abs(found)
+        return abs(number)
 
     def _number(self) -> int:
-        found = shift = 0
+        bits = shift = 0
         while shift < 70:
             if self._place >= len(self._value):
                 raise ValueError("not Avro: it ends too early")
             byte = self._value[self._place]
             self._place += 1
-            found |= (byte & 0x7F) << shift
+            bits |= (byte & 0x7F) << shift
             shift += 7
-            if byte < 0x80 and found < 2**64:
-                return (found >> 1) ^ -(found & 1)
+            if byte < 0x80 and bits < 2**64:
+                return (bits >> 1) ^ -(bits & 1)
             if byte < 0x80:
                 break
         raise ValueError("not Avro: a number of more than 64 bits")

@@ -76,10 +76,10 @@ def _node(schema: Any, space: str, names: dict[str, Node]) -> Node:
             return Node(schema)
         case str():
             full = schema if "." in schema or f"{space}.{schema}" not in names else ""
-            found = names.get(full or f"{space}.{schema}", names.get(schema))
-            if found is None:
+            node = names.get(full or f"{space}.{schema}", names.get(schema))
+            if node is None:
                 raise ValueError(f"the schema is not Avro: there is no type {schema}")
-            return found
+            return node
         case list():
             return Node("union", branches=[_node(branch, space, names) for branch in schema])
         case {"type": str(kind)} if kind in _NAMED:
@@ -105,10 +105,10 @@ def _named(kind: str, schema: Mapping[str, Any], space: str, names: dict[str, No
     space = name.rpartition(".")[0] or str(schema.get("namespace", space))
     full = name if "." in name or not space else f"{space}.{name}"
     kind = "record" if kind == "error" else kind
-    known = names.get(full)
-    if known is not None and known.attributes == schema:
-        return known
-    if known is not None:
+    earlier = names.get(full)
+    if earlier is not None and earlier.attributes == schema:
+        return earlier
+    if earlier is not None:
         raise ValueError(f"the schema is not Avro: there are two types {full}")
     node = Node(kind, str(schema.get("logicalType", "")), full, attributes=schema)
     names[full] = node

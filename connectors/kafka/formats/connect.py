@@ -114,8 +114,8 @@ def part_reader(format_: Format, leaves: Sequence[Leaf]) -> PartReader | Connect
 def newest_schema(parts: Parts) -> Node | None:
     """Returns the schema of the last wrapped part, or None if no part is wrapped."""
     texts = _SchemaTexts()
-    found = next((text for part in reversed(parts) if (text := texts.of(part)) is not None), None)
-    return None if found is None else _parsed(found)
+    newest = next((text for part in reversed(parts) if (text := texts.of(part)) is not None), None)
+    return None if newest is None else _parsed(newest)
 
 
 def _may_be_wrapped(parts: Parts) -> bool:
@@ -183,12 +183,12 @@ class _SchemaTexts:
         schema = body.get(SCHEMA)
         if not isinstance(schema, dict | None):
             return None
-        found = json.dumps(schema, sort_keys=True)
+        canonical = json.dumps(schema, sort_keys=True)
         if begin:
             if len(self._begins) >= _KEPT_MAX:
                 self._begins.clear()
-            self._begins[begin] = found
-        return found
+            self._begins[begin] = canonical
+        return canonical
 
 
 _OPEN = b'{"schema":'
@@ -209,11 +209,11 @@ def _beginning(part: bytes) -> bytes:
 def _is_whole(text: bytes) -> bool:
     """Whether a text is one JSON value and a comma."""
     try:
-        found = text.decode("utf-8").strip()
-        _, end = _DECODER.raw_decode(found)
+        content = text.decode("utf-8").strip()
+        _, end = _DECODER.raw_decode(content)
     except (ValueError, RecursionError):
         return False
-    return found[end:].strip() == ","
+    return content[end:].strip() == ","
 
 
 def _parsed(text: str) -> Node | None:
@@ -320,15 +320,15 @@ def _converted(array: pa.Array, written: _Written, type_: Type) -> tuple[pa.Arra
             return written.at_once(array), {}
         except (ValueError, OverflowError, pa.ArrowInvalid):
             pass
-    found: list[Any] = []
+    converted: list[Any] = []
     bad: dict[int, str] = {}
     for index, value in enumerate(array.to_pylist()):
         try:
-            found.append(None if value is None else written.convert(value))
+            converted.append(None if value is None else written.convert(value))
         except (ValueError, OverflowError) as error:
-            found.append(None)
+            converted.append(None)
             bad[index] = str(error)
-    return pa.array(found, to_arrow(type_)), bad
+    return pa.array(converted, to_arrow(type_)), bad
 
 
 def _at(node: Node | None, leaf: Leaf) -> Node | None:

@@ -124,8 +124,8 @@ class Decoder:
             arrays |= key_arrays
             bad |= {i: f"key: {reason}" for i, reason in key_bad.items() if i not in bad}
         for place, make in self._logged.items():
-            arrays[place], found = make(batch)
-            bad |= {i: reason for i, reason in found.items() if i not in bad}
+            arrays[place], reasons = make(batch)
+            bad |= {i: reason for i, reason in reasons.items() if i not in bad}
         moved: Sequence[int] = ()
         former: Mapping[str, pa.Array] = {}
         bad |= large_reasons(batch)
@@ -154,25 +154,25 @@ class Decoder:
         self, batch: RawBatch, large: Collection[int]
     ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
         """Decodes the values of a batch but for those that are not in it, which become nulls."""
-        given = [index for index in range(len(batch)) if index not in large]
+        small = [index for index in range(len(batch)) if index not in large]
         keys, headers = _listed(batch.keys), batch.headers
         others = dataclasses.replace(
             batch,
-            keys=[keys[index] for index in given],
-            values=[batch.values[index] for index in given],
-            headers=[headers[index] for index in given] if headers else headers,
+            keys=[keys[index] for index in small],
+            values=[batch.values[index] for index in small],
+            headers=[headers[index] for index in small] if headers else headers,
             large={},
         )
         arrays, bad = self._decode_values(others)
         slots: list[int | None] = [None] * len(batch)
-        for slot, index in enumerate(given):
+        for slot, index in enumerate(small):
             slots[index] = slot
         order = pa.array(slots, pa.int64())
         arrays = {column: array.take(order) for column, array in arrays.items()}
         if self._tombstones is not None:  # no mark would say that it is about no row
             is_large = pa.array([slot is None for slot in slots], pa.bool_())
             arrays[names.DELETED,] = pc.if_else(is_large, False, arrays[names.DELETED,])
-        return arrays, {given[index]: reason for index, reason in bad.items()}
+        return arrays, {small[index]: reason for index, reason in bad.items()}
 
     def _told(
         self,
@@ -194,9 +194,9 @@ class Decoder:
 
     def _ends(self, rows: pa.RecordBatch, former: Mapping[str, pa.Array]) -> pa.RecordBatch:
         """Returns deletes of former keys, from their records' rows; keeps what the log knows."""
-        known = {place[0] for place in self._logged if len(place) == 1} | names.METADATA_NAMES
+        columns = {place[0] for place in self._logged if len(place) == 1} | names.METADATA_NAMES
         arrays = [
-            former.get(name, rows.column(name) if name in known else pa.nulls(len(rows), type_))
+            former.get(name, rows.column(name) if name in columns else pa.nulls(len(rows), type_))
             for name, type_ in zip(self._schema.names, self._schema.types, strict=True)
         ]
         arrays[self._schema.names.index(names.DELETED)] = pa.repeat(pa.scalar(True), len(rows))

@@ -338,7 +338,7 @@ def _is_among(operations: pa.Array, words: frozenset[str]) -> pa.Array:
 
 
 def _none_of(*masks: pa.Array) -> pa.Array:
-    found = masks[0]
+    any_of = masks[0]
     for mask in masks[1:]:
-        found = pc.or_(found, mask)
-    return pc.invert(found)
+        any_of = pc.or_(any_of, mask)
+    return pc.invert(any_of)

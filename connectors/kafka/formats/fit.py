@@ -88,11 +88,11 @@ class _Leaf:
     def numbers(self, records: Sequence[Parsed]) -> list[int]:
         """Returns the whole numbers in its place."""
         column = self.column(types.BIGINT)
-        found: list[Any] = []
+        parsed: list[Any] = []
         for record in records:
             with contextlib.suppress(ValueError):
-                found.append(record.value(column))
-        return list(_flat(found))
+                parsed.append(record.value(column))
+        return list(_flat(parsed))
 
 
 def misfits(columns: Sequence[Field], values: Values, on_error: str) -> list[str]:
@@ -156,12 +156,12 @@ def share_of(bad: Mapping[int, str], count: int, on_error: str) -> str:
 
 def _seconds(leaf: _Leaf, values: Sequence[Parsed]) -> list[str]:
     """Notes numbers that are early in 1970 as milliseconds but in this century as seconds."""
-    found = [number for number in leaf.numbers(values) if number in _SECONDS]
-    if not found:
+    seconds = [number for number in leaf.numbers(values) if number in _SECONDS]
+    if not seconds:
         return []
-    read = datetime.datetime.fromtimestamp(found[0] / 1000, datetime.UTC)
+    read = datetime.datetime.fromtimestamp(seconds[0] / 1000, datetime.UTC)
     return [
-        f"{leaf.name}: the number {found[0]} is read as {read:%Y-%m-%d}, since numbers in a "
+        f"{leaf.name}: the number {seconds[0]} is read as {read:%Y-%m-%d}, since numbers in a "
         f"timestamp are milliseconds; it looks like seconds. {_offer(leaf, types.BIGINT, values)}"
     ]
 

@@ -122,22 +122,22 @@ class FramedValues:
 
     def _decoder(self, schema_id: SchemaId) -> PartDecoder | str:
         """Returns the decoder of a schema, or why there is none."""
-        found = self._decoders.get(schema_id)
-        if found is not None:
-            return found
+        decoder = self._decoders.get(schema_id)
+        if decoder is not None:
+            return decoder
         try:
             schema = self._setting.schemas.by_id(schema_id)
         except ValueError as error:
             return str(error)  # it may be registered later
         if schema.kind != self._kind:
-            found = f"schema id {schema_id} is of the kind {schema.kind}, not {self._kind}"
+            decoder = f"schema id {schema_id} is of the kind {schema.kind}, not {self._kind}"
         else:
             try:
-                found = self._of_schema(schema, lambda: self._setting.schemas.earlier(schema_id))
+                decoder = self._of_schema(schema, lambda: self._setting.schemas.earlier(schema_id))
             except ValueError as error:
-                found = f"schema id {schema_id}: {error}"
-        self._decoders[schema_id] = found
-        return found
+                decoder = f"schema id {schema_id}: {error}"
+        self._decoders[schema_id] = decoder
+        return decoder
 
 
 def _of_one_schema(values: Parts) -> tuple[SchemaId, list[bytes | None]] | None:
@@ -203,11 +203,11 @@ def frame(
 
 def _of_apicurio(headers: Headers, part: str, kind: str) -> SchemaId:
     """Returns the id in Apicurio's headers; its global ids are not ids of Confluent's API."""
-    known = {name.removeprefix(f"apicurio.{part}."): content for name, content in headers}
-    number = known.get("contentId")
+    apicurio = {name.removeprefix(f"apicurio.{part}."): content for name, content in headers}
+    number = apicurio.get("contentId")
     if number is None or len(number) != 8:
         raise ValueError("its headers have no content id (apicurio.registry.use-id=contentId)")
-    if kind == "PROTOBUF" or known.get("encoding") == b"JSON":
+    if kind == "PROTOBUF" or apicurio.get("encoding") == b"JSON":
         raise ValueError("its headers can be read only by Apicurio's own deserializer")
     return int.from_bytes(number, "big")
 

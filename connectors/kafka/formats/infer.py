@@ -121,10 +121,10 @@ def sourced_columns(
     for entry in encoding.sources:
         if len(entry.column) == 1 and entry.column[0].lower() not in names:
             source = entry.source
-            found = _LOG_TYPES.get(source.part, types.VARCHAR)
+            type_ = _LOG_TYPES.get(source.part, types.VARCHAR)
             if source.part == KEY:
-                found = _KEY_TYPES.get(encoding.key) or of_key(source.path) or types.VARCHAR
-            yield Field(entry.column[0], found)
+                type_ = _KEY_TYPES.get(encoding.key) or of_key(source.path) or types.VARCHAR
+            yield Field(entry.column[0], type_)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -197,8 +197,8 @@ def _named(setting: Setting, parts: Parts, headers: AllHeaders) -> Iterator[tupl
     for index, part in enumerate(parts):
         if part is not None:
             try:
-                known = headers[index] if headers else None
-                schema_id, payload = framed.frame(part, known, setting.part)
+                entry = headers[index] if headers else None
+                schema_id, payload = framed.frame(part, entry, setting.part)
             except ValueError:
                 continue
             yield schema_id, payload
@@ -244,17 +244,17 @@ def _messages(file: FileDescriptor, payloads: Sequence[bytes]) -> list[Descripto
     """Returns the messages that payloads name, in their order; skips payloads that name none."""
     from seamline.connectors.kafka.formats import protobuf_schema, protobuf_values
 
-    known: dict[tuple[int, ...], Descriptor | None] = {}
-    found = []
+    by_indexes: dict[tuple[int, ...], Descriptor | None] = {}
+    listed = []
     for payload in payloads:
         try:
             indexes, _ = protobuf_values.message_indexes(payload)
         except ValueError:
             continue
-        if indexes not in known:
+        if indexes not in by_indexes:
             try:
-                known[indexes] = protobuf_schema.message_at(file, indexes)
+                by_indexes[indexes] = protobuf_schema.message_at(file, indexes)
             except ValueError:
-                known[indexes] = None
-        found.append(known[indexes])
-    return [message for message in found if message is not None]
+                by_indexes[indexes] = None
+        listed.append(by_indexes[indexes])
+    return [message for message in listed if message is not None]

@@ -159,16 +159,18 @@ class JsonDocuments:
         headers: AllHeaders = (),  # noqa: ARG002 - used by other decoders
     ) -> tuple[list[pa.Array], Bad]:
         """See `PartDecoder.decode`."""
-        found: list[Any] = []
+        converted: list[Any] = []
         bad: dict[int, str] = {}
         for index, value in enumerate(values):
             try:
                 parsed = None if value is None else parse(value)
-                found.append(exact(parsed, self._column.type, self._column.name, self._spelling))
+                converted.append(
+                    exact(parsed, self._column.type, self._column.name, self._spelling)
+                )
             except (ValueError, RecursionError) as error:
-                found.append(None)
+                converted.append(None)
                 bad[index] = str(error)
-        return [pa.array(found, types.to_arrow(self._column.type))], bad
+        return [pa.array(converted, types.to_arrow(self._column.type))], bad
 
 
 # --- Exact values --------------------------------------------------------------------------------
@@ -785,26 +787,26 @@ def _convert(array: pa.Array, type_: Type) -> pa.Array:
     Raises:
         ValueError: (Arrow's errors are among them) when the exact path must decide.
     """
-    wanted = types.to_arrow(type_)
+    arrow_type = types.to_arrow(type_)
     match type_:
         case Row(fields):
             arrays = [_convert(array.field(i), f.type) for i, f in enumerate(fields)]
             mask = array.is_null() if array.null_count or not fields else None
-            return pa.StructArray.from_arrays(arrays, fields=list(wanted), mask=mask)
+            return pa.StructArray.from_arrays(arrays, fields=list(arrow_type), mask=mask)
         case Array(element):
             items = _convert(array.values, element)
-            return list_like(array, items, wanted)
+            return list_like(array, items, arrow_type)
         case Varbinary():
-            return _each(array, lambda text: _bytes(text, type_, ""), wanted)
+            return _each(array, lambda text: _bytes(text, type_, ""), arrow_type)
         case types.UUID:
-            return _each(array, lambda text: _uuid(text, type_, ""), wanted)
+            return _each(array, lambda text: _uuid(text, type_, ""), arrow_type)
         case types.DATE:
             _check_all(array, _DATE_PATTERN)
-            return array.cast(wanted)
+            return array.cast(arrow_type)
         case _ if type_ in _TIMESTAMPS:
             return _convert_timestamps(array, type_)
         case _ if type_ == WORD:
-            return array.cast(wanted)
+            return array.cast(arrow_type)
         case _:
             return array
 
@@ -814,15 +816,15 @@ _MOMENT_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.
 
 
 def _convert_timestamps(array: pa.Array, type_: Type) -> pa.Array:
-    wanted = types.to_arrow(type_)
+    arrow_type = types.to_arrow(type_)
     if pa.types.is_integer(array.type):
         _check_range(array, MICROS_MIN // 1000, MICROS_MAX // 1000)
-        return pc.multiply(array, 1000).cast(wanted)
+        return pc.multiply(array, 1000).cast(arrow_type)
     if type_ == types.TIMESTAMP:
         _check_all(array, _MOMENT_PATTERN + "$")
-        return array.cast(wanted)
+        return array.cast(arrow_type)
     _check_all(array, _MOMENT_PATTERN + r"(Z|[+-][0-9]{2}:[0-9]{2})$")
-    moments = array.cast(wanted)
+    moments = array.cast(arrow_type)
     _check_range(moments.cast(pa.int64()), MICROS_MIN, MICROS_MAX)
     return moments
 
@@ -841,5 +843,7 @@ def _check_all(array: pa.Array, pattern: str) -> None:
         raise ValueError("not in the plain form")
 
 
-def _each(array: pa.Array, convert: Callable[[Any], Any], wanted: pa.DataType) -> pa.Array:
-    return pa.array([None if text is None else convert(text) for text in array.to_pylist()], wanted)
+def _each(array: pa.Array, convert: Callable[[Any], Any], arrow_type: pa.DataType) -> pa.Array:
+    return pa.array(
+        [None if text is None else convert(text) for text in array.to_pylist()], arrow_type
+    )

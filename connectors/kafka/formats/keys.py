@@ -29,21 +29,21 @@ class Keys(dict[str, "Keys"]):
     @classmethod
     def of_json(cls, parts: Parts) -> Keys:
         """Returns the keys of JSON objects; what is not JSON has none."""
-        found = cls()
+        keys = cls()
         for part in parts:
             try:
-                found.add(None if part is None else parse(part))
+                keys.add(None if part is None else parse(part))
             except (ValueError, RecursionError):
                 continue
-        return found
+        return keys
 
     @classmethod
     def of_schemas(cls, nodes: Iterable[Node]) -> Keys:
         """Returns the fields of schemas, under all of their names."""
-        found = cls()
+        keys = cls()
         for node in nodes:
-            found.add_schema(node)
-        return found
+            keys.add_schema(node)
+        return keys
 
     def add(self, value: Any) -> None:
         """Adds the keys of a JSON value."""
@@ -86,11 +86,11 @@ _ANY_KEY = "*"
 
 def merged(every: Iterable[Keys]) -> Keys:
     """Returns the keys of several places as those of one."""
-    found = Keys()
+    union = Keys()
     for keys in every:
         for name, inner in keys.items():
-            found[name] = merged((found[name], inner)) if name in found else inner
-    return found
+            union[name] = merged((union[name], inner)) if name in union else inner
+    return union
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,8 +128,8 @@ def unmet(leaves: Sequence[Leaf], keys: Keys) -> Iterator[tuple[Leaf, Unmet]]:
         keys: What the records have there.
     """
     for leaf in leaves:
-        for found in _unmet_leaf(leaf, keys):
-            yield leaf, found
+        for reason in _unmet_leaf(leaf, keys):
+            yield leaf, reason
 
 
 def _unmet_leaf(leaf: Leaf, keys: Keys) -> Iterator[Unmet]:

@@ -65,8 +65,8 @@ _INSTANT = pa.timestamp("us", "UTC")
 
 def _milliseconds(timestamps_ms: Sequence[int]) -> pa.Array:
     times = pa.array(timestamps_ms, pa.int64())
-    known = pc.and_(pc.greater_equal(times, 0), pc.less_equal(times, _TIME_MAX_MS))
-    return pc.if_else(known, times, None)
+    is_valid = pc.and_(pc.greater_equal(times, 0), pc.less_equal(times, _TIME_MAX_MS))
+    return pc.if_else(is_valid, times, None)
 
 
 def _headers(headers: Sequence[Headers | None]) -> pa.Array:
@@ -114,8 +114,8 @@ def log_column(topic: str, column: Field, source: Source, spelling: Spelling = P
     makers = _MAKERS[source.part]
     if column.type not in makers:
         raise _unfit(column, source, " or ".join(map(str, makers)))
-    make, wanted = makers[column.type], to_arrow(column.type)
-    return lambda batch: (make(batch, topic).cast(wanted), {})
+    make, arrow_type = makers[column.type], to_arrow(column.type)
+    return lambda batch: (make(batch, topic).cast(arrow_type), {})
 
 
 def raw_column(part: str) -> LogColumn:
@@ -164,10 +164,10 @@ def _header(column: Field, name: str, spelling: Spelling) -> LogColumn:
         texts = TextValues(column, spelling)
 
     def make(batch: RawBatch) -> tuple[pa.Array, Bad]:
-        found = [_last(_named(entry), name) if entry else None for entry in batch.headers]
+        contents = [_last(_named(entry), name) if entry else None for entry in batch.headers]
         if texts is None:
-            return pa.array(found, pa.binary()), {}
-        (array,), bad = texts.decode(found)
+            return pa.array(contents, pa.binary()), {}
+        (array,), bad = texts.decode(contents)
         return array, {index: f"header {name}: {reason}" for index, reason in bad.items()}
 
     return make
@@ -186,7 +186,7 @@ def _all_headers(column: Field) -> LogColumn:
             key = value = types.UNKNOWN
     if key not in _NAMES or value not in _NAMES:
         raise _unfit(column, Source("headers"), "array(row(key varchar, value varbinary))")
-    wanted = to_arrow(column.type)
+    arrow_type = to_arrow(column.type)
 
     def make(batch: RawBatch) -> tuple[pa.Array, Bad]:
         rows, bad = [], {}
@@ -197,7 +197,7 @@ def _all_headers(column: Field) -> LogColumn:
                 pairs = []
                 bad[index] = "headers: a value is not UTF-8"
             rows.append(_shaped(column.type, pairs) if entry else None)
-        return pa.array(rows, wanted), bad
+        return pa.array(rows, arrow_type), bad
 
     return make
 
@@ -223,9 +223,9 @@ def _shaped(type_: Type, pairs: Sequence[tuple[Any, Any]]) -> list[Any]:
     return [dict(zip(names_, pair, strict=True)) for pair in pairs]
 
 
-def _unfit(column: Field, source: Source, wanted: str) -> SeamlineError:
+def _unfit(column: Field, source: Source, types_text: str) -> SeamlineError:
     return SeamlineError(
         INVALID_TABLE_DEFINITION,
         f"column {column.name} is {column.type}, which cannot hold the {source} of a record",
-        hint=f"Declare it {wanted}.",
+        hint=f"Declare it {types_text}.",
     )

@@ -60,8 +60,8 @@ class MarkedValues:
             is_delete = pc.is_in(lower, _TRUE)
             is_clear = pc.or_(is_delete, pc.or_(words.is_null(), pc.is_in(lower, _FALSE)))
             for index in pc.indices_nonzero(pc.invert(is_clear)).to_pylist():
-                found = words[index].as_py()[:40]
-                bad[index] = f"{'.'.join(self._mark.path)}: {found!r} is not true or false"
+                mark = words[index].as_py()[:40]
+                bad[index] = f"{'.'.join(self._mark.path)}: {mark!r} is not true or false"
         deletes = frozenset(pc.indices_nonzero(pc.fill_null(is_delete, False)).to_pylist())
         if not deletes:
             return values, bad

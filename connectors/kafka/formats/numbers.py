@@ -40,15 +40,15 @@ class WholeNumbers:
         headers: AllHeaders = (),  # noqa: ARG002 - used by other decoders
     ) -> tuple[list[pa.Array], Bad]:
         """See `PartDecoder.decode`."""
-        found: list[int | None] = []
+        integers: list[int | None] = []
         bad: dict[int, str] = {}
         for index, value in enumerate(values):
             if value is not None and len(value) != self._size:
                 name = self._column.name
                 bad[index] = f"{name}: {len(value)} bytes where int{self._size * 8} is expected"
                 value = None
-            found.append(None if value is None else int.from_bytes(value, "big", signed=True))
-        return [pa.array(found, to_arrow(self._column.type))], bad
+            integers.append(None if value is None else int.from_bytes(value, "big", signed=True))
+        return [pa.array(integers, to_arrow(self._column.type))], bad
 
 
 int32_values = functools.partial(WholeNumbers, 4)

@@ -139,12 +139,12 @@ class PartReader:
         arrays: dict[Path, pa.Array] = {}
         bad: dict[int, str] = {}
         for leaf, decoder in self._wholes:
-            (arrays[leaf.column],), found = decoder.decode(parts, headers)
-            _add(bad, found)
+            (arrays[leaf.column],), reasons = decoder.decode(parts, headers)
+            _add(bad, reasons)
             _add(bad, _missing(leaf, arrays[leaf.column]))
         for members, names, decoder in self._groups:
-            roots, found = decoder.decode(parts, headers)
-            _add(bad, found)
+            roots, reasons = decoder.decode(parts, headers)
+            _add(bad, reasons)
             for leaf in members:
                 array = _inside(roots[names.index(leaf.path[0])], leaf.path[1:])
                 if leaf.field.type == PRESENCE:
@@ -282,11 +282,11 @@ class WholeRecords:
     def decode(self, values: Parts, headers: AllHeaders = ()) -> tuple[list[pa.Array], Bad]:
         """See `PartDecoder.decode`."""
         there = [i for i, v in enumerate(values) if v is not None and v.strip() != self._null]
-        arrays, found = self._decoder.decode(
+        arrays, reasons = self._decoder.decode(
             [values[i] for i in there], [headers[i] for i in there] if headers else ()
         )
-        bad = {there[i]: reason for i, reason in found.items()}
-        mask = pa.array([i in found for i in range(len(there))], pa.bool_())
+        bad = {there[i]: reason for i, reason in reasons.items()}
+        mask = pa.array([i in reasons for i in range(len(there))], pa.bool_())
         rows = pa.StructArray.from_arrays(arrays, fields=list(self._type), mask=mask)
         if len(there) < len(values):
             places = dict(zip(there, range(len(there)), strict=True))

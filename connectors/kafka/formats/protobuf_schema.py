@@ -56,12 +56,12 @@ def _compiled(schema: Schema) -> list[descriptor_pb2.FileDescriptorProto]:
                 raise ValueError(f"the schema is not Protobuf: it refers to {name}")
             make_folder(file.parent)
             file.write_text(_ENTRY.sub(_marked, text), encoding="utf-8")
-        found = root / "seamline_descriptors"
+        output = root / "seamline_descriptors"
         includes = [f"-I{place}" for place in (root, *protobuf_known.folders())]
-        arguments = [*includes, "--include_imports", f"--descriptor_set_out={found}"]
-        if protoc.main(["protoc", *arguments, _MAIN]) or not found.exists():
+        arguments = [*includes, "--include_imports", f"--descriptor_set_out={output}"]
+        if protoc.main(["protoc", *arguments, _MAIN]) or not output.exists():
             raise ValueError("the schema is not Protobuf")
-        files = list(descriptor_pb2.FileDescriptorSet.FromString(found.read_bytes()).file)
+        files = list(descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes()).file)
     for written in files:
         _make_entries(written.message_type)
     return files
@@ -110,8 +110,8 @@ def _serialized(schema: Schema) -> list[descriptor_pb2.FileDescriptorProto]:
             raise ValueError("the schema is not Protobuf") from None
         own[file.name] = file
     imports = dict.fromkeys(name for file in own.values() for name in file.dependency)
-    known = [n for n in imports if n not in own and n.startswith(protobuf_known.PREFIXES)]
-    return [*_known(known), *own.values()]
+    standard = [n for n in imports if n not in own and n.startswith(protobuf_known.PREFIXES)]
+    return [*_known(standard), *own.values()]
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
@@ -153,13 +153,13 @@ def message_at(file: FileDescriptor, indexes: Sequence[int]) -> Descriptor:
 def _message_at(
     messages: Sequence[Descriptor], indexes: Sequence[int], *, with_entries: bool
 ) -> Descriptor | None:
-    found: Descriptor | None = None
+    message: Descriptor | None = None
     for index in indexes:
         if not 0 <= index < len(messages):
             return None
-        found = messages[index]
-        messages = [m for m in found.nested_types if with_entries or not m.GetOptions().map_entry]
-    return found
+        message = messages[index]
+        messages = [m for m in message.nested_types if with_entries or not m.GetOptions().map_entry]
+    return message
 
 
 # --- Messages as trees ---------------------------------------------------------------------------
@@ -228,9 +228,9 @@ def _add_names(node: Node, message: Descriptor, before: Descriptor, done: set[st
         field = message.fields_by_number.get(number)
         if field is None:
             continue
-        known = node.aliases.get(field.name, ())
-        if was.name not in (*known, *message.fields_by_name):
-            node.aliases[field.name] = (*known, was.name)
+        names = node.aliases.get(field.name, ())
+        if was.name not in (*names, *message.fields_by_name):
+            node.aliases[field.name] = (*names, was.name)
         inner, was_inner = _inside(field), _inside(was)
         if inner is not None and was_inner is not None:
             member = node.members[field.name]

@@ -128,8 +128,8 @@ class ProtobufValues:
             is_plain = _is_plain(node, ()) and _is_carried(message, set())
             truncates = self._spelling.truncated_times
             batches = _to_arrow(message, make, is_truncated=truncates) if is_plain else None
-            found = TreeDecoder(node, self._columns, read, batches, whole=self._whole)
-            self._decoders[indexes] = guarded(found, unfit)
+            decoder = TreeDecoder(node, self._columns, read, batches, whole=self._whole)
+            self._decoders[indexes] = guarded(decoder, unfit)
         return self._decoders[indexes]
 
     def _may_have_names(self, node: Node) -> bool:
@@ -161,14 +161,14 @@ def message_indexes(value: bytes) -> tuple[tuple[int, ...], int]:
 
 def _number(value: bytes, place: int) -> tuple[int, int]:
     """Returns a zigzag varint, and the position after it."""
-    found = shift = 0
+    bits = shift = 0
     while place < len(value) and shift < 35:
         byte = value[place]
         place += 1
-        found |= (byte & 0x7F) << shift
+        bits |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
-            return (found >> 1) ^ -(found & 1), place
+            return (bits >> 1) ^ -(bits & 1), place
     raise ValueError("not Protobuf: no path to its message precedes it")
 
 
@@ -234,9 +234,9 @@ def _to_arrow(message: Descriptor, make: type[Message], *, is_truncated: bool) -
         except DecodeError as error:
             raise ValueError(str(error)) from None
         batch = handler.list_to_record_batch(list(values))
-        found = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
-        check(found)
-        return found
+        rows = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
+        check(rows)
+        return rows
 
     return decoded
 
@@ -394,18 +394,18 @@ def protobuf_writer(
 
 def _fill(message: Message, node: Node, value: Mapping[str, Any]) -> None:
     """Sets the fields of a message that have a value."""
-    for name, found in value.items():
-        if found is not None:
+    for name, content in value.items():
+        if content is not None:
             field, member = node.attributes[name], node.members[name]
             if member.kind == "array" and member.inner is not None:
-                _extend(getattr(message, name), field, member.inner, found)
+                _extend(getattr(message, name), field, member.inner, content)
             elif member.kind == "map" and member.inner is not None:
-                _put(getattr(message, name), field.message_type, member.inner, found)
+                _put(getattr(message, name), field.message_type, member.inner, content)
             elif field.message_type is None:
-                setattr(message, name, found)
+                setattr(message, name, content)
             else:
                 getattr(message, name).SetInParent()
-                _set(getattr(message, name), member.only or member, found)
+                _set(getattr(message, name), member.only or member, content)
 
 
 def _extend(items: Any, field: FieldDescriptor, node: Node, value: Sequence[Any]) -> None:

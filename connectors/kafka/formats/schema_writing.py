@@ -99,12 +99,12 @@ def _framed(number: int) -> bytes:
 
 
 def _newest(setting: Setting, subject: str, kind: str) -> tuple[int, Schema]:
-    found = setting.schemas.latest(subject)
-    if found is None:
+    newest = setting.schemas.latest(subject)
+    if newest is None:
         raise ValueError(f"the schema registry has no subject {subject}")
-    if found[1].kind != kind:
-        raise ValueError(f"subject {subject} is of the kind {found[1].kind}, not {kind}")
-    return found
+    if newest[1].kind != kind:
+        raise ValueError(f"subject {subject} is of the kind {newest[1].kind}, not {kind}")
+    return newest
 
 
 def _of_kind(kind: str, schema: Schema, earlier: Earlier, type_: Type) -> tuple[Node, Write]:

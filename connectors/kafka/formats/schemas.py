@@ -190,8 +190,8 @@ class SchemaRegistry:
 
     def by_id(self, schema_id: SchemaId) -> Schema:
         """See `Schemas.by_id`."""
-        found = self._known.get(schema_id)
-        return found or self._answer(schema_id, lambda: self._by_id(schema_id))
+        schema = self._known.get(schema_id)
+        return schema or self._answer(schema_id, lambda: self._by_id(schema_id))
 
     def _by_id(self, schema_id: SchemaId) -> Schema:
         until, reason = self._unknown.get(schema_id, (0.0, ""))
@@ -203,8 +203,8 @@ class SchemaRegistry:
             reason = f"schema id {schema_id} is not in the registry"
             self._unknown[schema_id] = (time.monotonic() + _UNKNOWN_S, reason)
             raise ValueError(reason)
-        found = self._known[schema_id] = self._schema(body)
-        return found
+        schema = self._known[schema_id] = self._schema(body)
+        return schema
 
     def latest(self, subject: str) -> tuple[int, Schema] | None:
         """See `Schemas.latest`."""
@@ -222,21 +222,21 @@ class SchemaRegistry:
 
     def earlier(self, schema_id: SchemaId) -> tuple[Schema, ...]:
         """See `Schemas.earlier`."""
-        found = self._earlier.get(schema_id)
-        if found is None:
-            found = self._answer(("earlier", schema_id), lambda: self._before(schema_id))
-        return found
+        schemas = self._earlier.get(schema_id)
+        if schemas is None:
+            schemas = self._answer(("earlier", schema_id), lambda: self._before(schema_id))
+        return schemas
 
     def _before(self, schema_id: SchemaId) -> tuple[Schema, ...]:
-        found: list[Schema] = []
+        schemas: list[Schema] = []
         numbers = [schema_id] if isinstance(schema_id, int) else self._numbers(schema_id)
         for subject, version in itertools.chain.from_iterable(map(self._places, numbers)):
             for number in range(version - 1, 0, -1):
                 body = self._get(f"{_path(subject, number)}?deleted=true")
                 if body is not None:
                     with contextlib.suppress(_ReferenceGoneError):  # it cannot be read any more
-                        found.append(self._schema(body))
-        self._earlier[schema_id] = tuple(found)
+                        schemas.append(self._schema(body))
+        self._earlier[schema_id] = tuple(schemas)
         return self._earlier[schema_id]
 
     def _numbers(self, guid: str) -> list[int]:

@@ -177,8 +177,8 @@ def _number(text: str, type_: Type, numbers: type[str]) -> Any:
     if type_ == types.BOOLEAN:
         return _WORDS.get(text.strip().lower(), text)
     if type_ in (*types.INTEGERS, *types.FLOATS) and _NUMBER.fullmatch(text):
-        found = text.strip()
-        return int(found) if found.lstrip("-").isdigit() else numbers(found)
+        digits = text.strip()
+        return int(digits) if digits.lstrip("-").isdigit() else numbers(digits)
     return text
 
 

@@ -38,15 +38,15 @@ class TextValues:
                 return [pa.array(values, pa.binary()).cast(pa.string())], {}
             except pa.ArrowInvalid:
                 pass  # each is checked below
-        found: list[object] = []
+        converted: list[object] = []
         bad: dict[int, str] = {}
         for index, value in enumerate(values):
             try:
-                found.append(None if value is None else self._value(value))
+                converted.append(None if value is None else self._value(value))
             except (ValueError, RecursionError) as error:
-                found.append(None)
+                converted.append(None)
                 bad[index] = str(error)
-        return [pa.array(found, self._type)], bad
+        return [pa.array(converted, self._type)], bad
 
     def _value(self, value: bytes) -> object:
         try:

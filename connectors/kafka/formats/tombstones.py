@@ -111,19 +111,21 @@ class Tombstones:
     ) -> None:
         """Puts the columns of the primary key into deletes whose values do not have them."""
         own = [(name,) for name in self._primary_key if (name,) in arrays]
-        wanted = pc.fill_null(arrays[DELETED,], False)
+        lacks = pc.fill_null(arrays[DELETED,], False)
         unknown = pa.repeat(pa.scalar(False), len(keys))
         for column in own:
             unknown = pc.or_(unknown, arrays[column].is_null())
-        wanted = pc.and_(wanted, unknown)
-        gone = [index for index in pc.indices_nonzero(wanted).to_pylist() if index not in bad]
+        lacks = pc.and_(lacks, unknown)
+        gone = [index for index in pc.indices_nonzero(lacks).to_pylist() if index not in bad]
         if not gone:
             return
         mask = _mask(gone, len(keys))
-        known, found = self._keys.decode([keys[index] for index in gone], _chosen(headers, gone))
-        bad |= {gone[index]: f"key: {reason}" for index, reason in found.items()}
+        of_keys, reasons = self._keys.decode(
+            [keys[index] for index in gone], _chosen(headers, gone)
+        )
+        bad |= {gone[index]: f"key: {reason}" for index, reason in reasons.items()}
         for column in own:
-            arrays[column] = pc.replace_with_mask(arrays[column], mask, known[column])
+            arrays[column] = pc.replace_with_mask(arrays[column], mask, of_keys[column])
 
     def require_keys(self, arrays: dict[Path, pa.Array], bad: dict[int, str]) -> None:
         """Marks records without a key as bad, except those that describe no row and truncates.

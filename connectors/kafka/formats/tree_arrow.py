@@ -50,22 +50,22 @@ def converter(node: Node, type_: Type, one_by_one: OneByOne) -> Convert:
             return _map(converter(node.inner, value, one_by_one), to_arrow(type_))
     if node.kind in ("record", "array", "map") or isinstance(type_, Row | Array | Map):
         raise NotFastError
-    found = leaf(node, type_)
-    if found is not None:
-        return found
-    make, wanted = one_by_one(node, type_), to_arrow(type_)
+    convert = leaf(node, type_)
+    if convert is not None:
+        return convert
+    make, arrow_type = one_by_one(node, type_), to_arrow(type_)
 
     def each(array: pa.Array) -> pa.Array:
         carried = array.cast(pa.binary()) if node.kind == "bytes" else array
         if pa.types.is_timestamp(array.type):
             carried = array.cast(pa.int64())
-        return pa.array([make(value) for value in carried.to_pylist()], wanted)
+        return pa.array([make(value) for value in carried.to_pylist()], arrow_type)
 
     return each
 
 
 def _record(
-    node: Node, fields: Sequence[Field], wanted: pa.DataType, one_by_one: OneByOne
+    node: Node, fields: Sequence[Field], arrow_type: pa.DataType, one_by_one: OneByOne
 ) -> Convert:
     which = matched(fields, node.names)
     members: list[tuple[Field, str | None, Convert]] = []
@@ -85,7 +85,7 @@ def _record(
             if field.required and inner.null_count:
                 raise ValueError("null in a required column")
             found.append(inner)
-        return pa.StructArray.from_arrays(found, fields=list(wanted), mask=mask)
+        return pa.StructArray.from_arrays(found, fields=list(arrow_type), mask=mask)
 
     return row
 
@@ -94,14 +94,14 @@ def _same(array: pa.Array) -> pa.Array:
     return array
 
 
-def _list(make: Convert, wanted: pa.DataType) -> Convert:
+def _list(make: Convert, arrow_type: pa.DataType) -> Convert:
     def items(array: pa.Array) -> pa.Array:
-        return list_like(array, make(array.values), wanted)
+        return list_like(array, make(array.values), arrow_type)
 
     return items
 
 
-def _map(make: Convert, wanted: pa.DataType) -> Convert:
+def _map(make: Convert, arrow_type: pa.DataType) -> Convert:
     def entries(array: pa.Array) -> pa.Array:
         if not pa.types.is_string(array.type.key_type):
             raise ValueError("keys of another type")
@@ -109,11 +109,13 @@ def _map(make: Convert, wanted: pa.DataType) -> Convert:
         rows = array.to_pylist()
         if any(row is not None and len(dict(row)) < len(row) for row in rows):
             raise ValueError("a key appears twice")
-        found = pa.MapArray.from_arrays(array.offsets, array.keys, make(array.items), type=wanted)
+        rebuilt = pa.MapArray.from_arrays(
+            array.offsets, array.keys, make(array.items), type=arrow_type
+        )
         if not array.null_count:
-            return found
+            return rebuilt
         valid = array.is_valid()
-        return found.take(pc.if_else(valid, pa.array(range(len(array)), pa.int64()), None))
+        return rebuilt.take(pc.if_else(valid, pa.array(range(len(array)), pa.int64()), None))
 
     return entries
 
@@ -139,12 +141,12 @@ def leaf(node: Node, type_: Type) -> Convert | None:
     if is_whole and node.logical == "date" and type_ == types.DATE:
         return lambda array: _within(array, DAYS_MIN, DAYS_MAX).cast(pa.int32()).cast(pa.date32())
     if is_whole and isinstance(type_, types.Timestamp):
-        wanted = to_arrow(type_)
+        arrow_type = to_arrow(type_)
         if node.logical.removeprefix("local-") == "timestamp-micros":
-            return lambda array: _within(array, MICROS_MIN, MICROS_MAX).cast(wanted)
+            return lambda array: _within(array, MICROS_MIN, MICROS_MAX).cast(arrow_type)
         if node.logical.removeprefix("local-") == "timestamp-millis":
             low, high = MICROS_MIN // 1000, MICROS_MAX // 1000
-            return lambda array: pc.multiply(_within(array, low, high), 1000).cast(wanted)
+            return lambda array: pc.multiply(_within(array, low, high), 1000).cast(arrow_type)
     return None
 
 
@@ -155,10 +157,10 @@ def _names(names: Mapping[int, str]) -> Convert:
     def named(array: pa.Array) -> pa.Array:
         if not pa.types.is_integer(array.type):
             return _checked_text(array)
-        found = texts.take(pc.index_in(array, value_set=numbers))
-        if found.null_count > array.null_count:
+        symbols = texts.take(pc.index_in(array, value_set=numbers))
+        if symbols.null_count > array.null_count:
             raise ValueError("a number without a name")
-        return found
+        return symbols
 
     return named
 

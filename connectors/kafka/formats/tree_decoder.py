@@ -97,15 +97,15 @@ class TreeDecoder:
         return self._decoded_exactly(values)
 
     def _decoded_exactly(self, values: Sequence[bytes]) -> tuple[pa.Array, dict[int, str]]:
-        found: list[Any] = []
+        converted: list[Any] = []
         bad: dict[int, str] = {}
         for index, value in enumerate(values):
             try:
-                found.append(self._convert(self._read(value)))
+                converted.append(self._convert(self._read(value)))
             except (ValueError, RecursionError) as error:
-                found.append(None)
+                converted.append(None)
                 bad[index] = str(error)
-        return pa.array(found, to_arrow(self._type)), bad
+        return pa.array(converted, to_arrow(self._type)), bad
 
     def _decoded_fast(self, decoded: ToArrow, values: Sequence[bytes]) -> pa.Array | None:
         """Returns the values, or None when the exact path must decide."""

@@ -80,10 +80,10 @@ def _record(node: Node, fields: Sequence[Field], path: str) -> Convert:
     def make(value: Mapping[str, Any]) -> dict[str, Any]:
         row = {}
         for field, name, convert in members:
-            found = field.write_default if name is None else convert(value[name])
-            if found is None and field.required:
+            content = field.write_default if name is None else convert(value[name])
+            if content is None and field.required:
                 raise ValueError(f"{_join(path, field)}: null, but the column is required")
-            row[field.name] = found
+            row[field.name] = content
         return row
 
     return make
@@ -274,10 +274,10 @@ def _floating(type_: Type, path: str) -> Convert | None:
         return None
 
     def make(value: float) -> float:
-        found: float = pa.scalar(value, pa.float64()).cast(pa.float32()).as_py()
-        if math.isinf(found) and not math.isinf(value):
+        single: float = pa.scalar(value, pa.float64()).cast(pa.float32()).as_py()
+        if math.isinf(single) and not math.isinf(value):
             raise ValueError(f"{path}: {value} is out of range for {type_}")
-        return found
+        return single
 
     return make
 

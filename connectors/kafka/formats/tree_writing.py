@@ -63,11 +63,11 @@ def _encoder(node: Node, type_: Type, path: str) -> Encode:
             assert node.inner is not None
             item = encoder(node.inner, inner, f"{path}[]")
             return lambda value: {key: item(entry) for key, entry in value}
-    found = _leaf(node, type_, path)
-    if found is None:
+    encode_leaf = _leaf(node, type_, path)
+    if encode_leaf is None:
         kind = f"{node.kind} ({node.logical})" if node.logical else node.kind
         raise ValueError(f"{path}: the schema has {kind} there, which {type_} cannot become")
-    return found
+    return encode_leaf
 
 
 def _record(node: Node, fields: Sequence[Field], path: str) -> Encode:
@@ -86,8 +86,8 @@ def _record(node: Node, fields: Sequence[Field], path: str) -> Encode:
             others[name] = None
         else:
             raise ValueError(f"{inside}: the schema requires it, but no column has it")
-    known = {column for _, column, _ in members}
-    unknown = [field.name for field in fields if field.name not in known]
+    columns = {column for _, column, _ in members}
+    unknown = [field.name for field in fields if field.name not in columns]
 
     def encode(value: Mapping[str, Any]) -> dict[str, Any]:
         for column in unknown:
@@ -108,8 +108,8 @@ def _default(node: Node, value: Any) -> Any:
         case "bytes" | "fixed":
             return str(value).encode("latin-1")
         case "record":
-            given = {**node.defaults, **value}
-            return {name: _default(member, given[name]) for name, member in node.members.items()}
+            filled = {**node.defaults, **value}
+            return {name: _default(member, filled[name]) for name, member in node.members.items()}
         case "array" if node.inner is not None:
             return [_default(node.inner, item) for item in value]
         case "map" if node.inner is not None:
@@ -165,15 +165,15 @@ def _whole(node: Node, type_: Type, path: str) -> Encode | None:
         return None
 
     def encode(value: Any) -> int:
-        found = count(value)
+        amount = count(value)
         if units is not None:
             factor, divisor = units
-            found, rest = divmod(found * divisor, factor)
+            amount, rest = divmod(amount * divisor, factor)
             if rest:
                 raise ValueError(f"{path}: {value} is finer than the schema's {node.logical}")
-        if not low <= found <= high:
+        if not low <= amount <= high:
             raise ValueError(f"{path}: {value} is out of range for the schema's {node.kind}")
-        return int(found)
+        return int(amount)
 
     return encode
 
@@ -203,10 +203,10 @@ def _integral(path: str) -> Encode:
 
 def _single(path: str) -> Encode:
     def encode(value: float) -> float:
-        found: float = pa.scalar(value, pa.float64()).cast(pa.float32()).as_py()
-        if found != value and not math.isnan(value):
+        single: float = pa.scalar(value, pa.float64()).cast(pa.float32()).as_py()
+        if single != value and not math.isnan(value):
             raise ValueError(f"{path}: {value} cannot be a float, as the schema requires")
-        return found
+        return single
 
     return encode
 
@@ -214,14 +214,14 @@ def _single(path: str) -> Encode:
 def _symbol(node: Node, path: str) -> Encode:
     names: Mapping[int, str] | None = node.attributes.get("names")
     if names is None:
-        known: Mapping[str, Any] = {symbol: symbol for symbol in node.attributes["symbols"]}
+        symbols: Mapping[str, Any] = {symbol: symbol for symbol in node.attributes["symbols"]}
     else:
-        known = {name: number for number, name in names.items()}
+        symbols = {name: number for number, name in names.items()}
 
     def encode(value: str) -> Any:
-        if value not in known:
+        if value not in symbols:
             raise ValueError(f"{path}: {value!r} is not a value of the enumeration")
-        return known[value]
+        return symbols[value]
 
     return encode
 
@@ -258,10 +258,10 @@ def _unscaled(node: Node, size: int | None, path: str) -> Encode:
             raise ValueError(
                 f"{path}: {value} is not a decimal({precision}, {scale}), as the schema requires"
             )
-        wanted = (number if number >= 0 else ~number).bit_length() // 8 + 1
-        if size is not None and wanted > size:
+        needed = (number if number >= 0 else ~number).bit_length() // 8 + 1
+        if size is not None and needed > size:
             raise ValueError(f"{path}: {value} does not fit into {size} bytes")
-        return number.to_bytes(size or wanted, "big", signed=True)
+        return number.to_bytes(size or needed, "big", signed=True)
 
     return encode
 

@@ -98,8 +98,8 @@ def has_all(type_: Type | None, node: Node) -> bool:
     match type_:
         case Row(fields) if node.kind == "record":
             which = matched(fields, node.names)
-            found = {which[field.name]: field.type for field in fields if field.name in which}
-            return all(n in found and has_all(found[n], m) for n, m in node.members.items())
+            types_of = {which[field.name]: field.type for field in fields if field.name in which}
+            return all(n in types_of and has_all(types_of[n], m) for n, m in node.members.items())
         case Array(inner) | Map(_, inner) if node.inner is not None:
             return has_all(inner, node.inner)
     return True
@@ -161,10 +161,10 @@ def columns_of(node: Node, inside: tuple[Node, ...] = ()) -> tuple[Field, ...]:
     The former names of fields are aliases of the columns.
     """
     inside = inside or (node,)
-    found = ((name, type_of(member, inside)) for name, member in node.members.items())
+    members = ((name, type_of(member, inside)) for name, member in node.members.items())
     return tuple(
         Field(name, type_, aliases=node.aliases.get(name, ()))
-        for name, type_ in found
+        for name, type_ in members
         if type_ is not None
     )
 

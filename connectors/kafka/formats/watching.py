@@ -70,7 +70,7 @@ class SchemaWatch:
         spec, watch = self._spec, self._watch
         envelope = ENVELOPES.get(spec.encoding.envelope)
         try:
-            found = changes(
+            needed = changes(
                 spec.stored,
                 record,
                 encoding=spec.encoding,
@@ -79,17 +79,17 @@ class SchemaWatch:
             )
         except SeamlineError as error:
             raise SeamlineError(error.code, f"topic {spec.topic}: {error.message}") from error
-        if watch.is_tiering and found:
-            self.needed = found
-            raise self._error(found)
-        wider = [change for change in found if isinstance(change, WidenColumn)]
+        if watch.is_tiering and needed:
+            self.needed = needed
+            raise self._error(needed)
+        wider = [change for change in needed if isinstance(change, WidenColumn)]
         if not wider:
             return None
         is_rounded = any(change.was == types.REAL for change in wider)
         return Unfit(self._error(wider), is_rounded)
 
-    def _error(self, found: Sequence[Change]) -> SeamlineError:
-        text = "; ".join(map(str, found))
+    def _error(self, needed: Sequence[Change]) -> SeamlineError:
+        text = "; ".join(map(str, needed))
         return SeamlineError(
             SCHEMA_NOT_EVOLVED, f"topic {self._spec.topic} has records for which {text}"
         )
@@ -143,9 +143,9 @@ class DescribedValues:
         """See `PartDecoder.decode`."""
         unfit = dict(self._unfit(values, headers))
         arrays, bad = self._decoder.decode(unframed(values))
-        for index, found in unfit.items():
-            if found.is_always or index in bad:
-                raise found.error
+        for index, misfit in unfit.items():
+            if misfit.is_always or index in bad:
+                raise misfit.error
         return arrays, bad
 
     def _unfit(self, values: Parts, headers: AllHeaders) -> Iterator[tuple[int, Unfit]]:
@@ -154,11 +154,11 @@ class DescribedValues:
             if value is not None:
                 try:
                     schema_id, _ = frame(value, headers[index] if headers else None, part)
-                    found = self._of(schema_id)
+                    misfit = self._of(schema_id)
                 except ValueError:
                     continue  # it names no known schema
-                if found is not None:
-                    yield index, found
+                if misfit is not None:
+                    yield index, misfit
 
     def _of(self, schema_id: SchemaId) -> Unfit | None:
         if schema_id not in self._known:

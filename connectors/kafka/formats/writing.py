@@ -95,14 +95,14 @@ class RecordWriter:
         """
         columns = [column.to_pylist() for column in rows.columns]
         try:
-            found = [self._record(row) for row in zip(*columns, strict=True)]
+            made = [self._record(row) for row in zip(*columns, strict=True)]
         except ValueError as error:
             raise _not_written(str(error)) from error
-        self._require_values(found)
+        self._require_values(made)
         if self._placed is not None:
-            self._placed.check(columns, found)
-        self._require_same(columns, found)
-        return found
+            self._placed.check(columns, made)
+        self._require_same(columns, made)
+        return made
 
     def deletes(self, rows: pa.Table) -> list[NewRecord]:
         """Returns the record that deletes the key of each row of an upsert table.
@@ -114,13 +114,13 @@ class RecordWriter:
         assert self._key is not None
         columns = [column.to_pylist() for column in rows.columns]
         try:
-            found = [NewRecord(self._key(row), None, []) for row in zip(*columns, strict=True)]
+            made = [NewRecord(self._key(row), None, []) for row in zip(*columns, strict=True)]
         except ValueError as error:
             raise _not_written(str(error)) from error
         if self._placed is not None:
-            self._placed.check(columns, found)
-        self._require_deletes(columns, found)
-        return found
+            self._placed.check(columns, made)
+        self._require_deletes(columns, made)
+        return made
 
     @functools.cached_property
     def _decoder_of_deletes(self) -> Decoder:
@@ -165,8 +165,8 @@ class RecordWriter:
     def _require_same(self, columns: Sequence[list[Any]], records: Sequence[NewRecord]) -> None:
         read = self._read_back(records, self._decoder)
         for field, array, column in zip(self._fields, read.columns, columns, strict=True):
-            found = array.to_pylist()
-            if found != column and repr(found) != repr(column):  # NaN equals nothing
+            values = array.to_pylist()
+            if values != column and repr(values) != repr(column):  # NaN equals nothing
                 raise SeamlineError(
                     INVALID_ARGUMENT,
                     f"a value of column {field.name} would be read back as something else",
@@ -352,14 +352,14 @@ def _whole(place: int, field: Field, format_: str, key_bytes: KeyBytes) -> _Make
         if format_ in JSON:
             text = json.dumps(value) if isinstance(value, str) else _dumped(convert(value))
             return text.encode()
-        found = key_bytes(value, format_)
-        if found is None:
+        content = key_bytes(value, format_)
+        if content is None:
             raise SeamlineError(
                 INVALID_ARGUMENT,
                 f"a record cannot repeat {value!r} of column {field.name} as {format_}",
                 hint="Produce it to the topic.",
             )
-        return found
+        return content
 
     return make
 
