@@ -12,15 +12,26 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.conversions import to_bytes
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType
 
 from seamline.connectors.config import CatalogConfig
+from seamline.connectors.iceberg.snapshots import NewSnapshot
 from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
 from seamline.seam.boundary import SUMMARY_KEY, Boundary, encode
 from seamline.seam.files import ScanRequest
 from seamline.seam.offsets import Offsets
+from seamline.sql.predicates import Comparison
 
 NAME = ("default", "t")
 _PARTITIONS = range(4)
+_COLUMNS = (1, 2)
+_FILES_OF_MANIFEST = 5_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,13 +54,24 @@ class Warehouse:
             database.execute("UPDATE iceberg_tables SET metadata_location = ?", [f"file://{file}"])
             database.commit()
 
-    def read(self) -> IcebergTable:
-        """Loads the table, and plans a read of its newest snapshot as a statement does."""
+    def read(self, at: int | None = None) -> IcebergTable:
+        """Loads the table, and plans a read of its newest snapshot as a statement does.
+
+        Args:
+            at: The id of the rows to read; None for all rows.
+        """
         table = self.catalog.load(NAME)
         state = table.state
-        table.require_single_writer(state.current_snapshot_id)
-        table.plan(state.current_snapshot_id, ScanRequest(state.current_schema_id, ("id",)))
+        head, schema_id = state.current_snapshot_id, state.current_schema_id
+        predicate = None if at is None else Comparison("id", "=", at)
+        if state.snapshots[head or 0].summary.get(SUMMARY_KEY):
+            table.require_single_writer(head)
+        table.plan(head, ScanRequest(schema_id, ("id",), predicate))
         return table
+
+    def reopened(self) -> Warehouse:
+        """The same table, of which nothing is cached."""
+        return Warehouse(self.folder, IcebergCatalog(self.catalog.config))
 
 
 @contextlib.contextmanager
@@ -69,6 +91,49 @@ def warehouse() -> Iterator[Warehouse]:
         location = f"file://{folder}/t"
         catalog.pyiceberg.create_table(NAME, rows.schema, location=location).append(rows)
         yield Warehouse(folder, catalog)
+
+
+def add_files(tables: Warehouse, files: int) -> None:
+    """Commits a snapshot with many data files that do not exist, each with bounds."""
+    table = tables.catalog.load(NAME).iceberg
+    new = NewSnapshot(table, table.metadata)
+    every = [
+        _data_file(f"{table.metadata.location}/data/{number:06}.parquet", number)
+        for number in range(files)
+    ]
+    starts = range(0, files, _FILES_OF_MANIFEST)
+    made = [one for n in starts for one in new.added(every[n : n + _FILES_OF_MANIFEST])]
+    snapshot = new.finish((), made, Summary(Operation.APPEND))
+    head = SetSnapshotRefUpdate(
+        ref_name=MAIN_BRANCH,
+        type=SnapshotRefType.BRANCH,
+        snapshot_id=snapshot.snapshot_id,
+        max_ref_age_ms=None,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
+    updates = (AddSnapshotUpdate(snapshot=snapshot), head)
+    tables.catalog.pyiceberg.commit_table(table, (), updates)
+
+
+def _data_file(path: str, number: int) -> DataFile:
+    low, high = (to_bytes(LongType(), 1000 * n) for n in (number, number + 1))
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=1000,
+        file_size_in_bytes=10_000,
+        column_sizes=dict.fromkeys(_COLUMNS, 4000),
+        value_counts=dict.fromkeys(_COLUMNS, 1000),
+        null_value_counts=dict.fromkeys(_COLUMNS, 0),
+        nan_value_counts={},
+        lower_bounds=dict.fromkeys(_COLUMNS, low),
+        upper_bounds=dict.fromkeys(_COLUMNS, high),
+    )
+    file.spec_id = 0
+    return file
 
 
 class Heads:

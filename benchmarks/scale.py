@@ -8,6 +8,7 @@ python benchmarks/scale.py [LAW …]
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import contextlib
 import dataclasses
@@ -284,8 +285,41 @@ def waiting() -> Growth:
     return Growth("clients", sizes, (costs[0], costs[1]), "requests")
 
 
+def files() -> Growth:
+    """Planning a scan with a constant that is new, by the number of the table's files."""
+
+    def cost(number: int) -> float:
+        with large_tables.warehouse() as tables:
+            large_tables.add_files(tables, number)
+            constants = iter(range(0, 1000 * number, 1000 * number // (REPEATS + 2)))
+            tables.read(at=0)
+            return cpu_ms(lambda: tables.read(at=next(constants)))
+
+    sizes = (1_000, 100_000)
+    return Growth("files", sizes, (cost(sizes[0]), cost(sizes[1])), "ms")
+
+
+def files_cold() -> Growth:
+    """Planning a scan of many files for the first time, by PyIceberg and here."""
+    number = 100_000
+    with large_tables.warehouse() as tables:
+        large_tables.add_files(tables, number)
+
+        def ours() -> None:
+            tables.reopened().read()
+
+        def theirs() -> None:
+            table = tables.reopened().catalog.load(large_tables.NAME).iceberg
+            collections.deque(table.scan().plan_files(), maxlen=0)
+
+        costs = cpu_ms(theirs, repeats=3), cpu_ms(ours, repeats=3)
+    return Growth("files (PyIceberg, here)", (number, number), costs, "ms")
+
+
 LAWS: Mapping[str, Law] = {
     "sample": Law(sample, ratio_max=15),
+    "files": Law(files, cost_max=50),
+    "files-cold": Law(files_cold, ratio_max=1.2),
     "heads": Law(heads, ratio_max=3),
     "heads-memory": Law(heads_memory, ratio_max=1.5),
     "values": Law(values, ratio_max=12),

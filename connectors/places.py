@@ -28,6 +28,7 @@ _HADOOP = frozenset({"hdfs", "viewfs"})
 STORES = BUCKETS | _HADOOP | {FILE, "abfs", "wasb", "oss", "hf"}
 """Stores that PyIceberg opens. A warehouse with another scheme is a name that its catalog knows."""
 _URL = re.compile(r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>.*)")
+_NO_NAMES = frozenset({"", ".", ".."})
 _CUT = re.compile(r"[\x00-\x1f?#]")
 """Characters that end a location for some readers but not for others."""
 
@@ -87,6 +88,13 @@ def _file(path: str, real: Callable[[str], str]) -> Place | None:
     return Place(FILE, "", f"/{real_path.strip('/')}".rstrip("/"))
 
 
+def _is_plain(folder: Place | None, name: str) -> bool:
+    """Whether a name certainly is that of a file in a folder, so that it need not be resolved."""
+    if folder is None or name in _NO_NAMES or "%" in name or _CUT.search(name):
+        return False
+    return folder.scheme != FILE or not os.path.islink(f"{folder.path}/{name}")  # noqa: PTH114
+
+
 def _decoded(part: str) -> str:
     """Percent-decodes a part of a path, however many times it has been encoded."""
     while "%" in part and (plain := unquote(part)) != part:
@@ -135,7 +143,13 @@ class TablePlaces:
             SeamlineError: LOCATION_NOT_ALLOWED.
         """
         roots, real = (self.own, *self.shared), functools.cache(os.path.realpath)
+        folders: dict[str, Place | None] = {}
         for location in locations:
+            folder, _, name = location.rpartition("/")
+            if folder not in folders:
+                folders[folder] = self._own_folder(folder, real)
+            if _is_plain(folders[folder], name):
+                continue
             place = place_of(location, real)
             if place is None or not any(root.holds(place) for root in roots):
                 raise SeamlineError(
@@ -144,6 +158,13 @@ class TablePlaces:
                     hint="If files of its tables may be there, add the folder to "
                     f"catalogs.{self.table.partition('.')[0]}.data_locations.",
                 )
+
+    def _own_folder(self, folder: str, real: Callable[[str], str]) -> Place | None:
+        """Returns the place of a folder, if files directly in it are the table's own."""
+        place = place_of(folder, real)
+        roots = (self.own, *self.shared)
+        is_own = place is not None and any(root == place or root.holds(place) for root in roots)
+        return place if is_own else None
 
     def allow(self, location: str) -> bool:
         """Whether files of the table may be put under a location."""

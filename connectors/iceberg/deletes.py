@@ -86,6 +86,8 @@ class DeleteIndex:
         return tuple(_delete_file(delete) for delete in self._positional(entry))
 
     def _positional(self, entry: ManifestEntry) -> list[DataFile]:
+        if not self._vectors and self._positions.is_empty():
+            return []
         file = entry.data_file
         vector = self._vectors.get(file.file_path)
         if vector is not None:  # a deletion vector replaces every position delete of its file

@@ -47,6 +47,10 @@ class Checks:
             places.require(named())
             self._checked.put((places, container), True)
 
+    def are_done(self, places: TablePlaces, container: Hashable) -> bool:
+        """Whether what a file, or a part of it, names has been checked."""
+        return self._checked.get((places, container)) is not None
+
 
 class CatalogGuard:
     """Checks the metadata of a catalog's tables. Safe to share between threads.

@@ -1,6 +1,7 @@
 """Decides which manifests and files a scan may leave out: by partition, and by column statistics.
 
-PyIceberg's own evaluators decide. They may keep too many files, never too few. If an evaluator
+PyIceberg's own evaluators decide, or arrays that give the same result (`manifest_statistics.py`).
+They may keep too many files, never too few. If an evaluator
 fails, that proves nothing, so the file is kept. Evaluators fail on bounds that are encoded for
 another type than the column has now, as other writers and older schemas leave them, and on literals
 for which a transform has no adjacent value. Statistics that contradict each other prove nothing
@@ -14,9 +15,10 @@ from __future__ import annotations
 import functools
 import math
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from pyiceberg.expressions import (
     AlwaysFalse,
     AlwaysTrue,
@@ -48,6 +50,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType, UUIDType
 
 from seamline.connectors.iceberg.bounds import NOT_COMPARABLE, consistent
+from seamline.connectors.iceberg.manifest_statistics import ManifestStatistics
 from seamline.connectors.iceberg.partition_trust import PartitionTrust
 from seamline.connectors.iceberg.pyiceberg_internals import is_decided, statistics_evaluator
 
@@ -86,6 +89,7 @@ class Pruner:
         self._conditions = tuple(_leaves(bind(schema, rewrite_not(row_filter), case_sensitive)))
         self._keeps_all = isinstance(of_values, AlwaysTrue)
         self._by_statistics = statistics_filter(schema, of_bounds, case_sensitive=case_sensitive)
+        self._of_bounds = bind(schema, rewrite_not(of_bounds), case_sensitive)
         self._partitions = functools.cache(
             lambda spec_id: _Partitions(
                 PartitionTrust(
@@ -110,6 +114,26 @@ class Pruner:
         if self._keeps_all:
             return True
         return self._partitions(file.spec_id).keep_file(file) and self._by_statistics(file)
+
+    def kept(self, files: Sequence[DataFile], statistics: ManifestStatistics) -> list[int]:
+        """Returns the numbers of the files of a manifest that `keeps_file` would keep.
+
+        Args:
+            files: The files.
+            statistics: Their statistics.
+        """
+        if self._keeps_all:
+            return list(range(len(files)))
+        masks = statistics.kept(self._of_bounds)
+        if masks is None:
+            return [number for number, file in enumerate(files) if self.keeps_file(file)]
+        decided, kept = masks
+        return [
+            number
+            for number in np.flatnonzero(kept | ~decided).tolist()
+            if self._partitions(files[number].spec_id).keep_file(files[number])
+            and (decided[number] or self._by_statistics(files[number]))
+        ]
 
     def undecided(self, file: DataFile) -> str | None:
         """Returns the column of a condition that a reader drops, although a file meets it in part.

@@ -13,7 +13,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import functools
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
@@ -27,6 +27,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.table import Table as PyTable
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import IdentityTransform
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.boundaries.column_integers import has_value
@@ -37,6 +38,7 @@ from seamline.connectors.iceberg.errors import manifest_errors
 from seamline.connectors.iceberg.expressions import to_iceberg
 from seamline.connectors.iceberg.foreign_metadata import ListingSnapshot, files_of
 from seamline.connectors.iceberg.guard import Checks
+from seamline.connectors.iceberg.manifest_statistics import ManifestStatistics
 from seamline.connectors.iceberg.manifests import list_entry, read_list
 from seamline.connectors.iceberg.partition_trust import PartitionTrust, lacks_bounds
 from seamline.connectors.iceberg.partitions import identity_values
@@ -73,8 +75,8 @@ class ScanPlanner:
     """Plans scans over any tables of a catalog. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._entries: Cache[tuple[str, int | None], tuple[ManifestEntry, ...]] = Cache(
-            ENTRIES_CACHED_MAX, weight=len
+        self._entries: Cache[tuple[str, int | None], _Manifest] = Cache(
+            ENTRIES_CACHED_MAX, weight=lambda manifest: len(manifest.entries)
         )
         self._lists: Cache[str, tuple[ManifestFile, ...]] = Cache(LISTS_CACHED_MAX)
         self._plans: Cache[tuple[str, int, ScanRequest], ColdPlan] = Cache(
@@ -82,7 +84,7 @@ class ScanPlanner:
         )
         self._filled_by_us: Cache[tuple[str, str, int], bool] = Cache(LISTS_CACHED_MAX)
         self._checked: Cache[Hashable, seam_table.Snapshot] = Cache(LISTS_CACHED_MAX)
-        self._values: Cache[tuple[str, int], bool] = Cache(ENTRIES_CACHED_MAX)
+        self._has_values: Cache[tuple[str, int], bool] = Cache(ENTRIES_CACHED_MAX)
         self._misleading: Cache[tuple[str, int], frozenset[int]] = Cache(ENTRIES_CACHED_MAX)
         self._checks = Checks()
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-manifests")
@@ -125,7 +127,7 @@ class ScanPlanner:
         equality = index.equality_deletes(entries)
         return ColdPlan(
             snapshot_id=snapshot_id,
-            files=tuple(_data_file(table, entry, index, equality) for entry in entries),
+            files=tuple(_data_files(table, entries, index, equality)),
             total_files=sum(_count(m.added_files_count, m.existing_files_count) for m in data),
             total_rows=sum(_count(m.added_rows_count, m.existing_rows_count) for m in data),
             unsupported=(_unsupported(entries, index) or equality.problem or _odd_column(columns)),
@@ -229,7 +231,7 @@ class ScanPlanner:
         self, table: PyTable, places: TablePlaces, manifest: ManifestFile, trust: PartitionTrust
     ) -> frozenset[int]:
         field_ids: set[int] = set()
-        for entry in self._read(table, places, manifest):
+        for entry in self._read(table, places, manifest).entries:
             column = trust.replaced(entry.data_file)
             if column is not None:
                 raise SeamlineError(
@@ -255,13 +257,20 @@ class ScanPlanner:
             return
         mapping = table.metadata.name_mapping()
 
+        def has_values(manifest: ManifestFile, column: int) -> bool:
+            return any(
+                has_value(table.io, entry.data_file, column, mapping)
+                for entry in self._read(table, places, manifest).entries
+                if entry.status == ManifestEntryStatus.ADDED
+            )
+
         def added(snapshot_id: int, column: int) -> bool:
             return any(
-                self._values.get_or_make(
-                    (file.file_path, column),
-                    functools.partial(has_value, table.io, file, column, mapping),
+                self._has_values.get_or_make(
+                    (manifest.manifest_path, column),
+                    functools.partial(has_values, manifest, column),
                 )
-                for file in self._added(table, places, snapshot_id)
+                for manifest in self._added(table, places, snapshot_id)
             )
 
         since = state.name, state.uuid, filled_since(state, snapshot_id)
@@ -270,20 +279,16 @@ class ScanPlanner:
         if since[-1] is not None and SUMMARY_KEY in state.snapshots[snapshot_id].summary:
             self._checked.put(since, state.snapshots[snapshot_id])
 
-    def _added(self, table: PyTable, places: TablePlaces, snapshot_id: int) -> list[PyDataFile]:
-        """Returns the files that a snapshot has added, without those in manifests it merged."""
-        manifests = [
-            manifest
-            for manifest in self.manifests(table, places, snapshot_id)
-            if manifest.content == ManifestContent.DATA
-            and manifest.added_snapshot_id == snapshot_id
-        ]
-        return [
-            entry.data_file
-            for entries in self._read_all(table, places, manifests)
-            for entry in entries
-            if entry.status == ManifestEntryStatus.ADDED
-        ]
+    def _added(
+        self, table: PyTable, places: TablePlaces, snapshot_id: int
+    ) -> Iterator[ManifestFile]:
+        """Yields the manifests of files that a snapshot has added, without those it merged."""
+        for manifest in self.manifests(table, places, snapshot_id):
+            if (
+                manifest.content == ManifestContent.DATA
+                and manifest.added_snapshot_id == snapshot_id
+            ):
+                yield manifest
 
     def _entries_and_deletes(
         self,
@@ -297,17 +302,19 @@ class ScanPlanner:
         wanted = [
             m for m in manifests if m.content == ManifestContent.DATA and pruner.keeps_manifest(m)
         ]
-        entries = [
-            entry
-            for manifest_entries in self._read_all(table, places, wanted)
-            for entry in manifest_entries
-            if pruner.keeps_file(entry.data_file)
-        ]
+        checked = {m.manifest_path for m in wanted if self._checks.are_done(places, _live(m))}
+        entries: list[ManifestEntry] = []
+        earlier: list[ManifestEntry] = []
+        for listed, manifest in zip(wanted, self._read_all(table, places, wanted), strict=True):
+            kept = pruner.kept(manifest.files, manifest.statistics)
+            entries += [manifest.entries[number] for number in kept]
+            if listed.manifest_path in checked:
+                earlier += [manifest.entries[number] for number in kept]
         deletes = [m for m in manifests if m.content == ManifestContent.DELETES]
         found = self._read_all(table, places, deletes if entries else [])
-        removing = [entry for manifest_entries in found for entry in manifest_entries]
-        if places.is_local:  # they may have become links
-            places.require(entry.data_file.file_path for entry in (*entries, *removing))
+        removing = [entry for manifest in found for entry in manifest.entries]
+        if places.is_local:  # they may have become links since they were checked
+            places.require(entry.data_file.file_path for entry in (*earlier, *removing))
         return entries, DeleteIndex(table, [*removing, *besides])
 
     def manifests(
@@ -353,20 +360,18 @@ class ScanPlanner:
 
     def _read_all(
         self, table: PyTable, places: TablePlaces, manifests: Sequence[ManifestFile]
-    ) -> Iterable[tuple[ManifestEntry, ...]]:
+    ) -> Iterable[_Manifest]:
         if len(manifests) == 1:
             return [self._read(table, places, manifests[0])]
         return self._pool.map(lambda manifest: self._read(table, places, manifest), manifests)
 
-    def _read(
-        self, table: PyTable, places: TablePlaces, manifest: ManifestFile
-    ) -> tuple[ManifestEntry, ...]:
+    def _read(self, table: PyTable, places: TablePlaces, manifest: ManifestFile) -> _Manifest:
         path = manifest.manifest_path
         # after an upgrade to version 3, a list gives row ids to manifests that had none
         key = (path, manifest[MANIFEST_FIRST_ROW_ID])
         found = self._entries.get_or_make(key, lambda: _live_entries(table, manifest))
-        live = (path, False)
-        self._checks.require(places, live, lambda: (e.data_file.file_path for e in found))
+        named = (file.file_path for file in found.files)
+        self._checks.require(places, _live(manifest), lambda: named)
         return found
 
 
@@ -377,12 +382,26 @@ def _list_of(io: FileIO, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
     return read_list(io, *paths)
 
 
-def _live_entries(table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
+def _live(manifest: ManifestFile) -> tuple[str, bool]:
+    """Returns what identifies the files of a manifest that are not deleted, for checks."""
+    return manifest.manifest_path, False
+
+
+class _Manifest:
+    """The entries of a manifest that are not deleted, their files and the statistics of these."""
+
+    def __init__(self, entries: tuple[ManifestEntry, ...]) -> None:
+        self.entries = entries
+        self.files = [entry.data_file for entry in entries]
+        self.statistics = ManifestStatistics(self.files)
+
+
+def _live_entries(table: PyTable, manifest: ManifestFile) -> _Manifest:
     """Returns the entries of a manifest that are not deleted, with format version 3's fields."""
     with manifest_errors("manifest", manifest.manifest_path):
         entries = live_entries(table.io, manifest)
     inherit_row_ids(entries, manifest)
-    return entries
+    return _Manifest(entries)
 
 
 def _filter(state: TableState, request: ScanRequest) -> BooleanExpression:
@@ -404,21 +423,27 @@ class FileTask:
     deletes: tuple[PyDataFile, ...] = ()
 
 
-def _data_file(
-    table: PyTable, entry: ManifestEntry, index: DeleteIndex, equality: EqualityDeletes
-) -> DataFile:
-    file = entry.data_file
-    return DataFile(
-        path=file.file_path,
-        format=file.file_format.value,
-        size_bytes=file.file_size_in_bytes,
-        record_count=file.record_count,
-        deletes=index.for_entry(entry),
-        partition=identity_values(table, file),
-        sequence=entry.sequence_number or 0,
-        scope=scope_of(file),
-        has_equality_deletes=file.file_path in equality.affected,
-    )
+def _data_files(
+    table: PyTable, entries: Iterable[ManifestEntry], index: DeleteIndex, equality: EqualityDeletes
+) -> Iterator[DataFile]:
+    specs = table.metadata.specs()
+    has_identity = {
+        number: any(isinstance(field.transform, IdentityTransform) for field in spec.fields)
+        for number, spec in specs.items()
+    }
+    for entry in entries:
+        file = entry.data_file
+        yield DataFile(
+            path=file.file_path,
+            format=file.file_format.value,
+            size_bytes=file.file_size_in_bytes,
+            record_count=file.record_count,
+            deletes=index.for_entry(entry),
+            partition=identity_values(table, file) if has_identity[file.spec_id] else (),
+            sequence=entry.sequence_number or 0,
+            scope=scope_of(file),
+            has_equality_deletes=file.file_path in equality.affected,
+        )
 
 
 def _unsupported(entries: Sequence[ManifestEntry], index: DeleteIndex) -> str | None:
