@@ -50,6 +50,7 @@ from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.meanings import Meanings
 from seamline.gateway.query.queries import Queries
+from seamline.gateway.query.result_cache import ResultCache, ResultCacheMetrics
 from seamline.gateway.query.run import Executor
 from seamline.gateway.query.seams import Seams
 from seamline.gateway.query.snapshot_tags import SnapshotTags
@@ -214,7 +215,8 @@ class Gateway:
         return made
 
     def _statements(self) -> Service:
-        self._meanings = Meanings()
+        self._meanings, self.results = Meanings(), ResultCache()
+        self._registry.register(ResultCacheMetrics(self.results))
         metrics, rights_of = Metrics(self._registry), self.access.rights_of
         return Service(self.config.shared(), self._run, metrics, rights_of, self.audit)
 
@@ -235,6 +237,7 @@ class Gateway:
             groups=rights.principal.groups,
             scan_bytes_max=self.config.limits.scan_bytes_max,
             compute=self._computing.run,
+            results=self.results,
         )
         environment = Environment(
             given,

@@ -14,6 +14,7 @@ from seamline.gateway.access.rights import TableRights
 from seamline.gateway.commands.context import Context
 from seamline.gateway.query import receipt
 from seamline.gateway.query.queries import Planned, QueryRequest, Running
+from seamline.gateway.query.result_cache import RESULT_BYTES_MAX, SharedRun, ending
 from seamline.seam.session import merge
 from seamline.sql.parsing.statements import Query
 
@@ -39,14 +40,20 @@ def run(context: Context[Query]) -> None:
                 "bytes_estimated": estimate.cold_bytes,
             }
 
-    request = dataclasses.replace(context.query(context.parsed), meaning=context.meaning)
+    request = dataclasses.replace(
+        context.query(context.parsed),
+        meaning=context.meaning,
+        is_shared=statement.request.result_cache is not False,
+    )
     if request.row_limit is None:  # else its rows are counted here
         file = environment.spools.file_for_engine(statement.statement_id)
         request = dataclasses.replace(request, file=file)
     running = environment.queries.start(request, statement.deadline, planned)
-    with contextlib.closing(running.batches):
+    with ending(running.shared), contextlib.closing(running.batches):
         _write_receipt(context, request, running)
         _write_batches(context, running)
+        if running.shared is not None:
+            _publish(context, running, running.shared)
 
 
 @contextlib.contextmanager
@@ -78,6 +85,7 @@ def _write_receipt(context: Context[Any], request: QueryRequest, running: Runnin
         ),
         retries=running.retries,
         held=running.held.held,
+        computed_at=running.computed_at,
     )
     rights: dict[tuple[str, ...], list[TableRights]] = {}
     of_scan = context.rights(plan.logical)
@@ -99,6 +107,19 @@ def _write_batches(context: Context[Query], running: Running) -> None:
         spool.write(batch)
         statement.progress["rows_produced"] = spool.row_count
     for chunk in running.batches.chunks():
+        if running.shared is not None:
+            running.shared.abandon()  # the result is large: nobody needs to wait for the rest
         statement.deadline.check()
         spool.adopt(chunk)
         statement.progress["rows_produced"] = spool.row_count
+
+
+def _publish(context: Context[Query], running: Running, run: SharedRun) -> None:
+    """Gives a complete and small result to those who wait for it, and to later statements."""
+    statement, planned = context.statement, running.planned
+    spool = statement.spool
+    if statement.truncated or spool is None or run.has_ended:
+        return
+    spool.finish()
+    chunks = spool.chunks_in_memory(RESULT_BYTES_MAX)
+    run.publish(planned.plan, planned.as_of, running.execution.tails, chunks)

@@ -50,7 +50,8 @@ class Meaning:
             session: The default catalog and schema, and the time zone.
             bind: Binds it to these.
         """
-        last, key = self._last, (relations, session, _storage(relations))
+        columns = [stored for relation in relations for stored in storage(relation.columns)]
+        last, key = self._last, (relations, session, columns)
         if last is not None and last[0] == key:
             return last[1]
         query = bind()
@@ -59,12 +60,8 @@ class Meaning:
         return query
 
 
-def _storage(relations: Sequence[Relation]) -> list[tuple[Any, ...]]:
-    """Returns how columns are stored, in which two columns of one name and type may differ."""
-    return [stored for relation in relations for stored in _of_fields(relation.columns)]
-
-
-def _of_fields(fields: Sequence[Field]) -> Iterator[tuple[Any, ...]]:
+def storage(fields: Sequence[Field]) -> Iterator[tuple[Any, ...]]:
+    """Yields how columns are stored, in which two columns of one name and type may differ."""
     for field in fields:
         yield field.field_id, field.required, field.aliases, field.initial_default
         yield from _of_type(field.type)
@@ -72,7 +69,7 @@ def _of_fields(fields: Sequence[Field]) -> Iterator[tuple[Any, ...]]:
 
 def _of_type(type_: Type) -> Iterator[tuple[Any, ...]]:
     if isinstance(type_, Row):
-        yield from _of_fields(type_.fields)
+        yield from storage(type_.fields)
         return
     for inside in children(type_):
         yield from _of_type(inside)

@@ -40,6 +40,7 @@ from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.query.batches import Batches
 from seamline.gateway.query.gather import Gatherer, ReadToken, no_tokens
 from seamline.gateway.query.meanings import Meaning
+from seamline.gateway.query.result_cache import CachedResult, ResultCache, SharedRun
 from seamline.gateway.query.run import Execution, Executor
 from seamline.gateway.query.snapshot_tags import SnapshotTags, TaggedSnapshots
 from seamline.gateway.query.tokens import After
@@ -101,6 +102,7 @@ class QueryRequest:
         meaning: What its text means, if the tree is that text's.
         fit: Adapts the tree once its columns are known.
         file: Where the engine may write all but the first rows, if the rows are kept.
+        is_shared: Whether its result may be that of another statement, and be given to others.
     """
 
     tree: exp.Expr
@@ -115,26 +117,47 @@ class QueryRequest:
     meaning: Meaning | None = None
     fit: Fit = as_it_is
     file: ResultFile | None = None
+    is_shared: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planned:
-    """A physical plan, the tables it reads by scan id, and the moment it reflects."""
+    """A physical plan, ready to be run.
+
+    Attributes:
+        plan: The plan.
+        tables: The tables it reads, by scan id.
+        as_of: The moment it reflects.
+        sees_all: Whether its reader may see all of every table.
+    """
 
     plan: PhysicalPlan
     tables: Mapping[str, ColdTable]
     as_of: datetime.datetime
+    sees_all: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Running:
-    """A query that has started: its first batch is computed, or it has ended without one."""
+    """A query that has started: its first batch is computed, or it has ended without one.
+
+    Attributes:
+        planned: Its plan.
+        execution: The run of the plan.
+        batches: Its rows.
+        retries: How often it was planned anew.
+        held: The snapshots that it keeps from expiring.
+        computed_at: When its result was computed, if that was for another statement.
+        shared: The run, if others may wait for it; whoever started it ends it.
+    """
 
     planned: Planned
     execution: Execution
     batches: Batches
     retries: int
     held: TaggedSnapshots
+    computed_at: datetime.datetime | None = None
+    shared: SharedRun | None = None
 
 
 class Qualify(Protocol):
@@ -169,6 +192,7 @@ class Queries:
         scan_bytes_max: Bytes that a query may read, from files and from tails that are read here; 0
             sets no limit.
         compute: Runs pure computations.
+        results: The results that are given again; None computes every one.
     """
 
     def __init__(
@@ -184,8 +208,10 @@ class Queries:
         groups: Sequence[str] = (),
         scan_bytes_max: int = 0,
         compute: Compute = at_once,
+        results: ResultCache | None = None,
     ) -> None:
         self._compute = compute
+        self._results = results
         self._scan_bytes_max = scan_bytes_max
         self._gatherer = gatherer
         self._executor = executor
@@ -251,7 +277,7 @@ class Queries:
             for scan, table in zip(query.scans, tables, strict=True)
             if table.cold is not None
         }
-        return Planned(physical, cold, as_of)
+        return Planned(physical, cold, as_of, Sight.common(t.sight for t in tables).all)
 
     def _qualified(self, request: QueryRequest, relations: Sequence[Relation]) -> BoundQuery:
         """Binds the query, unless its binding to the same relations is known."""
@@ -310,6 +336,62 @@ class Queries:
     ) -> Running:
         planned = self.plan(request, deadline)
         on_plan(planned)
+        shared = self._shared(planned, request, deadline)
+        if isinstance(shared, CachedResult):
+            return self._given_again(planned, shared, attempt)
+        with contextlib.ExitStack() as failed:
+            if shared is not None:
+                failed.callback(shared.abandon)
+            running = self._run_on_either(planned, request, attempt, deadline, on_plan)
+            failed.pop_all()
+        return dataclasses.replace(running, shared=shared)
+
+    def _shared(
+        self, planned: Planned, request: QueryRequest, deadline: Deadline
+    ) -> CachedResult | SharedRun | None:
+        """Returns the result of an equal run, or a run that others may wait for; None for neither.
+
+        Raises:
+            SeamlineError: why the statement has ended while it waited.
+        """
+        if self._results is None or not request.is_shared or request.token:
+            return None
+        run = self._results.request(
+            planned.plan,
+            planned.as_of,
+            reader="" if planned.sees_all else self._user,
+            zone=request.session.time_zone,
+            freshness=request.freshness,
+            after=request.after,
+            compute=self._compute,
+            deadline=deadline,
+        )
+        return None if run is None else self._results.join(run, deadline)
+
+    def _given_again(self, planned: Planned, result: CachedResult, retries: int) -> Running:
+        """Returns a result as if it had been computed at the seams that it reflects."""
+        self._executor.follow(planned.plan)
+        if [s.end for s in planned.plan.seams] != [s.end for s in result.plan.seams]:
+            planned = dataclasses.replace(planned, plan=result.plan, as_of=result.as_of)
+        stream = result.stream()
+        return Running(
+            planned,
+            Execution(stream, result.tails),
+            Batches(stream),
+            retries,
+            TaggedSnapshots(),
+            result.computed_at,
+        )
+
+    def _run_on_either(
+        self,
+        planned: Planned,
+        request: QueryRequest,
+        attempt: int,
+        deadline: Deadline,
+        on_plan: Callable[[Planned], None],
+    ) -> Running:
+        """Runs a plan on the engine that it was made for or, if that refuses it, on the other."""
         try:
             return self._run(planned, request, attempt, deadline)
         except SeamlineError as error:

@@ -23,8 +23,8 @@ from seamline.seam.seam import Seam, SeamKey
 
 _OF_VALUES = frozenset({"engine_reason", "bytes_cold", "bytes_hot"})
 """What depends on values, also masked ones."""
-_OF_ROWS = frozenset({"rows_cold", "rows_hot", "retries"})
-"""What depends on rows, also those that are left out."""
+_OF_ROWS = frozenset({"rows_cold", "rows_hot", "retries", "cache_hit", "computed_at"})
+"""What depends on rows, also those that are left out, and on when they arrived."""
 _OF_TABLE_VALUES = frozenset({"files_read", "files_total", "tail"})
 _OF_TABLE_ROWS = frozenset(
     {
@@ -44,6 +44,7 @@ def receipt(
     session: str,
     retries: int,
     held: Mapping[Pin, Tagging],
+    computed_at: datetime.datetime | None = None,
 ) -> dict[str, Any]:
     """Returns the receipt of a statement.
 
@@ -56,6 +57,7 @@ def receipt(
         session: The token that, passed as `after`, keeps later reads from falling behind this one.
         retries: How often the tables had to be pinned again before the first row.
         held: Whether snapshots could be kept from expiring, where that was attempted.
+        computed_at: When the rows were computed, if that was for another statement.
     """
     return {
         "engine": plan.route.engine,
@@ -63,6 +65,8 @@ def receipt(
         "as_of": as_of.isoformat(),
         "freshness": freshness.text,
         "retries": retries,
+        "cache_hit": computed_at is not None,
+        "computed_at": computed_at.isoformat() if computed_at is not None else None,
         "rows_cold": plan.estimate.cold_rows,
         "rows_hot": sum(tail.records for tail in tails.values()),
         "bytes_cold": plan.estimate.cold_bytes,

@@ -133,6 +133,11 @@ class Executor:
             stream = self._held_back(stream, unchecked, row_limit, deadline)
         return Execution(_with_release(stream, release), tails)
 
+    def follow(self, plan: PhysicalPlan) -> None:
+        """Keeps following the tables of a plan that is not run, as its result is there already."""
+        for tail in plan.tails.values():
+            self.tails.follow(tail)
+
     def _held_back(
         self,
         stream: ResultStream,

@@ -42,6 +42,7 @@ class Metrics:
         engine = str(statement.whole_receipt.get("engine", "none"))
         outcome = statement.error.code.name if statement.error else "OK"
         self._statements.labels(engine, outcome).inc()
-        for tier in ("hot", "cold"):
+        tiers = () if statement.whole_receipt.get("cache_hit") else ("hot", "cold")
+        for tier in tiers:
             self._rows_read.labels(tier).inc(statement.whole_receipt.get(f"rows_{tier}", 0))
         self._seconds.labels(engine).observe(statement.elapsed_s)

@@ -86,6 +86,12 @@ def _tokens(text: str) -> tuple[str, ...]:
     return (_token(text),)
 
 
+def _switch(text: str) -> bool:
+    if text.lower() not in ("on", "off"):
+        raise ValueError("it must be one of: on, off")
+    return text.lower() == "on"
+
+
 def _rows(text: str) -> int:
     if not text.isdecimal():
         raise ValueError("it must be a whole number of rows")
@@ -113,6 +119,14 @@ PROPERTIES = {
             freshness.LATEST.text,
             "How fresh results are: latest, bounded '500ms' or cached",
             _freshness,
+        ),
+        SessionProperty(
+            "result_cache",
+            "result_cache",
+            "varchar",
+            "on",
+            "Whether an equal result at the same seams is given again: on, off",
+            _switch,
         ),
         SessionProperty(
             RUN_TIME,

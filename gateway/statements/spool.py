@@ -254,6 +254,13 @@ class ResultSpool:
             assert data is not None
             yield from read_chunk(data)
 
+    def chunks_in_memory(self, bytes_max: int) -> tuple[bytes, ...] | None:
+        """Returns the chunks of a complete result; None if any is in a file, or they are large."""
+        with self._changed:
+            chunks = tuple(chunk for chunk in self._chunks if isinstance(chunk, bytes))
+            is_small = self._complete and sum(map(len, chunks)) <= bytes_max
+            return chunks if is_small and 0 < len(chunks) == len(self._chunks) else None
+
     def abort(self, error: SeamlineError) -> None:
         """Releases memory and disk, because the statement failed; readers get the error."""
         self._error = error

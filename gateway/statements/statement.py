@@ -80,6 +80,8 @@ class StatementRequest:
         after: Session tokens and write tokens that it must not fall behind.
         freshness: `latest`, `bounded '500ms'` or `cached`; None means the session's, or else
             `latest`.
+        result_cache: Whether its result may be that of another statement; None means the session's,
+            or else that it may.
         timeout_s: Seconds it may take; None means the gateway's limit.
         row_limit: Rows after which the result is cut off and marked as such.
         time_zone: The zone in which local times become instants, unless the session sets another;
@@ -105,6 +107,7 @@ class StatementRequest:
     token: str | None = None
     after: tuple[str, ...] = ()
     freshness: str | None = None
+    result_cache: bool | None = None
     timeout_s: float | None = None
     row_limit: int | None = None
     time_zone: str | None = None

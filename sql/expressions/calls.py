@@ -40,6 +40,8 @@ class CallSpec:
 
 VOLATILE = frozenset({"random", "rand", "uuid"})
 """Functions that return a different value on every call."""
+UNREPEATABLE = VOLATILE | {"shuffle"}
+"""Functions that need not return the same for the same arguments."""
 
 
 EMPTY_FRAME = "empty"
@@ -89,6 +91,14 @@ def constructor(name: str, duckdb: Template, spark: Template) -> Overload:
         duckdb=duckdb,
         spark=spark,
     )
+
+
+def is_repeatable(tree: exp.Expr) -> bool:
+    """Whether a bound tree returns the same whenever it is computed over the same rows.
+
+    The order of rows and of sums is an engine's own, and no part of what a query returns.
+    """
+    return not any(call.spec.overload.name in UNREPEATABLE for call in tree.find_all(Call))
 
 
 def has_aggregate(node: exp.Expr) -> bool:

@@ -60,6 +60,7 @@ def test_a_property_holds_until_it_is_reset(connection: seamline.Connection) -> 
         "engine": "auto",
         "freshness": "latest",
         "query_max_run_time": "",
+        "result_cache": "on",
         "row_limit": "2",
         "time_zone_id": "",
         "timeout": "",
