@@ -1,15 +1,23 @@
-"""A client of Flight SQL for tests, which sends any bytes."""
+"""Clients of Flight SQL for tests: one that sends any bytes, and the driver of JDBC."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.flight
 
+from seamline.connectors.jvm.jars import JarSet
 from seamline.gateway.flight import messages
+
+JDBC = JarSet(
+    "flight-sql-jdbc", ("org.apache.arrow:flight-sql-jdbc-driver:18.3.0",), transitive=False
+)
+JAVA_OPTIONS = ("--add-opens=java.base/java.nio=ALL-UNNAMED",)
+"""Options of the Java that loads the driver."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,3 +93,18 @@ def bound(client: RawFlight, handle: bytes, values: Sequence[Any]) -> Any:
     command = messages.packed("CommandPreparedStatementQuery", prepared_statement_handle=handle)
     client.put(command, rows)
     return client.rows(client.info_of(command))
+
+
+def connected(jvm: Any, url: str, **options: str) -> Any:
+    """A connection of the JDBC driver.
+
+    Args:
+        jvm: Java, with the driver.
+        url: The address of a gateway's Flight SQL.
+        options: Properties of the driver.
+    """
+    properties = jvm.java.util.Properties()
+    for name, value in options.items():
+        properties.setProperty(name, value)
+    address = f"jdbc:arrow-flight-sql://{urlsplit(url).netloc}/"
+    return jvm.org.apache.arrow.driver.jdbc.ArrowFlightJdbcDriver().connect(address, properties)

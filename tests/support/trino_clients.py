@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import importlib
@@ -120,17 +121,19 @@ def connected(jvm: Any, url: str, **options: str) -> Any:
 
 
 def texts(result: Any) -> list[tuple[str | None, ...]]:
-    """The rows of a result of the driver, as the driver's texts."""
+    """The rows of a result of a driver, any driver, as its texts."""
     count = result.getMetaData().getColumnCount()
     rows = []
     while result.next():
         rows.append(tuple(result.getString(place) for place in range(1, count + 1)))
+    result.close()
     return rows
 
 
 def query(jdbc: Any, sql: str) -> list[tuple[str | None, ...]]:
     """The rows of a statement."""
-    return texts(jdbc.createStatement().executeQuery(sql))
+    with contextlib.closing(jdbc.createStatement()) as statement:
+        return texts(statement.executeQuery(sql))
 
 
 # --- The command line ----------------------------------------------------------------------------
