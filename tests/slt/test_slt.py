@@ -1,5 +1,7 @@
 """Every .slt file means the same on DuckDB, on Spark, and over HTTP with the DB-API.
 
+Files that are sessions are dialogues over one connection, and need no broker.
+
 Method: each case is run by each route and compared with what the file says. Spark plans for a third
 of a second whatever it is asked: in the first pass it has a few files, of most of them the
 expressions, which can be asked many in one statement; the rest is among the long proofs.
@@ -8,6 +10,7 @@ expressions, which can be asked many in one statement; the rest is among the lon
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import pathlib
@@ -15,14 +18,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support import slt
-from support.gateway import Gateway
+from support import offline, slt
+from support.gateway import Gateway, run_over
 from support.stack import Stack
 
 from seamline.gateway.deadline import no_deadline
 from seamline.gateway.tiering.step import tier_once
 
-FILES = sorted(pathlib.Path(__file__).parent.glob("*.slt"))
+ALL_FILES = sorted(pathlib.Path(__file__).parent.glob("*.slt"))
+SESSIONS = [path for path in ALL_FILES if slt.is_session(path)]
+FILES = [path for path in ALL_FILES if path not in SESSIONS]
 ROUTES = ("duckdb", "http", "spark")
 SPARK_FIRST = frozenset(
     {
@@ -108,11 +113,41 @@ def test_file(
     if request.config.getoption("--rewrite") and route == "duckdb":
         slt.rewrite(path, run)
         cases = slt.parse(path)
-    wrong = [
-        f"{path.name}:{case.line} by {route}\n{case.sql}\n"
-        f"--- expected\n{slt.expected(case)}\n--- found\n{found}"
-        for case, found in zip(cases, slt.answers(cases, run), strict=True)
-        if found != slt.expected(case)
-    ]
+    wrong = disagreements(path, route, cases, slt.answers(cases, run))
     record_property(f"{slt.ASKED}{route}", len(cases) - len(wrong))
     assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", SESSIONS, ids=lambda path: path.stem)
+def test_session(
+    path: pathlib.Path, tmp_path: pathlib.Path, request: pytest.FixtureRequest
+) -> None:
+    if request.config.getoption("--rewrite"):
+        (tmp_path / "first").mkdir()
+        with dialogue(tmp_path / "first") as run:
+            slt.rewrite(path, run)
+    cases = slt.parse(path)
+    with dialogue(tmp_path) as run:
+        wrong = disagreements(path, "http", cases, [slt.answer(case, run) for case in cases])
+    assert not wrong, "\n\n".join(wrong)
+
+
+@contextlib.contextmanager
+def dialogue(folder: pathlib.Path) -> Iterator[slt.Route]:
+    """A route through one connection to a gateway of its own."""
+    gateway = offline.MemoryWorld(folder).gateway
+    with contextlib.closing(gateway), gateway.connect() as connection:
+        gateway.parts.connections.catalog("lake").pyiceberg.create_namespace("default")
+        yield functools.partial(run_over, connection)
+
+
+def disagreements(
+    path: pathlib.Path, route: str, cases: list[slt.Case], found: list[str]
+) -> list[str]:
+    """Where answers differ from what a file says."""
+    return [
+        f"{path.name}:{case.line} by {route}\n{case.sql}\n"
+        f"--- expected\n{slt.expected(case)}\n--- found\n{answer}"
+        for case, answer in zip(cases, found, strict=True)
+        if answer != slt.expected(case)
+    ]

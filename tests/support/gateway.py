@@ -144,14 +144,22 @@ class Gateway:
         self, sql: str, zone: str | None = None
     ) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
         """A route of text tests through HTTP and the DB-API, in a session of the zone."""
-        with self.connect(time_zone=zone) as connection, connection.cursor() as cursor:
-            try:
-                cursor.execute(sql)
-            except seamline.Error as error:
-                raise StatementError(error.code.name, error.message) from error
-            if cursor.description is None:
-                return [], []
-            return [column[1] for column in cursor.description], cursor.fetchall()
+        with self.connect(time_zone=zone) as connection:
+            return run_over(connection, sql)
+
+
+def run_over(
+    connection: seamline.Connection, sql: str
+) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+    """Runs a statement of a text test over a connection."""
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute(sql)
+        except seamline.Error as error:
+            raise StatementError(error.code.name, error.message) from error
+        if cursor.description is None:
+            return [], []
+        return [column[1] for column in cursor.description], cursor.fetchall()
 
 
 def statement_rows(statement: Statement) -> list[tuple[Any, ...]]:

@@ -4,6 +4,7 @@
     statement error TABLE_NOT_FOUND    fails with that name
     query [rowsort]              answers the rows under ----, cells separated by two bars
     zone Europe/Berlin           on top: the time zone of the session of all cases of the file
+    session                      on top: the cases are one dialogue, over one connection
     values                       each line below is a query: `expression ---- its value`, or
                                  `expression ---- error TYPE_MISMATCH`
     table NAME hot|cold|split    a table of the columns below and the rows under ----, which are in
@@ -120,6 +121,7 @@ Route = Callable[[str], tuple[Sequence[str], Sequence[Sequence[Any]]]]
 
 _DIRECTIVE = re.compile(
     r"statement ok|statement error \w+|query( rowsort)?|values|table \w+ (hot|cold|split)|zone \S+"
+    r"|session"
 )
 _BLANK = re.compile(r"(\n\s*\n)")
 _SKIP = re.compile(r"skip (\w+) (.+)")
@@ -138,6 +140,11 @@ def zone(path: pathlib.Path) -> str | None:
     """The time zone of the session of its cases, if it names one."""
     first = next(_blocks(path))[0][1]
     return first.removeprefix("zone ") if first.startswith("zone ") else None
+
+
+def is_session(path: pathlib.Path) -> bool:
+    """Whether its cases are one dialogue."""
+    return next(_blocks(path))[0][1] == "session"
 
 
 def tables(path: pathlib.Path) -> list[Table]:
@@ -174,7 +181,7 @@ def _parse_block(numbered: Block, path: pathlib.Path) -> list[Case]:
         numbered = numbered[1:]
     (line, first), *rest = numbered
     assert _DIRECTIVE.fullmatch(first) is not None, f"{path}:{line}: {first!r} is no directive"
-    if first.startswith(("table ", "zone ")):
+    if first.startswith(("table ", "zone ")) or first == "session":
         return []
     if first == "values":
         return [_parse_value(text, at, skips, path) for at, text in rest]
@@ -281,10 +288,13 @@ def _together(cases: Sequence[Case], route: Route) -> list[str]:
 def rewrite(path: pathlib.Path, route: Route) -> None:
     """Fills the expected half of every query with what a route answers."""
     lines = path.read_text(encoding="utf-8").split("\n")
-    for case in reversed(parse(path)):
+    cases = parse(path)
+    asked = [
+        (case, answer(case, route)) for case in cases if case.kind == "query" or is_session(path)
+    ]
+    for case, found in reversed(asked):
         if case.kind != "query":
             continue
-        found = answer(case, route)
         assert not found.startswith("error "), f"{path}:{case.line}: {found}\n{case.sql}"
         if case.expression:
             lines[case.line - 1] = f"{case.expression}{IS}{found}"

@@ -102,15 +102,6 @@ def test_engine_is_the_connections_own_setting(connection: seamline.Connection) 
     assert connection.properties == {}
 
 
-def test_a_dialect_of_queries_leaves_other_statements_alone(
-    connection: seamline.Connection,
-) -> None:
-    connection.execute("SET SESSION dialect = 'spark'")
-    assert rows(connection, "SELECT `x` FROM VALUES (1) AS t(x)") == [(1,)]
-    connection.execute("RESET SESSION dialect")
-    assert refused(connection, "SELECT `x` FROM VALUES (1) AS t(x)").code.name == "SYNTAX_ERROR"
-
-
 @pytest.mark.parametrize(
     ("sql", "column", "hint"),
     [
@@ -146,14 +137,9 @@ def test_a_request_may_carry_properties_itself(gateway: Gateway) -> None:
 # --- USE -----------------------------------------------------------------------------------------
 
 
-def test_use_says_what_names_leave_out(connection: seamline.Connection) -> None:
-    assert rows(connection, "SELECT count(*) FROM other") == [(4,)]
+def test_use_is_the_connections_own_setting(connection: seamline.Connection) -> None:
     connection.execute("USE shop")
     assert (connection.catalog, connection.schema) == ("lake", "shop")
-    assert rows(connection, "SELECT count(*) FROM a_b") == [(4,)]
-    assert rows(connection, "SHOW TABLES") == [("a_b",), ("axb",)]
-    connection.execute("USE lake.default")
-    assert rows(connection, "SHOW TABLES") == [("other",)]
 
 
 def test_use_of_what_is_not_there(connection: seamline.Connection) -> None:
@@ -345,35 +331,6 @@ def test_a_prepared_statement_is_run_with_values(connection: seamline.Connection
     assert error.code.name == "PREPARED_STATEMENT_NOT_FOUND"
 
 
-def test_parameters_stand_wherever_a_literal_does(connection: seamline.Connection) -> None:
-    connection.execute("PREPARE p FROM SELECT x FROM (VALUES 1, 2, 3) AS t(x) ORDER BY x LIMIT ?")
-    assert rows(connection, "EXECUTE p USING 2") == [(1,), (2,)]
-    assert rows(connection, "EXECUTE IMMEDIATE 'SELECT ? - ?, ?' USING 5, -2, NULL") == [(7, None)]
-    assert rows(connection, "EXECUTE IMMEDIATE 'SELECT ''it''''s'''") == [("it's",)]
-    assert rows(
-        connection, "EXECUTE IMMEDIATE 'SELECT CAST(? AS varchar)' USING DATE '2024-02-29'"
-    ) == [("2024-02-29",)]
-
-
-@pytest.mark.parametrize(
-    ("sql", "code"),
-    [
-        ("EXECUTE q USING 1", "PREPARED_STATEMENT_NOT_FOUND"),
-        ("DEALLOCATE PREPARE q", "PREPARED_STATEMENT_NOT_FOUND"),
-        ("DESCRIBE INPUT q", "PREPARED_STATEMENT_NOT_FOUND"),
-        ("PREPARE q FROM PREPARE r FROM SELECT 1", "STATEMENT_NOT_ALLOWED"),
-        ("PREPARE q FROM SELECT FROM", "SYNTAX_ERROR"),
-        ("PREPARE q FROM", "SYNTAX_ERROR"),
-        ("EXECUTE IMMEDIATE 'SELECT ?'", "INVALID_PARAMETERS"),
-        ("EXECUTE IMMEDIATE 'SELECT ?' USING 1, 2", "INVALID_PARAMETERS"),
-        ("EXECUTE IMMEDIATE 'SELECT ?' USING id", "INVALID_PARAMETERS"),
-        ("EXECUTE IMMEDIATE 'SELECT ?' USING (SELECT 1)", "INVALID_PARAMETERS"),
-    ],
-)
-def test_what_cannot_be_executed(connection: seamline.Connection, sql: str, code: str) -> None:
-    assert refused(connection, sql).code.name == code
-
-
 def test_a_misspelt_statement_is_hinted_at(connection: seamline.Connection) -> None:
     connection.execute("PREPARE totals FROM SELECT 1")
     error = refused(connection, "EXECUTE total")
@@ -408,30 +365,6 @@ def test_describe_input_and_output(connection: seamline.Connection) -> None:
     connection.execute("PREPARE none FROM SHOW TABLES")
     assert rows(connection, "DESCRIBE INPUT none") == []
     assert rows(connection, "DESCRIBE OUTPUT none") == []
-
-
-def test_numbers_of_rows_may_be_parameters(connection: seamline.Connection) -> None:
-    """As JDBC's driver sends them, with their types."""
-    numbers = "SELECT n FROM UNNEST(sequence(1, 5)) t(n) ORDER BY n"
-    for clause, values, found in (
-        ("LIMIT ?", "INTEGER '2'", [1, 2]),
-        ("LIMIT ?", "BIGINT '2'", [1, 2]),
-        ("LIMIT ?", "2", [1, 2]),
-        ("OFFSET ?", "BIGINT '4'", [5]),
-        ("OFFSET ? ROWS FETCH NEXT ? ROWS ONLY", "BIGINT '1', SMALLINT '2'", [2, 3]),
-    ):
-        sql = f"EXECUTE IMMEDIATE '{numbers} {clause}' USING {values}"
-        assert [n for (n,) in rows(connection, sql)] == found
-    sample = "SELECT count(*) FROM shop.a_b TABLESAMPLE BERNOULLI (?)"
-    everything = rows(connection, "SELECT count(*) FROM shop.a_b")
-    assert rows(connection, f"EXECUTE IMMEDIATE '{sample}' USING DOUBLE '1.0E2'") == everything
-    for value in ("NULL", "-1", "BIGINT '-1'", "'1'", "1.5", "DECIMAL '1.5'"):
-        sql = f"EXECUTE IMMEDIATE '{numbers} LIMIT ?' USING {value}"
-        assert refused(connection, sql).code.name == "NOT_SUPPORTED"
-    connection.execute(f"PREPARE page FROM {numbers} OFFSET ? LIMIT ?")
-    assert rows(connection, "DESCRIBE INPUT page") == [(0, "bigint"), (1, "bigint")]
-    connection.execute(f"PREPARE sampled FROM {sample}")
-    assert rows(connection, "DESCRIBE INPUT sampled") == [(0, "double")]
 
 
 def test_describe_input_of_statements_that_write(connection: seamline.Connection) -> None:
@@ -495,21 +428,6 @@ def test_explain_in_every_form(connection: seamline.Connection) -> None:
     assert "2 rows" in lines[-1]
 
 
-@pytest.mark.parametrize(
-    ("sql", "code"),
-    [
-        ("EXPLAIN (TYPE VALIDATE) SELECT nope FROM shop.a_b", "COLUMN_NOT_FOUND"),
-        ("EXPLAIN (FORMAT GRAPHVIZ) SELECT 1", "NOT_SUPPORTED"),
-        ("EXPLAIN (TYPE SPEED) SELECT 1", "NOT_SUPPORTED"),
-        ("EXPLAIN (TYPE LOGICAL SELECT 1", "SYNTAX_ERROR"),
-        ("EXPLAIN", "SYNTAX_ERROR"),
-        ("EXPLAIN DROP TABLE t", "STATEMENT_NOT_ALLOWED"),
-    ],
-)
-def test_what_cannot_be_explained(connection: seamline.Connection, sql: str, code: str) -> None:
-    assert refused(connection, sql).code.name == code
-
-
 # --- Names that are not there --------------------------------------------------------------------
 
 
@@ -534,19 +452,6 @@ def test_the_nearest_name_is_hinted_at(
     assert error.location is not None
     assert (error.code.name, error.location.line, error.location.column) == (code, 1, column)
     assert hint in error.hint
-
-
-def test_a_statement_may_ask_where_its_names_are_looked_for(
-    connection: seamline.Connection,
-) -> None:
-    asked = "SELECT current_catalog, CURRENT_SCHEMA"
-    assert rows(connection, asked) == [("lake", "default")]
-    connection.execute("USE lake.shop")
-    assert rows(connection, asked) == [("lake", "shop")]
-    counted = "SELECT count(*) FROM axb WHERE current_schema = 'shop'"
-    assert rows(connection, counted) == [(4,)]
-    found = refused(connection, 'SELECT "current_schema" FROM axb')
-    assert found.code.name == "COLUMN_NOT_FOUND"
 
 
 def test_the_properties_of_tables_are_those_that_with_accepts(
@@ -588,47 +493,6 @@ def test_a_statement_sees_itself_running(connection: seamline.Connection) -> Non
     assert rows(connection, "SELECT DISTINCT state FROM system.metadata.catalogs") == [
         ("OPERATIONAL",)
     ]
-
-
-# --- Schemas -------------------------------------------------------------------------------------
-
-
-def test_schemas_are_made_and_dropped(connection: seamline.Connection) -> None:
-    rows(connection, "CREATE SCHEMA made")
-    rows(connection, "CREATE SCHEMA IF NOT EXISTS lake.made")
-    assert ("made",) in rows(connection, "SHOW SCHEMAS")
-    rows(connection, "CREATE TABLE made.t AS SELECT 1 AS a")
-    assert refused(connection, "DROP SCHEMA made").code.name == "SCHEMA_NOT_EMPTY"
-    rows(connection, "DROP TABLE made.t")
-    rows(connection, "CREATE VIEW made.v AS SELECT 1 AS a")
-    assert refused(connection, "DROP SCHEMA made").code.name == "SCHEMA_NOT_EMPTY"
-    rows(connection, "DROP VIEW made.v")
-    rows(connection, "DROP SCHEMA made RESTRICT")
-    assert ("made",) not in rows(connection, "SHOW SCHEMAS")
-    rows(connection, "DROP SCHEMA IF EXISTS made")
-
-
-@pytest.mark.parametrize(
-    ("sql", "code"),
-    [
-        ("CREATE SCHEMA shop", "SCHEMA_EXISTS"),
-        ("CREATE SCHEMA information_schema", "SCHEMA_EXISTS"),
-        ("CREATE SCHEMA default.s", "STATEMENT_NOT_ALLOWED"),
-        ("CREATE SCHEMA system.s", "STATEMENT_NOT_ALLOWED"),
-        ("CREATE SCHEMA nowhere.s", "CATALOG_NOT_FOUND"),
-        ("CREATE SCHEMA a.b.c", "SYNTAX_ERROR"),
-        ("CREATE SCHEMA", "SYNTAX_ERROR"),
-        ('CREATE SCHEMA ""', "SCHEMA_NOT_FOUND"),
-        ("DROP SCHEMA nowhere", "SCHEMA_NOT_FOUND"),
-        ("DROP SCHEMA shop RESTRICT CASCADE", "SYNTAX_ERROR"),
-        ("DROP SCHEMA information_schema CASCADE", "STATEMENT_NOT_ALLOWED"),
-        ("DROP SCHEMA information_schema", "STATEMENT_NOT_ALLOWED"),
-    ],
-)
-def test_schemas_that_cannot_be_made_or_dropped(
-    connection: seamline.Connection, sql: str, code: str
-) -> None:
-    assert refused(connection, sql).code.name == code
 
 
 # --- What tools ask ------------------------------------------------------------------------------
@@ -712,9 +576,6 @@ def test_columns_of_views_have_comments_too(connection: seamline.Connection) -> 
 )
 def test_what_there_never_is_has_no_rows(connection: seamline.Connection, table: str) -> None:
     assert rows(connection, f"SELECT * FROM {table}") == []
-
-
-# --- Schemas -------------------------------------------------------------------------------------
 
 
 def test_a_schema_shows_how_it_is_made_and_has_no_functions(
