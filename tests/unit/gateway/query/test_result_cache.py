@@ -11,6 +11,7 @@ import dataclasses
 import datetime
 import itertools
 import pathlib
+import random
 import re
 import threading
 from collections.abc import Iterator
@@ -411,3 +412,59 @@ def test_the_least_recently_used_results_are_evicted() -> None:
         run.publish(PLAN, datetime.datetime.now(datetime.UTC), {}, [bytes(700)])
     assert results.count == 2
     assert results.size_bytes <= 2_000
+
+
+# --- Whatever happens ----------------------------------------------------------------------------
+
+
+QUERIES = (
+    SQL,
+    "SELECT id, name FROM users ORDER BY id, name",
+    "SELECT a.id, count(*) FROM users a JOIN users b ON a.id = b.id GROUP BY a.id ORDER BY a.id",
+    "SELECT * FROM users ORDER BY _kafka_offset LIMIT 3",
+    "SELECT count(*) FROM users WHERE id > 1 AND name <> 'b'",
+)
+
+
+class Happening:
+    """What may happen to the table between two statements, drawn from a seed."""
+
+    def __init__(self, users: Users, seed: int) -> None:
+        self.users = users
+        self.dice = random.Random(seed)
+        self.columns = 0
+
+    def once(self) -> None:
+        """Something."""
+        log, dice = self.users.memory, self.dice
+        match dice.randrange(8):
+            case 0:
+                end = log.bounds(["users"], "read_committed", NoDeadline())["users"].end[0]
+                lost = dice.randint(1, 3)
+                log.truncate("users", 0, max(0, end - lost))
+                for _ in range(lost):  # so that it ends where it did
+                    self.users.put(dice.randrange(5), "new")
+            case 1:
+                transaction = log.begin()
+                log.produce("users", 0, b'{"id": 7, "name": "open"}', transaction=transaction)
+                log.end_transaction("users", transaction, commit=dice.random() < 0.5)
+            case 2 if self.columns < 3:
+                self.columns += 1
+                self.users.rows("boss", f"ALTER TABLE users ADD COLUMN c{self.columns} bigint")
+            case _:
+                self.users.put(dice.randrange(5), dice.choice("abc"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_given_again_is_what_would_be_computed(users: Users, seed: int) -> None:
+    """A statement with the cache, and the same without, at the same moment."""
+    happening = Happening(users, seed)
+    dice = happening.dice
+    for _ in range(12):
+        if dice.random() < 0.7:
+            happening.once()
+        for _ in range(6):
+            who, sql = dice.choice(list(PEOPLE)), dice.choice(QUERIES)
+            given = users.said(who, sql)
+            assert given == users.said(who, sql, properties={"result_cache": "off"}), (who, sql)
+    assert users.counts["hits_total"] > 3
