@@ -87,6 +87,7 @@ ASKED = (
 )
 NEW_EACH_TIME = {
     *("statement_id", "query_id", "elapsed_s", "submitted_at", "finished_at", "as_of", "topic_id"),
+    "computed_at",
     *("token", "session", "write_token", "id", "infoUri", "nextUri", "partialCancelUri"),
     *("wallTimeMillis", "elapsedTimeMillis", "metadata_location", "state", "progressPercentage"),
 }
