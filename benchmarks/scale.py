@@ -38,7 +38,11 @@ from seamline.connectors.kafka.formats.infer import infer_json
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.connectors.protocols.raw_records import RawBatch
+from seamline.gateway.access.rights import Principal
+from seamline.gateway.app.wiring import Gateway
+from seamline.gateway.config.load import load
 from seamline.gateway.dev.local.stack import LocalStack
+from seamline.gateway.statements.statement import StatementRequest
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.sql import types
 from seamline.sql.binder.qualify import qualify
@@ -316,12 +320,57 @@ def files_cold() -> Growth:
     return Growth("files (PyIceberg, here)", (number, number), costs, "ms")
 
 
+_OFFLINE = """
+catalogs: {{lake: {{type: sql, uri: "sqlite:///{folder}/c.db", warehouse: "file://{folder}/w"}}}}
+clusters: {{default: {{bootstrap_servers: "127.0.0.1:1"}}}}
+limits: {{duckdb_threads: 1, memory_bytes: 256MiB}}
+"""
+
+
+@contextlib.contextmanager
+def offline_gateway() -> Iterator[Gateway]:
+    """A gateway over a catalog in one file, whose tables have no topics."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "seamline.yaml"
+        file.write_text(_OFFLINE.format(folder=folder), encoding="utf-8")
+        with contextlib.closing(Gateway(load(file, environment={}).config)) as gateway:
+            yield gateway
+
+
+def run(gateway: Gateway, sql: str) -> None:
+    """Runs a statement to its end."""
+    request = StatementRequest(sql)
+    statement = gateway.service.submit(request, Principal("bench"))
+    statement.wait(600)
+    if statement.error is not None:
+        raise statement.error
+
+
+def panels() -> Growth:
+    """Runs of the engine for one panel of a dashboard, which many browsers ask for at once."""
+
+    def cost(looks: int) -> float:
+        with offline_gateway() as gateway:
+            run(gateway, "CREATE SCHEMA IF NOT EXISTS default")
+            made = "SELECT n, n % 7 AS k FROM UNNEST(sequence(1, 10000)) t(n)"
+            run(gateway, f"CREATE TABLE sales AS {made}")
+            panel = "SELECT k, count(*), sum(n) FROM sales GROUP BY k"
+            with concurrent.futures.ThreadPoolExecutor(8) as browsers:
+                for _ in browsers.map(lambda _: run(gateway, panel), range(looks)):
+                    pass
+            return looks - gateway.results.hits
+
+    sizes = (1, 100)
+    return Growth("looks", sizes, (cost(sizes[0]), cost(sizes[1])), "runs")
+
+
 LAWS: Mapping[str, Law] = {
     "sample": Law(sample, ratio_max=15),
     "files": Law(files, cost_max=50),
     "files-cold": Law(files_cold, ratio_max=1.2),
     "heads": Law(heads, ratio_max=3),
     "heads-memory": Law(heads_memory, ratio_max=1.5),
+    "panels": Law(panels, ratio_max=1),
     "values": Law(values, ratio_max=12),
     "partitions": Law(partitions, ratio_max=50),
     "elections": Law(elections, ratio_max=1),
