@@ -167,6 +167,8 @@ def receipt_line(cursor: Cursor) -> str:
     # null where the reader may not see all rows
     pending = sum(table["pending_offsets"] or 0 for table in receipt["tables"])
     skipped = sum((t["skipped_cold"] or 0) + (t["skipped_hot"] or 0) for t in receipt["tables"])
+    if receipt.get("cache_hit"):
+        parts.append("from the result cache")
     if pending:
         parts.append(f"{pending:,} offsets held back by open transactions")
     if skipped:

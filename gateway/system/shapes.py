@@ -164,6 +164,7 @@ SHAPES: Mapping[str, Mapping[str, Shape]] = {
             **_texts("error_type", "error_code", "engine"),
             **_numbers("rows"),
             **_texts("token", "session", "write_token"),
+            "cache_hit": types.BOOLEAN,
         },
         "tasks": {
             **_texts("node_id", "task_id", "stage_id", "query_id", "state"),

@@ -87,6 +87,7 @@ def _query(statement: Statement, *, own: bool) -> Row:
         receipt.get("token") if own else None,
         receipt.get("session") if own else None,
         statement.write_token if own else None,
+        receipt.get("cache_hit"),
     )
 
 

@@ -106,6 +106,8 @@ def test_an_equal_statement_is_computed_once(users: Users) -> None:
     counts = users.counts
     assert counts.pop("bytes") > 0
     assert counts == {"hits_total": 2, "misses_total": 1, "results": 1}
+    hits = "SELECT cache_hit FROM system.runtime.queries WHERE query = ? ORDER BY created"
+    assert users.rows("boss", hits, parameters=[SQL]) == [(False,), (True,), (True,)]
     text = users.gateway.parts.metrics_text()
     assert 'seamline_rows_read_total{tier="hot"} 3.0' in text, "only one statement has read"
 
