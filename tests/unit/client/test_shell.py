@@ -142,6 +142,7 @@ def test_meta_commands(terminal: Terminal, tmp_path: pathlib.Path) -> None:
     typed("\\df abs*", "abs")
     typed("\\timing", "timing is on")
     typed("SELECT count(*) AS n FROM widgets;", "│ 0 │", "time: ")
+    typed("SELECT count(*) AS n FROM widgets;", "│ 0 │", "from the result cache")
     typed("\\receipt", "engine     duckdb", "table      lake.default.widgets")
     typed("\\token", "next statement reads the same rows")
     typed("\\token use", "next statement reads what that token stands for")

@@ -182,7 +182,7 @@ def test_a_result_that_was_cut_off_is_not_given_again(users: Users) -> None:
 
 
 def test_a_session_can_do_without(users: Users) -> None:
-    off = {"properties": {"result_cache": "off"}}
+    off: dict[str, Any] = {"properties": {"result_cache": "off"}}
     assert not users.is_hit()
     assert not users.is_hit(**off)
     assert users.is_hit(properties={"result_cache": "ON"})
@@ -425,6 +425,7 @@ QUERIES = (
     "SELECT a.id, count(*) FROM users a JOIN users b ON a.id = b.id GROUP BY a.id ORDER BY a.id",
     "SELECT * FROM users ORDER BY _kafka_offset LIMIT 3",
     "SELECT count(*) FROM users WHERE id > 1 AND name <> 'b'",
+    "SELECT * FROM latest ORDER BY id",
 )
 
 
@@ -435,11 +436,17 @@ class Happening:
         self.users = users
         self.dice = random.Random(seed)
         self.columns = 0
+        users.memory.create_topic("latest", 1)
+        users.rows(
+            "boss",
+            "CREATE TABLE latest (id bigint, name varchar) WITH (topic = 'latest', mode = 'upsert',"
+            " key = 'id', primary_key = ARRAY['id'])",
+        )
 
     def once(self) -> None:
         """Something."""
         log, dice = self.users.memory, self.dice
-        match dice.randrange(8):
+        match dice.randrange(12):
             case 0:
                 end = log.bounds(["users"], "read_committed", NoDeadline())["users"].end[0]
                 lost = dice.randint(1, 3)
@@ -453,6 +460,12 @@ class Happening:
             case 2 if self.columns < 3:
                 self.columns += 1
                 self.users.rows("boss", f"ALTER TABLE users ADD COLUMN c{self.columns} bigint")
+            case 3:
+                log.compact("latest")
+            case 4 | 5 | 6:
+                id_ = dice.randrange(4)
+                value = f'{{"id": {id_}, "name": "{dice.choice("abc")}"}}'.encode()
+                log.produce("latest", 0, dice.choice([value, value, None]), key=b"%d" % id_)
             case _:
                 self.users.put(dice.randrange(5), dice.choice("abc"))
 
