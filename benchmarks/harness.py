@@ -172,8 +172,10 @@ def timed(side: Side, processes: Sequence[int] = ()) -> tuple[float, float]:
 
 
 def _cpu_s(processes: Sequence[int]) -> float:
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    total = own.ru_utime + own.ru_stime
+    total = 0.0
+    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):  # that have been waited for
+        used = resource.getrusage(who)
+        total += used.ru_utime + used.ru_stime
     tick = os.sysconf("SC_CLK_TCK")
     for process in _with_descendants(processes):
         with contextlib.suppress(OSError):  # it has ended: whoever waited for it counts it

@@ -1,5 +1,6 @@
 """Tiering: the same records moved into Iceberg by our batches and by Spark's `from_json` stream.
 
+once    the command for a few records and for a small batch: without Spark, against Spark
 first   the first batch of a Spark that has done nothing yet
 warm    all records, in batches of the same size, against the stream; both on that Spark
 
@@ -15,9 +16,10 @@ import pathlib
 import tempfile
 from typing import Any
 
-from harness import REPEATS, compare, report, timed, verdict_of
+from harness import REPEATS, Comparison, compare, report, timed, verdict_of
 from stand import Stand, say, stand
 
+import seamline
 from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.gateway import names
 from seamline.gateway.catalogs import resolution
@@ -30,6 +32,8 @@ from seamline.gateway.tiering.tables import SparkTables, start_spark
 from seamline.seam.tiering import Outcome
 
 GOAL = 1.0
+COMMAND_GOAL = 0.3
+COMMAND_REPEATS = 5
 FIRST_GOAL_S = 10.0
 RATE_GOAL = 100_000
 SQL = "SELECT count(*), sum(price), sum(auction), max(date_time) FROM lake.default.{}"
@@ -37,6 +41,43 @@ _BID = (
     "auction bigint, bidder bigint, price bigint, channel string, url string, date_time bigint,"
     " extra struct<device: string, referrer: string>"
 )
+
+
+class Commands:
+    """`seamline tier --once` over one topic; each run has a table of its own.
+
+    Args:
+        running: The stack.
+        topic: The topic, with bids.
+    """
+
+    def __init__(self, running: Stand, topic: str) -> None:
+        self._running = running
+        self._topic = topic
+        self._numbers = itertools.count()
+        self._name = ""
+
+    def prepare(self) -> None:
+        """An empty table for the next run."""
+        self._name = f"{self._topic}_{next(self._numbers)}"
+        columns = ("--topic", self._topic, "--schema", bids.BIDS_COLUMNS)
+        self._running.run("table", "create", self._name, *columns)
+
+    def auto(self) -> Any:
+        """Small batches by the command itself."""
+        return self._once("auto")
+
+    def spark(self) -> Any:
+        """Every batch by a Spark that the command starts."""
+        return self._once("spark")
+
+    def _once(self, engine: str) -> Any:
+        self._running.run("tier", self._name, "--once", "--engine", engine)
+        with seamline.connect(self._running.url) as connection:
+            sql = f'SELECT count(*), sum(price), max(date_time) FROM "{self._name}$cold"'
+            rows = connection.execute(sql).fetchall()
+        self.prepare()
+        return rows
 
 
 class Tierers:
@@ -134,17 +175,39 @@ def main() -> None:
     options.add_argument("--repeats", type=int, default=REPEATS)
     chosen = options.parse_args()
     with stand() as running:
+        once = [measure_command(running, count) for count in (3, 200_000)]
         running.produce(chosen.records)
         connections = Connections(load(running.directory / FILE_NAME, environment={}).config)
         spark = start_spark(connections)
         try:
-            measure(Tierers(running, connections, spark, chosen.batch), chosen)
+            warm = measure(Tierers(running, connections, spark, chosen.batch), chosen)
+            report([*once, warm], "tiering")
         finally:
             spark.stop()
             connections.close()
 
 
-def measure(sides: Tierers, chosen: argparse.Namespace) -> None:
+def measure_command(running: Stand, count: int) -> Comparison:
+    """The command over so many records."""
+    topic = f"bids_{count}"
+    running.create(topic, bids.BIDS_COLUMNS, partitions=bids.PARTITIONS)
+    producer = running.producer_of(topic)
+    producer.produce(count)
+    producer.flush()
+    commands = Commands(running, topic)
+    commands.prepare()
+    measured = compare(
+        f"tier --once, {count:,} records, --engine auto against spark",
+        commands.auto,
+        commands.spark,
+        goal=COMMAND_GOAL,
+        repeats=COMMAND_REPEATS,
+    )
+    say(f"{count:,} records: {measured.ours.median_s:.1f} s")
+    return measured
+
+
+def measure(sides: Tierers, chosen: argparse.Namespace) -> Comparison:
     """The first batch, then pairs."""
     processes = _children()
     sides.prepare()
@@ -169,7 +232,7 @@ def measure(sides: Tierers, chosen: argparse.Namespace) -> None:
     )
     rate = chosen.records / found.ours.median_s
     say(f"{rate:,.0f} records a second: {verdict_of(rate >= RATE_GOAL)}")
-    report([found], "tiering")
+    return found
 
 
 def _children() -> list[int]:
