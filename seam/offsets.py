@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
 
@@ -24,6 +24,18 @@ class Offsets(Mapping[int, int]):
 
     def __len__(self) -> int:
         return len(self._by_partition)
+
+    def keys(self) -> KeysView[int]:
+        """Returns the partitions."""
+        return self._by_partition.keys()
+
+    def values(self) -> ValuesView[int]:
+        """Returns the offsets."""
+        return self._by_partition.values()
+
+    def items(self) -> ItemsView[int, int]:
+        """Returns partitions with their offsets."""
+        return self._by_partition.items()
 
     def __hash__(self) -> int:
         if self._hash is None:

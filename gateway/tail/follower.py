@@ -49,6 +49,7 @@ QUIET_S = 30.0
 longer waits, and checked less often."""
 _QUIET_LOOK_EVERY_S = 10.0
 STALLED_S = 3.0
+_PROGRESS_EVERY_S = 0.05
 """Seconds without any progress after which a wait is abandoned."""
 
 
@@ -134,12 +135,16 @@ class Follower:
         forget = deadline.on_end(self._notify)
         try:
             with self._changed:
-                best, since = -1, time.monotonic()
-                while (reached := self._partitions.reached(ends)) is not None:
+                left = list(ends.items())
+                best, since, look_at = -1, time.monotonic(), 0.0
+                while not self._partitions.have_reached(left):
                     deadline.check()
                     now = time.monotonic()
-                    if reached > best or self._relieving:
-                        best, since = reached, now
+                    if now >= min(look_at, since + STALLED_S):  # not for each partition that moves
+                        reached = self._partitions.reached(ends) or 0
+                        look_at = now + _PROGRESS_EVERY_S
+                        if reached > best or self._relieving:
+                            best, since = reached, now
                     is_stuck = self._is_full() or self._troubles or now - since >= STALLED_S
                     if self.over or is_stuck:
                         return False

@@ -204,6 +204,21 @@ class CachedPartitions:
             return None
         return sum(min(positions[p], end) for p, end in ends.items())
 
+    def have_reached(self, left: list[tuple[int, int]]) -> bool:
+        """Whether all ends have been reached; removes those that it finds to be, from the back.
+
+        So the calls for one list cost as much as its length, however often a partition moves.
+
+        Args:
+            left: Partitions and their ends.
+        """
+        while left:
+            partition, end = left[-1]
+            if self.position(partition) < end:
+                return False
+            left.pop()
+        return True
+
     def led_by(self, below: Mapping[int, int], epochs: Mapping[int, int]) -> None:
         """Notes that the log, under leaders of these epochs, still holds what was read.
 
