@@ -28,6 +28,8 @@ import large_tables
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness import timed, verdict_of, write
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 from stand import say
 
 from seamline.connectors.config import ClusterConfig
@@ -41,8 +43,11 @@ from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.app.wiring import Gateway
 from seamline.gateway.config.load import load
+from seamline.gateway.deadline import no_deadline
 from seamline.gateway.dev.local.stack import LocalStack
+from seamline.gateway.names import TableName
 from seamline.gateway.statements.statement import StatementRequest
+from seamline.gateway.system.system_tables import information_schema
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.sql import types
 from seamline.sql.binder.qualify import qualify
@@ -364,7 +369,25 @@ def panels() -> Growth:
     return Growth("looks", sizes, (cost(sizes[0]), cost(sizes[1])), "runs")
 
 
+def listing() -> Growth:
+    """Listing `information_schema.columns` again, of tables of which none has changed."""
+    schema = Schema(*(NestedField(i, f"c{i}", LongType()) for i in range(1, 11)))
+    name = TableName("lake", "", ("information_schema", "columns"), is_system=True)
+    costs = []
+    sizes = (200, 2_000)
+    with offline_gateway() as gateway:
+        connections = gateway.connections
+        catalog = connections.catalog("lake").pyiceberg
+        catalog.create_namespace("default")
+        for count in sizes:
+            for number in range(len(catalog.list_tables("default")), count):
+                catalog.create_table(("default", f"t{number}"), schema)
+            costs.append(cpu_ms(lambda: information_schema(name, connections, no_deadline())))
+    return Growth("tables", sizes, (costs[0], costs[1]), "ms")
+
+
 LAWS: Mapping[str, Law] = {
+    "listing": Law(listing, cost_max=100),
     "sample": Law(sample, ratio_max=15),
     "files": Law(files, cost_max=50),
     "files-cold": Law(files_cold, ratio_max=1.2),

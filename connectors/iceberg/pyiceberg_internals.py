@@ -274,6 +274,32 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
             raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
         return self._convert_orm_to_iceberg(found)
 
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        """Returns the names of the tables of a namespace.
+
+        Raises:
+            NoSuchNamespaceError: when there is no such namespace.
+        """
+        return list(self.heads(namespace))
+
+    def heads(self, namespace: str | Identifier) -> dict[Identifier, str | None]:
+        """Returns where the metadata of each table of a namespace is, by name, in one query.
+
+        Raises:
+            NoSuchNamespaceError: when there is no such namespace.
+        """
+        if namespace and not self.namespace_exists(namespace):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {namespace}")
+        table, levels = IcebergTables, PyCatalog.identifier_to_tuple(namespace)
+        query = select(table.table_name, table.metadata_location).where(
+            table.catalog_name == self.name,
+            table.table_namespace == PyCatalog.namespace_to_string(namespace),
+        )
+        of_tables = self._iceberg_type_filter()
+        with self.engine.connect() as connection:
+            rows = connection.execute(query if of_tables is None else query.where(of_tables))
+            return {(*levels, name): location for name, location in rows}
+
     @functools.cached_property
     def _table_row(self) -> Select[str, str, str | None]:
         """The query for a table's row, without the columns that older catalogs lack."""

@@ -1,12 +1,15 @@
-"""Catalogs of cold tables and of views."""
+"""Catalogs of cold tables and of views, and outlines: what listings show of a table."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from seamline.connectors.protocols.cold_tables import ColdTable
+from seamline.errors import SeamlineError
+from seamline.seam.binding import TopicBinding
+from seamline.seam.table import TableState
 from seamline.sql.types import Field
 
 
@@ -34,6 +37,60 @@ class Catalog(Protocol):
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND.
         """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outline:
+    """What listings show of a table.
+
+    Attributes:
+        columns: Its columns.
+        binding: Its binding to a topic; None for a plain table.
+        error: Why its binding cannot be read.
+        comment: Its owner's comment.
+    """
+
+    columns: tuple[Field, ...]
+    binding: TopicBinding | None = None
+    error: SeamlineError | None = None
+    comment: str | None = None
+
+    @classmethod
+    def of(cls, state: TableState) -> Outline:
+        """Returns the outline of a table in a state."""
+        shown = state.schema.columns, state.properties.get("comment")
+        try:
+            binding = TopicBinding.from_properties(state.properties)
+        except SeamlineError as error:  # kept without the frames that it passed
+            return cls(shown[0], error=error.with_traceback(None), comment=shown[1])
+        return cls(shown[0], binding, comment=shown[1])
+
+
+Outlines: TypeAlias = Callable[[tuple[str, ...]], Outline]
+"""Returns the outline of a table; it raises what loading the table does."""
+
+
+@runtime_checkable
+class HasOutlines(Protocol):
+    """A catalog that knows at once which tables of a namespace have changed."""
+
+    def outlines(self, namespace: tuple[str, ...]) -> Outlines:
+        """Returns the outlines of the tables of a namespace, none older than this call.
+
+        Raises:
+            SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
+        """
+
+
+def outlines_of(catalog: Catalog, namespace: tuple[str, ...]) -> Outlines:
+    """Returns the outlines of the tables of a namespace, none older than this call.
+
+    Raises:
+        SeamlineError: as `HasOutlines.outlines`.
+    """
+    if isinstance(catalog, HasOutlines):
+        return catalog.outlines(namespace)
+    return lambda identifier: Outline.of(catalog.load(identifier).state)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -132,7 +132,8 @@ class TableRights:
 
     def columns(self, fields: tuple[Field, ...]) -> tuple[Field, ...]:
         """Returns the columns of a table that exist for the principal."""
-        return tuple(f for f in fields if f.name.lower() not in self.restriction.denied)
+        denied = self.restriction.denied
+        return tuple(f for f in fields if f.name.lower() not in denied) if denied else fields
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

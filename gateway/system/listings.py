@@ -8,10 +8,11 @@ are still listed.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from seamline.connectors.protocols.catalogs import View, views_of
+from seamline.connectors.protocols.catalogs import Outlines, View, outlines_of, views_of
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.supervision import named
 from seamline.errors import (
@@ -50,7 +51,8 @@ class Listed:
         name: The table; None stands for a whole schema that cannot be listed.
         columns: Its columns; empty if they cannot be read.
         binding: Its binding to a topic; None for a plain table.
-        state: Its loaded state; None for a topic, and for a table that cannot be loaded.
+        state: Its loaded state, where more is needed than is shown.
+        comment: Its comment.
         error: Why some of it cannot be shown.
         view: The view; None for a view that cannot be read, and for anything else.
         is_view: Whether it is a view.
@@ -62,6 +64,7 @@ class Listed:
     columns: tuple[Field, ...] = ()
     binding: TopicBinding | None = None
     state: TableState | None = dataclasses.field(default=None, repr=False)
+    comment: str | None = None
     error: SeamlineError | None = None
     view: View | None = None
     is_view: bool = False
@@ -175,12 +178,29 @@ def all_tables(
     Raises:
         SeamlineError: CATALOG_UNAVAILABLE when not even its schemas can be listed.
     """
+    outlines = functools.cache(
+        lambda schema: outlines_of(sources.cold(source), names.namespace_of(schema))
+    )
     for listed in all_names(sources, source, deadline, only):
         if listed.name is None or listed.schema is None:
             yield listed
+        elif listed.is_view:
+            yield _listed_view(sources, source, listed.schema, listed.name)
         else:
-            load = _listed_view if listed.is_view else _listed
-            yield load(sources, source, listed.schema, listed.name)
+            yield _listed(sources, outlines, listed.schema, listed.name)
+
+
+def all_views(
+    sources: Sources, source: str, deadline: Deadline, only: Only = EVERYTHING
+) -> Iterator[Listed]:
+    """Yields every view of a catalog, with what is shown of it, and no table.
+
+    Raises:
+        SeamlineError: CATALOG_UNAVAILABLE when not even its schemas can be listed.
+    """
+    for listed in all_names(sources, source, deadline, only):
+        if listed.is_view and listed.name is not None and listed.schema is not None:
+            yield _listed_view(sources, source, listed.schema, listed.name)
 
 
 def everything(
@@ -223,7 +243,7 @@ def all_names(
         SeamlineError: CATALOG_UNAVAILABLE when not even its schemas can be listed.
     """
     for listed in _all_names(sources, source, deadline, only):
-        if listed.name is None or only.table in {None, listed.name.table}:
+        if listed.name is None or only.table is None or only.table == listed.name.table:
             yield listed
 
 
@@ -255,23 +275,52 @@ def unified(sources: Sources, deadline: Deadline) -> Iterator[Waiting]:
                 continue
             if table.error is not None:
                 yield Waiting(table, None, table.error)
-            elif table.binding is not None and table.state is not None:
-                yield _waiting(sources, table, table.state, table.binding, gone, deadline)
+            elif table.binding is not None and table.name is not None:
+                yield from _unified(sources, table, table.name, gone, deadline)
 
 
-def _listed(sources: Sources, source: str, schema: str, name: TableName) -> Listed:
+def _unified(
+    sources: Sources,
+    table: Listed,
+    name: TableName,
+    gone: dict[str, SeamlineError],
+    deadline: Deadline,
+) -> Iterator[Waiting]:
+    """Yields a table with its state, unless it has become a plain table meanwhile."""
+
+    def load() -> tuple[TableState, TopicBinding | None]:
+        state = sources.cold(name.catalog).load(name.path).state
+        return state, TopicBinding.from_properties(state.properties)
+
+    loaded, error = _tried(load)
+    if loaded is None:
+        yield Waiting(dataclasses.replace(table, error=error), None, error)
+        return
+    state, binding = loaded
+    if binding is not None:
+        table = dataclasses.replace(table, state=state, binding=binding)
+        yield _waiting(sources, table, state, binding, gone, deadline)
+
+
+def _listed(
+    sources: Sources, outlines: Callable[[str], Outlines], schema: str, name: TableName
+) -> Listed:
+    source = name.full[0]
     if name.is_system:
         shape = shapes.SHAPES[schema][name.table]
         return Listed(source, schema, name, tuple(Field(*column) for column in shape.items()))
     if name.cluster:
         binding = TopicBinding(name.cluster, name.path[-1])
         return Listed(source, schema, name, columns.TOPIC_FIELDS, binding)
-    state, error = _tried(lambda: sources.cold(source).load(name.path).state)
-    if state is None:
+    outline, error = _tried(lambda: outlines(schema)(name.path))
+    if outline is None:
         return Listed(source, schema, name, error=error)
-    bound, error = _tried(lambda: TopicBinding.from_properties(state.properties))
-    own = sources.rights.table(name).columns(state.schema.columns)
-    return Listed(source, schema, name, own, bound, state, error)
+    own = sources.rights.table(name).columns(outline.columns)
+    return Listed(
+        *(source, schema, name, own, outline.binding),
+        comment=outline.comment,
+        error=outline.error,
+    )
 
 
 def _listed_view(sources: Sources, source: str, schema: str, name: TableName) -> Listed:
@@ -281,7 +330,10 @@ def _listed_view(sources: Sources, source: str, schema: str, name: TableName) ->
     own = rights.columns(view.columns) if view is not None else ()
     if view is not None and rights.restriction:
         view = dataclasses.replace(view, texts={})  # whose text reveals what may not be seen
-    return Listed(source, schema, name, own, error=error, view=view, is_view=True)
+    comment = view.comment if view is not None else None
+    return Listed(
+        *(source, schema, name, own), comment=comment, error=error, view=view, is_view=True
+    )
 
 
 def _waiting(

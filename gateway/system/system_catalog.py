@@ -53,9 +53,7 @@ def _comments(request: SystemTableRequest) -> Iterator[Row]:
     only = request.only("catalog_name", "schema_name", "table_name")
     for listed in listings.everything(request.sources, listings.all_tables, request.deadline, only):
         if listed.name is not None:
-            comment = listed.state.properties.get("comment") if listed.state is not None else None
-            of_view = listed.view.comment if listed.view is not None else None
-            yield listed.source, listed.schema, listed.name.table, comment or of_view
+            yield listed.source, listed.schema, listed.name.table, listed.comment
 
 
 def _queries(request: SystemTableRequest) -> Iterator[Row]:

@@ -145,17 +145,15 @@ def information_schema(
     if name.path[-1] == "schemata":
         return _table(shape, [(source, schema) for schema in listings.schemas(sources, source)])
     rows: list[tuple[Any, ...]] = []
-    for listed in listings.all_tables(sources, source, deadline, only):
-        is_wanted = listed.is_view or name.path[-1] != "views"
-        if not is_wanted:
-            continue
+    listing = listings.all_views if name.path[-1] == "views" else listings.all_tables
+    for listed in listing(sources, source, deadline, only):
         table = listed.name.table if listed.name is not None else None
         prefix = (source, listed.schema, table)
         if name.path[-1] == "views":
             texts = listed.view.texts if listed.view is not None else {}
             rows.append((*prefix, texts.get("trino") or next(iter(texts.values()), None)))
         elif name.path[-1] == "columns":
-            rows += [(*prefix, *column) for column in _column_rows(listed.columns)]
+            rows += _column_rows(prefix, listed.columns)
         else:
             topic = listed.binding.topic if listed.binding is not None else None
             error = f"{listed.error.code.name}: {listed.error.message}" if listed.error else None
@@ -164,11 +162,13 @@ def information_schema(
     return _table(shape, rows)
 
 
-def _column_rows(fields: Sequence[Field]) -> Iterator[tuple[Any, ...]]:
-    """Yields (name, position, default, nullable, type, comment) of each column of `SELECT *`."""
+def _column_rows(
+    prefix: tuple[str | None, ...], fields: Sequence[Field]
+) -> Iterator[tuple[Any, ...]]:
+    """Yields (…, name, position, default, nullable, type, comment) of columns of `SELECT *`."""
     shown = (field for field in fields if field.name not in columns.METADATA_NAMES)
     for position, field in enumerate(shown, start=1):
-        yield field.name, position, None, nullable(field), str(field.type), field.comment
+        yield *prefix, field.name, position, None, nullable(field), str(field.type), field.comment
 
 
 def nullable(field: Field) -> str:

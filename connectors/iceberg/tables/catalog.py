@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyiceberg.catalog import MetastoreCatalog
@@ -33,6 +34,7 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import SetPropertiesUpdate
 from sqlalchemy.exc import IntegrityError
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.dependencies import Dependency, Opener, storage_of
 from seamline.connectors.iceberg import moments, namespaces, pyiceberg_internals
@@ -63,13 +65,14 @@ from seamline.connectors.iceberg.metadata_properties import (
 )
 from seamline.connectors.iceberg.moments import MomentColumns
 from seamline.connectors.iceberg.pruning import Pruner
-from seamline.connectors.iceberg.pyiceberg_internals import GuardedCatalog
+from seamline.connectors.iceberg.pyiceberg_internals import CachingSqlCatalog, GuardedCatalog
 from seamline.connectors.iceberg.schema_changes import named_mapping, text_of
 from seamline.connectors.iceberg.states import States, table_state
 from seamline.connectors.iceberg.tables.earlier_metadata import EarlierMetadata
 from seamline.connectors.iceberg.tables.scan import FileTask, ScanPlanner
 from seamline.connectors.iceberg.tables.view_store import PROPERTY, ViewStore
 from seamline.connectors.places import TablePlaces
+from seamline.connectors.protocols.catalogs import Outline, Outlines
 from seamline.connectors.protocols.hot_logs import HotLog
 from seamline.errors import (
     CATALOG_UNAVAILABLE,
@@ -85,6 +88,12 @@ from seamline.seam.history_checks import outrun, require
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import TableState
 from seamline.sql.types import Field
+
+Identifier: TypeAlias = tuple[str, ...]
+OUTLINES_BYTES_MAX = 64 << 20
+_OUTLINE_BYTES = 4096
+"""Includes a binding."""
+_COLUMN_BYTES = 512
 
 
 def _is_ours(name: str) -> bool:
@@ -367,6 +376,9 @@ class IcebergCatalog:
         self._files = FileReader()
         self._states = States(config.name, tables)
         self._earlier_metadata = EarlierMetadata()
+        self._outlines: Cache[tuple[Identifier, str], Outline] = Cache(
+            OUTLINES_BYTES_MAX, weight=_bytes_of
+        )
 
     @property
     def pyiceberg(self) -> GuardedCatalog:
@@ -591,6 +603,32 @@ class IcebergCatalog:
         with namespace_errors(self.name, namespace):
             return sorted(tuple(name) for name in self.pyiceberg.list_tables(namespace))
 
+    def outlines(self, namespace: Identifier) -> Outlines:
+        """See `HasOutlines.outlines`.
+
+        A catalog in a database says in one query where the metadata of each table is, so only
+        tables that have changed are loaded. Other catalogs must be asked for every table.
+        """
+        heads: Mapping[Identifier, str | None] = {}
+        with namespace_errors(self.name, namespace):
+            pyiceberg = self.pyiceberg
+            if isinstance(pyiceberg, CachingSqlCatalog):
+                with pyiceberg.call():
+                    heads = pyiceberg.heads(namespace)
+
+        def outline(identifier: Identifier) -> Outline:
+            head = heads.get(identifier)
+            remembered = self._outlines.get((identifier, head)) if head is not None else None
+            if remembered is not None:
+                return remembered
+            state = self.load(identifier).state
+            made = Outline.of(state)
+            if head is not None and state.metadata_location == head:
+                self._outlines.put((identifier, head), made)
+            return made
+
+        return outline
+
     @property
     def has_views(self) -> bool:
         """Whether the catalog can list and load views.
@@ -630,6 +668,12 @@ class IcebergCatalog:
             return loaded.with_provider(provider)
         found = self._earlier_metadata.completed(known, table)
         return IcebergTable(found, table, places, self._planner, self._files, self.storage)
+
+
+def _bytes_of(outline: Outline) -> int:
+    """Returns about how much memory an outline takes."""
+    texts = (f"{column.name}{column.type}{column.comment}" for column in outline.columns)
+    return _OUTLINE_BYTES + sum(_COLUMN_BYTES + 10 * len(text) for text in texts)
 
 
 def _name_mapping(table: PyTable, columns: Sequence[Field]) -> SetPropertiesUpdate:
