@@ -170,11 +170,11 @@ def heads() -> Growth:
 
 
 def heads_memory() -> Growth:
-    """Memory that stays taken after commits to a table with 10,000 snapshots, by their number."""
+    """Memory that stays taken after commits to a table with 2,000 snapshots, by their number."""
 
     def cost(commits: int) -> float:
         with large_tables.warehouse() as tables:
-            heads = large_tables.Heads(tables, 10_000)
+            heads = large_tables.Heads(tables, 2_000)
             heads.commit()
             tracemalloc.start()
             for _ in range(commits):
