@@ -53,10 +53,14 @@ class EarlierMetadata:
 
 
 def _expired(state: TableState, table: PyTable, files: MetadataFiles) -> Mapping[int, Snapshot]:
-    line = list(state.lineage(state.current_snapshot_id))
-    if not line or f"{PROPERTY_PREFIX}topic" not in state.properties:
+    if f"{PROPERTY_PREFIX}topic" not in state.properties:
         return {}
-    if any(SUMMARY_KEY in snapshot.summary for snapshot in line):
+    line: list[Snapshot] = []
+    for snapshot in state.lineage(state.current_snapshot_id):
+        if SUMMARY_KEY in snapshot.summary:
+            return {}
+        line.append(snapshot)
+    if not line:
         return {}
     oldest, expired = line[-1], dict[int, Snapshot]()
     for entry in reversed(table.metadata.metadata_log):

@@ -326,7 +326,8 @@ class ScanPlanner:
             SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
                 LOCATION_NOT_ALLOWED.
         """
-        snapshot = table.metadata.snapshot_by_id(snapshot_id)
+        newest_first = reversed(table.metadata.snapshots)  # mostly one of the last is read
+        snapshot = next((s for s in newest_first if s.snapshot_id == snapshot_id), None)
         if snapshot is None:
             raise SeamlineError(
                 SNAPSHOT_GONE,
