@@ -115,21 +115,49 @@ def cpu_ms(work: Callable[[], object], *, repeats: int = REPEATS) -> float:
     return 1000 * statistics.median(timed(work)[1] for _ in range(repeats))
 
 
+def understanding(text: str) -> float:
+    """Milliseconds that parsing and binding a query takes."""
+
+    def understand() -> None:
+        parsed = parse.parse(text)
+        assert isinstance(parsed, parse.Query)
+        qualify(parsed.tree, [], now=datetime.datetime.now(datetime.UTC))
+
+    return cpu_ms(understand)
+
+
 def values() -> Growth:
     """Understanding a `VALUES` of many rows."""
 
     def cost(rows: int) -> float:
-        text = "VALUES " + ", ".join(f"({i}, 'row {i}', {i}.5)" for i in range(rows))
-
-        def understand() -> None:
-            parsed = parse.parse(text)
-            assert isinstance(parsed, parse.Query)
-            qualify(parsed.tree, [], now=datetime.datetime.now(datetime.UTC))
-
-        return cpu_ms(understand)
+        return understanding("VALUES " + ", ".join(f"({i}, 'row {i}', {i}.5)" for i in range(rows)))
 
     sizes = (200, 2_000)
     return Growth("rows", sizes, (cost(sizes[0]), cost(sizes[1])), "ms")
+
+
+def alternatives() -> Growth:
+    """Understanding a filter of many conditions with OR between them."""
+
+    def cost(arms: int) -> float:
+        condition = " OR ".join(f"(a = {i} AND b = 'row {i}')" for i in range(arms))
+        return understanding(f"SELECT * FROM (VALUES (1, 'x')) AS t (a, b) WHERE {condition}")
+
+    sizes = (40, 400)
+    return Growth("conditions", sizes, (cost(sizes[0]), cost(sizes[1])), "ms")
+
+
+def pivot() -> Growth:
+    """Understanding a sum for each of many values of a column."""
+
+    def cost(columns: int) -> float:
+        sums = ", ".join(
+            f"sum(CASE WHEN a = {i} THEN 1 ELSE 0 END) AS c{i}" for i in range(columns)
+        )
+        return understanding(f"SELECT b, {sums} FROM (VALUES (1, 'x')) AS t (a, b) GROUP BY b")
+
+    sizes = (30, 300)
+    return Growth("columns", sizes, (cost(sizes[0]), cost(sizes[1])), "ms")
 
 
 def sample() -> Growth:
@@ -395,6 +423,8 @@ LAWS: Mapping[str, Law] = {
     "heads-memory": Law(heads_memory, ratio_max=1.5),
     "panels": Law(panels, ratio_max=1),
     "values": Law(values, ratio_max=12),
+    "alternatives": Law(alternatives, ratio_max=12),
+    "pivot": Law(pivot, ratio_max=12),
     "partitions": Law(partitions, ratio_max=50),
     "elections": Law(elections, ratio_max=1),
     "waiting": Law(waiting, cost_max=0.25),
