@@ -24,7 +24,7 @@ from seamline.connectors.newest import is_truncated, newest_places, newest_rows
 from seamline.connectors.protocols.engine_tails import FollowedTail
 from seamline.connectors.protocols.engines import EngineScan
 from seamline.errors import COLD_FILE_INVALID, UPSERT_ORDER_UNKNOWN, SeamlineError
-from seamline.seam.files import FILE, POSITION, DataFile
+from seamline.seam.files import FILE, POSITION, ColdPlan, DataFile
 from seamline.seam.offsets import Offsets
 from seamline.seam.upserts import Newest
 
@@ -171,10 +171,16 @@ class HiddenRowsCache:
             return False
         rows = [file.record_count for file in files]
         is_small = sum(rows) <= self._rows_max and max(rows) <= self._file_rows_max
-        return is_small and taken_name(files) is None
+        return is_small and _taken_name(files) is None
 
 
-def taken_name(files: Sequence[DataFile]) -> str | None:
+def without_positions(plan: ColdPlan) -> str | None:
+    """Returns what keeps the rows of a plan's files from being identified by position, if any."""
+    taken = _taken_name(plan.files)
+    return plan.unsupported or (f"data files with a column {taken}" if taken else None)
+
+
+def _taken_name(files: Sequence[DataFile]) -> str | None:
     """Returns a column of files that has DuckDB's name for a row's position; None if none has."""
     schemas = {id(file.physical): file.physical for file in files}
     taken = {

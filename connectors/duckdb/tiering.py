@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
 from seamline.connectors.duckdb.engine import find_hidden_rows
-from seamline.connectors.duckdb.hidden import HiddenRowsCache, taken_name
+from seamline.connectors.duckdb.hidden import HiddenRowsCache, without_positions
 from seamline.connectors.iceberg.errors import storage_errors
 from seamline.connectors.iceberg.parquet_types import as_stored
 from seamline.connectors.iceberg.tables import commits, row_changes, writing
@@ -212,8 +212,7 @@ class _LocalBatch:
         plan = table.inspect(table.plan(head, request))
         if not plan.files:
             return {}
-        taken = taken_name(plan.files)
-        problem = plan.unsupported or (f"data files with a column {taken}" if taken else None)
+        problem = without_positions(plan)
         if problem is not None:
             raise SeamlineError(
                 NOT_SUPPORTED,

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
 from seamline.connectors.duckdb.engine import find_hidden_rows
-from seamline.connectors.duckdb.hidden import HiddenRowsCache, taken_name
+from seamline.connectors.duckdb.hidden import HiddenRowsCache, without_positions
 from seamline.connectors.iceberg.position_deletes import DeletedRows
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.protocols.deadlines import Deadline
@@ -96,8 +96,7 @@ def _scan(table: ServedTable) -> tuple[EngineScan, ColdPlan]:
     names = tuple(dict.fromkeys((*newest.key_names, newest.partition.name)))
     request = ScanRequest(seam.schema_id, names)
     plan = table.cold.inspect(table.cold.plan(seam.cold.snapshot_id, request))
-    taken = taken_name(plan.files)
-    problem = plan.unsupported or (f"data files with a column {taken}" if taken else None)
+    problem = without_positions(plan)
     if problem is not None:
         raise SeamlineError(
             NOT_SUPPORTED,
