@@ -34,6 +34,8 @@ ROWS_MAX = 1 << 26
 """The most rows of one scan; scans of more are joined by key."""
 FILE_ROWS_MAX = 1 << 22
 """The most rows of one of its files."""
+ANY_ROWS = 1 << 62
+"""No limit, for those who have no other way to find them."""
 
 _Key: TypeAlias = tuple[Hashable, ...]
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
 from seamline.connectors.duckdb.engine import find_hidden_rows
-from seamline.connectors.duckdb.hidden import HiddenRowsCache, without_positions
+from seamline.connectors.duckdb.hidden import ANY_ROWS, HiddenRowsCache, without_positions
 from seamline.connectors.iceberg.errors import storage_errors
 from seamline.connectors.iceberg.parquet_types import as_stored
 from seamline.connectors.iceberg.tables import commits, row_changes, writing
@@ -49,7 +49,6 @@ _PART_BYTES = 128 << 20
 """About as many bytes of decoded rows are held and written at once."""
 _MEMORY_BYTES = 1 << 30
 """The memory that finding the rows that a batch replaces may use."""
-_ANY = 1 << 62
 
 
 class LocalTierTable(IcebergTierTable):
@@ -125,13 +124,15 @@ class _LocalBatch:
 
     def _parts(self, records: Iterable[Decoded]) -> Iterator[pa.Table]:
         part: list[pa.RecordBatch] = []
+        held_bytes = 0
         for decoded in records:
             self._skipped += decoded.skipped
             if decoded.rows.num_rows:
                 part.append(decoded.rows)
-            if sum(rows.nbytes for rows in part) >= _PART_BYTES:
+                held_bytes += decoded.rows.nbytes
+            if held_bytes >= _PART_BYTES:
                 yield pa.Table.from_batches(part)
-                part = []
+                part, held_bytes = [], 0
         if part:
             yield pa.Table.from_batches(part)
 
@@ -235,7 +236,7 @@ class _LocalBatch:
             scan,
             self._replacing,
             lambda files: table.deleted_rows(dataclasses.replace(plan, files=tuple(files))),
-            HiddenRowsCache(rows_max=_ANY, file_rows_max=_ANY),
+            HiddenRowsCache(rows_max=ANY_ROWS, file_rows_max=ANY_ROWS),
             NoDeadline(),
             memory_bytes=_MEMORY_BYTES,
         )

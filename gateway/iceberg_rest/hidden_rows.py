@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
 from seamline.connectors.duckdb.engine import find_hidden_rows
-from seamline.connectors.duckdb.hidden import HiddenRowsCache, without_positions
+from seamline.connectors.duckdb.hidden import ANY_ROWS, HiddenRowsCache, without_positions
 from seamline.connectors.iceberg.position_deletes import DeletedRows
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.protocols.deadlines import Deadline
@@ -23,9 +23,6 @@ from seamline.connectors.protocols.engines import EngineScan
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.gateway.iceberg_rest.served_table import ServedTable
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
-
-_ANY = 1 << 62
-"""No limit on the number of rows, as nothing else finds them for a reader."""
 
 
 class HiddenRowsFinder:
@@ -37,7 +34,7 @@ class HiddenRowsFinder:
 
     def __init__(self, *, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
-        self._known = HiddenRowsCache(rows_max=_ANY, file_rows_max=_ANY)
+        self._known = HiddenRowsCache(rows_max=ANY_ROWS, file_rows_max=ANY_ROWS)
 
     def find(
         self,
