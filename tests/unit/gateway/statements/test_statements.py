@@ -11,7 +11,7 @@ import pathlib
 import queue
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from support import offline
@@ -232,24 +232,23 @@ def test_a_gateway_that_closes_ends_what_runs_and_takes_nothing_new(
 def test_a_statement_and_the_tails_it_read_do_not_wait_for_the_garbage_collector(
     small: Gateway,
 ) -> None:
-    gc.collect()
-    gc.set_debug(gc.DEBUG_SAVEALL)
+    before = {id(thing) for thing in _statements()}
+    gc.disable()
     try:
         statement = small.statement("SELECT 1", "duckdb")
         assert statement.state is State.SUCCEEDED
+        made = [weakref.ref(thing) for thing in _statements() if id(thing) not in before]
+        assert any(ref() is statement for ref in made)
         small.service.forget(statement)
         del statement
-        wait_until(lambda: _statements(gc.get_objects()) <= _statements(gc.garbage))
-        gc.collect()
-        assert not _statements(gc.garbage)
+        wait_until(lambda: all(ref() is None for ref in made))
     finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
+        gc.enable()
 
 
-def _statements(things: Iterable[object]) -> set[int]:
-    """Returns the ids of statements, and of what an engine holds of them."""
-    return {id(thing) for thing in things if isinstance(thing, Statement | EngineStatement)}
+def _statements() -> list[Statement | EngineStatement]:
+    """Returns all statements in this process, and what an engine holds of them."""
+    return [one for one in gc.get_objects() if isinstance(one, Statement | EngineStatement)]
 
 
 def test_a_deadline_holds_no_callback_that_was_unregistered() -> None:
