@@ -20,7 +20,7 @@ import pyarrow as pa
 from seamline.connectors import supervision
 from seamline.connectors.arrow import conform
 from seamline.connectors.config import ClusterConfig
-from seamline.connectors.protocols.deadlines import Compute, Deadline, at_once
+from seamline.connectors.protocols.deadlines import Compute, Deadline, NoDeadline, at_once
 from seamline.connectors.protocols.engine_tails import SpilledTail, TailSource
 from seamline.connectors.protocols.engines import EngineQuery, EngineScan, ResultStream
 from seamline.connectors.spark.errors import named_errors
@@ -42,6 +42,7 @@ from seamline.sql.slices import whole
 
 T = TypeVar("T")
 _LOG = logging.getLogger("seamline.spark")
+_NEVER = NoDeadline()
 _RETRIES = 6
 """About two seconds: long enough to reconnect, not to wait for a server to restart."""
 _MAY_STILL_RUN = frozenset({CANCELED, DEADLINE_EXCEEDED, SPARK_FAILED, SPARK_UNAVAILABLE})
@@ -94,6 +95,12 @@ class SparkEngine:
             except BaseException:
                 statement.close()
                 raise
+
+    def warm_up(self) -> None:
+        """Has Spark started in the background, so that no statement has to wait for it."""
+        supervision.start(
+            "spark-start", lambda: self.work(lambda spark: spark.sql("SELECT 1").collect(), _NEVER)
+        )
 
     def work(self, work: Callable[[Any], T], deadline: Deadline) -> T:
         """Does work other than a query, such as maintenance, in a session that it has to itself.

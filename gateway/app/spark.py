@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import pathlib
+import threading
 from collections.abc import Iterable
 
 from seamline.connectors.jvm import jars
@@ -39,17 +40,22 @@ def spark_engine(config: Config, compute: Compute = at_once) -> SparkEngine | No
             compute=compute,
         )
     server: list[ConnectServer] = []
+    making = threading.Lock()
 
     def url() -> str:
-        if not server:
-            server.append(ConnectServer(settings(config)))
+        with making:
+            if not server:
+                server.append(ConnectServer(settings(config)))
         return server[0].url()
 
     def close() -> None:
         for running in server:
             running.close()
 
-    return SparkEngine(url, close, clusters, tail_partitions=_TAIL_PARTITIONS, compute=compute)
+    engine = SparkEngine(url, close, clusters, tail_partitions=_TAIL_PARTITIONS, compute=compute)
+    if config.spark.start_early:
+        engine.warm_up()
+    return engine
 
 
 def settings(config: Config) -> SparkSettings:

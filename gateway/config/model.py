@@ -347,6 +347,9 @@ class SparkConfig(Settings):
     """Spark master of what is started here: the local server, and tiering."""
     driver_memory: Text = "2g"
     """Memory of the driver that is started here, as Spark writes it."""
+    start_early: bool = False
+    """Start the local server with the gateway, in the background, so that the first statement that
+    needs it does not wait; it takes its memory from then on."""
     packages: bool = False
     """Resolve Spark's jars with Maven coordinates instead of the local cache."""
     conf: Mapping[str, str] = {}

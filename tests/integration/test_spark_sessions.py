@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import signal
 import socket
 import struct
@@ -164,3 +165,20 @@ class TestDaemon:
         assert process.stdin is not None
         process.stdin.write(struct.pack(">i", worker))
         process.stdin.flush()
+
+
+class TestEarlyStart:
+    """A Spark that starts with its gateway."""
+
+    pytestmark = SPARK
+
+    def test_it_starts_before_a_statement_needs_it(
+        self, stack: Stack, tmp_path: pathlib.Path
+    ) -> None:
+        flags = {"spark.start_early": "true", "state_directory": str(tmp_path)}
+        config = stack.configured(flags)
+        assert config.spark.remote is None
+        with contextlib.closing(Gateway(config)) as early:
+            wait_until(lambda: [*tmp_path.rglob("connect.log")], what="Spark to start")
+            assert early.rows("SELECT 1", "spark") == [(1,)]
+            assert len([*tmp_path.rglob("connect.log")]) == 1

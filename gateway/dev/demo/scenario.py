@@ -182,12 +182,17 @@ class Demo:
         self._live = Loop("demo-bids", self._produce_live)
         return url
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Starts a `seamline` command in the background, with its output in a file."""
+    def start(self, *arguments: str, **settings: str) -> subprocess.Popen[bytes]:
+        """Starts a `seamline` command in the background, with its output in a file.
+
+        Args:
+            arguments: The command.
+            settings: Variables of its environment.
+        """
         log = self._log(arguments[0]).open("ab")
         process = subprocess.Popen(
             [sys.executable, "-m", "seamline.cli", *arguments],
-            env={**os.environ, "SEAMLINE_CONFIG": str(self.directory / FILE_NAME)},
+            env={**os.environ, "SEAMLINE_CONFIG": str(self.directory / FILE_NAME), **settings},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -199,7 +204,7 @@ class Demo:
 
     def _start_gateway(self) -> str:
         port = free_port()
-        process = self.start("serve", "--port", str(port))
+        process = self.start("serve", "--port", str(port), SEAMLINE_SPARK__START_EARLY="true")
         url = f"http://127.0.0.1:{port}"
         patience = self.patience("waiting for the gateway", process.pid, "serve")
         while True:
