@@ -172,6 +172,15 @@ def pipeline(bench: Bench, name: str, event: Event) -> list[int]:
     return [row[0] for row in bench.gateway.rows(f'SELECT id FROM "{name}$cold"')]
 
 
+def local_pipeline(bench: Bench, name: str, event: Event) -> list[int]:
+    """A batch that the pipeline writes without Spark."""
+    bench.stack.tier_engine = "local"
+    try:
+        return pipeline(bench, name, event)
+    finally:
+        bench.stack.tier_engine = "spark"
+
+
 READERS: tuple[Reader, ...] = (
     here,
     follower,
@@ -180,6 +189,7 @@ READERS: tuple[Reader, ...] = (
     data_source,
     stream,
     pipeline,
+    local_pipeline,
 )
 
 
@@ -387,7 +397,9 @@ TRUNCATE = {"op": "t", "before": None, "after": None}
 
 @pytest.mark.soak
 @pytest.mark.prove
-@pytest.mark.parametrize("reader", [here, follower, spark_workers, keys_of_data_source, pipeline])
+@pytest.mark.parametrize(
+    "reader", [here, follower, spark_workers, keys_of_data_source, pipeline, local_pipeline]
+)
 def test_every_reader_sees_a_truncate(bench: Bench, name: str, reader: Reader) -> None:
     stack = bench.stack
     stack.create_topic(name, 1)
@@ -440,7 +452,8 @@ KNOWN = {
     ("connectors/spark/splits.py", "read"): data_source,
     ("connectors/spark/tail.py", "read"): "a part of `decoded_tail`, whose callers check it",
     ("connectors/spark/tiering.py", "decoded_tail"): pipeline,
-    ("connectors/spark/tiering.py", "read"): pipeline,
+    ("connectors/duckdb/tiering.py", "read"): local_pipeline,
+    ("connectors/iceberg/tables/tiering.py", "read"): "looks for a row and for schemas; checked",
     ("gateway/commands/inferring.py", "read"): "a sample, from which columns are guessed and shown",
     ("gateway/commands/comparison.py", "read"): "a sample, shown beside the table's; checked",
     ("gateway/tiering/backlog.py", "read"): "asks for a record's time, takes no row",
