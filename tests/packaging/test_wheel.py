@@ -152,7 +152,8 @@ def test_what_a_command_imports_later_is_named_too(
         if entry.name not in {"seamline", "pyspark"} and entry.suffix != ".pth":
             (libraries / entry.name).symlink_to(entry)
     (tmp_path / "seamline.yaml").write_text(CONFIG.format(folder=tmp_path), encoding="utf-8")
-    code = MAKE_TABLE.format(folder=tmp_path) + "from seamline.cli import main; main(['tier', 't'])"
+    code = MAKE_TABLE.format(folder=tmp_path)
+    code += "from seamline.cli import main; main(['tier', 't', '--engine', 'spark'])"
     status, said = run(code, [installed, libraries], tmp_path)
     assert status == 1
     assert said.endswith(
