@@ -45,6 +45,10 @@ class Batch:
         """Offsets it covers; there are at most as many records."""
         return sum(len(r) for r in self.ranges)
 
+    def boundary_with(self, skipped: int) -> Boundary:
+        """Returns the boundary that its commit writes if so many of its records are left out."""
+        return dataclasses.replace(self.boundary, skipped=self.boundary.skipped + skipped)
+
 
 class Outcome(enum.Enum):
     """The outcome of a step."""

@@ -21,10 +21,11 @@ import pyarrow.compute as pc
 from seamline.connectors.cache import Cache
 from seamline.connectors.duckdb.relation import HiddenRows, groups, hiding_sql, row_counts_sql
 from seamline.connectors.newest import is_truncated, newest_places, newest_rows
+from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.connectors.protocols.engine_tails import FollowedTail
 from seamline.connectors.protocols.engines import EngineScan
 from seamline.errors import COLD_FILE_INVALID, UPSERT_ORDER_UNKNOWN, SeamlineError
-from seamline.seam.files import FILE, POSITION, ColdPlan, DataFile
+from seamline.seam.files import FILE, POSITION, ColdPlan, DataFile, ScanRequest
 from seamline.seam.offsets import Offsets
 from seamline.seam.upserts import Newest
 
@@ -178,8 +179,40 @@ class HiddenRowsCache:
 
 def without_positions(plan: ColdPlan) -> str | None:
     """Returns what keeps the rows of a plan's files from being identified by position, if any."""
-    taken = _taken_name(plan.files)
-    return plan.unsupported or (f"data files with a column {taken}" if taken else None)
+    column = _taken_name(plan.files)
+    return plan.unsupported or (f"data files with a column {column}" if column else None)
+
+
+def key_scan(
+    table: ColdTable,
+    snapshot_id: int | None,
+    schema_id: int,
+    newest: Newest,
+    followed: FollowedTail,
+) -> EngineScan:
+    """Returns the scan of the keys of an upsert table's snapshot, its files inspected.
+
+    Args:
+        table: The table.
+        snapshot_id: The snapshot.
+        schema_id: The schema that the keys are read with.
+        newest: The columns of the key.
+        followed: The tail that may hide rows.
+
+    Raises:
+        SeamlineError: as `ColdTable.plan` and `ColdTable.inspect`.
+    """
+    names = tuple(dict.fromkeys((*newest.key_names, newest.partition.name)))
+    return EngineScan(
+        "scan",
+        table.state.name,
+        newest.key,
+        snapshot_id,
+        cold=table.inspect(table.plan(snapshot_id, ScanRequest(schema_id, names))),
+        file_access=table.file_access,
+        newest=newest,
+        followed=followed,
+    )
 
 
 def _taken_name(files: Sequence[DataFile]) -> str | None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
 from seamline.connectors.duckdb.engine import find_hidden_rows
-from seamline.connectors.duckdb.hidden import ANY_ROWS, HiddenRowsCache, without_positions
+from seamline.connectors.duckdb.hidden import ANY_ROWS, HiddenRowsCache, key_scan, without_positions
 from seamline.connectors.iceberg.errors import storage_errors
 from seamline.connectors.iceberg.parquet_types import as_stored
 from seamline.connectors.iceberg.tables import commits, row_changes, writing
@@ -30,7 +30,6 @@ from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.newest import newest_rows, without_deletes
 from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.connectors.protocols.engine_tails import FollowedTail
-from seamline.connectors.protocols.engines import EngineScan
 from seamline.errors import (
     COMMIT_CONFLICT,
     INVALID_TABLE_DEFINITION,
@@ -39,7 +38,6 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.seam.boundary import SUMMARY_KEY, decode, encode
-from seamline.seam.files import ScanRequest
 from seamline.seam.history_checks import require
 from seamline.seam.records import DecoderSpec
 from seamline.seam.tiering import Batch, overtaken
@@ -139,10 +137,10 @@ class _LocalBatch:
     def _write_rows(self, rows: pa.Table) -> None:
         metadata, io = self._opened.iceberg.metadata, self._opened.iceberg.io
         columns = self.spec.stored
-        rows = as_stored(rows.select([column.name for column in columns]), columns)
+        rows = rows.select([column.name for column in columns])
         order = metadata.sort_order_by_id(metadata.default_sort_order_id)
-        if order is not None:
-            rows, _ = in_order(rows, metadata.schema(), order)
+        if order is not None and order.fields:
+            rows, _ = in_order(as_stored(rows, columns), metadata.schema(), order)
         name = self._opened.state.display_name
         try:
             with storage_errors(f"table {name}"):
@@ -177,8 +175,7 @@ class _LocalBatch:
             return error
         table.require_own_writer()
         table.require_own_manifests(table.state.current_snapshot_id)
-        boundary = self._batch.boundary
-        boundary = dataclasses.replace(boundary, skipped=boundary.skipped + self._skipped)
+        boundary = self._batch.boundary_with(self._skipped)
         replaced = self._replaced(table)
         self._may_have_landed = True
         row_changes.commit_batch(table, self._files, replaced, {SUMMARY_KEY: encode(boundary)})
@@ -207,31 +204,23 @@ class _LocalBatch:
         """Returns the positions of the head's rows that the batch replaces, by file."""
         if self._newest is None or not self._replacing.num_rows:
             return {}
-        names = dict.fromkeys((*self._newest.key_names, self._newest.partition.name))
-        head = table.state.current_snapshot_id
-        request = ScanRequest(self._batch.schema_id, tuple(names))
-        plan = table.inspect(table.plan(head, request))
+        boundary, state = self._batch.boundary, table.state
+        followed = FollowedTail(self, boundary.start, boundary.next)
+        scan = key_scan(
+            table, state.current_snapshot_id, self._batch.schema_id, self._newest, followed
+        )
+        plan = scan.cold
+        assert plan is not None
         if not plan.files:
             return {}
         problem = without_positions(plan)
         if problem is not None:
             raise SeamlineError(
                 NOT_SUPPORTED,
-                f"upsert table {table.state.display_name} has {problem}: only Spark finds the rows "
+                f"upsert table {state.display_name} has {problem}: only Spark finds the rows "
                 "that a batch replaces",
                 hint="Tier with --engine spark.",
             )
-        boundary = self._batch.boundary
-        scan = EngineScan(
-            "scan",
-            table.state.name,
-            self._newest.key,
-            head,
-            cold=plan,
-            file_access=table.file_access,
-            newest=self._newest,
-            followed=FollowedTail(self, boundary.start, boundary.next),
-        )
         hidden = find_hidden_rows(
             scan,
             self._replacing,

@@ -99,7 +99,7 @@ class SparkTierTable(IcebergTierTable):
         spec = self._spec(table, batch)
         # the boundary counts what the policy `skip` leaves out, and is written with the rows
         skipped = self._count(batch, spec, any_time) if spec.on_error == "skip" else 0
-        boundary = dataclasses.replace(batch.boundary, skipped=batch.boundary.skipped + skipped)
+        boundary = batch.boundary_with(skipped)
         if spec.primary_key:
             self._merge_aside(spec, batch, boundary, any_time)
             return

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
 from seamline.connectors.duckdb.engine import find_hidden_rows
-from seamline.connectors.duckdb.hidden import ANY_ROWS, HiddenRowsCache, without_positions
+from seamline.connectors.duckdb.hidden import ANY_ROWS, HiddenRowsCache, key_scan, without_positions
 from seamline.connectors.iceberg.position_deletes import DeletedRows
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.protocols.deadlines import Deadline
@@ -22,7 +22,7 @@ from seamline.connectors.protocols.engine_tails import FollowedTail
 from seamline.connectors.protocols.engines import EngineScan
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.gateway.iceberg_rest.served_table import ServedTable
-from seamline.seam.files import ColdPlan, DataFile, ScanRequest
+from seamline.seam.files import ColdPlan, DataFile
 
 
 class HiddenRowsFinder:
@@ -90,9 +90,10 @@ def _scan(table: ServedTable) -> tuple[EngineScan, ColdPlan]:
     assert tail is not None
     assert newest is not None
     seam = tail.seam
-    names = tuple(dict.fromkeys((*newest.key_names, newest.partition.name)))
-    request = ScanRequest(seam.schema_id, names)
-    plan = table.cold.inspect(table.cold.plan(seam.cold.snapshot_id, request))
+    followed = FollowedTail(table.source(), seam.boundary, seam.end)
+    scan = key_scan(table.cold, seam.cold.snapshot_id, seam.schema_id, newest, followed)
+    plan = scan.cold
+    assert plan is not None
     problem = without_positions(plan)
     if problem is not None:
         raise SeamlineError(
@@ -101,14 +102,4 @@ def _scan(table: ServedTable) -> tuple[EngineScan, ColdPlan]:
             "cannot be told which rows the tail replaces",
             hint="Read it through SQL, or tier and compact it first.",
         )
-    scan = EngineScan(
-        "scan",
-        table.cold.state.name,
-        newest.key,
-        seam.cold.snapshot_id,
-        cold=plan,
-        file_access=table.cold.file_access,
-        newest=newest,
-        followed=FollowedTail(table.source(), seam.boundary, seam.end),
-    )
     return scan, plan

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import dataclasses
 import itertools
 
 from seamline.connectors.iceberg.tables import commits
@@ -129,7 +128,7 @@ class IcebergTierTable(abc.ABC):
         skipped = 0
         if batch.ranges and batch.binding.on_error == "skip":
             skipped = self._count_skipped(batch, self._spec(self._last or self._table(), batch))
-        boundary = dataclasses.replace(batch.boundary, skipped=batch.boundary.skipped + skipped)
+        boundary = batch.boundary_with(skipped)
         commits.insist_on_head(
             self._table,
             batch.snapshot_id,
