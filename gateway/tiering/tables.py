@@ -85,7 +85,7 @@ def start_spark(connections: Connections, *, verbose: bool = False) -> Any:
 
 
 class _Opened:
-    """Opens the parts of a table that any way to tier needs."""
+    """What any way to tier needs of a table, as it is now."""
 
     def __init__(self, connections: Connections, name: TableName) -> None:
         self.catalog: IcebergCatalog = connections.catalog(name.catalog)
@@ -181,11 +181,19 @@ class AutoTables:
     Args:
         connections: Clusters and catalogs.
         start: Starts Spark; see `start_spark`.
+        local_offsets_max: Offsets beyond which a batch is worth the start of Spark.
     """
 
-    def __init__(self, connections: Connections, start: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        start: Callable[[], Any],
+        *,
+        local_offsets_max: int = LOCAL_OFFSETS_MAX,
+    ) -> None:
         self._connections = connections
         self._start = start
+        self._local_offsets_max = local_offsets_max
         self._starting = threading.Lock()
         self._on_spark: SparkTables | None = None
 
@@ -196,7 +204,7 @@ class AutoTables:
         def on_spark() -> TierTable:
             return self._spark_tables().open(name)[0]
 
-        return _SizedTierTable(parts, name, on_spark), parts.log
+        return _SizedTierTable(parts, name, on_spark, self._local_offsets_max), parts.log
 
     def tasks(self, name: TableName) -> tuple[int, int]:
         """See `CountsTasks.tasks`; zeros unless Spark runs."""
@@ -217,14 +225,21 @@ class AutoTables:
 class _SizedTierTable(LocalTierTable):
     """A table whose batches are written by this process or by Spark, whichever suits them."""
 
-    def __init__(self, parts: _Opened, name: TableName, on_spark: Callable[[], TierTable]) -> None:
+    def __init__(
+        self,
+        parts: _Opened,
+        name: TableName,
+        on_spark: Callable[[], TierTable],
+        local_offsets_max: int,
+    ) -> None:
         super().__init__(parts.catalog, name.path, parts.log, opened=parts.table)
         self._name = name
         self._on_spark = on_spark
+        self._local_offsets_max = local_offsets_max
 
     def commit_rows(self, batch: Batch) -> None:
         """See `TierTable.commit_rows`."""
-        if batch.offsets <= LOCAL_OFFSETS_MAX:
+        if batch.offsets <= self._local_offsets_max:
             try:
                 super().commit_rows(batch)
             except SeamlineError as error:

@@ -20,7 +20,6 @@ from seamline.connectors.duckdb.tiering import LocalTierTable
 from seamline.connectors.iceberg.tables.catalog import IcebergTable
 from seamline.errors import COMMIT_CONFLICT, SeamlineError
 from seamline.gateway.deadline import no_deadline
-from seamline.gateway.tiering import tables as tiering_tables
 from seamline.gateway.tiering.step import tier_once
 from seamline.gateway.tiering.tables import AutoTables
 from seamline.seam.tiering import Outcome, Step
@@ -46,14 +45,11 @@ def one_step(stack: Stack, tables: AutoTables, name: str) -> Step:
     return tier_once(table, log, no_deadline(), records_max=1_000_000)
 
 
-def test_spark_starts_for_large_batches_only(
-    stack: Stack, gateway: Gateway, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark_starts_for_large_batches_only(stack: Stack, gateway: Gateway, name: str) -> None:
     stack.create_topic(name, 2)
     stack.create_table(name, "id bigint, text varchar")
     starts = Starts(stack)
-    tables = AutoTables(stack.connections, starts)
-    monkeypatch.setattr(tiering_tables, "LOCAL_OFFSETS_MAX", 10)
+    tables = AutoTables(stack.connections, starts, local_offsets_max=10)
     stack.produce(name, [{"id": i, "text": "small"} for i in range(10)])
     assert one_step(stack, tables, name).offsets == 10
     assert starts.count == 0
