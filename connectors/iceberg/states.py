@@ -47,13 +47,13 @@ class States:
         if last and last.state.metadata_location == location and last.metadata == table.metadata:
             table.metadata = last.metadata  # what is the same object is compared at once
             return last.state
-        found = table_state((self._catalog, *identifier), table, last)
-        configured = self._configured.get(found.display_name.lower())
+        state = table_state((self._catalog, *identifier), table, last)
+        configured = self._configured.get(state.display_name.lower())
         if configured is not None:
             own = {PROPERTY_PREFIX + k.replace("_", "-"): v for k, v in configured.items()}
-            found = dataclasses.replace(found, properties={**found.properties, **own})
-        self._last.put(identifier, _Made(table.metadata, found))
-        return found
+            state = dataclasses.replace(state, properties={**state.properties, **own})
+        self._last.put(identifier, _Made(table.metadata, state))
+        return state
 
 
 def table_state(name: tuple[str, ...], table: PyTable, last: _Made | None = None) -> TableState:

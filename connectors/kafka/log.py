@@ -141,18 +141,19 @@ class KafkaLog:
     def _bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
     ) -> dict[str, LogBounds]:
-        known = {topic: self._partitions.get(topic) or () for topic in topics}
-        if not all(known.values()):
-            known = {name: partitions_of(t) for name, t in self._describe(topics, deadline).items()}
+        requested = {topic: self._partitions.get(topic) or () for topic in topics}
+        if not all(requested.values()):
+            described = self._describe(topics, deadline)
+            requested = {name: partitions_of(topic) for name, topic in described.items()}
         while True:
-            offsets = self._offsets(known, isolation, deadline)
+            offsets = self._offsets(requested, isolation, deadline)
             described = self._describe(topics, deadline)
             partitions_now = {name: partitions_of(topic) for name, topic in described.items()}
             for topic, partitions in partitions_now.items():
                 self._partitions.put(topic, partitions)
-            if all(set(partitions_now[name]) <= set(known[name]) for name in topics):
+            if all(set(partitions_now[name]) <= set(requested[name]) for name in topics):
                 break
-            known = partitions_now  # partitions were added: their records count too
+            requested = partitions_now  # partitions were added: their records count too
         return {
             topic: LogBounds(
                 topic=topic,
