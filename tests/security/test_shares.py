@@ -175,11 +175,9 @@ def test_calls_of_flight(gateway: Gateway) -> None:
     bob = RawFlight.at(gateway.flight_url, authorization="Bearer bob")
     handle = ann.prepare("SELECT CAST(? AS bigint)").prepared_statement_handle
     command = messages.packed("CommandPreparedStatementQuery", prepared_statement_handle=handle)
+    schema = pa.schema([("0", pa.int64())])
+    descriptor = pa.flight.FlightDescriptor.for_command(command)
     opened = []
-    for _ in range(4):
-        descriptor = pa.flight.FlightDescriptor.for_command(command)
-        schema = pa.schema([("0", pa.int64())])
-        opened.append(ann.client.do_put(descriptor, schema, ann.options))
 
     def refused() -> bool:
         try:
@@ -188,7 +186,12 @@ def test_calls_of_flight(gateway: Gateway) -> None:
             return "TOO_MANY_STATEMENTS" in str(error)
         return False
 
-    wait_until(refused, what="a call to be refused")
+    def refused_after_another() -> bool:
+        """Opens one more: an earlier one is refused if the call before it had not ended yet."""
+        opened.append(ann.client.do_put(descriptor, schema, ann.options))
+        return refused()
+
+    wait_until(refused_after_another, what="a call to be refused")
     assert bob.query("SELECT 1 AS a").to_pylist() == [{"a": 1}]
     for writer, _ in opened:
         with contextlib.suppress(pa.ArrowException):
