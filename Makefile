@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 RECORDS ?= 1000000
 TESTS ?= tests
 WORKERS ?= 3
-BENCH ?= group_by arrow tail tiering catalog formats upsert processes
+BENCH ?= queries arrow tail tiering catalog formats upsert processes
 SEED ?= 1
 TPC ?=
 MINUTES ?= 10
@@ -85,7 +85,7 @@ test-fast: $(READY) ## The tests that start neither broker nor Spark
 golden: $(READY) ## Rewrite the expected halves of text tests; read the diff
 	$(BIN)/python -m pytest tests/slt tests/golden tests/unit/test_docs.py --rewrite
 
-bench: $(READY) ## Benchmarks, both sides in one run (BENCH=group_by for one)
+bench: $(READY) ## Benchmarks, both sides in one run (BENCH=queries for one)
 	@for one in $(BENCH); do echo "== $$one"; $(BIN)/python benchmarks/$$one.py || exit 1; done
 
 scale: $(READY) ## What things cost at a small and at a large size (LAW=values for one)

@@ -137,20 +137,26 @@ class Stand:
         self.fill_table("bids", cold)
         self.produce(hot)
 
-    def fill_table(self, name: str, count: int) -> None:
-        """Appends bids to a table of the catalog, always the same in the same files."""
+    def fill_table(self, name: str, count: int, query: str = _BIDS) -> None:
+        """Appends rows to a table of the catalog, always the same in the same files.
+
+        Args:
+            name: The table.
+            count: How many rows.
+            query: Selects those from `{start}` to `{end}`, bids if it is not given.
+        """
         loaded = load(pathlib.Path(self._environment["SEAMLINE_CONFIG"]), environment={}).config
         connections = Connections(loaded)
         table = connections.catalog("lake").load(("default", name)).iceberg
         schema = table.schema().as_arrow()
         for start in range(0, count, _ROWS_A_FILE):
             end = min(start + _ROWS_A_FILE, count)
-            rows = duckdb.sql(_BIDS.format(start=start, end=end)).to_arrow_table()
+            rows = duckdb.sql(query.format(start=start, end=end)).to_arrow_table()
             missing = [f for f in schema if f.name not in rows.column_names]
             for field in missing:
                 rows = rows.append_column(field, pa.nulls(len(rows), field.type))
             table.append(rows.select(schema.names).cast(schema))
-            say(f"appended {end:,} cold bids to {name}")
+            say(f"appended {end:,} cold rows to {name}")
         connections.close()
 
     def run(self, *arguments: str) -> None:
