@@ -3,8 +3,9 @@
 Files with the same schema of their own are read together. Each wanted column is found in them by
 its Iceberg field id, at every level of nesting. So a rename, a reordering, a promotion, or a column
 dropped and added again is read correctly whatever names the files hold. A column that a file lacks
-is its initial default, or null. Filters need not be repeated here: DuckDB pushes the query's own
-down into the files. It filters Arrow tables itself, except for rows looked up by a value.
+is its initial default, or null. Filters need not be repeated here, except for lists of values:
+DuckDB pushes the query's own down into the files. It filters Arrow tables itself, except for rows
+looked up by a value.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from seamline.seam.offsets import Offsets
 from seamline.seam.seam import ColdSpan
 from seamline.seam.upserts import Newest
 from seamline.sql import columns as names
-from seamline.sql import types
+from seamline.sql import predicates, types
 from seamline.sql.engines.render import opaque
-from seamline.sql.predicates import Comparison, In, Value, conjuncts
+from seamline.sql.predicates import Comparison, In, Or, Predicate, Value, conjuncts
 from seamline.sql.quoting import quoted_text
 from seamline.sql.types import Array, Field, Map, Row, Type, quoted
 
@@ -155,7 +156,7 @@ def relation_sql(
         return _newest_sql(scan, newest_tail)
     parts = []
     if scan.cold is not None:
-        parts += [_files_sql(scan, files) for files in groups(scan.cold.files)]
+        parts += [_needed_sql(scan, files) for files in groups(scan.cold.files)]
     if scan.tail is not None or scan.rows is not None:
         parts.append(_memory_sql(scan, copy, counted))
         parts += _tail_files_sql(scan, tail_files)
@@ -176,7 +177,7 @@ def _visible_sql(scan: EngineScan, tail: str, hidden: HiddenRows) -> str:
     for files, variable in hidden.parts(scan):
         bits = f"getvariable({quoted_text(variable)})"
         is_visible = f"get_bit({bits}, {hidden.place(files)}) = 0" if variable else "TRUE"
-        parts.append(_files_sql(scan, files, is_visible))
+        parts.append(_needed_sql(scan, files, is_visible))
     return " UNION ALL ".join(parts)
 
 
@@ -290,6 +291,26 @@ def _constants_needed(file: DataFile) -> tuple[tuple[int, Any], ...]:
         return ()
     stored = {field_id(field) for field in file.physical}
     return tuple(pair for pair in file.partition if pair[0] not in stored)
+
+
+def _needed_sql(scan: EngineScan, files: Sequence[DataFile], condition: str = "") -> str:
+    """Returns a SELECT of the rows of files that are read together, without some not needed.
+
+    With a list of values, DuckDB only leaves out row groups, and decodes all columns of the others
+    before it compares a row. Any other condition on one column is applied while it reads.
+    """
+    rows = _files_sql(scan, files, condition)
+    of_type = {column.name: types.to_duckdb(column.type) for column in scan.columns}
+    lists = []
+    for column, values in _lists(scan, scan.predicate):
+        if 1 < len(values) <= _LISTED_MAX:
+            listed = ", ".join(f"CAST({literal(v)} AS {of_type[column]})" for v in values)
+            lists.append(f"list_contains([{listed}], {quoted(column.lower())})")
+    return f"SELECT * FROM ({rows}) WHERE {' AND '.join(lists)}" if lists else rows
+
+
+_LISTED_MAX = 32
+"""DuckDB compares each row with one value after the other."""
 
 
 # a folder named key=value only says where a file is, not what is in it
@@ -567,25 +588,40 @@ def _looked_up(scan: EngineScan) -> str:
 
     Arrow finds these rows before DuckDB converts every string of the other columns.
     """
-    of_type = {column.name: column.type for column in scan.columns}
     rows = quoted(scan.own_name(ROWS))
     columns = [
-        f"{rows}.{quoted(part.column.lower())} IN ({', '.join(map(literal, values))})"
-        for part in conjuncts(scan.tail_predicate)
-        if isinstance(part, Comparison | In)
-        and of_type.get(part.column) in _LOOKED_UP
-        and (values := _values(part))
+        f"{rows}.{quoted(column.lower())} IN ({', '.join(map(literal, values))})"
+        for column, values in _lists(scan, scan.tail_predicate)
     ]
     return f" WHERE {' AND '.join(columns)}" if columns else ""
+
+
+def _lists(
+    scan: EngineScan, predicate: Predicate | None
+) -> Iterator[tuple[str, tuple[Value, ...]]]:
+    """Yields columns and the values, one of which each has if a predicate is true."""
+    of_type = {column.name: column.type for column in scan.columns}
+    for part in conjuncts(predicate):
+        column, values = _list_of(part)
+        if values and of_type.get(column) in _LOOKED_UP:
+            yield column, values
 
 
 _LOOKED_UP: tuple[Type, ...] = (*types.INTEGERS, types.VARCHAR)
 
 
-def _values(part: Comparison | In) -> tuple[Value, ...]:
-    if isinstance(part, In):
-        return part.values
-    return (part.value,) if part.operator == "=" else ()
+def _list_of(part: Predicate) -> tuple[str, tuple[Value, ...]]:
+    """Returns a column and the values, one of which it has if a predicate is true; else none."""
+    match part:
+        case In(column, values):
+            return column, values
+        case Comparison(column, "=", value):
+            return column, (value,)
+        case Or(parts) if len(predicates.columns(part)) == 1:
+            (column,) = predicates.columns(part)
+            lists = [_list_of(one)[1] for one in parts]
+            return column, tuple(itertools.chain(*lists)) if all(lists) else ()
+    return "", ()
 
 
 def _tail_files_sql(scan: EngineScan, files: Sequence[TailFile]) -> Iterator[str]:

@@ -36,6 +36,7 @@ class EngineScan:
         file_access: Opens files that the engine cannot open: PyIceberg's `FileIO`, opaque here.
         tail: Key into the query's tails; None without a hot side.
         rows: The rows themselves, for tables that the gateway generates itself.
+        predicate: Rows of the result for which it is not true may be left out.
         tail_predicate: Tail rows for which it is not true may be left out.
         newest: Which of its rows count; None when all do.
         places: The columns that identify a row's record, if the table has any.
@@ -54,6 +55,7 @@ class EngineScan:
     file_access: Any = dataclasses.field(default=None, repr=False, compare=False)
     tail: str | None = None
     rows: pa.Table | None = None
+    predicate: Predicate | None = None
     tail_predicate: Predicate | None = None
     newest: Newest | None = None
     places: Places | None = None

@@ -259,6 +259,7 @@ def _engine_scan(
         file_access=table.file_access if table is not None else None,
         tail=keys[scan.seam.key] if scan.facts.reads_hot else None,
         rows=scan.facts.rows,
+        predicate=scan.predicate,
         tail_predicate=scan.tail_predicate,
         newest=scan.facts.newest,
         places=scan.facts.places,

@@ -140,6 +140,7 @@ def table_of(
             tables[name].scan,
             scan_id=scan.scan_id,
             columns=scan.columns,
+            predicate=scan.predicate,
             tail_predicate=scan.tail_predicate,
             newest=scan.facts.newest,
             tail=name if tables[name].tail is not None else None,

@@ -31,7 +31,7 @@ VALUES: dict[str, tuple[list[Any], list[str]]] = {
     "double": (FLOATS, ["1.5e0", "nan()", "infinity()", "-infinity()", "0e0"]),
     "real": (FLOATS, [f"CAST({v} AS real)" for v in ("1.5e0", "nan()", "infinity()", "0e0")]),
     "decimal(9,2)": ([decimal.Decimal("1.50"), decimal.Decimal("-2.25")], ["1.50", "-2.25"]),
-    "varchar": (["", "a", "ab", "é", "😀"], ["''", "'a'", "'é'", "'😀'"]),
+    "varchar": (["", "a", "ab", "it's", "😀"], ["''", "'a'", "'it''s'", "'😀'"]),
     "varbinary": ([b"", b"a", b"\xff"], ["X''", "X'61'", "X'FF'"]),
     "boolean": ([True, False], ["true", "false"]),
     "date": ([m.date() for m in MOMENTS], [f"DATE '{m:%Y-%m-%d}'" for m in MOMENTS]),
@@ -61,6 +61,8 @@ def conditions(literals: list[str]) -> Iterator[str]:
         yield f"c IN ({one}, {other})"
         yield f"c NOT IN ({one}, {other})"
         yield f"c > {one} OR c = {other}"
+        yield f"c = {one} OR c = {other}"
+    yield f"c IN ({', '.join(literals)}) AND n > 0"
     yield "c IS NULL"
     yield "c IN (SELECT c FROM t WHERE n > 0)"
     yield "c >= (SELECT min(c) FROM t WHERE n <> 1)"
