@@ -184,10 +184,27 @@ def _cpu_s(processes: Sequence[int]) -> float:
     for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):  # that have been waited for
         used = resource.getrusage(who)
         total += used.ru_utime + used.ru_stime
-    tick = os.sysconf("SC_CLK_TCK")
+    return total + cpu_s(processes)
+
+
+def cpu_s(processes: Sequence[int]) -> float:
+    """Seconds of processor time that processes have taken, with all they have started."""
+    total, tick = 0.0, os.sysconf("SC_CLK_TCK")
     for process in _with_descendants(processes):
         with contextlib.suppress(OSError):  # it has ended: whoever waited for it counts it
             total += sum(map(int, _stat(process)[11:15])) / tick
+    return total
+
+
+def switches(processes: Sequence[int]) -> int:
+    """How often threads of processes, with all these have started, have stopped to wait."""
+    total = 0
+    for process in _with_descendants(processes):
+        for status in pathlib.Path(f"/proc/{process}/task").glob("*/status"):
+            with contextlib.suppress(OSError):  # it has ended
+                lines = status.read_text().splitlines()
+                waited = (line for line in lines if line.startswith("voluntary_ctxt_switches"))
+                total += sum(int(line.split()[1]) for line in waited)
     return total
 
 

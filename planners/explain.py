@@ -200,6 +200,11 @@ def _scan(scan: Scan, *, repeated: bool) -> Iterator[str]:
 def _cold(plan: ColdPlan) -> str:
     deletes = sum(len(file.deletes) for file in plan.files) + len(plan.equality_deletes)
     skipped = plan.total_files - len(plan.files)
+    if plan.counted is not None:
+        return (
+            f"snapshot {plan.snapshot_id}: {plan.counted:,} rows in {plan.total_files} files, "
+            "counted by its metadata"
+        )
     text = (
         f"snapshot {plan.snapshot_id}: {len(plan.files)} of {plan.total_files} files, "
         f"{plan.rows:,} of {plan.total_rows:,} rows"

@@ -19,7 +19,8 @@ from seamline.planners.bind import bind
 from seamline.planners.plan.estimate import estimate
 from seamline.planners.plan.logical import LogicalPlan, TableFacts
 from seamline.planners.plan.physical import PhysicalPlan, physical_plan
-from seamline.planners.plan.route import Limits, route
+from seamline.planners.plan.route import GATEWAY, Limits, Route, route
+from seamline.planners.rules.answer_from_metadata import answer_from_metadata
 from seamline.planners.rules.prune_tail_by_key import prune_tail_by_key
 from seamline.planners.rules.prune_tail_by_position import prune_tail_by_position
 from seamline.planners.rules.prune_tail_by_time import prune_tail_by_time
@@ -29,7 +30,7 @@ from seamline.sql.binder.qualify import BoundQuery
 
 Rule = Callable[[LogicalPlan], LogicalPlan]
 
-ASKS: tuple[Rule, ...] = (push_predicates,)
+ASKS: tuple[Rule, ...] = (push_predicates, answer_from_metadata)
 RULES: tuple[Rule, ...] = (prune_tail_by_position, prune_tail_by_time, prune_tail_by_key)
 
 
@@ -76,4 +77,8 @@ def plan(asked_for: LogicalPlan, *, engine: str, limits: Limits) -> PhysicalPlan
     """
     logical = reduced(asked_for)
     estimated = estimate(logical)
-    return physical_plan(logical, estimated, route(engine, estimated, logical.files, limits))
+    if logical.row is not None:
+        chosen = Route(GATEWAY, "row counts" if logical.scans else "constants")
+    else:
+        chosen = route(engine, estimated, logical.files, limits)
+    return physical_plan(logical, estimated, chosen)

@@ -26,11 +26,14 @@ class ScanRequest:
         schema_id: The version of the table's schema that the names belong to.
         columns: Names of the columns that are used.
         predicate: Rows for which this is not true may be left out.
+        is_count: Whether only the number of rows matters, so that a plan that states it needs no
+            files.
     """
 
     schema_id: int
     columns: tuple[str, ...]
     predicate: Predicate | None = None
+    is_count: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,6 +120,8 @@ class ColdPlan:
         only_duckdb: Why only DuckDB can read it; None when Spark can.
         wanted: Ids of the requested columns.
         equality_deletes: Those that apply to any of the files.
+        counted: How many rows the snapshot has, if the metadata states it and nothing else was
+            requested; then there are no files.
     """
 
     snapshot_id: int | None
@@ -127,6 +132,7 @@ class ColdPlan:
     only_duckdb: str | None = None
     wanted: frozenset[int] = frozenset()
     equality_deletes: tuple[EqualityDelete, ...] = ()
+    counted: int | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -142,7 +148,9 @@ class ColdPlan:
 
     @property
     def rows(self) -> int:
-        """Records in the files to read, deletes not subtracted."""
+        """Records in the files to read, deletes not subtracted; or the rows that are counted."""
+        if self.counted is not None:
+            return self.counted
         return sum(file.record_count for file in self.files)
 
     @property

@@ -66,6 +66,11 @@ class Tail:
     release: Callable[[], None] = lambda: None
     seen: tuple[Seen, ...] = ()
 
+    @property
+    def row_count(self) -> int:
+        """The number of rows, also of those in files."""
+        return int(self.rows.num_rows) + sum(file.row_count for file in self.files)
+
 
 def read_tail(
     log: HotLog,

@@ -38,12 +38,14 @@ class TailFile:
         start: First offset to read from it.
         end_exclusive: Exclusive end of the offsets to read.
         whole: Whether these are all its rows.
+        row_count: How many rows are to be read from it.
     """
 
     path: str
     start: int
     end_exclusive: int
     whole: bool
+    row_count: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -366,13 +366,9 @@ def _await(
 ) -> State:
     """Waits for the end; or for the first chunk, unless that is about to be the last one."""
     with slots.waiting(min(WAIT_S_MAX, seconds)) as left_s:
-        ends_at = time.monotonic() + left_s
         if wait_for == "ROWS":
-            statement.wait_for_result(left_s)
-            spool = statement.spool
-            if spool is not None and spool.has_chunk(0, ends_at - time.monotonic()):
-                left_s = left_s if spool.complete else 0.0
-        return statement.wait(min(left_s, ends_at - time.monotonic()))
+            return statement.wait_for_rows(left_s)
+        return statement.wait(left_s)
 
 
 def _cancel(statement: Statement, slots: RequestSlots) -> None:

@@ -52,8 +52,9 @@ from seamline.gateway.statements.freshness import LATEST, Freshness
 from seamline.gateway.system.request import Statements
 from seamline.gateway.tail.requests import CachedEnds
 from seamline.gateway.tail.tails import Tails
+from seamline.planners.plan.estimate import estimate
 from seamline.planners.plan.logical import LogicalPlan, Scan
-from seamline.planners.plan.route import Limits, may_run_on_duckdb
+from seamline.planners.plan.route import Limits, may_need_no_engine, may_run_on_duckdb
 from seamline.planners.rules.prune_tail_by_time import moments
 from seamline.seam.binding import TopicBinding
 from seamline.seam.changes import cold_predicate
@@ -278,10 +279,10 @@ class Gatherer:
         Raises:
             SeamlineError: named after the cause.
         """
-        files = [
-            _files(scan, table.cold) if scan.facts.reads_cold and table.cold is not None else None
-            for scan, table in zip(logical.scans, tables, strict=True)
-        ]
+        files = _counts(logical, tables, engine, limits)
+        if files is None:
+            logical = dataclasses.replace(logical, row=None)
+            files = [_files(*each) for each in zip(logical.scans, tables, strict=True)]
         size_bytes = sum(plan.size_bytes for plan in files if plan is not None)
         is_bound = any(plan is not None and plan.only_duckdb for plan in files)
         if is_bound or may_run_on_duckdb(engine, size_bytes, limits):
@@ -517,10 +518,26 @@ def _decoder(state: TableState) -> DecoderSpec | None:
     return DecoderSpec.of(binding, state.schema.columns) if binding is not None else None
 
 
-def _files(scan: Scan, table: ColdTable) -> ColdPlan:
-    """Returns the files of a snapshot that a scan reads."""
+def _counts(
+    logical: LogicalPlan, tables: Sequence[PinnedTable], engine: str, limits: Limits
+) -> list[ColdPlan | None] | None:
+    """Returns the row counts of the snapshots of a plan; None if it needs an engine."""
+    if logical.row is None or not may_need_no_engine(engine, estimate(logical), limits):
+        return None
+    files = [
+        _files(scan, table, is_count=True)
+        for scan, table in zip(logical.scans, tables, strict=True)
+    ]
+    return None if any(plan is not None and plan.counted is None for plan in files) else files
+
+
+def _files(scan: Scan, pinned: PinnedTable, *, is_count: bool = False) -> ColdPlan | None:
+    """Returns the files of a snapshot that a scan reads, or how many rows; None without any."""
+    table = pinned.cold
+    if not scan.facts.reads_cold or table is None:
+        return None
     names_ = tuple(column.name for column in scan.columns)
     needed = cold_predicate(scan.seam, scan.facts.places)
     predicate = scan.predicate if needed is None else conjunction(scan.predicate, needed)
-    request = ScanRequest(scan.seam.schema_id, names_, predicate)
+    request = ScanRequest(scan.seam.schema_id, names_, predicate, is_count)
     return table.plan(scan.seam.cold.snapshot_id, request)

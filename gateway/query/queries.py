@@ -49,7 +49,7 @@ from seamline.gateway.statements.freshness import LATEST, Freshness
 from seamline.planners.pipeline import asked, plan
 from seamline.planners.plan.logical import LogicalPlan
 from seamline.planners.plan.physical import PhysicalPlan
-from seamline.planners.plan.route import AUTO, DUCKDB, SPARK, Limits, Route
+from seamline.planners.plan.route import AUTO, DUCKDB, GATEWAY, SPARK, Limits, Route
 from seamline.seam.seam import Seam
 from seamline.sql.binder.qualify import (
     BoundQuery,
@@ -103,6 +103,7 @@ class QueryRequest:
         fit: Adapts the tree once its columns are known.
         file: Where the engine may write all but the first rows, if the rows are kept.
         is_shared: Whether its result may be that of another statement, and be given to others.
+        needs_engine: Whether an engine must run it, whatever its row consists of.
     """
 
     tree: exp.Expr
@@ -118,6 +119,7 @@ class QueryRequest:
     fit: Fit = as_it_is
     file: ResultFile | None = None
     is_shared: bool = False
+    needs_engine: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -258,7 +260,10 @@ class Queries:
 
         def reads() -> tuple[BoundQuery, LogicalPlan]:
             query = self._qualified(request, relations)
-            return query, asked(query, facts)
+            logical = asked(query, facts)
+            if request.needs_engine:
+                logical = dataclasses.replace(logical, row=None)
+            return query, logical
 
         query, logical = self._compute(reads, deadline)
         with told_as_seen(lambda: Sight.common(table.sight for table in tables)):
@@ -356,6 +361,8 @@ class Queries:
         """
         if self._results is None or not request.is_shared or request.token:
             return None
+        if planned.plan.route.engine == GATEWAY:
+            return None
         run = self._results.request(
             planned.plan,
             planned.as_of,
@@ -435,6 +442,11 @@ class Queries:
                 it.
         """
         plan = planned.plan
+        if plan.route.engine == GATEWAY and error.code is TAIL_TOO_LARGE:
+            planned = self.plan(dataclasses.replace(request, needs_engine=True), deadline)
+            plan = planned.plan
+            if plan.route.engine == SPARK:
+                return planned
         is_bound = any(files.only_duckdb for files in plan.logical.files.values())
         if request.engine != AUTO or not self._limits.spark or is_bound:
             raise error

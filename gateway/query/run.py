@@ -22,9 +22,9 @@ from seamline.gateway.statements.spool import ResultSpool
 from seamline.gateway.tail.followers import Followers
 from seamline.gateway.tail.requests import TailReader
 from seamline.gateway.tail.tails import Tails
-from seamline.planners.plan.logical import Scan
+from seamline.planners.plan.logical import RowCount, Scan
 from seamline.planners.plan.physical import PhysicalPlan, TailRead
-from seamline.planners.plan.route import SPARK
+from seamline.planners.plan.route import GATEWAY, SPARK
 from seamline.seam.seam import SeamKey
 from seamline.sql import types
 
@@ -122,9 +122,12 @@ class Executor:
         try:
             hot_bytes = sum(tail.size_bytes for tail in tails.values())
             _check_size(plan.estimate.cold_bytes, hot_bytes, scan_bytes_max)
-            query = _engine_query(plan, tables, tails, owner)
-            query = dataclasses.replace(query, file=file)
-            stream = self._engines[plan.route.engine].run(query, deadline)
+            if plan.route.engine == GATEWAY:
+                stream = _row(plan, tails)
+            else:
+                query = _engine_query(plan, tables, tails, owner)
+                query = dataclasses.replace(query, file=file)
+                stream = self._engines[plan.route.engine].run(query, deadline)
         except BaseException:
             release()
             raise
@@ -209,6 +212,22 @@ def _check_size(cold_bytes: int, hot_bytes: int, bytes_max: int) -> None:
         )
 
 
+def _row(plan: PhysicalPlan, tails: Mapping[SeamKey, Tail]) -> ResultStream:
+    """Returns the row of a plan that needs no engine."""
+    logical = plan.logical
+    assert logical.row is not None
+    count = sum(files.rows for files in logical.files.values())
+    count += sum(tail.row_count for tail in tails.values())
+    schema = _schema(plan)
+    values = [count if isinstance(column, RowCount) else column.value for column in logical.row]
+    columns = [pa.array([value], type_) for value, type_ in zip(values, schema.types, strict=True)]
+    return ResultStream(schema, iter([pa.RecordBatch.from_arrays(columns, schema=schema)]))
+
+
+def _schema(plan: PhysicalPlan) -> pa.Schema:
+    return pa.schema([types.result_field(c.name, c.type) for c in plan.logical.query.output])
+
+
 def _engine_query(
     plan: PhysicalPlan,
     tables: Mapping[str, ColdTable],
@@ -217,10 +236,9 @@ def _engine_query(
 ) -> EngineQuery:
     """Returns the plan as engines take it; a tail that was not read becomes a `TailSource`."""
     keys = {key: str(number) for number, key in enumerate(plan.tails)}
-    output = plan.logical.query.output
     return EngineQuery(
         tree=plan.logical.query.tree,
-        schema=pa.schema([types.result_field(c.name, c.type) for c in output]),
+        schema=_schema(plan),
         scans=tuple(
             _engine_scan(plan, scan, tables.get(scan.scan_id), keys, tails.get(scan.seam.key))
             for scan in plan.logical.scans
@@ -241,6 +259,7 @@ def _engine_scan(
     tail: Tail | None,
 ) -> EngineScan:
     deletes, misleading = None, frozenset[int]()
+    assert scan.files is None or scan.files.counted is None, "an engine reads files"
     if scan.files is not None and table is not None:
         if plan.route.engine == SPARK:
             table.require_fit_for_spark(scan.seam.cold.snapshot_id)

@@ -14,7 +14,7 @@ import pathlib
 import secrets
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
@@ -116,6 +116,9 @@ class ResultSpool:
             may be as large as the file may.
         memory: The memory that is shared by all results.
         owner: The principal that it belongs to.
+
+    Attributes:
+        on_early_rows: Called when the first chunk is ready while more rows may come.
     """
 
     def __init__(
@@ -124,6 +127,7 @@ class ResultSpool:
         self.schema = schema
         self.row_count = 0
         self.size_bytes = 0
+        self.on_early_rows: Callable[[], None] = _nothing
         self._file = file
         self._owner = owner
         self._changed = threading.Condition()
@@ -134,6 +138,7 @@ class ResultSpool:
         self._in_memory = self._taken = 0
         self._files: set[str] = set()
         self._writer: ChunkWriter | None = None
+        self._ends = False
         self._complete = False
         self._closed = False
         self._error: SeamlineError | None = None
@@ -179,6 +184,7 @@ class ResultSpool:
     def finish(self) -> None:
         """Marks the end of the rows. A result always has at least one chunk."""
         with self._changed:  # whoever sees the last chunk sees that it is the last
+            self._ends = True
             for rest in self._filling.rest():
                 self._keep(rest)
             if not self._chunks:
@@ -186,6 +192,7 @@ class ResultSpool:
             if self._writer is not None:
                 self._writer.close()
             self._complete = True
+            self.on_early_rows = _nothing
             self._changed.notify_all()
 
     def has_chunk(self, index: int, wait_s: float) -> bool:
@@ -270,6 +277,7 @@ class ResultSpool:
         """Releases memory and disk."""
         with self._changed:
             self._closed = self._complete = True
+            self.on_early_rows = _nothing
             self._chunks, self._rows = [], []
             self.size_bytes = 0
             self._memory.give_back(self._owner, self._taken)
@@ -304,6 +312,9 @@ class ResultSpool:
             self._chunks.append(chunk)
             self._rows.append(rows)
             self._changed.notify_all()
+            is_early = len(self._chunks) == 1 and not self._ends
+        if is_early:
+            self.on_early_rows()
 
     def _remove_files(self) -> None:
         for path in self._files:
@@ -323,3 +334,7 @@ class ResultSpool:
 
 def _released() -> SeamlineError:
     return SeamlineError(STATEMENT_NOT_FOUND, "the result has been released")
+
+
+def _nothing() -> None:
+    """Does nothing."""

@@ -187,7 +187,10 @@ class Statement:
         self._planned: tuple[Output, ...] = ()
         self._told: tuple[Output, ...] = ()
         self._state = State.PENDING
-        self._changed = threading.Condition()
+        self._has_rows = False
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)
+        self._awaited = threading.Condition(lock)  # the end, and early rows
         self._should_have_ended_at: float | None = None
         self._forget: Callable[[], None] = lambda: None  # its time may be up immediately
         self._forget = self.deadline.on_end(self._give_up)
@@ -263,6 +266,7 @@ class Statement:
 
     def opened(self, output: tuple[Output, ...], spool: ResultSpool) -> None:
         """Notes that its columns are known and rows are about to come."""
+        spool.on_early_rows = self._note_rows
         with self._changed:
             self.output = output
             self._spool = spool
@@ -305,16 +309,21 @@ class Statement:
             had_ended = self._state in FINAL
             self._state = State.CLOSED
             self._changed.notify_all()
+            self._awaited.notify_all()
         if not had_ended:
             self._tell_end()
 
     def wait(self, seconds: float) -> State:
         """Waits until it has ended or the time is up; returns its state."""
-        self.touch()
-        with self._changed:
-            self._changed.wait_for(lambda: self._state in FINAL, seconds)
-        self.touch()
-        return self._state
+        return self._wait(lambda: self._state in FINAL, seconds)
+
+    def wait_for_rows(self, seconds: float) -> State:
+        """Waits until it has ended, rows can be fetched before that, or the time is up.
+
+        Returns:
+            Its state.
+        """
+        return self._wait(lambda: self._has_rows or self._state in FINAL, seconds)
 
     def wait_for_plan(self, seconds: float) -> bool:
         """Waits until the columns are known, it has ended, or the time is up.
@@ -368,6 +377,18 @@ class Statement:
             except SeamlineError as error:
                 self.fail(error)
 
+    def _wait(self, has_come: Callable[[], bool], seconds: float) -> State:
+        self.touch()
+        with self._changed:
+            self._awaited.wait_for(has_come, seconds)
+        self.touch()
+        return self._state
+
+    def _note_rows(self) -> None:
+        with self._changed:
+            self._has_rows = True
+            self._awaited.notify_all()
+
     def _move(self, state: State, only_from: State | None = None) -> bool:
         with self._changed:
             if self._state in FINAL or (only_from and self._state is not only_from):
@@ -382,6 +403,7 @@ class Statement:
                 self.request = dataclasses.replace(self.request, parameters=(), prepared={})
                 if isinstance(self.parsed, sql.Query):  # its tree is many times its text
                     self.parsed = None
+                self._awaited.notify_all()
             self._changed.notify_all()
         if state in FINAL:
             self._tell_end()

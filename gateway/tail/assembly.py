@@ -76,7 +76,7 @@ def assemble(
     used = [s for s in slices if s.segment.row_count and s.segment.statistics.may_match(predicate)]
     batches = [s.rows.select(kept) for s in used if s.segment.file is None]
     files = [
-        TailFile(str(s.segment.file), s.start, s.end_exclusive, s.whole)
+        TailFile(str(s.segment.file), s.start, s.end_exclusive, s.whole, s.row_count)
         for s in used
         if s.segment.file is not None
     ]

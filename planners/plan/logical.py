@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import decimal
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
@@ -137,11 +138,30 @@ class Scan:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Constant:
+    """A column of a row that needs no engine: a value, the same whatever is read."""
+
+    value: bool | int | float | str | decimal.Decimal | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RowCount:
+    """A column of a row that needs no engine: the number of rows of the plan's only scan."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class LogicalPlan:
-    """A query and its scans, in the order of `query.scans`."""
+    """A query and its scans.
+
+    Attributes:
+        query: The query.
+        scans: Its scans, in the order of `query.scans`.
+        row: The columns of its result, if that is one row which needs no engine.
+    """
 
     query: BoundQuery
     scans: tuple[Scan, ...]
+    row: tuple[Constant | RowCount, ...] | None = None
 
     @property
     def files(self) -> dict[str, ColdPlan]:

@@ -13,6 +13,9 @@ AUTO = "auto"
 DUCKDB = "duckdb"
 SPARK = "spark"
 ENGINES = (AUTO, DUCKDB, SPARK)
+"""The engines that a request may ask for."""
+GATEWAY = "gateway"
+"""What a plan runs on that needs no engine: the gateway has its row already."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Route:
     """The engine, and the reason for it as shown by EXPLAIN and the receipt.
 
     Attributes:
-        engine: `duckdb` or `spark`.
+        engine: `duckdb`, `spark` or `gateway`.
         reason: Why this engine was chosen.
         reads_log: Whether the engine's workers read every tail from the log themselves.
     """
@@ -97,6 +100,19 @@ def route(engine: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits:
         DUCKDB,
         f"small: {estimate.cold_bytes:,} bytes of files, {estimate.hot_rows:,} offsets of tail",
     )
+
+
+def may_need_no_engine(engine: str, estimate: Estimate, limits: Limits) -> bool:
+    """Whether a plan whose row needs no engine may do without one: nobody asked for an engine.
+
+    A tail that only Spark can read needs one.
+
+    Args:
+        engine: The engine the request asks for.
+        estimate: How much the plan reads.
+        limits: The size limits.
+    """
+    return engine == AUTO and estimate.hot_rows_unread <= limits.duckdb_tail_rows_max
 
 
 def may_run_on_duckdb(engine: str, cold_bytes: int, limits: Limits) -> bool:

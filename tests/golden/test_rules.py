@@ -63,4 +63,6 @@ def _case(sql: str, changes: dict[str, Any], name: str) -> Iterator[str]:
     for one, other in zip(plans.describe(before), plans.describe(after), strict=True):
         yield one
         yield f"  = {name} says nothing" if one == other else f"  → {other}"
+    if after.row != before.row:
+        yield f"  → {plans.describe_row(after, rows)}"
     yield f"{len(rows)} row{'s' if len(rows) != 1 else ''}"

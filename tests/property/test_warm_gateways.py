@@ -271,13 +271,24 @@ def answers(gateway: Gateway, name: str) -> dict[str, Any]:
     for number in [] if isinstance(snapshots, str) else sorted(snapshots)[-2:]:
         sql = f"SELECT * FROM {name} FOR VERSION AS OF {number[0]}"
         found[sql] = answer(gateway, sql)
+        found |= count(gateway, f"{name} FOR VERSION AS OF {number[0]}")
+    for part in (name, f'"{name}$cold"', f'"{name}$hot"'):
+        found |= count(gateway, part)
     return {**found, "served to others": served(gateway, name)}
 
 
-def answer(gateway: Gateway, sql: str) -> Any:
+def count(gateway: Gateway, part: str) -> dict[str, Any]:
+    """The number of rows of a part of a table, which must be what an engine counts."""
+    sql = f"SELECT count(*) FROM {part}"
+    counted = answer(gateway, sql)
+    assert counted == answer(gateway, sql, "duckdb"), part
+    return {sql: counted}
+
+
+def answer(gateway: Gateway, sql: str, engine: str = "auto") -> Any:
     """The rows of a statement, in an order, or the code of its error."""
     try:
-        return sorted(gateway.rows(sql), key=repr)
+        return sorted(gateway.rows(sql, engine), key=repr)
     except SeamlineError as error:
         return error.code.name
 

@@ -19,6 +19,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Top
 
 from seamline.errors import SeamlineError
 from seamline.gateway.statements.statement import Statement
+from seamline.planners.plan.route import AUTO, ENGINES
 from support.gateway import Gateway, statement_rows
 from support.stack import Stack
 
@@ -135,6 +136,7 @@ def agree(gateway: Gateway, sql: str, *, engine: str = "duckdb") -> Statement:
     expected = multiset(statement_rows(first))
     token = first.receipt["token"]
     own = first.receipt["engine"]
+    own = own if own in ENGINES else AUTO
     for way, asked, again in (
         ("spark", gateway, "spark"),
         ("again", gateway, own),

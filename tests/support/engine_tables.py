@@ -93,7 +93,7 @@ class Storage:
         path = self._path()
         offsets = pa.array(range(rows.num_rows), pa.int64())
         pq.write_table(rows.append_column(columns.OFFSET, offsets), path)
-        return TailFile(path, 0, rows.num_rows, whole=True)
+        return TailFile(path, 0, rows.num_rows, whole=True, row_count=rows.num_rows)
 
 
 def _scan(*files: DataFile) -> EngineScan:

@@ -81,6 +81,7 @@ class Handmade:
         specs: Its partition specs; the last is the one in use.
         properties: Its properties.
         embedded: Whether snapshots name their manifests themselves.
+        stated_rows: How many rows the last snapshot's summary states; None if it states none.
     """
 
     folder: pathlib.Path
@@ -89,6 +90,7 @@ class Handmade:
     specs: Sequence[Sequence[_Json]] = ((),)
     properties: dict[str, str] = dataclasses.field(default_factory=dict)
     embedded: bool = False
+    stated_rows: int | None = None
 
     def write(self, files: Sequence[File]) -> str:
         """Writes it all.
@@ -109,6 +111,8 @@ class Handmade:
                 if of_kind:
                     listed.append(self._manifest(of_kind, number, spec))
             snapshots.append(self._snapshot(number, list(listed)))
+        if self.stated_rows is not None:
+            snapshots[-1]["summary"]["total-records"] = str(self.stated_rows)
         return self._metadata(snapshots)
 
     def _uri(self, path: pathlib.Path) -> str:

@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from seamline.planners.bind import bind
-from seamline.planners.plan.logical import LogicalPlan, Scan, TableFacts
+from seamline.planners.plan.logical import LogicalPlan, RowCount, Scan, TableFacts
 from seamline.planners.rules.prune_tail_by_key import key_bytes, partition_of
 from seamline.planners.rules.prune_tail_by_time import moments
 from seamline.seam.binding import TopicBinding
@@ -182,6 +182,17 @@ def describe(plan: LogicalPlan) -> Iterator[str]:
             f"{scan.seam.table[-1]}: {predicates.describe(scan.predicate)}; "
             f"log {', '.join(ranges) or 'nothing'}"
         )
+
+
+def describe_row(plan: LogicalPlan, rows: list[str]) -> str:
+    """The row that needs no engine; it must be what a plan's query answers."""
+    assert plan.row is not None
+    counts = [_rows(scan).num_rows for scan in plan.scans]
+    row = tuple(counts[0] if isinstance(c, RowCount) else c.value for c in plan.row)
+    assert rows == [str(row)], f"{rows} are not {row}"
+    return (
+        f"row: {', '.join('rows' if isinstance(c, RowCount) else repr(c.value) for c in plan.row)}"
+    )
 
 
 def _table_of(scan: Scan) -> Table:

@@ -69,6 +69,8 @@ LISTS_CACHED_MAX = 512
 PLANNED_FILES_MAX = 50_000
 """How many files the cached plans may have together."""
 _READERS = 8
+_TOTAL_ROWS = "total-records"
+"""The property of a snapshot's summary that states the rows in its files."""
 
 
 class ScanPlanner:
@@ -99,7 +101,7 @@ class ScanPlanner:
     ) -> ColdPlan:
         """See `ColdTable.plan`."""
         if snapshot_id is None:
-            return ColdPlan(None, ())
+            return ColdPlan(None, (), counted=0 if request.is_count else None)
         key = (state.metadata_location, snapshot_id, request)
         found = self._plans.get(key)
         if found is None:
@@ -117,6 +119,10 @@ class ScanPlanner:
         snapshot_id: int,
         request: ScanRequest,
     ) -> ColdPlan:
+        if request.is_count:
+            counted = self._counted(table, places, state, snapshot_id)
+            if counted is not None:
+                return counted
         pruner = Pruner(table.metadata, _filter(state, request))
         entries, index = self._entries_and_deletes(table, places, snapshot_id, pruner)
         manifests = self.manifests(table, places, snapshot_id)
@@ -135,6 +141,25 @@ class ScanPlanner:
             only_duckdb=equality.only_here,
             equality_deletes=equality.files,
         )
+
+    def _counted(
+        self, table: PyTable, places: TablePlaces, state: TableState, snapshot_id: int
+    ) -> ColdPlan | None:
+        """Returns how many rows a snapshot has; None if its metadata does not prove it.
+
+        The manifest list and the snapshot's summary must state the same, and nothing be deleted.
+        """
+        manifests = self.manifests(table, places, snapshot_id)
+        data = [m for m in manifests if m.content == ManifestContent.DATA]
+        if any(_live_files(m) != 0 for m in manifests if m.content == ManifestContent.DELETES):
+            return None
+        rows = [count for m in data for count in (m.added_rows_count, m.existing_rows_count)]
+        stated = state.snapshots[snapshot_id].summary.get(_TOTAL_ROWS, "")
+        total = _count(*rows)
+        if None in rows or stated != str(total):
+            return None
+        files = sum(_live_files(m) or 0 for m in data)
+        return ColdPlan(snapshot_id, (), total_files=files, total_rows=total, counted=total)
 
     def tasks(
         self,
@@ -478,3 +503,9 @@ def _odd_column(columns: Iterable[Field]) -> str | None:
 
 def _count(*numbers: int | None) -> int:
     return sum(number or 0 for number in numbers)
+
+
+def _live_files(manifest: ManifestFile) -> int | None:
+    """Returns how many files of a manifest are not deleted; None if its list does not say."""
+    counts = (manifest.added_files_count, manifest.existing_files_count)
+    return None if None in counts else _count(*counts)
