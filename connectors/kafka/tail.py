@@ -18,6 +18,7 @@ from seamline.errors import TAIL_TOO_LARGE, SeamlineError
 from seamline.seam.compaction import Seen
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
+from seamline.sql.types import arrow_field
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -155,13 +156,13 @@ class Looked:
 
 def kept_columns(spec: DecoderSpec, wanted: Collection[str]) -> list[str]:
     """Returns the wanted columns in the order of the table."""
-    return [name for name in spec.arrow_schema.names if name in wanted]
+    return [column.name for column in spec.columns if column.name in wanted]
 
 
 def table_of(batches: Sequence[pa.RecordBatch], spec: DecoderSpec, kept: Sequence[str]) -> pa.Table:
     """Returns one table from batches that have the kept columns."""
-    schema = pa.schema([spec.arrow_schema.field(name) for name in kept])
-    if schema.names:
+    if kept:
+        schema = pa.schema([arrow_field(c) for c in spec.columns if c.name in kept])
         return pa.Table.from_batches(batches, schema)
     # a table without columns loses its number of rows: keep one of nulls, which take no bytes
     count = sum(batch.num_rows for batch in batches)

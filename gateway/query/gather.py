@@ -287,7 +287,9 @@ class Gatherer:
         is_bound = any(plan is not None and plan.only_duckdb for plan in files)
         if is_bound or may_run_on_duckdb(engine, size_bytes, limits):
             files = [
-                table.cold.inspect(plan) if plan is not None and table.cold is not None else None
+                table.cold.inspect(plan)
+                if plan is not None and plan.files and table.cold is not None
+                else plan
                 for plan, table in zip(files, tables, strict=True)
             ]
         by_moment: dict[tuple[object, int], Offsets] = {}

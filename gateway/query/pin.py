@@ -9,9 +9,11 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.kafka.continuity import check_not_truncated
 from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.connectors.protocols.deadlines import Deadline
@@ -62,6 +64,7 @@ from seamline.seam.upserts import check_partitions
 from seamline.sql import columns
 from seamline.sql.binder.qualify import Relation, TableVersion
 from seamline.sql.equalities import Equalities
+from seamline.sql.types import Field
 
 _OF_THE_TABLE = frozenset({"cold", *names.METADATA_TABLES})
 """Variants of a table that do not involve its log."""
@@ -177,6 +180,20 @@ class PinFacts:
     known_at: float
 
 
+_DecoderKey = tuple[int, TopicBinding, str, str]
+_DECODERS_MAX = 256
+
+
+class _Decoder(NamedTuple):
+    """A decoder, kept with the columns it was made from: while they are, no others have their id.
+
+    Columns that are equal may be stored in different ways.
+    """
+
+    fields: tuple[Field, ...]
+    decoder: DecoderSpec
+
+
 class TablePinner:
     """Pins tables, one reference of a statement at a time.
 
@@ -190,6 +207,7 @@ class TablePinner:
         self._connections = connections
         self._tails = tails
         self._statements = statements
+        self._decoders: Cache[_DecoderKey, _Decoder] = Cache(_DECODERS_MAX)
 
     def pin(self, target: Target, facts: PinFacts) -> PinnedTable:
         """Pins one reference.
@@ -246,7 +264,7 @@ class TablePinner:
         _require_offsets(state, binding, seam)
         table.require_single_writer(seam.cold.snapshot_id)
         schema = state.schemas[seam.schema_id]
-        decoder = DecoderSpec.of(binding, schema.columns, seam.log.format, seam.log.on_error)
+        decoder = self._decoder(binding, schema.columns, seam.log.format, seam.log.on_error)
         present = is_present(target, facts.tables, facts.request) and seam.end == end
         log_start = _log_start(seam, bounds)
         if binding.is_upsert and (not present or seam.is_logged):
@@ -267,6 +285,17 @@ class TablePinner:
         )
         relation = relation_of(columns_read(schema.columns, seam), state)
         return PinnedTable(relation, table_facts, table)
+
+    def _decoder(
+        self, binding: TopicBinding, fields: tuple[Field, ...], format_: str, on_error: str
+    ) -> DecoderSpec:
+        """Returns `DecoderSpec.of` these, the same object as long as the columns are the same."""
+        key = id(fields), binding, format_, on_error
+        cached = self._decoders.get(key)
+        if cached is None:
+            cached = _Decoder(fields, DecoderSpec.of(binding, fields, format_, on_error))
+            self._decoders.put(key, cached)
+        return cached.decoder
 
     def _check_not_compacted(self, seam: Seam, target: Target, deadline: Deadline) -> None:
         """Refuses a compacted log, which may have lost what was then the newest record of a key.

@@ -19,12 +19,13 @@ import pathlib
 import secrets
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import itsdangerous
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.files import make_folder
 from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
 from seamline.gateway import names
@@ -39,6 +40,8 @@ _NONCE = 12
 """Bytes of the number that no two encrypted texts share."""
 _BLOCK = 256
 """Encrypted texts are as long as a multiple of this."""
+_SESSIONS_LENGTH_MAX = 1 << 20
+"""Length of all session tokens together whose seams are remembered."""
 _WRITE_PREFIX = "w1."
 _OWN_WRITE_PREFIX = "w2."
 _SEPARATOR = ","
@@ -76,6 +79,13 @@ class After:
 NOTHING = After()
 
 
+class _Session(NamedTuple):
+    """The seams of a session's token, and the length of its text."""
+
+    seams: tuple[Seam, ...]
+    length: int
+
+
 class TokenSigner:
     """Makes and reads tokens.
 
@@ -90,6 +100,9 @@ class TokenSigner:
         self._age_seconds_max = age_seconds_max
         self._cipher = AESGCM(hashlib.sha256(f"{_SEALED}{secret}".encode()).digest())
         self._is_secret = is_secret
+        self._sessions: Cache[tuple[str, str], _Session] = Cache(
+            _SESSIONS_LENGTH_MAX, weight=lambda session: session.length
+        )
 
     def sign(self, seams: Sequence[Seam], principal: str) -> str:
         """Returns a token for some seams, issued to a principal."""
@@ -127,7 +140,7 @@ class TokenSigner:
             elif token.startswith(_OWN_WRITE_PREFIX):
                 writes.append(self._own_write(token))
             else:
-                seen.update(dict.fromkeys(self._read(token, principal, None)))
+                seen.update(dict.fromkeys(self._seen(token, principal)))
         return After(tuple(seen), tuple(writes))
 
     def read(self, token: str, principal: str) -> tuple[Seam, ...]:
@@ -138,6 +151,14 @@ class TokenSigner:
                 another principal; TOKEN_EXPIRED for one that is too old.
         """
         return self._read(token, principal, self._age_seconds_max)
+
+    def _seen(self, token: str, principal: str) -> tuple[Seam, ...]:
+        """Returns the seams of a session token, which clients send again and again."""
+        session = self._sessions.get((token, principal))
+        if session is None:
+            session = _Session(self._read(token, principal, None), len(token))
+            self._sessions.put((token, principal), session)
+        return session.seams
 
     def _read(self, token: str, principal: str, age_seconds_max: int | None) -> tuple[Seam, ...]:
         try:

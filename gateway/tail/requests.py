@@ -7,6 +7,7 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.kafka.tail import Tail
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.hot_logs import HotLog
@@ -79,9 +80,18 @@ class TailReader(Protocol):
         """See `read_tail`."""
 
 
+_SOURCES_MAX = 256
+_sources: Cache[int, RowSource] = Cache(_SOURCES_MAX)
+"""By the id of their decoder, which they keep: while they do, no other decoder has it."""
+
+
 def followed_table(seam: Seam, decoder: DecoderSpec) -> FollowedTable:
     """Returns what a follower that serves a seam follows."""
-    source = RowSource(seam.log.topic_id, seam.log.isolation, decoder, seam.schema_id)
+    source = _sources.get(id(decoder))
+    own = seam.log.topic_id, seam.log.isolation, seam.schema_id
+    if source is None or own != (source.topic_id, source.isolation, source.schema_id):
+        source = RowSource(seam.log.topic_id, seam.log.isolation, decoder, seam.schema_id)
+        _sources.put(id(decoder), source)
     return FollowedTable(seam.table, seam.table_uuid, source)
 
 

@@ -241,6 +241,7 @@ def test_a_cold_file_deleted_by_hand(
     assert gateway.rows(sql, engine) == [(1, 1)]  # whatever is remembered of the file
     (path,) = stack.data_files(name)
     pathlib.Path(path).unlink()
+    sql = sql.replace("sum(id)", "max(id)")  # the result of the other one is cached
     fails(gateway, sql, "COLD_FILE_MISSING", pathlib.Path(path).name, engine=engine)
 
 
