@@ -65,8 +65,9 @@ docs: $(READY) ## Build the documentation as a site, in build/site; a link to no
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "built: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site"
 
-jars: $(READY) ## Fetch the jars of the broker and of Spark, once per user
-	@$(BIN)/python -c 'from seamline.connectors.jvm import jars; jars.kafka_jars(print); jars.spark_jars(print)'
+jars: $(READY) ## Fetch the jars of the broker and of Spark, and archive their classes, once per user
+	@$(BIN)/python -c 'from seamline.connectors.jvm import jars; jars.kafka_jars(print)'
+	@$(BIN)/seamline prepare
 
 test: jars ## The tests: unit, property, a short simulation, one pass over real parts
 	$(BIN)/python -m pytest $(TESTS) -m "not prove and not soak" -n $(WORKERS) \

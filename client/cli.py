@@ -32,6 +32,11 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     ),
     "freshness": ("seamline.commands.freshness", "", "Show how far a table has been tiered."),
     "local": ("seamline.gateway.cli.local", "gateway", "Run a local Kafka broker and catalog."),
+    "prepare": (
+        "seamline.gateway.cli.prepare",
+        "gateway,spark",
+        "Fetch what Spark needs, before it is needed.",
+    ),
     "query": ("seamline.commands.query", "", "Run SQL on a gateway, or start a prompt."),
     "serve": ("seamline.gateway.cli.serve", "gateway", "Run the gateway."),
     "spark-conf": (

@@ -30,10 +30,12 @@ class Java:
     Attributes:
         path: The executable.
         version: Feature version, such as 17.
+        build: What it says of itself, which differs between any two releases.
     """
 
     path: pathlib.Path
     version: int
+    build: str = ""
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
@@ -46,7 +48,8 @@ def find_java(environment: Mapping[str, str]) -> Java:
         SeamlineError: JAVA_NOT_FOUND, JAVA_UNSUPPORTED.
     """
     path = _locate(environment)
-    version = parse_version(_ask(path, environment))
+    build = _ask(path, environment)
+    version = parse_version(build)
     if version is None:
         raise SeamlineError(JAVA_NOT_FOUND, f"{path} runs but does not report its version")
     if version not in SUPPORTED:
@@ -55,7 +58,7 @@ def find_java(environment: Mapping[str, str]) -> Java:
             f"{path} is Java {version}, {_why_not(version)}",
             details={"path": str(path), "version": version},
         )
-    return Java(path, version)
+    return Java(path, version, build)
 
 
 _NEEDED = ("PATH", "JAVA_HOME", "JAVA_TOOL_OPTIONS", "LD_LIBRARY_PATH", "HOME", "LANG", "TMPDIR")

@@ -10,6 +10,7 @@ import dataclasses
 import os
 import pathlib
 import re
+import shlex
 import sys
 from collections.abc import Collection, Mapping
 
@@ -61,6 +62,7 @@ class SparkSettings:
         conf: Further settings, which take precedence.
         directory: Where it may have a folder of its own.
         withheld: Values that no variable of its environment may have: secrets it does not need.
+        java_options: Further options of its Java.
     """
 
     master: str
@@ -70,6 +72,12 @@ class SparkSettings:
     conf: Mapping[str, str]
     directory: pathlib.Path
     withheld: frozenset[str] = frozenset()
+    java_options: tuple[str, ...] = ()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether all of it is in one process."""
+        return self.master.startswith("local")
 
     @property
     def scratch(self) -> pathlib.Path:
@@ -92,19 +100,25 @@ class SparkSettings:
             "spark.sql.extensions": (
                 "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
             ),
-            "spark.driver.extraJavaOptions": (
-                f'"-Dderby.system.home={scratch}" '
-                "-Djava.net.preferIPv4Stack=true -Duser.timezone=UTC"
+            "spark.driver.extraJavaOptions": shlex.join(
+                (
+                    f"-Dderby.system.home={scratch}",
+                    "-Djava.net.preferIPv4Stack=true",
+                    "-Duser.timezone=UTC",
+                    *self.java_options,
+                )
             ),
             **SESSION,
         }
-        if self.master.startswith("local"):
+        paths = [str(jar) for jar in self.jars]
+        if self.is_local:
+            # on the class path, not copied and loaded apart, so that an archive has their classes
+            conf["spark.driver.extraClassPath"] = ":".join(paths)
             conf["spark.authenticate"] = "true"  # its own ports, with a secret it makes itself
             conf["spark.python.daemon.module"] = "seamline.connectors.spark.daemon"
         else:
             del conf["spark.driver.host"], conf["spark.driver.bindAddress"]
-        if self.jars:
-            conf["spark.jars"] = ",".join(str(jar) for jar in self.jars)
+            conf["spark.jars"] = ",".join(paths)
         for catalog in self.catalogs:
             conf.update(catalog_conf(catalog))
         return {**conf, **self.conf}

@@ -95,11 +95,15 @@ def start_interruptibly(settings: SparkSettings, *, is_quiet: bool = False) -> A
         raise
 
 
-def stop(session: Any) -> None:
+def stop(session: Any, *, within_s: float = _STOP_S) -> None:
     """Stops the last session of this process, and waits until the Java of a classic one is gone.
 
     That Java ends by itself once nobody can write to it, unless a library in it waits for threads
     of its own; then it is killed.
+
+    Args:
+        session: The session.
+        within_s: Seconds after which it is killed.
     """
     session.stop()
     context = getattr(session, "_sc", None)  # a session of Spark Connect has none
@@ -107,7 +111,7 @@ def stop(session: Any) -> None:
     if java is not None:
         java.stdin.close()
         try:
-            java.wait(_STOP_S)
+            java.wait(within_s)
         except subprocess.TimeoutExpired:
             java.kill()
             java.wait()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import pathlib
 import threading
 from collections.abc import Iterable
 
+from seamline.connectors.config import CatalogConfig
 from seamline.connectors.jvm import jars
+from seamline.connectors.jvm.java import find_java
 from seamline.connectors.protocols.deadlines import Compute, at_once
+from seamline.connectors.spark import class_archive
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.settings import SparkSettings
@@ -58,16 +62,20 @@ def spark_engine(config: Config, compute: Compute = at_once) -> SparkEngine | No
     return engine
 
 
-def settings(config: Config) -> SparkSettings:
+def settings(config: Config, *, is_brief: bool = False) -> SparkSettings:
     """Returns the settings of a Spark that is started here.
+
+    Args:
+        config: The configuration.
+        is_brief: Whether it works for less than a minute: then its Java compiles code quickly, not
+            well.
 
     Raises:
         SeamlineError: JARS_UNAVAILABLE, JAVA_NOT_FOUND, JAVA_UNSUPPORTED.
     """
     conf = dict(config.spark.conf)
     files: tuple[pathlib.Path, ...] = ()
-    catalogs = tuple(one for one in config.catalogs.values() if one.format.is_for_spark)
-    stores = {store for catalog in catalogs for store in catalog.stores}
+    catalogs, stores = _catalogs(config)
     if config.spark.packages:
         conf[_PACKAGES] = _with(jars.spark_packages(stores), conf.get(_PACKAGES, ""))
     else:
@@ -79,8 +87,25 @@ def settings(config: Config) -> SparkSettings:
         jars=files,
         conf=conf,
         directory=pathlib.Path(config.state_directory),
+        java_options=_java_options(config, files, is_brief=is_brief),
         withheld=frozenset(filter(None, (config.tokens.secret,))),
     )
+
+
+def _catalogs(config: Config) -> tuple[tuple[CatalogConfig, ...], set[str]]:
+    """Returns the catalogs that Spark reads, and the object stores of their tables."""
+    catalogs = tuple(one for one in config.catalogs.values() if one.format.is_for_spark)
+    return catalogs, {store for catalog in catalogs for store in catalog.stores}
+
+
+def _java_options(
+    config: Config, files: tuple[pathlib.Path, ...], *, is_brief: bool
+) -> tuple[str, ...]:
+    brief = ("-XX:TieredStopAtLevel=1",) if is_brief else ()
+    if not files or not config.spark.master.startswith("local"):
+        return brief
+    archive = class_archive.archive_of(files, find_java(os.environ))
+    return (*brief, *(class_archive.java_options(archive) if archive.exists() else ()))
 
 
 def _with(ours: Iterable[str], configured: str) -> str:

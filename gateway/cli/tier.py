@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +29,7 @@ from seamline.gateway.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from seamline.gateway.names import TableName
     from seamline.gateway.tiering.application import TieringApplication
     from seamline.gateway.tiering.progress import Progress
     from seamline.gateway.tiering.tables import AutoTables, LocalTables, SparkTables
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 
 ENGINES = ("auto", "spark", "local")
+BRIEF_OFFSETS_MAX = 1_000_000
+"""Offsets that Spark tiers before code that Java compiles well would be worth the compilation."""
 _QUIET_S = 5.0
 
 
@@ -98,7 +101,7 @@ def tier(
     look_at(names, connections)
     from seamline.gateway.tiering.application import TieringApplication
 
-    opened = _tables(engine, connections, verbose=verbose)
+    opened = _tables(engine, connections, names if once else (), verbose=verbose)
     application = TieringApplication(opened, records_max=max_records)
     stop_on_signals(application)
     server = None
@@ -125,22 +128,25 @@ def tier(
 
 
 def _tables(
-    engine: str | None, connections: Connections, *, verbose: bool
+    engine: str | None, connections: Connections, once: Sequence[TableName], *, verbose: bool
 ) -> LocalTables | SparkTables | AutoTables:
-    """Returns what opens tables for an engine."""
-    from seamline.gateway.tiering.tables import AutoTables, LocalTables, SparkTables, start_spark
+    """Returns what opens tables for an engine; those that are tiered once may be few records."""
+    from seamline.gateway.tiering import tables
 
     def start() -> Any:
         click.echo("starting Spark …", err=True)
+        is_brief = bool(once) and tables.waiting(connections, once) <= BRIEF_OFFSETS_MAX
         with clocked("starting Spark", is_shown=sys.stderr.isatty()):
-            return start_spark(connections, verbose=verbose)
+            return tables.start_spark(connections, verbose=verbose, is_brief=is_brief)
 
     has_spark = importlib.util.find_spec("pyspark") is not None
     if engine is None:
         engine = "spark" if has_spark else "local"
     if engine == "local":
-        return LocalTables(connections)
-    return AutoTables(connections, start) if engine == "auto" else SparkTables(connections, start())
+        return tables.LocalTables(connections)
+    if engine == "auto":
+        return tables.AutoTables(connections, start)
+    return tables.SparkTables(connections, start())
 
 
 def stop_on_signals(application: TieringApplication) -> None:

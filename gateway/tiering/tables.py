@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from seamline.connectors import supervision
@@ -31,15 +31,18 @@ from seamline.errors import (
 )
 from seamline.gateway.app.spark import settings
 from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.names import TableName
 from seamline.gateway.process import interrupted_by_signals
 from seamline.seam.binding import TopicBinding
-from seamline.seam.tiering import Batch
+from seamline.seam.boundary import boundary_of
+from seamline.seam.tiering import Batch, lag
 
 _LOG = logging.getLogger("seamline.tiering")
 
 LOCAL_OFFSETS_MAX = 500_000
 """Offsets beyond which a batch is worth the start of Spark."""
+_WAITING_S_MAX = 30.0
 
 
 class Tables(Protocol):
@@ -54,7 +57,7 @@ class Tables(Protocol):
 
 
 @interrupted_by_signals()
-def start_spark(connections: Connections, *, verbose: bool = False) -> Any:
+def start_spark(connections: Connections, *, verbose: bool = False, is_brief: bool = False) -> Any:
     """Opens a Spark session for tiering and maintenance: remote if configured, else in-process.
 
     SIGTERM during the start aborts it, like Ctrl-C.
@@ -62,6 +65,7 @@ def start_spark(connections: Connections, *, verbose: bool = False) -> Any:
     Args:
         connections: The connections, for their configuration.
         verbose: Whether a Spark in this process logs; its failures are always raised.
+        is_brief: Whether it works for less than a minute; see `settings`.
 
     Raises:
         SeamlineError: SPARK_UNAVAILABLE, JAVA_NOT_FOUND, JARS_UNAVAILABLE, …
@@ -71,7 +75,7 @@ def start_spark(connections: Connections, *, verbose: bool = False) -> Any:
         with named_errors(NoDeadline()):
             return open_session(config.spark.remote)
     find_java(os.environ)  # reports problems with Java in one line, where Spark takes many
-    made = settings(config)
+    made = settings(config, is_brief=is_brief)
     try:
         spark = submission.start_interruptibly(made, is_quiet=not verbose)
     except ImportError:
@@ -93,8 +97,33 @@ class _Opened:
         binding = TopicBinding.from_properties(self.table.state.properties)
         if binding is None:
             raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {name.display} has no topic")
+        self.topic = binding.topic
         self.log = connections.log(binding.cluster)
         self.cluster: ClusterConfig = connections.cluster(binding.cluster).config
+
+
+def waiting(connections: Connections, names: Iterable[TableName]) -> int:
+    """Returns how many offsets of the tables wait; those of a table that cannot be opened do not.
+
+    Args:
+        connections: Clusters and catalogs.
+        names: The tables.
+    """
+    return sum(_waiting(connections, name) for name in names)
+
+
+def _waiting(connections: Connections, name: TableName) -> int:
+    deadline = StatementDeadline(_WAITING_S_MAX)
+    try:
+        parts = _Opened(connections, name)
+        state = parts.table.state
+        boundary = boundary_of(state, state.current_snapshot_id)
+        bounds = parts.log.bounds([parts.topic], boundary.isolation, deadline)[parts.topic]
+    except SeamlineError:  # its first step says why
+        return 0
+    finally:
+        deadline.close()
+    return lag(boundary, bounds)
 
 
 class LocalTables:

@@ -1,0 +1,26 @@
+"""`seamline prepare`: what a local Spark needs, fetched and made before it is needed."""
+
+from __future__ import annotations
+
+import click
+
+from seamline.connectors.jvm.jars import STORES
+from seamline.connectors.spark import class_archive
+
+
+@click.command()
+@click.option(
+    "--store",
+    "stores",
+    multiple=True,
+    type=click.Choice(sorted(STORES)),
+    help="Scheme of an object store that tables are in; repeat it for several.",
+)
+def prepare(stores: tuple[str, ...]) -> None:
+    """Fetch the jars of Spark and archive its classes, so that it starts sooner.
+
+    The archive takes about 200 MB beside the jars. It is for this user, release of Java and set of
+    jars; after an upgrade, run this again.
+    """
+    class_archive.prepare(lambda text: click.echo(text, err=True), stores)
+    click.echo("ready", err=True)
