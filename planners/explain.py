@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from seamline.planners.plan.aggregates import PartialFiles
 from seamline.planners.plan.estimate import cached_of
 from seamline.planners.plan.logical import Scan
 from seamline.planners.plan.physical import PhysicalPlan
@@ -54,7 +55,7 @@ def explain(explained: Explained, *, verbose: bool = False) -> list[str]:
         if scan.scan_id in explained.in_part:
             lines += [*_asked(scan), "└─ rows       those that the access rules leave"]
             continue
-        lines.extend(_scan(scan, repeated=scan.seam.key in seen))
+        lines.extend(_scan(scan, plan.partial, repeated=scan.seam.key in seen))
         seen[scan.seam.key] = None
     if verbose:
         text = render.to_spark if plan.route.engine == SPARK else render.to_duckdb
@@ -85,7 +86,7 @@ def explain_json(explained: Explained) -> dict[str, Any]:
         "output": _columns(plan.logical.query.output),
         "estimate": {} if in_part else estimate,
         "scans": [
-            {**_asked_json(scan), **({} if scan.scan_id in in_part else _scan_json(scan))}
+            {**_asked_json(scan), **({} if scan.scan_id in in_part else _scan_json(scan, plan))}
             for scan in plan.logical.scans
         ],
     }
@@ -150,11 +151,12 @@ def _asked_json(scan: Scan) -> dict[str, Any]:
     }
 
 
-def _scan_json(scan: Scan) -> dict[str, Any]:
-    files, seam = scan.files, scan.seam
+def _scan_json(scan: Scan, plan: PhysicalPlan) -> dict[str, Any]:
+    files, seam, partial = scan.files, scan.seam, plan.partial
     return {
         "snapshot_id": seam.cold.snapshot_id,
         "files": len(files.files) if files is not None else 0,
+        **({"files_kept": partial.kept} if partial is not None else {}),
         "files_total": files.total_files if files is not None else 0,
         "rows_cold": files.rows if files is not None else 0,
         "boundary": seam.boundary.to_json(),
@@ -179,13 +181,15 @@ def _asked(scan: Scan) -> Iterator[str]:
         yield f"├─ filter     {predicates.describe(scan.predicate)}"
 
 
-def _scan(scan: Scan, *, repeated: bool) -> Iterator[str]:
+def _scan(scan: Scan, partial: PartialFiles | None, *, repeated: bool) -> Iterator[str]:
     yield from _asked(scan)
     if scan.facts.kind == "system":
         yield "└─ rows       from the gateway"
         return
     if scan.files is not None:
         yield f"├─ cold       {_cold(scan.files)}"
+        if partial is not None:
+            yield f"├─ kept       aggregates of {partial.kept} files; {partial.read} files are read"
     if scan.facts.reads_hot:
         yield f"├─ hot        {_hot(scan)}"
     newest = scan.facts.newest

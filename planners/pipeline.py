@@ -25,13 +25,19 @@ from seamline.planners.rules.prune_tail_by_key import prune_tail_by_key
 from seamline.planners.rules.prune_tail_by_position import prune_tail_by_position
 from seamline.planners.rules.prune_tail_by_time import prune_tail_by_time
 from seamline.planners.rules.push_predicates import push_predicates
+from seamline.planners.rules.stage_aggregation import stage_aggregation
 from seamline.seam.history_checks import missing, require
 from seamline.sql.binder.qualify import BoundQuery
 
 Rule = Callable[[LogicalPlan], LogicalPlan]
 
 ASKS: tuple[Rule, ...] = (push_predicates, answer_from_metadata)
-RULES: tuple[Rule, ...] = (prune_tail_by_position, prune_tail_by_time, prune_tail_by_key)
+RULES: tuple[Rule, ...] = (
+    prune_tail_by_position,
+    prune_tail_by_time,
+    prune_tail_by_key,
+    stage_aggregation,
+)
 
 
 def apply(rules: Sequence[Rule], plan: LogicalPlan) -> LogicalPlan:

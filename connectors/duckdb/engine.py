@@ -277,7 +277,8 @@ def _copies(
     Returns:
         The tables' names, by tail.
     """
-    if len(query.scans) < 2 or sum(rows.nbytes for rows, _ in tails.values()) > bytes_max:
+    tables = [scan for scan in query.scans if scan.table]  # all but partial aggregates
+    if len(tables) < 2 or sum(rows.nbytes for rows, _ in tails.values()) > bytes_max:
         return {}
     copies: dict[str, str] = {}
     for scan in query.scans:

@@ -49,6 +49,7 @@ from seamline.gateway.query.computing import Computing
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.meanings import Meanings
+from seamline.gateway.query.partial_aggregates import PartialAggregateMetrics, PartialAggregates
 from seamline.gateway.query.queries import Queries
 from seamline.gateway.query.result_cache import ResultCache, ResultCacheMetrics
 from seamline.gateway.query.run import Executor
@@ -90,6 +91,7 @@ class Gateway:
         config: The configuration.
         clock: Returns seconds since the epoch, for what other engines are served.
         connections: What it reads from; made from the configuration unless given.
+        partials: The partial aggregates of files that it keeps.
     """
 
     def __init__(
@@ -97,10 +99,10 @@ class Gateway:
         config: Config,
         clock: Callable[[], float] = time.time,
         connections: Connections | None = None,
+        partials: PartialAggregates | None = None,
     ) -> None:
-        self.config = config
-        self._parts = contextlib.ExitStack()
-        self._state = pathlib.Path(config.state_directory)
+        self.config, self.partials = config, partials or PartialAggregates()
+        self._parts, self._state = contextlib.ExitStack(), pathlib.Path(config.state_directory)
         self._registry = new_registry()
         limits = config.limits
         self._spools = spools = SpoolDirectory(
@@ -217,6 +219,7 @@ class Gateway:
     def _statements(self) -> Service:
         self._meanings, self.results = Meanings(), ResultCache()
         self._registry.register(ResultCacheMetrics(self.results))
+        self._registry.register(PartialAggregateMetrics(self.partials))
         metrics, rights_of = Metrics(self._registry), self.access.rights_of
         return Service(self.config.shared(), self._run, metrics, rights_of, self.audit)
 
@@ -238,6 +241,7 @@ class Gateway:
             scan_bytes_max=self.config.limits.scan_bytes_max,
             compute=self._computing.run,
             results=self.results,
+            partials=self.partials,
         )
         environment = Environment(
             given,

@@ -25,6 +25,7 @@ from seamline.gateway.query.meanings import Meaning
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest
 from seamline.gateway.query.tokens import TokenSigner
 from seamline.gateway.statements import audited, freshness
+from seamline.gateway.statements.aggregates import EXACT
 from seamline.gateway.statements.spool import ResultSpool, SpoolDirectory
 from seamline.gateway.statements.statement import Statement, StatementRequest
 from seamline.planners.plan.logical import LogicalPlan
@@ -121,6 +122,7 @@ class Context(Generic[S]):
             now=datetime.datetime.fromtimestamp(self.statement.submitted_at, datetime.UTC),
             row_limit=request.row_limit,
             read_token=lambda text: signer.read(text, principal),
+            aggregates=request.aggregates or EXACT,
         )
 
     def plan(self, request: QueryRequest) -> Planned:

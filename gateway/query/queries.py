@@ -19,6 +19,7 @@ from sqlglot import exp
 from seamline.connectors.chunks import ResultFile
 from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.connectors.protocols.deadlines import Compute, Deadline, at_once
+from seamline.connectors.protocols.engines import ResultStream
 from seamline.errors import (
     COLD_FILE_MISSING,
     INTERNAL_ERROR,
@@ -40,11 +41,13 @@ from seamline.gateway.catalogs.resolution import Session
 from seamline.gateway.query.batches import Batches
 from seamline.gateway.query.gather import Gatherer, ReadToken, no_tokens
 from seamline.gateway.query.meanings import Meaning
+from seamline.gateway.query.partial_aggregates import Aggregating, PartialAggregates, Staged
 from seamline.gateway.query.result_cache import CachedResult, ResultCache, SharedRun
 from seamline.gateway.query.run import Execution, Executor
 from seamline.gateway.query.snapshot_tags import SnapshotTags, TaggedSnapshots
 from seamline.gateway.query.tokens import After
 from seamline.gateway.query.views import ViewExpander
+from seamline.gateway.statements.aggregates import ALL, OFF
 from seamline.gateway.statements.freshness import LATEST, Freshness
 from seamline.planners.pipeline import asked, plan
 from seamline.planners.plan.logical import LogicalPlan
@@ -104,6 +107,7 @@ class QueryRequest:
         file: Where the engine may write all but the first rows, if the rows are kept.
         is_shared: Whether its result may be that of another statement, and be given to others.
         needs_engine: Whether an engine must run it, whatever its row consists of.
+        aggregates: Which aggregates may be merged from partial ones: `off`, `exact` or `all`.
     """
 
     tree: exp.Expr
@@ -120,6 +124,7 @@ class QueryRequest:
     file: ResultFile | None = None
     is_shared: bool = False
     needs_engine: bool = False
+    aggregates: str = OFF
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -195,6 +200,7 @@ class Queries:
             sets no limit.
         compute: Runs pure computations.
         results: The results that are given again; None computes every one.
+        partials: The partial aggregates of files; None reads all files each time.
     """
 
     def __init__(
@@ -211,9 +217,11 @@ class Queries:
         scan_bytes_max: int = 0,
         compute: Compute = at_once,
         results: ResultCache | None = None,
+        partials: PartialAggregates | None = None,
     ) -> None:
         self._compute = compute
         self._results = results
+        self._partials = partials
         self._scan_bytes_max = scan_bytes_max
         self._gatherer = gatherer
         self._executor = executor
@@ -225,11 +233,19 @@ class Queries:
         self._groups = groups
 
     def plan(self, request: QueryRequest, deadline: Deadline) -> Planned:
-        """Gathers the facts of a query and plans it.
+        """Gathers the facts of a query, and plans it as it would run now.
 
         Raises:
             SeamlineError: named after the cause.
         """
+        planned = self._planned(request, deadline)
+        aggregating = self._aggregating(planned, request, deadline)
+        if self._partials is None or aggregating is None:
+            return planned
+        partial = self._partials.known(aggregating, planned.plan)
+        return dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, partial=partial))
+
+    def _planned(self, request: QueryRequest, deadline: Deadline) -> Planned:
         try:
             return self._plan(request, deadline)
         except SeamlineError as error:
@@ -339,7 +355,7 @@ class Queries:
         deadline: Deadline,
         on_plan: Callable[[Planned], None],
     ) -> Running:
-        planned = self.plan(request, deadline)
+        planned = self._planned(request, deadline)
         on_plan(planned)
         shared = self._shared(planned, request, deadline)
         if isinstance(shared, CachedResult):
@@ -368,6 +384,7 @@ class Queries:
             planned.as_of,
             reader="" if planned.sees_all else self._user,
             zone=request.session.time_zone,
+            aggregates=request.aggregates,
             freshness=request.freshness,
             after=request.after,
             compute=self._compute,
@@ -418,8 +435,9 @@ class Queries:
             tags = self._snapshot_tags
             held = tags.take(planned.plan, deadline) if tags else TaggedSnapshots()
             opened.callback(held.release)
+            staged = self._second_stage(planned, request, deadline)
             execution = self._executor.start(
-                planned.plan,
+                planned.plan if staged is None else staged.plan,
                 planned.tables,
                 deadline,
                 row_limit=request.row_limit,
@@ -429,8 +447,53 @@ class Queries:
             )
             opened.callback(execution.stream.close)
             stream = dataclasses.replace(execution.stream, close=opened.pop_all().close)
+        if staged is not None:
+            plan = dataclasses.replace(planned.plan, partial=staged.files)
+            planned = dataclasses.replace(planned, plan=plan)
         batches = Batches(stream, has_file=request.file is not None)
         return Running(planned, execution, batches, retries, held)
+
+    def _second_stage(
+        self, planned: Planned, request: QueryRequest, deadline: Deadline
+    ) -> Staged | None:
+        """Returns what is left to be run of a plan whose files' partial aggregates are there.
+
+        Raises:
+            SeamlineError: as `Executor.start`.
+        """
+        aggregating = self._aggregating(planned, request, deadline)
+        if self._partials is None or aggregating is None:
+            return None
+
+        def start(plan: PhysicalPlan) -> ResultStream:
+            execution = self._executor.start(
+                plan,
+                planned.tables,
+                deadline,
+                scan_bytes_max=self._scan_bytes_max,
+                owner=self._user,
+            )
+            return execution.stream
+
+        return self._partials.staged(aggregating, planned.plan, start, deadline)
+
+    def _aggregating(
+        self, planned: Planned, request: QueryRequest, deadline: Deadline
+    ) -> Aggregating | None:
+        """Returns what a plan aggregates, if partial aggregates of its files may be used."""
+        staged = planned.plan.logical.aggregation
+        if self._partials is None or staged is None or request.token:
+            return None
+        if request.aggregates == OFF or not (staged.is_exact or request.aggregates == ALL):
+            return None
+        return self._partials.aggregating(
+            planned.plan,
+            planned.tables,
+            reader="" if planned.sees_all else self._user,
+            zone=request.session.time_zone,
+            compute=self._compute,
+            deadline=deadline,
+        )
 
     def _rerouted(
         self, planned: Planned, request: QueryRequest, error: SeamlineError, deadline: Deadline
@@ -443,7 +506,7 @@ class Queries:
         """
         plan = planned.plan
         if plan.route.engine == GATEWAY and error.code is TAIL_TOO_LARGE:
-            planned = self.plan(dataclasses.replace(request, needs_engine=True), deadline)
+            planned = self._planned(dataclasses.replace(request, needs_engine=True), deadline)
             plan = planned.plan
             if plan.route.engine == SPARK:
                 return planned
@@ -459,7 +522,7 @@ class Queries:
             route = Route(SPARK if plan.route.engine == DUCKDB else DUCKDB, reason)
         if route.engine == DUCKDB:
             try:  # DuckDB needs more information about the files
-                planned = self.plan(dataclasses.replace(request, engine=DUCKDB), deadline)
+                planned = self._planned(dataclasses.replace(request, engine=DUCKDB), deadline)
             except SeamlineError:
                 raise error from None
         return dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, route=route))

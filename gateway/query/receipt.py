@@ -25,7 +25,7 @@ _OF_VALUES = frozenset({"engine_reason", "bytes_cold", "bytes_hot"})
 """What depends on values, also masked ones."""
 _OF_ROWS = frozenset({"rows_cold", "rows_hot", "retries", "cache_hit", "computed_at"})
 """What depends on rows, also those that are left out, and on when they arrived."""
-_OF_TABLE_VALUES = frozenset({"files_read", "files_total", "tail"})
+_OF_TABLE_VALUES = frozenset({"files_read", "files_kept", "files_total", "tail"})
 _OF_TABLE_ROWS = frozenset(
     {
         *("snapshot_id", "boundary", "end", "since", "rows_cold", "offsets_hot", "rows_hot"),
@@ -127,6 +127,7 @@ def _table(
     scans = [scan for scan in plan.logical.scans if scan.seam.key == seam.key]
     cold = [scan.files for scan in scans if scan.files is not None]
     read = plan.tails.get(seam.key)
+    kept = plan.partial.kept if plan.partial is not None else 0  # such a plan has one table
     snapshot = held.get((seam.table, seam.cold.snapshot_id or 0), Tagging())
     return {
         "table": list(seam.table),
@@ -143,7 +144,8 @@ def _table(
         "since": seam.since.to_json() if seam.since is not None else None,
         "gaps": [gap.to_json() for gap in seam.log.gaps],
         "earlier_logs": seam.cold.earlier_logs,
-        "files_read": sum(len(files.files) for files in cold),
+        "files_read": sum(len(files.files) for files in cold) - kept,
+        "files_kept": kept,
         "files_total": max((files.total_files for files in cold), default=0),
         "rows_cold": sum(files.rows for files in cold),
         "offsets_hot": read.offsets if read is not None else 0,

@@ -38,6 +38,7 @@ from seamline.connectors.protocols.deadlines import Compute, Deadline
 from seamline.connectors.protocols.engines import ResultStream
 from seamline.gateway.query.meanings import storage
 from seamline.gateway.query.tokens import NOTHING, After
+from seamline.gateway.statements.aggregates import OFF
 from seamline.gateway.statements.freshness import LATEST, Freshness
 from seamline.planners.plan.logical import Scan, TableFacts
 from seamline.planners.plan.physical import PhysicalPlan
@@ -73,12 +74,14 @@ class PlanKey:
         engine: The engine.
         zone: The session's time zone.
         reader: The user, if they may not see all of every table; else empty.
+        aggregates: Which aggregates are merged from partial ones.
     """
 
     text: str
     engine: str
     zone: str
     reader: str
+    aggregates: str = OFF
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -330,6 +333,7 @@ class ResultCache:
         *,
         reader: str,
         zone: str,
+        aggregates: str = OFF,
         freshness: Freshness = LATEST,
         after: After = NOTHING,
         compute: Compute,
@@ -342,6 +346,7 @@ class ResultCache:
             as_of: Every record committed before this moment is reflected.
             reader: See `PlanKey.reader`.
             zone: See `PlanKey.zone`.
+            aggregates: See `PlanKey.aggregates`.
             freshness: The freshness that the statement asks for.
             after: What the statement must not fall behind.
             compute: Runs pure computations.
@@ -364,7 +369,7 @@ class ResultCache:
             return None
         lag = datetime.datetime.now(datetime.UTC) - as_of
         return RunRequest(
-            PlanKey(text.text, engine, zone, reader),
+            PlanKey(text.text, engine, zone, reader, aggregates),
             inputs,
             text.kernels,
             tuple(query.output),

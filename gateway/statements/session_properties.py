@@ -14,6 +14,7 @@ from typing import Any
 
 from seamline.errors import INVALID_SESSION_PROPERTY, SeamlineError
 from seamline.gateway.statements import freshness
+from seamline.gateway.statements.aggregates import CHOICES, EXACT
 from seamline.gateway.statements.statement import StatementRequest
 from seamline.planners.plan.route import AUTO, ENGINES
 from seamline.sql import time_zones
@@ -47,6 +48,12 @@ def _engine(text: str) -> str:
     if text not in ENGINES:
         raise ValueError(f"it must be one of: {', '.join(ENGINES)}")
     return text
+
+
+def _aggregates(text: str) -> str:
+    if text.lower() not in CHOICES:
+        raise ValueError(f"it must be one of: {', '.join(CHOICES)}")
+    return text.lower()
 
 
 def _freshness(text: str) -> str:
@@ -107,6 +114,14 @@ PROPERTIES = {
     for found in (
         SessionProperty(
             "after", "after", "varchar", "", "Tokens that results do not fall behind", _tokens
+        ),
+        SessionProperty(
+            "aggregates",
+            "aggregates",
+            "varchar",
+            EXACT,
+            "Which aggregates are merged from those of files read before: off, exact, all",
+            _aggregates,
         ),
         SessionProperty("dialect", "dialect", "varchar", "trino", "Dialect of queries", _dialect),
         SessionProperty(

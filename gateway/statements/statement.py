@@ -82,6 +82,8 @@ class StatementRequest:
             `latest`.
         result_cache: Whether its result may be that of another statement; None means the session's,
             or else that it may.
+        aggregates: Which aggregates may be merged from partial ones: `off`, `exact` or `all`; None
+            means the session's, or else `exact`.
         timeout_s: Seconds it may take; None means the gateway's limit.
         row_limit: Rows after which the result is cut off and marked as such.
         time_zone: The zone in which local times become instants, unless the session sets another;
@@ -108,6 +110,7 @@ class StatementRequest:
     after: tuple[str, ...] = ()
     freshness: str | None = None
     result_cache: bool | None = None
+    aggregates: str | None = None
     timeout_s: float | None = None
     row_limit: int | None = None
     time_zone: str | None = None

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
+from seamline.planners.plan.aggregates import StagedAggregation
 from seamline.seam.binding import TopicBinding
 from seamline.seam.files import ColdPlan
 from seamline.seam.offsets import OffsetRange, Offsets
@@ -157,11 +158,13 @@ class LogicalPlan:
         query: The query.
         scans: Its scans, in the order of `query.scans`.
         row: The columns of its result, if that is one row which needs no engine.
+        aggregation: How it is computed in stages; None if it is computed from all rows at once.
     """
 
     query: BoundQuery
     scans: tuple[Scan, ...]
     row: tuple[Constant | RowCount, ...] | None = None
+    aggregation: StagedAggregation | None = None
 
     @property
     def files(self) -> dict[str, ColdPlan]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from seamline.planners.plan.aggregates import PartialFiles
 from seamline.planners.plan.estimate import Estimate, merge_ranges
 from seamline.planners.plan.logical import LogicalPlan, Scan
 from seamline.planners.plan.route import Route
@@ -70,12 +71,15 @@ class PhysicalPlan:
         tails: Tail reads by seam key; tables without a hot side are absent.
         estimate: How much the plan reads.
         route: The engine, and the reason it was chosen.
+        partial: Which files are not read, because their partial aggregates are there; None if all
+            are read.
     """
 
     logical: LogicalPlan
     tails: Mapping[SeamKey, TailRead] = dataclasses.field(hash=False)
     estimate: Estimate
     route: Route
+    partial: PartialFiles | None = None
 
     @property
     def seams(self) -> tuple[Seam, ...]:

@@ -19,6 +19,7 @@ from seamline.gateway.access.rights import Principal
 from seamline.gateway.app import wiring
 from seamline.gateway.catalogs.connections import Connections
 from seamline.gateway.config.model import Config, PortConfig
+from seamline.gateway.query.partial_aggregates import PartialAggregates
 from seamline.gateway.query.tokens import kept_secret
 from seamline.gateway.statements.statement import State, Statement, StatementRequest
 from support.slt import StatementError
@@ -33,8 +34,9 @@ class Gateway:
         config: Config,
         clock: Callable[[], float] = time.time,
         connections: Connections | None = None,
+        partials: PartialAggregates | None = None,
     ) -> None:
-        self.parts = wiring.Gateway(config, clock, connections)
+        self.parts = wiring.Gateway(config, clock, connections, partials)
         self.config = config
         self.service = self.parts.service
 

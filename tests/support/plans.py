@@ -11,12 +11,13 @@ import dataclasses
 import datetime
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+from sqlglot import exp
 
 from seamline.planners.bind import bind
 from seamline.planners.plan.logical import LogicalPlan, RowCount, Scan, TableFacts
@@ -178,10 +179,15 @@ def describe(plan: LogicalPlan) -> Iterator[str]:
     """One line per scan: what it may leave out, and what it reads of the log."""
     for scan in plan.scans:
         ranges = [f"p{r.partition} [{r.start}, {r.end_exclusive})" for r in scan.hot_ranges]
-        yield (
+        line = (
             f"{scan.seam.table[-1]}: {predicates.describe(scan.predicate)}; "
             f"log {', '.join(ranges) or 'nothing'}"
         )
+        if plan.aggregation is not None:
+            kept = ", ".join(f"{c.name} {c.type}" for c in plan.aggregation.columns)
+            line += f"; partial aggregates {kept}"
+            line += "" if plan.aggregation.is_exact else ", in any order"
+        yield line
 
 
 def describe_row(plan: LogicalPlan, rows: list[str]) -> str:
@@ -210,20 +216,45 @@ def _engine() -> duckdb.DuckDBPyConnection:
 
 
 def answer(plan: LogicalPlan) -> list[str]:
-    """The rows of the query over what its scans give, in order where the query has one."""
-    engine = _engine()
-    relations = {}
-    for scan in plan.scans:
-        # copied, so that what DuckDB hands on to Arrow has no part in the answer
-        engine.register("given", _rows(scan))
-        engine.execute(f'CREATE OR REPLACE TEMP TABLE "{scan.scan_id}" AS SELECT * FROM given')
-        relations[scan.scan_id] = render.scan_rows(
-            scan.columns, f'SELECT * FROM "{scan.scan_id}"', "duckdb"
-        )
-    result = engine.execute(render.to_duckdb(plan.query.tree, relations)).to_arrow_table()
+    """The rows of the query over what its scans give, in order where the query has one.
+
+    A plan in stages gives the partial aggregates of the snapshot's rows, partition by partition,
+    and then the query over these and the rows of the log.
+    """
+    rows = {scan.scan_id: _rows(scan) for scan in plan.scans}
+    tree, stages = plan.query.tree, plan.aggregation
+    if stages is not None:
+        (scan,) = plan.scans
+        given = rows[scan.scan_id].to_pylist()
+        partials = [(stages.partials_id, stages.columns)]
+        found = pa.schema([types.arrow_field(c) for c in stages.columns]).empty_table()
+        for partition in range(PARTITIONS):
+            part = [r for r in given if _is_cold(scan, r) and r[columns.PARTITION] == partition]
+            rows |= {scan.scan_id: _arrow(scan, part), stages.partials_id: found}
+            found = _computed(stages.merged, plan.scans, rows, partials)
+        hot = [row for row in given if not _is_cold(scan, row)]
+        rows |= {scan.scan_id: _arrow(scan, hot), stages.partials_id: found}
+        result = _computed(stages.final, plan.scans, rows, partials)
+    else:
+        result = _computed(tree, plan.scans, rows)
     cells = [column.to_pylist() for column in result.columns]
-    found = [str(row) for row in zip(*cells, strict=True)]
-    return found if plan.query.tree.args.get("order") else sorted(found)
+    lines = [str(row) for row in zip(*cells, strict=True)]
+    return lines if tree.args.get("order") else sorted(lines)
+
+
+def _computed(
+    tree: exp.Expr,
+    scans: Sequence[Scan],
+    rows: Mapping[str, pa.Table],
+    partials: Sequence[tuple[str, tuple[Field, ...]]] = (),
+) -> pa.Table:
+    engine, relations = _engine(), {}
+    for name, fields in (*((scan.scan_id, scan.columns) for scan in scans), *partials):
+        # copied, so that what DuckDB hands on to Arrow has no part in the answer
+        engine.register("given", rows[name])
+        engine.execute(f'CREATE OR REPLACE TEMP TABLE "{name}" AS SELECT * FROM given')
+        relations[name] = render.scan_rows(fields, f'SELECT * FROM "{name}"', "duckdb")
+    return engine.execute(render.to_duckdb(tree, relations)).to_arrow_table()
 
 
 def _rows(scan: Scan) -> pa.Table:
@@ -233,13 +264,21 @@ def _rows(scan: Scan) -> pa.Table:
         for row in table.rows
         if _is_read(scan, row) and (scan.predicate is None or keeps(scan.predicate, row))
     ]
-    fields = (*table.fields, *METADATA)
+    return _arrow(scan, kept)
+
+
+def _arrow(scan: Scan, rows: Sequence[Row]) -> pa.Table:
+    fields = (*_table_of(scan).fields, *METADATA)
     schema = pa.schema([(f.name, types.to_arrow(f.type)) for f in fields])
-    return pa.Table.from_pylist([dict(row) for row in kept], schema=schema)
+    return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+
+
+def _is_cold(scan: Scan, row: Row) -> bool:
+    return bool(row[columns.OFFSET] < scan.seam.boundary[row[columns.PARTITION]])
 
 
 def _is_read(scan: Scan, row: Row) -> bool:
     partition, offset = row[columns.PARTITION], row[columns.OFFSET]
-    return offset < scan.seam.boundary[partition] or any(
+    return _is_cold(scan, row) or any(
         r.partition == partition and r.start <= offset < r.end_exclusive for r in scan.hot_ranges
     )

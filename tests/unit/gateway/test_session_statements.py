@@ -56,6 +56,7 @@ def test_a_property_holds_until_it_is_reset(connection: seamline.Connection) -> 
     shown = {row[0]: row[1] for row in rows(connection, "SHOW SESSION")}
     assert shown == {
         "after": "",
+        "aggregates": "exact",
         "dialect": "trino",
         "engine": "auto",
         "freshness": "latest",
