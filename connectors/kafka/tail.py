@@ -28,6 +28,7 @@ class TailOrigin:
     Attributes:
         segments: Segments held here that were used.
         pruned: Segments held here that the filter ruled out.
+        looked_up: Segments used of which only a few rows were, found by the order of a column.
         spilled: Segments used that are on disk.
         offsets_read: Offsets read from the log for this statement alone.
         note: Why the table's follower could not supply everything; empty when it did.
@@ -35,6 +36,7 @@ class TailOrigin:
 
     segments: int = 0
     pruned: int = 0
+    looked_up: int = 0
     spilled: int = 0
     offsets_read: int = 0
     note: str = ""

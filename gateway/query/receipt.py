@@ -165,6 +165,7 @@ def _origin(tail: Tail) -> dict[str, Any]:
     return {
         "segments": origin.segments,
         "segments_pruned": origin.pruned,
+        "segments_looked_up": origin.looked_up,
         "segments_on_disk": origin.spilled,
         "offsets_read": origin.offsets_read,
         "note": origin.note or None,

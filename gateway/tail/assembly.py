@@ -74,7 +74,12 @@ def assemble(
     """
     kept = kept_columns(spec, names)
     used = [s for s in slices if s.segment.row_count and s.segment.statistics.may_match(predicate)]
-    batches = [s.rows.select(kept) for s in used if s.segment.file is None]
+    loaded = [s for s in used if s.segment.file is None]
+    few = [part.looked_up(predicate, kept) for part in loaded]
+    batches = [
+        part.rows.select(kept) if rows is None else rows
+        for part, rows in zip(loaded, few, strict=True)
+    ]
     files = [
         TailFile(str(s.segment.file), s.start, s.end_exclusive, s.whole, s.row_count)
         for s in used
@@ -85,6 +90,7 @@ def assemble(
     origin = TailOrigin(
         segments=len(used),
         pruned=sum(s.segment.row_count > 0 for s in slices) - len(used),
+        looked_up=sum(rows is not None for rows in few),
         spilled=len(files),
         offsets_read=rest.origin.offsets_read if rest is not None else 0,
     )

@@ -21,10 +21,12 @@ import pyarrow.parquet as pq
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.connectors.shared_memory import shared_memory
+from seamline.gateway.tail.lookups import positions
 from seamline.gateway.tail.source import RowSource
 from seamline.gateway.tail.statistics import Statistics
 from seamline.seam.offsets import OffsetRange
 from seamline.sql.columns import OFFSET
+from seamline.sql.predicates import Predicate
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -118,6 +120,28 @@ class Slice:
         offsets = batch.column(OFFSET)
         first = _position(offsets, self.start)
         return batch.slice(first, _position(offsets, self.end_exclusive) - first)
+
+    def looked_up(self, predicate: Predicate | None, names: Sequence[str]) -> pa.RecordBatch | None:
+        """Returns a few rows of the part, among them all for which a predicate is true.
+
+        Args:
+            predicate: The predicate.
+            names: The columns to return.
+
+        Returns:
+            The rows, in their order; None if the segment is in a file, or there may be many.
+        """
+        batch = self.segment.rows
+        if batch is None or not names:
+            return None
+        found = positions(self.segment.statistics, predicate)
+        if found is None:
+            return None
+        if not self.whole:
+            offsets = batch.column(OFFSET)
+            first, end = _position(offsets, self.start), _position(offsets, self.end_exclusive)
+            found = found[(found >= first) & (found < end)]
+        return batch.select(list(names)).take(pa.array(found))
 
     @property
     def row_count(self) -> int:

@@ -1,20 +1,25 @@
-"""Statistics for pruning: least value, greatest value and nulls of the columns of a batch.
+"""Statistics for pruning: least value, greatest value, nulls and order of the columns of a batch.
 
 They are computed when a predicate first asks for a column, and cached. The answer to "may a row
 match" is never wrongly no: values that cannot be compared, nested columns and columns that hold NaN
-(which the engines order above every number) count as "may".
+(which the engines order above every number) count as "may". The order of a column is made when it
+is asked for again, and kept within a number of bytes for all batches.
 """
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
+import itertools
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamline.connectors.cache import Cache
 from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate, StartsWith
 
 
@@ -35,14 +40,61 @@ class ColumnStatistics:
     count: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Order:
+    """The order of a column's values.
+
+    Attributes:
+        values: The column.
+        rows: The positions of its values, from the least to the greatest, then those of nulls.
+        count: How many values are not null.
+    """
+
+    values: pa.Array
+    rows: np.ndarray
+    count: int
+
+    def below(self, value: Any) -> int:
+        """Returns how many values are less than one.
+
+        Raises:
+            TypeError: when it is of another kind.
+        """
+        rows: Any = self.rows
+        return bisect.bisect_left(rows, value, 0, self.count, key=self._value)
+
+    def up_to(self, value: Any, length: int | None = None) -> int:
+        """Returns how many values are at most one, compared by some of their beginning if given.
+
+        Raises:
+            TypeError: when it is of another kind.
+        """
+        key = self._value if length is None else lambda row: self._value(row)[:length]
+        rows: Any = self.rows
+        return bisect.bisect_right(rows, value, 0, self.count, key=key)
+
+    def _value(self, row: Any) -> Any:
+        return self.values[int(row)].as_py()
+
+
+ORDER_BYTES_MAX = 64 << 20
+_ORDERS: Cache[tuple[int, str], np.ndarray] = Cache(
+    ORDER_BYTES_MAX, weight=lambda rows: int(rows.nbytes)
+)
+"""The rows of orders, by the number of the statistics and the column."""
+_NUMBERS = itertools.count()
+
+
 class Statistics:
     """Statistics of the columns of a batch; computed on demand."""
 
-    __slots__ = ("_known", "_rows")
+    __slots__ = ("_known", "_number", "_ordered", "_rows")
 
     def __init__(self, rows: pa.RecordBatch) -> None:
         self._rows: pa.RecordBatch | None = rows
         self._known: dict[str, ColumnStatistics | None] = {}
+        self._ordered: set[str] = set()
+        self._number = next(_NUMBERS)
 
     def column(self, name: str) -> ColumnStatistics | None:
         """Returns the statistics of a column; None when nothing is known about it."""
@@ -53,6 +105,23 @@ class Statistics:
                 _statistics(rows.column(name)) if rows is not None and is_there else None
             )
         return self._known[name]
+
+    def order(self, name: str) -> Order | None:
+        """Returns the order of a column; None if it has none, or this is asked for the first time.
+
+        The order is that of Python's values.
+        """
+        rows, statistics = self._rows, self.column(name)
+        if rows is None or statistics is None:
+            return None
+        if name not in self._ordered:
+            self._ordered.add(name)
+            return None
+        values = rows.column(name)
+        made = _ORDERS.get_or_make(
+            (self._number, name), lambda: pc.sort_indices(values).to_numpy().astype(np.uint32)
+        )
+        return Order(values, made, len(values) - statistics.null_count)
 
     def settled(self) -> Statistics:
         """Returns the same statistics, all computed, without the batch."""

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
+import random
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -37,6 +38,7 @@ from seamline.connectors.iceberg.pyiceberg_internals import live_entries
 from seamline.connectors.iceberg.tables.catalog import table_of_file
 from seamline.connectors.iceberg.tail_files import TailLayout, plan_files, write_file
 from seamline.connectors.iceberg.type_conversion import to_schema
+from seamline.gateway.tail.lookups import positions
 from seamline.gateway.tail.statistics import Statistics
 from seamline.planners.rules.push_predicates import to_predicate
 from seamline.seam.files import ScanRequest
@@ -178,6 +180,28 @@ def test_no_segment_is_left_out_that_holds_a_row_of_the_answer(name: str) -> Non
                     assert not left_out, said(condition, column, left_out)
                 ruled_out += 1
     assert ruled_out
+
+
+@pytest.mark.one_in(test=12, prove=8)
+@pytest.mark.parametrize("name", [name for name in VALUES if "array" not in name])
+def test_no_row_is_left_out_that_is_looked_up(name: str) -> None:
+    column = COLUMNS[name]
+    numbers = [n for n in range(len(column.values)) for _ in range(n % 3 + 1)]
+    random.Random(name).shuffle(numbers)
+    rows = column.rows(*numbers).to_batches()[0]
+    statistics = Statistics(rows)
+    assert statistics.order("c") is None, "it is only made when it is asked for again"
+    left_out = 0
+    for pushed, conditions in column.by_predicate.items():
+        found = positions(statistics, pushed)
+        if found is None:
+            continue
+        left_out += len(numbers) - len(found)
+        for condition in conditions:
+            needed = {at for at, n in enumerate(numbers) if n in condition.kept}
+            missed = needed.difference(found.tolist())
+            assert not missed, said(condition, column, missed)
+    assert left_out or statistics.column("c") is None, "what has statistics has an order"
 
 
 # --- The cold half -------------------------------------------------------------------------------

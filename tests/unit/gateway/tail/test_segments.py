@@ -29,6 +29,7 @@ from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
 from seamline.sql import types
 from seamline.sql.columns import METADATA_FIELDS, OFFSET
+from seamline.sql.predicates import Comparison, In
 from seamline.sql.types import Field
 
 OFFSETS = (3, 4, 7, 8, 9, 15, 16)
@@ -74,6 +75,18 @@ def test_a_cut_is_the_rows_of_its_offsets(
     expected = [o for o in OFFSETS if cut.start <= o < cut.end_exclusive]
     assert offsets_of(cut) == expected
     assert cut.row_count == len(expected)
+
+
+def test_the_second_time_rows_are_looked_up(scratch: pathlib.Path) -> None:
+    cut = Slice(segment(), 4, 16)
+    condition = In(OFFSET, (3, 8, 16))
+    assert cut.looked_up(condition, [OFFSET]) is None
+    rows = cut.looked_up(condition, [OFFSET])
+    assert rows is not None
+    assert rows.column(OFFSET).to_pylist() == [8]
+    assert cut.looked_up(Comparison(OFFSET, ">", 3), [OFFSET]) is None, "these are many"
+    on_disk = Slice(spill(cut.segment, scratch), 4, 16)
+    assert [on_disk.looked_up(condition, [OFFSET]) for _ in range(2)] == [None, None]
 
 
 def test_only_a_cut_of_everything_is_whole() -> None:
