@@ -32,6 +32,7 @@ NAME = ("default", "t")
 _PARTITIONS = range(4)
 _COLUMNS = (1, 2)
 _FILES_OF_MANIFEST = 5_000
+_ROWS_OF_FILE = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +70,14 @@ class Warehouse:
         table.plan(head, ScanRequest(schema_id, ("id",), predicate))
         return table
 
+    def count(self) -> int:
+        """Loads the table, and returns its number of rows as `count(*)` does."""
+        table = self.catalog.load(NAME)
+        request = ScanRequest(table.state.current_schema_id, (), is_count=True)
+        counted = table.plan(table.state.current_snapshot_id, request).counted
+        assert counted is not None
+        return counted
+
     def reopened(self) -> Warehouse:
         """The same table, of which nothing is cached."""
         return Warehouse(self.folder, IcebergCatalog(self.catalog.config))
@@ -103,7 +112,8 @@ def add_files(tables: Warehouse, files: int) -> None:
     ]
     starts = range(0, files, _FILES_OF_MANIFEST)
     made = [one for n in starts for one in new.added(every[n : n + _FILES_OF_MANIFEST])]
-    snapshot = new.finish((), made, Summary(Operation.APPEND))
+    total = {"total-records": str(_ROWS_OF_FILE * files)}
+    snapshot = new.finish((), made, Summary(Operation.APPEND, **total))
     head = SetSnapshotRefUpdate(
         ref_name=MAIN_BRANCH,
         type=SnapshotRefType.BRANCH,
@@ -123,7 +133,7 @@ def _data_file(path: str, number: int) -> DataFile:
         file_path=path,
         file_format=FileFormat.PARQUET,
         partition=Record(),
-        record_count=1000,
+        record_count=_ROWS_OF_FILE,
         file_size_in_bytes=10_000,
         column_sizes=dict.fromkeys(_COLUMNS, 4000),
         value_counts=dict.fromkeys(_COLUMNS, 1000),

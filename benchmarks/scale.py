@@ -336,6 +336,19 @@ def files() -> Growth:
     return Growth("files", sizes, (cost(sizes[0]), cost(sizes[1])), "ms")
 
 
+def counts() -> Growth:
+    """Counting the rows of a table of which nothing is cached, by the number of its files."""
+
+    def cost(number: int) -> float:
+        with large_tables.warehouse() as tables:
+            large_tables.add_files(tables, number)
+            fresh = [tables.reopened() for _ in range(REPEATS + 1)]
+            return cpu_ms(lambda: fresh.pop().count())
+
+    sizes = (1_000, 100_000)
+    return Growth("files", sizes, (cost(sizes[0]), cost(sizes[1])), "ms")
+
+
 def files_cold() -> Growth:
     """Planning a scan of many files for the first time, by PyIceberg and here."""
     number = 100_000
@@ -418,6 +431,7 @@ LAWS: Mapping[str, Law] = {
     "listing": Law(listing, cost_max=100),
     "sample": Law(sample, ratio_max=15),
     "files": Law(files, cost_max=50),
+    "counts": Law(counts, cost_max=50),
     "files-cold": Law(files_cold, ratio_max=1.2),
     "heads": Law(heads, ratio_max=3),
     "heads-memory": Law(heads_memory, ratio_max=1.5),

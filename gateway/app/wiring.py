@@ -62,10 +62,10 @@ from seamline.gateway.statements.memory_limits import MemoryLimits
 from seamline.gateway.statements.metrics import Metrics
 from seamline.gateway.statements.service import Service
 from seamline.gateway.statements.spool import SpoolDirectory
-from seamline.gateway.statements.statement import Statement
+from seamline.gateway.statements.statement import Statement, StatementRequest
 from seamline.gateway.tail.metrics import TailMetrics
 from seamline.gateway.tail.tails import followers
-from seamline.planners.plan.route import DUCKDB, SPARK, Limits
+from seamline.planners.plan.route import AUTO, DUCKDB, SPARK, Limits
 from seamline.seam.seam import Seam
 from seamline.sql.parsing.statements import KillStatement
 
@@ -221,7 +221,21 @@ class Gateway:
         self._registry.register(ResultCacheMetrics(self.results))
         self._registry.register(PartialAggregateMetrics(self.partials))
         metrics, rights_of = Metrics(self._registry), self.access.rights_of
-        return Service(self.config.shared(), self._run, metrics, rights_of, self.audit)
+        return Service(
+            self.config.shared(),
+            self._run,
+            metrics,
+            rights_of,
+            self.audit,
+            is_short=self._is_literal,
+        )
+
+    def _is_literal(self, request: StatementRequest, caller: Principal) -> bool:
+        """Whether a statement is known to consist of literals, which no engine has to compute."""
+        if request.engine not in {None, AUTO} or request.parameters or request.token is not None:
+            return False
+        meaning = self._meanings.find(request.statement, request.dialect, caller.name)
+        return meaning is not None and meaning.is_literal
 
     def _run(self, statement: Statement) -> None:
         """Runs a statement with the rights of its caller."""

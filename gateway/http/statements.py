@@ -365,6 +365,8 @@ def _await(
     statement: Statement, slots: RequestSlots, seconds: float, wait_for: WaitFor = "END"
 ) -> State:
     """Waits for the end; or for the first chunk, unless that is about to be the last one."""
+    if statement.state in FINAL:
+        return statement.state
     with slots.waiting(min(WAIT_S_MAX, seconds)) as left_s:
         if wait_for == "ROWS":
             return statement.wait_for_rows(left_s)

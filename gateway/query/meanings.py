@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from seamline.connectors.cache import Cache
-from seamline.sql.binder.qualify import BoundQuery, Relation
+from seamline.sql.binder.qualify import BoundQuery, Relation, TableReference, references
 from seamline.sql.parsing.statements import Query
 from seamline.sql.types import Field, Row, Type, children
 
@@ -30,12 +30,30 @@ class Meaning:
     Attributes:
         query: The text, parsed.
         length: The length of the text.
+        is_literal: Whether its result is known to need neither a table nor an engine, if its
+            request asks for none.
     """
 
     def __init__(self, query: Query, length: int) -> None:
         self.query = query
         self.length = length
+        self.is_literal = False
+        self._references: tuple[str, list[TableReference]] | None = None
         self._last: tuple[tuple[Any, ...], BoundQuery] | None = None
+
+    def references(self, zone: str) -> list[TableReference]:
+        """Returns the tables that it names, as in `qualify.references`.
+
+        Args:
+            zone: The session's time zone.
+
+        Raises:
+            SeamlineError: as `qualify.references`.
+        """
+        last = self._references
+        if last is None or last[0] != zone:
+            last = self._references = (zone, references(self.query.tree, zone))
+        return last[1]
 
     def bound(
         self,

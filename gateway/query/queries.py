@@ -258,8 +258,9 @@ class Queries:
 
     def _plan(self, request: QueryRequest, deadline: Deadline) -> Planned:
         as_of = datetime.datetime.now(datetime.UTC)
+        zone, meaning = request.session.time_zone, request.meaning
         tables = self._gatherer.pin(
-            references(request.tree, request.session.time_zone),
+            references(request.tree, zone) if meaning is None else meaning.references(zone),
             request.session,
             deadline,
             token=request.token,
@@ -293,6 +294,8 @@ class Queries:
             physical = self._compute(
                 lambda: plan(logical, engine=request.engine, limits=self._limits), deadline
             )
+        if meaning is not None and physical.route.engine == GATEWAY and not tables:
+            meaning.is_literal = True
         cold = {
             scan.scan_id: table.cold
             for scan, table in zip(query.scans, tables, strict=True)
@@ -302,7 +305,8 @@ class Queries:
 
     def _qualified(self, request: QueryRequest, relations: Sequence[Relation]) -> BoundQuery:
         """Binds the query, unless its binding to the same relations is known."""
-        catalog, schema, zone = dataclasses.astuple(request.session)
+        own = request.session
+        catalog, schema, zone = own.catalog, own.schema, own.time_zone
 
         def qualified(tree: exp.Expr) -> BoundQuery:
             return self._qualify(

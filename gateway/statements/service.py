@@ -77,6 +77,8 @@ class Service:
         rights_of: Returns a principal's rights; by default, everything with their own statements.
         audit: Records every statement that has ended, or was refused.
         load: How busy this process is.
+        is_short: Whether a statement is known to wait for nothing and to compute next to nothing;
+            by default, none is.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Service:
         rights_of: Callable[[Principal], Rights] = Rights,
         audit: AuditLog | None = None,
         load: ProcessLoad | None = None,
+        is_short: Callable[[StatementRequest, Principal], bool] = lambda _request, _caller: False,
     ) -> None:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), _CALLS_MAX))
         self._limits = limits
@@ -111,6 +114,7 @@ class Service:
         self._running: collections.Counter[str] = collections.Counter()
         self._ran_at: dict[str, float] = {}
         self._load = load or ProcessLoad()
+        self._is_short = is_short
         self._refusing = threading.Event()
         self._stopping = threading.Event()
 
@@ -123,7 +127,7 @@ class Service:
         continues: bool = False,
         held: bool = False,
     ) -> Statement:
-        """Accepts a statement; it runs as soon as a runner is free.
+        """Accepts a statement; it runs as soon as a runner is free, or here if it is short.
 
         Args:
             request: What the client asks for.
@@ -189,11 +193,17 @@ class Service:
             statement = Statement(request, caller, timeout_s, origin, at_end, self.ids.new())
             statement.held = held
             self._statements[statement.statement_id] = statement
-            if not held:
+            begins = not held and self._is_short(request, caller) and self._begin(statement)
+            if not held and not begins:
                 self._waiting.append(statement)
                 self._wake_runner()
         if held:
             self._drop_held(caller)
+        if begins:
+            self._run_begun(statement)
+            with self._lock:
+                if self._waiting:
+                    self._wake_runner()
         return statement
 
     def start(self, statement: Statement) -> None:
@@ -432,14 +442,33 @@ class Service:
         """Runs statements until none may run: a runner that has ended one looks for the next."""
         statement = self._take(is_woken=True)
         while statement is not None:
-            try:
-                with dependencies.calls_of(_Runner(self, statement)):
-                    self._run(statement)
-            finally:
-                with self._lock:
-                    self._running[statement.principal] -= 1
-                    self._changed.notify_all()
+            self._run_begun(statement)
             statement = self._take()
+
+    def _run_begun(self, statement: Statement) -> None:
+        try:
+            with dependencies.calls_of(_Runner(self, statement)):
+                self._run(statement)
+        finally:
+            with self._lock:
+                self._running[statement.principal] -= 1
+                self._changed.notify_all()
+
+    def _begin(self, statement: Statement) -> bool:
+        """Begins a statement that may run at once, as none waits; returns whether it did."""
+        limits, name = self._limits, statement.principal
+        is_full = self._running.total() + self._returning >= limits.statements_running_max
+        if is_full or self._running[name] >= limits.principal_running_max or self._waiting:
+            return False
+        return self._note_begin(statement)
+
+    def _note_begin(self, statement: Statement) -> bool:
+        """Moves a statement to running and counts it, unless it was canceled before."""
+        if not statement.begin():
+            return False
+        self._ran_at[statement.principal] = time.monotonic()
+        self._running[statement.principal] += 1
+        return True
 
     def _take(self, *, is_woken: bool = False) -> Statement | None:
         """Returns the next statement to run, or None if none may run.
@@ -456,9 +485,7 @@ class Service:
                     return None
                 statement = min(may, key=lambda s: self._running[s.principal])
                 self._waiting.remove(statement)
-                if statement.begin():
-                    self._ran_at[statement.principal] = time.monotonic()
-                    self._running[statement.principal] += 1
+                if self._note_begin(statement):
                     if self._waiting:  # for the statements that had to wait for this one
                         self._wake_runner()
                     return statement

@@ -104,7 +104,7 @@ class SpoolDirectory:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _file(self, name: str) -> ResultFile:
-        return ResultFile(str(self._directory / name), self._size_bytes_max)
+        return ResultFile(f"{self._directory}/{name}", self._size_bytes_max)
 
 
 class ResultSpool:

@@ -403,7 +403,8 @@ class Statement:
                 self.finished_at = time.time()
                 self.deadline.close()
                 self._forget()
-                self.request = dataclasses.replace(self.request, parameters=(), prepared={})
+                if self.request.parameters or self.request.prepared:
+                    self.request = dataclasses.replace(self.request, parameters=(), prepared={})
                 if isinstance(self.parsed, sql.Query):  # its tree is many times its text
                     self.parsed = None
                 self._awaited.notify_all()

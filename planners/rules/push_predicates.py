@@ -35,6 +35,8 @@ from seamline.sql.types import Field
 
 def push_predicates(plan: LogicalPlan) -> LogicalPlan:
     """See the module's docstring."""
+    if not plan.scans:
+        return plan
     columns = {
         scan.scan_id: {field.name.lower(): field for field in scan.columns} for scan in plan.scans
     }

@@ -40,9 +40,10 @@ def bind(query: Query, values: Values) -> exp.Expr:
         SeamlineError: INVALID_PARAMETERS when values and placeholders do not match one to one.
     """
     tree = query.tree
-    if tree.find(exp.Placeholder) is not None:
-        tree = tree.copy()
     placeholders = list(tree.find_all(exp.Placeholder))
+    if placeholders:
+        tree = tree.copy()
+        placeholders = list(tree.find_all(exp.Placeholder))
     names = {node.name for node in placeholders if node.this}
     if names and query.placeholders:
         raise mixed_placeholders()

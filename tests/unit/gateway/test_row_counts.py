@@ -17,6 +17,8 @@ from support.gateway import Gateway, statement_rows
 from support.handmade import EQUALITY, POSITIONS, File, Handmade, column, with_ids
 
 from seamline.errors import COLD_FILE_MISSING, SeamlineError
+from seamline.gateway.access.rights import Principal
+from seamline.gateway.statements.statement import State, StatementRequest
 
 COLUMNS = [column(1, "id", "long"), column(2, "name", "string")]
 IDS = {"id": 1, "name": 2}
@@ -125,3 +127,16 @@ def test_no_process_counts(gateway: Gateway, tmp_path: pathlib.Path) -> None:
     with pytest.raises(SeamlineError) as missing:
         gateway.rows("SELECT max(id) FROM t")
     assert missing.value.code is COLD_FILE_MISSING
+
+
+def test_literals_that_come_again_are_answered_by_the_thread_that_asks(gateway: Gateway) -> None:
+    asked = [("SELECT 7", "auto"), ("SELECT 7", "auto"), ("SELECT 7", "duckdb")]
+    states = []
+    for sql, engine in asked:
+        request = StatementRequest(sql, engine=engine)
+        statement = gateway.service.submit(request, Principal("tests"))
+        states.append(statement.state is State.SUCCEEDED)
+        statement.wait(60)
+        assert statement.receipt["engine"] == ("duckdb" if engine == "duckdb" else "gateway")
+        assert statement_rows(statement) == [(7,)]
+    assert states[1]

@@ -5,6 +5,7 @@ Method: the service over an answer that the test holds in its hand; no engine, n
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
@@ -313,6 +314,32 @@ def test_the_gateways_limit_bounds_what_a_statement_asks_for(service: Service) -
     assert long.deadline.remaining_s() <= LIMITS.statement_seconds_max
     short = service.submit(StatementRequest("SELECT 1", timeout_s=5), ADA)
     assert short.deadline.remaining_s() <= 5
+
+
+def test_a_short_statement_runs_where_it_is_submitted_unless_others_come_first() -> None:
+    threads: dict[str, threading.Thread] = {}
+    held, short = Answers(), StatementRequest("SELECT 2")
+
+    def run(statement: Statement) -> None:
+        threads[statement.statement_id] = threading.current_thread()
+        if statement.request is not short:
+            held.run(statement)
+
+    metrics = Metrics(CollectorRegistry())
+    with contextlib.closing(
+        Service(LIMITS, run, metrics, is_short=lambda request, _: request is short)
+    ) as service:
+        first = service.submit(short, ADA)
+        assert first.state is State.SUCCEEDED
+        assert threads[first.statement_id] is threading.current_thread()
+        held.hold()
+        long = service.submit(ONE, ADA)
+        wait_until(lambda: held.begun, what="the long one")
+        second = service.submit(short, BOB)
+        assert second.state is State.PENDING
+        held.hold(False)
+        assert [s.wait(60) for s in (long, second)] == [State.SUCCEEDED] * 2
+        assert threads[second.statement_id] is not threading.current_thread()
 
 
 def test_draining_refuses_new_statements_and_lets_the_others_end(
