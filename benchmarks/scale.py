@@ -16,15 +16,19 @@ import datetime
 import functools
 import gc
 import json
+import math
 import pathlib
+import resource
 import statistics
 import sys
 import tempfile
+import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import large_tables
+import pyarrow as pa
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness import timed, verdict_of, write
@@ -48,10 +52,17 @@ from seamline.gateway.dev.local.stack import LocalStack
 from seamline.gateway.names import TableName
 from seamline.gateway.statements.statement import StatementRequest
 from seamline.gateway.system.system_tables import information_schema
+from seamline.gateway.tail.follower import QUIET_S
+from seamline.gateway.tail.followers import Budget, Followers
+from seamline.gateway.tail.source import FollowedTable, RowSource
 from seamline.seam.log import READ_COMMITTED, LogBounds
+from seamline.seam.offsets import Offsets
+from seamline.seam.records import DecoderSpec
 from seamline.sql import types
 from seamline.sql.binder.qualify import qualify
+from seamline.sql.columns import METADATA_FIELDS
 from seamline.sql.parsing import parse
+from seamline.sql.types import Field
 
 REPEATS = 5
 ASKS = 20
@@ -239,8 +250,9 @@ def log_of(stack: LocalStack, **partitions: int) -> Iterator[KafkaLog]:
     assert servers is not None
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     producer = Producer({"bootstrap.servers": servers, "log_level": 0})
+    made = admin.create_topics([NewTopic(name, count) for name, count in partitions.items()])
     for name, count in partitions.items():
-        admin.create_topics([NewTopic(name, count)])[name].result(120)
+        made[name].result(120)
         for partition in range(count):
             producer.produce(name, b"{}", partition=partition)
     assert producer.flush(300) == 0
@@ -297,6 +309,83 @@ class CountedReads:
         """See `HotLog.read`."""
         self.count += 1
         return self._inner.read(*args, **how)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rest:
+    """What followers of tables that nobody asks for cost.
+
+    Attributes:
+        core_percent: Processor time, in hundredths of a core.
+        threads: Threads of the process.
+        files: Files and sockets that it has open.
+        kib: Memory for each table, in KiB.
+    """
+
+    core_percent: float
+    threads: float
+    files: float
+    kib: float
+
+
+_FOLLOWED = (10, 1_000)
+_REST_S = 20.0
+
+
+def spec_of(topic: str) -> DecoderSpec:
+    """How the records of a topic of two columns are decoded."""
+    columns = Field("id", types.BIGINT, 1), Field("text", types.VARCHAR, 2)
+    return DecoderSpec(topic, "json", "fail", (*columns, *METADATA_FIELDS))
+
+
+def follow(followers: Followers, log: KafkaLog, topics: Sequence[str]) -> None:
+    """Follows tables over topics, one table for each, until nobody has asked for them lately."""
+    for topic, bounds in log.bounds(topics, READ_COMMITTED, NoDeadline()).items():
+        source = RowSource(bounds.topic_id, READ_COMMITTED, spec_of(topic), 0)
+        table = FollowedTable(("lake", "default", topic), topic, source)
+        followers.follow(table, "local", Offsets({0: 0}), {}, time.monotonic())
+    for follower in followers.all():
+        while not follower.wait({0: 1}, NoDeadline()):
+            assert not follower.over, follower.error
+        follower.last_used -= QUIET_S
+
+
+@functools.cache
+def at_rest() -> tuple[Rest, Rest]:
+    """What few followers cost at rest, and what many do, in this process with its clients."""
+    costs: list[Rest] = []
+    with contextlib.ExitStack() as started:
+        stack = started.enter_context(broker())
+        topics = [f"t{number}" for number in range(_FOLLOWED[1])]
+        log = started.enter_context(log_of(stack, **dict.fromkeys(topics, 1)))
+        folder = pathlib.Path(started.enter_context(tempfile.TemporaryDirectory()))
+        made = Followers(lambda _: log, Budget(1 << 30, 0, math.inf), folder)
+        followers = started.enter_context(contextlib.closing(made))
+        before = _resident_kib()
+        for count in _FOLLOWED:
+            follow(followers, log, topics[len(followers.all()) : count])
+            time.sleep(_REST_S)
+            percent = 100 * timed(lambda: time.sleep(_REST_S))[1] / _REST_S
+            threads, files = (_count_of(f"/proc/self/{of}") for of in ("task", "fd"))
+            costs.append(Rest(percent, threads, files, (_resident_kib() - before) / count))
+    return costs[0], costs[1]
+
+
+def _count_of(folder: str) -> int:
+    return sum(1 for _ in pathlib.Path(folder).iterdir())
+
+
+def _resident_kib() -> float:
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    pages = int(pathlib.Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() / 1024
+
+
+def followers_at_rest(of: str, unit: str) -> Growth:
+    """A cost of followers of tables that nobody asks for."""
+    few, many = (getattr(rest, of) for rest in at_rest())
+    return Growth("followed tables", _FOLLOWED, (few, many), unit)
 
 
 def waiting() -> Growth:
@@ -442,6 +531,10 @@ LAWS: Mapping[str, Law] = {
     "partitions": Law(partitions, ratio_max=50),
     "elections": Law(elections, ratio_max=1),
     "waiting": Law(waiting, cost_max=0.25),
+    "followers": Law(lambda: followers_at_rest("core_percent", "% of a core"), cost_max=5),
+    "followers-threads": Law(lambda: followers_at_rest("threads", "threads"), cost_max=100),
+    "followers-files": Law(lambda: followers_at_rest("files", "files"), cost_max=200),
+    "followers-memory": Law(lambda: followers_at_rest("kib", "KiB a table"), cost_max=100),
 }
 
 

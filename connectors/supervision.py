@@ -1,6 +1,7 @@
 """Background work: everything is started, reported and retried in the same way.
 
     Loop      a step that is run repeatedly, until its owner ends it
+    Crew      a few threads for the steps of many loops, which run when there is work for them
     start     work done once, in its own thread; `later` does so after a delay, and
               `interruptibly` waits for it
     attempt   a part of such work whose failure must not prevent the rest
@@ -16,18 +17,20 @@ import collections
 import contextlib
 import dataclasses
 import logging
+import math
 import queue
 import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from seamline.connectors.files import is_full
 from seamline.errors import DISK_FULL, INTERNAL_ERROR, SeamlineError, sentence
 
 _LOG = logging.getLogger("seamline.background")
 
+_CREW_IDLE_S = 10.0
 _DOUBLINGS_MAX = 30
 _LOOK_S_MAX = 3600.0
 
@@ -59,8 +62,8 @@ AfterFailure = Callable[[SeamlineError, int], float | None]
 """(error, failures in a row) → the seconds until the next try, or None to end the loop."""
 
 
-class Loop:
-    """Runs a step repeatedly in its own thread.
+class Rounds:
+    """A step that is run repeatedly, and how it went.
 
     Args:
         name: Its name in metrics and logs; loops of one kind share it.
@@ -68,11 +71,11 @@ class Loop:
         backoff: Pauses after failures.
         after_failure: Chooses the pause instead, and may report the failure.
         at_end: Called in the same thread after the last round.
-        delay_s: Seconds before the first round.
         is_told: Whether `after_failure` reports failures, so that they need not be logged as
             errors.
 
     Attributes:
+        name: Its name.
         error: Why the last step failed; None once one has succeeded.
         failures_in_a_row: How many steps have failed since one succeeded.
         last_success_at: When a step last succeeded, in seconds since the epoch; None before.
@@ -87,7 +90,6 @@ class Loop:
         backoff: Backoff = Backoff(),
         after_failure: AfterFailure | None = None,
         at_end: Callable[[], object] = lambda: None,
-        delay_s: float = 0.0,
         is_told: bool = False,
     ) -> None:
         self.name = name
@@ -99,46 +101,19 @@ class Loop:
         self._backoff = backoff
         self._after_failure = after_failure or (lambda _, failures: backoff.pause_s(failures))
         self._at_end = at_end
-        self._delay_s = delay_s
         self._is_told = is_told
         self._well_at = time.monotonic()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"seamline-{name}", daemon=True)
-        with _lock:  # whoever has a loop finds it among the others
-            self._thread.start()
-            _loops.add(self)
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it is still running."""
-        return self._thread.is_alive()
 
     @property
     def quiet_s(self) -> float:
         """Seconds since a step last succeeded, or since the loop began."""
         return time.monotonic() - self._well_at
 
-    def stop(self) -> None:
-        """Lets the current step finish and starts no other."""
-        self._stopping.set()
-
-    def join(self, seconds: float | None = None) -> None:
-        """Waits until it has ended."""
-        self._thread.join(seconds)
-
-    def _run(self) -> None:
-        try:
-            self._stopping.wait(self._delay_s)
-            while not self._stopping.is_set():
-                pause_s = self._round()
-                if pause_s is None:
-                    break
-                self._stopping.wait(pause_s)
-            self.has_finished = True
-        finally:
-            attempt(self.name, self._at_end)
-            with _lock:
-                _loops.discard(self)
+    def _end(self) -> None:
+        attempt(self.name, self._at_end)
+        with _lock:
+            _loops.discard(self)
 
     def _round(self) -> float | None:
         try:
@@ -158,6 +133,167 @@ class Loop:
         except BaseException as own:  # noqa: BLE001 - a failing callback must not end the loop
             _report(self.name, own)
             return self._backoff.pause_s(self.failures_in_a_row)
+
+
+class Loop(Rounds):
+    """Runs a step repeatedly in its own thread.
+
+    Args:
+        name: See `Rounds`.
+        step: See `Rounds`.
+        delay_s: Seconds before the first round.
+        how: See `Rounds`.
+    """
+
+    def __init__(self, name: str, step: Step, *, delay_s: float = 0.0, **how: Any) -> None:
+        super().__init__(name, step, **how)
+        self._delay_s = delay_s
+        self._thread = threading.Thread(target=self._run, name=f"seamline-{name}", daemon=True)
+        with _lock:  # whoever has a loop finds it among the others
+            self._thread.start()
+            _loops.add(self)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is still running."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Lets the current step finish and starts no other."""
+        self._stopping.set()
+
+    def join(self, seconds: float | None = None) -> None:
+        """Waits until it has ended."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            self._stopping.wait(self._delay_s)
+            while not self._stopping.is_set():
+                pause_s = self._round()
+                if pause_s is None:
+                    break
+                self._stopping.wait(pause_s)
+            self.has_finished = True
+        finally:
+            self._end()
+
+
+class Crew:
+    """Threads that run the rounds of many loops, which share them. Safe to share between threads.
+
+    There are as many threads as rounds that are due, within a limit; each ends when it has been
+    idle for some time. Rounds are run in the order in which they became due.
+
+    Args:
+        name: The name of the threads.
+        threads_max: The greatest number of them.
+    """
+
+    def __init__(self, name: str, threads_max: int) -> None:
+        self._name = name
+        self._threads_max = threads_max
+        self._changed = threading.Condition()
+        self._due: collections.deque[Callable[[], None]] = collections.deque()
+        self._threads = 0
+        self._idle = 0
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Runs work, which must not raise, in one of the threads."""
+        with self._changed:
+            self._due.append(work)
+            if self._idle >= len(self._due):
+                self._changed.notify()
+            elif self._threads < self._threads_max:
+                thread = threading.Thread(
+                    target=self._run, name=f"seamline-{self._name}", daemon=True
+                )
+                self._threads += attempt(self._name, thread.start)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._idle += 1
+                is_due = self._changed.wait_for(lambda: bool(self._due), _CREW_IDLE_S)
+                self._idle -= 1
+                if not is_due:
+                    self._threads -= 1
+                    return
+                work = self._due.popleft()
+            work()
+
+
+class CrewLoop(Rounds):
+    """Runs a step in the threads of a crew, when it is woken or its pause is over.
+
+    A step returns infinity to pause until it is woken; one that is woken while it runs is run
+    again.
+
+    Args:
+        crew: The crew.
+        name: See `Rounds`.
+        step: See `Rounds`.
+        how: See `Rounds`.
+    """
+
+    def __init__(self, crew: Crew, name: str, step: Step, **how: Any) -> None:
+        super().__init__(name, step, **how)
+        self._crew = crew
+        self._changing = threading.Lock()
+        self._is_running = self._is_woken = False
+        self._cancel: Callable[[], None] = lambda: None
+        self._ended = threading.Event()
+        with _lock:
+            _loops.add(self)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+        return not self._ended.is_set()
+
+    @property
+    def quiet_s(self) -> float:
+        """See `Rounds.quiet_s`; 0 while no round is due after one that succeeded."""
+        is_pausing = not (self._is_running or self._is_woken or self.error)
+        return 0.0 if is_pausing else super().quiet_s
+
+    def wake(self) -> None:
+        """Makes the next round due now."""
+        with self._changing:
+            if self._is_woken or self._ended.is_set():
+                return
+            self._is_woken = True
+            if self._is_running:
+                return
+            self._cancel()
+        self._crew.run(self._run)
+
+    def stop(self) -> None:
+        """Lets the current step finish and starts no other."""
+        self._stopping.set()
+        self.wake()
+
+    def join(self, seconds: float | None = None) -> None:
+        """Waits until it has ended."""
+        self._ended.wait(seconds)
+
+    def _run(self) -> None:
+        with self._changing:
+            self._is_running, self._is_woken = True, False
+        pause_s = None if self._stopping.is_set() else self._round()
+        if pause_s is None:
+            self._end()
+            self.has_finished = True
+            self._ended.set()
+            return
+        with self._changing:
+            self._is_running = False
+            if not self._is_woken and pause_s:
+                if pause_s < math.inf:
+                    self._cancel = _timers.add(time.monotonic() + pause_s, self.wake)
+                return
+            self._is_woken = True
+        self._crew.run(self._run)
 
 
 def start(name: str, work: Callable[[], object]) -> bool:
@@ -268,11 +404,11 @@ _timers = _Timers()
 # --- Outcomes ------------------------------------------------------------------------------------
 
 _lock = threading.Lock()
-_loops: set[Loop] = set()
+_loops: set[Rounds] = set()
 _failures: collections.Counter[tuple[str, str]] = collections.Counter()
 
 
-def loops() -> list[Loop]:
+def loops() -> list[Rounds]:
     """Returns the loops of this process that have not ended."""
     with _lock:
         return list(_loops)

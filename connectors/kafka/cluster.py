@@ -50,7 +50,9 @@ PATIENT_WAIT_MS = 500
 """How long the broker may hold a fetch at the end of the log, during which it answers nothing else
 on that connection; records that arrive end the wait. A read of existing records leaves such a fetch
 behind, because the client fetches ahead; the next user of the pooled consumer would wait for it. A
-follower asks again after each wait, and learns only then that a marker is the last thing there."""
+follower asks again after each wait, and learns only then that a marker is the last thing there. A
+patient one also waits for more bytes than come to a quiet topic, as each answer costs a request for
+all partitions of the connection."""
 SILENT_S = 10.0
 """Seconds after which a consumer is replaced that returns nothing of what the log holds; the next
 one has twice as long, as records of aborted transactions take time."""
@@ -220,6 +222,7 @@ class Cluster:
             "isolation.level": isolation,
             "check.crcs": True,
             "fetch.wait.max.ms": wait_ms,
+            "fetch.min.bytes": fetch_bytes if wait_ms == PATIENT_WAIT_MS else 1,
             "fetch.error.backoff.ms": 50,
             "fetch.queue.backoff.ms": 5,
             "queued.max.messages.kbytes": _QUEUE_KILOBYTES_MAX,

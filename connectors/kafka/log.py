@@ -14,7 +14,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import (
@@ -42,6 +42,7 @@ from seamline.connectors.kafka.cluster import (
     passes,
 )
 from seamline.connectors.kafka.formats.schemas import Schemas, registry
+from seamline.connectors.kafka.lanes import Lanes, LaneSubscription
 from seamline.connectors.kafka.messages import MESSAGES_MAX, Arrivals, raw_batch
 from seamline.connectors.kafka.positions import assign
 from seamline.connectors.kafka.requests import (
@@ -94,6 +95,7 @@ class KafkaLog:
         self._cluster_ids: Cache[str, str] = Cache(_TOPICS_CACHED_MAX)
         self._bounds_requests: SharedRequests[tuple[str, ...], dict[str, LogBounds]]
         self._bounds_requests = SharedRequests()
+        self._lanes = Lanes(cluster)
         self.confirmed_ends = ConfirmedEnds()
 
     @property
@@ -252,6 +254,21 @@ class KafkaLog:
     ) -> KafkaSubscription:
         """See `FollowableLog.follow`."""
         return KafkaSubscription(self._cluster, topic, starts, epochs, isolation, patient=patient)
+
+    def share(
+        self,
+        topic: str,
+        starts: Offsets,
+        isolation: str,
+        epochs: Mapping[int, int],
+        wake: Callable[[], None],
+        *,
+        patient: bool,
+    ) -> LaneSubscription:
+        """See `SharesSubscriptions.share`."""
+        subscription = LaneSubscription(topic, starts, epochs, wake)
+        self._lanes.join(subscription, isolation, patient=patient)
+        return subscription
 
     def _check_not_truncated(
         self, topic: str, ends: Mapping[int, int], isolation: str, deadline: Deadline

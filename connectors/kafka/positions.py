@@ -40,13 +40,26 @@ def assign(
         SeamlineError: KAFKA_UNAVAILABLE.
     """
     consumer.assign([TopicPartition(topic, p, start) for p, start in starts.items()])
-    until = time.monotonic() + _STARTING_S
     for partition, epoch in epochs.items():
         if starts.get(partition, 0) > 0:
-            position = TopicPartition(topic, partition, starts[partition], leader_epoch=epoch)
+            check_below(consumer, TopicPartition(topic, partition, starts[partition]), epoch)
 
-            while not _sought(consumer, position, last=time.monotonic() > until):
-                time.sleep(_RETRY_S)
+
+def check_below(consumer: Consumer, start: TopicPartition, epoch: int) -> None:
+    """Makes an assigned partition start after a check of the log below; see `assign`.
+
+    Args:
+        consumer: The consumer, which has not been polled since the partition was assigned.
+        start: Where the partition starts.
+        epoch: Leader epoch of the record below.
+
+    Raises:
+        SeamlineError: KAFKA_UNAVAILABLE.
+    """
+    until = time.monotonic() + _STARTING_S
+    position = TopicPartition(start.topic, start.partition, start.offset, leader_epoch=epoch)
+    while not _sought(consumer, position, last=time.monotonic() > until):
+        time.sleep(_RETRY_S)
 
 
 def _sought(consumer: Consumer, position: TopicPartition, *, last: bool) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -33,7 +33,7 @@ from seamline.connectors.protocols.raw_records import RawBatch
 MESSAGES_MAX = 10_000
 """The most that one poll returns: a large batch decodes faster, a small one is shared sooner."""
 
-_NOTHING = Polled((), {})
+NOTHING = Polled((), {})
 
 
 class KafkaSubscription:
@@ -82,7 +82,8 @@ class KafkaSubscription:
             if not self._arrived and self._arrived.are_large and not self._by_batch:
                 self._held.close()
                 self._start(by_batch=True)
-            polled = self._polled(self._arrived.take() if self._arrived else self._consume(wait_s))
+            arrived = self._arrived.take() if self._arrived else self._consume(wait_s)
+            polled = polled_of(arrived, self._end_of)
         except BaseException as error:
             # pass the error on, so that the client is closed and does not go back to the pool
             self._held.__exit__(type(error), error, error.__traceback__)
@@ -108,25 +109,6 @@ class KafkaSubscription:
         else:
             self._held.close()
 
-    def _polled(self, messages: list[Message]) -> Polled:
-        if not messages:
-            return _NOTHING
-        ends: dict[int, int] = {}
-        if any(map(Message.error, messages)):
-            events = [m for m in messages if m.error() is not None]
-            messages = [m for m in messages if m.error() is None]
-            ends = dict(filter(None, map(self._end_of, events)))
-        found = _by_partition(messages)
-        positions = {partition: run[-1].offset() + 1 for partition, run in found.items()}
-        epochs = {partition: run[-1].leader_epoch() for partition, run in found.items()}
-        for partition, end in ends.items():
-            positions[partition] = max(positions.get(partition, 0), end)
-        return Polled(
-            tuple(_batch(partition, run) for partition, run in found.items()),
-            positions,
-            {partition: epoch for partition, epoch in epochs.items() if epoch is not None},
-        )
-
     def _end_of(self, event: Message) -> tuple[int, int] | None:
         """Returns partition and end if the event says that the end was reached, else None.
 
@@ -145,6 +127,34 @@ class KafkaSubscription:
             return None
         where = f"partition {event.partition()} of topic {self._topic} at {event.offset()}"
         raise named_error(error, where)
+
+
+def polled_of(
+    messages: Sequence[Message], end_of: Callable[[Message], tuple[int, int] | None]
+) -> Polled:
+    """Returns what messages of one topic amount to.
+
+    Args:
+        messages: The messages, those of each partition in order, and events.
+        end_of: Returns partition and end for an event that says that the end was reached.
+    """
+    if not messages:
+        return NOTHING
+    ends: dict[int, int] = {}
+    if any(map(Message.error, messages)):
+        events = [m for m in messages if m.error() is not None]
+        messages = [m for m in messages if m.error() is None]
+        ends = dict(filter(None, map(end_of, events)))
+    found = _by_partition(messages)
+    positions = {partition: run[-1].offset() + 1 for partition, run in found.items()}
+    epochs = {partition: run[-1].leader_epoch() for partition, run in found.items()}
+    for partition, end in ends.items():
+        positions[partition] = max(positions.get(partition, 0), end)
+    return Polled(
+        tuple(_batch(partition, run) for partition, run in found.items()),
+        positions,
+        {partition: epoch for partition, epoch in epochs.items() if epoch is not None},
+    )
 
 
 def _by_partition(messages: Sequence[Message]) -> dict[int, list[Message]]:

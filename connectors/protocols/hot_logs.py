@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from seamline.connectors.confirmed_ends import ConfirmedEnds
@@ -142,6 +142,17 @@ class Subscription(Protocol):
         """Ends the subscription; if its connections are lost, nothing uses them again."""
 
 
+class SharedSubscription(Subscription, Protocol):
+    """A subscription that shares its connections with others, so that it costs little at rest.
+
+    `poll` does not wait. Whatever would slow the others down ends it, and so does every error.
+    """
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it returns nothing more, so that the topic must be followed in another way."""
+
+
 class FollowableLog(HotLog, Protocol):
     """A log that can also be followed."""
 
@@ -153,4 +164,31 @@ class FollowableLog(HotLog, Protocol):
         It identifies the topic by name: the caller must check that it is still the same topic.
         `epochs` are as for `HotLog.read`. A `patient` one costs brokers less, but half a second may
         pass until it knows that only markers follow.
+        """
+
+
+@runtime_checkable
+class SharesSubscriptions(Protocol):
+    """A log whose subscriptions can share connections."""
+
+    def share(
+        self,
+        topic: str,
+        starts: Offsets,
+        isolation: str,
+        epochs: Mapping[int, int],
+        wake: Callable[[], None],
+        *,
+        patient: bool,
+    ) -> SharedSubscription:
+        """Returns a subscription for what is added to a topic from now on.
+
+        Args:
+            topic: Name of the topic.
+            starts: The first offset to read of each partition, which should be near its end.
+            isolation: The isolation to read with.
+            epochs: See `HotLog.read`.
+            wake: Called when `poll` would return something, or the subscription has ended; must
+                not block.
+            patient: See `FollowableLog.follow`.
         """

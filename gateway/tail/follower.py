@@ -7,8 +7,10 @@ and takes slices of segments. Its result does not depend on when the follower re
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import enum
 import logging
+import math
 import threading
 import time
 import uuid
@@ -18,9 +20,10 @@ from seamline.connectors.kafka.continuity import check_not_truncated
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
 from seamline.connectors.protocols.hot_logs import FollowableLog
-from seamline.connectors.supervision import Loop
+from seamline.connectors.supervision import Crew
 from seamline.errors import READ_CONFLICT, SeamlineError
 from seamline.gateway.tail import watch
+from seamline.gateway.tail.own_consumers import OwnConsumers
 from seamline.gateway.tail.partitions import (
     CachedPartition,
     CachedPartitions,
@@ -41,7 +44,7 @@ from seamline.seam.offsets import OffsetRange, Offsets
 _LOG = logging.getLogger("seamline.tail")
 
 READERS = 2
-"""Threads of a follower; consuming holds the GIL, so more than two do not help."""
+"""Readers of a follower; consuming holds the GIL, so more than two do not help."""
 
 LOOK_EVERY_S = 1.0
 QUIET_S = 30.0
@@ -64,6 +67,21 @@ class State(enum.Enum):
     STOPPED = "stopped"
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Look:
+    """A look at the log that has begun.
+
+    Attributes:
+        asked_at: A moment before the log is asked, on the monotonic clock.
+        positions: The positions by then.
+        epochs: Leader epochs below them, where known.
+    """
+
+    asked_at: float
+    positions: Mapping[int, int]
+    epochs: Mapping[int, int]
+
+
 class Follower:
     """Follows one table's topic. Safe to share between threads.
 
@@ -73,11 +91,14 @@ class Follower:
         retention: Where to begin; partitions it does not name begin at 0.
         store: Counts the segments.
         make_room: Called when there is too much in memory; returns whether there is room again.
-        readers: The number of threads; with 0, nothing happens in the background or because time
+        readers: The number of readers; with 0, nothing happens in the background or because time
             has passed, and waiting does the work.
+        crew: Runs the readers.
+        consumers: See `OwnConsumers`.
 
     Attributes:
         table: What is followed.
+        log: The cluster.
         identity: Identifies the records: what is cached at an offset never becomes another record.
         last_used: When a statement last used it, on the monotonic clock.
         over: Whether it is no longer usable; then nothing is cached.
@@ -94,8 +115,11 @@ class Follower:
         make_room: Callable[[Follower], bool],
         *,
         readers: int,
+        crew: Crew,
+        consumers: OwnConsumers,
     ) -> None:
         self.table = table
+        self.log = log
         self.identity = uuid.uuid4()
         self.last_used = time.monotonic()
         self.over = False
@@ -103,7 +127,6 @@ class Follower:
         self._troubles: dict[int, SeamlineError] = {}
         self._in_background = readers > 0
         self.schemas = NotedSchemas(schemas_of(log, NoDeadline()))
-        self._log = log
         self._store = store
         self._retention = retention
         self._changed = threading.Condition()
@@ -112,14 +135,14 @@ class Follower:
         self._rows_seen = self._bytes_seen = 0
         self._make_room = make_room
         self._looked_at: float | None = None
-        self._has_looked = False
+        self._has_looked, self._looks_alone = False, True
         self._relieving = 0
         self._full = False
         numbers = range(max(1, readers))
         self._readers = [Reader(self, log, number, len(numbers)) for number in numbers]
-        self._loops: list[Loop] = [
-            reader.read_in_background() for reader in self._readers[:readers]
-        ]
+        self._woken_for: tuple[object, ...] = ()
+        for reader in self._readers[:readers]:
+            reader.read_in_background(crew, consumers)
 
     # --- For statements --------------------------------------------------------------------------
 
@@ -137,6 +160,9 @@ class Follower:
             with self._changed:
                 left = list(ends.items())
                 best, since, look_at = -1, time.monotonic(), 0.0
+                if not self._partitions.have_reached(left):
+                    for reader in self._readers:
+                        reader.hurry()
                 while not self._partitions.have_reached(left):
                     deadline.check()
                     now = time.monotonic()
@@ -185,7 +211,7 @@ class Follower:
                 return
         try:
             bounds = self.look(deadline)
-            check_not_truncated(self._log, bounds, ends, epochs, deadline)
+            check_not_truncated(self.log, bounds, ends, epochs, deadline)
         except SeamlineError as error:
             raise watch.for_statement(error) or error from error
 
@@ -209,6 +235,7 @@ class Follower:
                 self._partitions.led_by({}, epochs)
                 self._watermark.asked(asked_at, ends)
                 self._partitions.settle(asked_at, ends)
+                self._wake_readers()
 
     def settle(self, asked_at: float, below: Offsets) -> None:
         """See `CachedPartitions.settle`."""
@@ -338,25 +365,57 @@ class Follower:
         Raises:
             SeamlineError: TOPIC_RECREATED, LOG_TRUNCATED, or the log's own error.
         """
+        topic, isolation = self.table.topic, self.table.source.isolation
+        return self.end_look(
+            self.begin_look(),
+            lambda: self.log.bounds([topic], isolation, deadline)[topic],
+            deadline,
+        )
+
+    def begin_look(self) -> Look:
+        """Notes what is cached before the log is asked for its bounds."""
         with self._changed:
-            before, epochs = self._partitions.positions(), self._partitions.epochs()
-            asked_at = self._looked_at = time.monotonic()
+            self._looked_at = time.monotonic()
+            return Look(self._looked_at, self._partitions.positions(), self._partitions.epochs())
+
+    def end_look(
+        self, look: Look, request: Callable[[], LogBounds], deadline: Deadline
+    ) -> LogBounds:
+        """Takes what the log said after the look had begun.
+
+        Args:
+            look: The look.
+            request: Returns the log's bounds, requested after the look had begun.
+            deadline: Bounds the checks.
+
+        Raises:
+            SeamlineError: as `look`.
+        """
+        before = look.positions
         try:
-            bounds = watch.look(self._log, self.table, before, epochs, deadline)
+            bounds = request()
+            watch.check(self.log, self.table, bounds, before, look.epochs, deadline)
         except SeamlineError as error:
             self._has_looked = True
             if watch.for_statement(error) is not None:
                 self.fail(error)
+            self._wake_readers()
             raise
         with self._changed:
             self._begin(bounds.end, bounds.leader_epochs)
-            self._watermark.asked(asked_at, bounds.end)
-            self._partitions.settle(asked_at, bounds.end)
+            self._watermark.asked(look.asked_at, bounds.end)
+            self._partitions.settle(look.asked_at, bounds.end)
             self._partitions.led_by(before, bounds.leader_epochs)
             self._confirm(before)
-            self._has_looked = True
+            self._has_looked, self._looks_alone = True, False
+            self._wake_readers()
             self._changed.notify_all()
         return bounds
+
+    def look_alone(self) -> None:
+        """Lets its own reader look at the log now, and go on doing so until it has succeeded."""
+        self._looks_alone, self._looked_at = True, -math.inf
+        self._readers[0].wake()
 
     def look_up(self, deadline: Deadline) -> None:
         """Gives up if a schema is known by now whose records are cached as bad.
@@ -382,13 +441,19 @@ class Follower:
         """Stops, and releases everything."""
         with self._changed:
             self._end()
-        for loop in self._loops:
-            loop.stop()
+        for reader in self._readers:
+            reader.stop()
 
     def join(self, seconds: float) -> None:
-        """Waits for its threads, after `close`."""
-        for loop in self._loops:
-            loop.join(seconds)
+        """Waits for its readers, after `close`."""
+        for reader in self._readers:
+            reader.join(seconds)
+
+    def tick(self) -> None:
+        """Wakes readers that have something to do because time has passed."""
+        for reader in self._readers:
+            if reader.is_due:
+                reader.wake()
 
     # --- For its readers -------------------------------------------------------------------------
 
@@ -405,11 +470,10 @@ class Follower:
         every_s = _QUIET_LOOK_EVERY_S if self.is_quiet else LOOK_EVERY_S
         return time.monotonic() - self._looked_at >= every_s
 
-    def wait_for_change(self, seconds: float) -> None:
-        """Waits until anything changes, or the time is up."""
-        with self._changed:
-            if not self.over:
-                self._changed.wait(seconds)
+    @property
+    def looks_alone(self) -> bool:
+        """Whether its own reader looks at the log, rather than one look for several topics."""
+        return self._looks_alone or self.schemas.has_unknown
 
     def in_trouble(self, number: int, error: SeamlineError) -> None:
         """Notes that a reader cannot continue now and will try again; nobody should wait for it."""
@@ -424,24 +488,22 @@ class Follower:
             if self._troubles.pop(number, None) is not None:
                 self.error = next(iter(self._troubles.values()), None)
 
-    def relieve(self) -> None:
-        """Returns once there is room in memory for more, or the follower is over."""
-        while not self.over and self._store.is_over_budget:
+    def relieve(self) -> bool:
+        """Makes room in memory for more, if there is none; returns whether there is."""
+        if self.over or not self._store.is_over_budget:
+            self._full = False
+            return True
+        with self._changed:
+            self._relieving += 1
+        has_room = False
+        try:
+            has_room = self._make_room(self)
+        finally:
             with self._changed:
-                self._relieving += 1
-            has_room = False
-            try:
-                has_room = self._make_room(self)
-            finally:
-                with self._changed:
-                    self._relieving -= 1
-                    self._full = not has_room
-                    self._changed.notify_all()
-            if not self._in_background:
-                return
-            if not has_room:
-                self._store.wait_for_change(LOOK_EVERY_S)
-        self._full = False
+                self._relieving -= 1
+                self._full = not has_room
+                self._changed.notify_all()
+        return has_room
 
     def positions(self, number: int, of: int) -> dict[int, int]:
         """Returns the position of each of a reader's partitions."""
@@ -465,6 +527,7 @@ class Follower:
         """Adds what a reader has read of a partition."""
         with self._changed:
             if self.over or not self._partitions.publish(read, time.monotonic()):
+                self._wake_readers()
                 return  # reading has moved elsewhere in the meantime
             if read.segment is not None:
                 self._rows_seen += read.segment.row_count
@@ -526,13 +589,23 @@ class Follower:
                 self._store.release([merged])
                 return
 
+    def _wake_readers(self) -> None:
+        """Wakes readers if what they should read is no longer what they were last woken for."""
+        version = (self._partitions.assignments, self._has_looked, self.over)
+        if version != self._woken_for:
+            self._woken_for = version
+            for reader in self._readers:
+                reader.wake()
+
     def _end(self) -> None:
         self.over = True
+        self._wake_readers()
         self._partitions.clear()
         self._changed.notify_all()
 
     def _trim(self) -> None:
         self._partitions.trim(self._retention, time.monotonic())
+        self._wake_readers()
         self._changed.notify_all()
 
     def _notify(self) -> None:

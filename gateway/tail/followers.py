@@ -16,7 +16,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from seamline.connectors.protocols.hot_logs import FollowableLog
-from seamline.gateway.tail.follower import READERS, Follower
+from seamline.connectors.supervision import Crew, Loop
+from seamline.gateway.tail.follower import LOOK_EVERY_S, READERS, Follower
+from seamline.gateway.tail.looks import Looks
+from seamline.gateway.tail.own_consumers import OwnConsumers
 from seamline.gateway.tail.retention import Retention
 from seamline.gateway.tail.segments import merge
 from seamline.gateway.tail.source import FollowedTable
@@ -32,6 +35,8 @@ _UNUSED_S = 10.0
 """A follower used within this many seconds is not stopped to make room for another."""
 
 _JOIN_S = 5.0
+_THREADS_MAX = 32
+"""Threads that read: one for each consumer that is of one reader alone, and some that decode."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,7 +61,12 @@ class Followers:
         log_of: Returns the log of the cluster of that name.
         budget: What they may use.
         directory: Where segments are spilled; whatever is in it is deleted.
-        readers: Threads of each follower.
+        readers: Readers of each follower; see `Follower`.
+        consumers: See the attribute.
+
+    Attributes:
+        budget: What they may use.
+        consumers: Which readers have consumers of their own.
     """
 
     def __init__(
@@ -66,6 +76,7 @@ class Followers:
         directory: pathlib.Path,
         *,
         readers: int = READERS,
+        consumers: OwnConsumers | None = None,
     ) -> None:
         self.budget = budget
         self._log_of = log_of
@@ -78,6 +89,9 @@ class Followers:
         self._lock = threading.Lock()
         self._spilling = threading.Lock()
         self._by_table: dict[str, Follower] = {}
+        self._crew = Crew("tail", _THREADS_MAX)
+        self.consumers = consumers or OwnConsumers()
+        self._looks: dict[int, Loop] = {}  # by the identity of the log
         self._closed = False
 
     @property
@@ -127,16 +141,26 @@ class Followers:
                 if is_same and follower.advance(boundary, epochs, asked_at):
                     return follower
                 follower.close()
+            log = self._log_of(cluster)
             made = Follower(
                 table,
-                self._log_of(cluster),
+                log,
                 Retention(boundary, epochs, asked_at),
                 self._store,
                 self.make_room,
                 readers=self._readers,
+                crew=self._crew,
+                consumers=self.consumers,
             )
             self._by_table[table.uuid] = made
+            self._look_at(log)
             return made
+
+    def _look_at(self, log: FollowableLog) -> None:
+        """Begins to look at the topics of a cluster, unless that has begun."""
+        if self._readers and id(log) not in self._looks:
+            looks = Looks(log, lambda: [f for f in self.all() if f.log is log])
+            self._looks[id(log)] = Loop("tail looks", looks.look, delay_s=LOOK_EVERY_S)
 
     def stop(self, follower: Follower) -> None:
         """Stops a follower; the next statement that needs one starts another."""
@@ -160,6 +184,8 @@ class Followers:
             self._closed = True
             followers = list(self._by_table.values())
             self._by_table.clear()
+        for loop in self._looks.values():
+            loop.stop()
         for follower in followers:
             follower.close()
         for follower in followers:

@@ -95,9 +95,14 @@ class CachedPartitions:
 
     Args:
         store: Counts the segments.
+
+    Attributes:
+        assignments: How often partitions were added, skipped ahead or got another leader, each of
+            which makes what should be read another than what was read so far.
     """
 
     def __init__(self, store: SegmentStore) -> None:
+        self.assignments = 0
         self._store = store
         self._by_number: dict[int, CachedPartition] = {}
 
@@ -119,6 +124,7 @@ class CachedPartitions:
         self._by_number.setdefault(
             partition, CachedPartition(start, start, now, start, epoch=epoch, leader=leader)
         )
+        self.assignments += 1
 
     def snapshot(self) -> dict[int, CachedPartition]:
         """Returns a copy of every partition."""
@@ -179,6 +185,7 @@ class CachedPartitions:
             return False
         if read.leader is not None and (read.record_epoch or 0) > read.leader:
             cached.leader = read.record_epoch
+            self.assignments += 1
             return False
         cached.position, cached.moved_at = read.covers.end_exclusive, now
         cached.gaps = cached.gaps.read(read.gaps, now)
@@ -227,7 +234,9 @@ class CachedPartitions:
         for partition, epoch in epochs.items():
             cached = self._by_number.get(partition)
             if cached is not None:
-                cached.leader = max(epoch, cached.leader or 0)
+                leader = max(epoch, cached.leader or 0)
+                self.assignments += leader != cached.leader
+                cached.leader = leader
                 if cached.position == below.get(partition):
                     cached.epoch = epoch
 
@@ -292,6 +301,7 @@ class CachedPartitions:
                 cached.cached_from = cached.position = cached.confirmed = keep
                 cached.moved_at, cached.gaps = now, NO_GAPS
                 cached.epoch = retention.epochs.get(partition)
+                self.assignments += 1
 
     def segments(self, partition: int) -> tuple[Segment, ...]:
         """Returns the segments of a partition."""

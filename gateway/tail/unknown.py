@@ -24,6 +24,11 @@ class NotedSchemas:
         self._schemas = schemas
         self._unknown: dict[SchemaId, None] = {}
 
+    @property
+    def has_unknown(self) -> bool:
+        """Whether there was none for some id."""
+        return bool(self._unknown)
+
     def by_id(self, schema_id: SchemaId) -> Schema:
         """See `Schemas.by_id`."""
         try:

@@ -26,34 +26,33 @@ from seamline.seam.log import LogBounds
 _SPOILS = frozenset({TOPIC_RECREATED, LOG_TRUNCATED})
 
 
-def look(
+def check(
     log: HotLog,
     table: FollowedTable,
+    bounds: LogBounds,
     positions: Mapping[int, int],
     epochs: Mapping[int, int],
     deadline: Deadline,
-) -> LogBounds:
-    """Returns the log's bounds, once everything below the positions is known to be of this topic.
+) -> None:
+    """Checks that everything below the positions is of this topic.
 
     Args:
         log: The cluster.
         table: What is followed.
-        positions: Where reading was before this call.
+        bounds: What the log holds, requested after the positions were reached.
+        positions: The positions.
         epochs: Leader epochs of the newest records below them, where known.
-        deadline: The statement's deadline.
+        deadline: Bounds the time.
 
     Raises:
         SeamlineError: TOPIC_RECREATED or LOG_TRUNCATED when it is not, or the log's own error.
     """
-    topic = table.topic
-    bounds = log.bounds([topic], table.source.isolation, deadline)[topic]
     in_log = {p: position for p, position in positions.items() if p in bounds.end}
     require(
-        recreated(topic, bounds.topic_id, table.source.topic_id),
-        shortened(topic, bounds.end, in_log),
+        recreated(table.topic, bounds.topic_id, table.source.topic_id),
+        shortened(table.topic, bounds.end, in_log),
     )
     check_not_truncated(log, bounds, positions, epochs, deadline)
-    return bounds
 
 
 def for_statement(error: SeamlineError | None) -> SeamlineError | None:

@@ -31,6 +31,7 @@ from seamline.gateway.config.model import Config
 from seamline.gateway.deadline import no_deadline
 from seamline.gateway.dev.local.stack import LocalStack
 from seamline.gateway.tail.follower import Follower, State
+from seamline.gateway.tail.own_consumers import OwnConsumers
 
 COLUMNS = "id bigint, text varchar"
 PLACES = "_kafka_partition, _kafka_offset"
@@ -52,8 +53,10 @@ def gateway_of(stack: Stack, directory: pathlib.Path, **settings: str) -> Gatewa
 
 @pytest.fixture(scope="module")
 def roomy(stack: Stack, directories: pathlib.Path) -> Iterator[Gateway]:
-    """Follows, and holds everything in memory."""
+    """Follows with shared consumers, and holds everything in memory."""
     made = gateway_of(stack, directories / "roomy")
+    assert made.parts.followers is not None
+    made.parts.followers.consumers = OwnConsumers(count_max=1, resting_max=0)
     yield made
     made.close()
 

@@ -42,6 +42,7 @@ from seamline.gateway.query.run import Executor
 from seamline.gateway.query.tokens import NOTHING
 from seamline.gateway.statements.spool import ResultSpool, SpoolMemory
 from seamline.gateway.tail.followers import Budget, Followers
+from seamline.gateway.tail.own_consumers import OwnConsumers
 from seamline.gateway.tail.tails import Tails
 from seamline.gateway.tiering.step import tier_once
 from seamline.planners.plan.physical import TailRead
@@ -113,15 +114,25 @@ def here(bench: Bench, name: str, event: Event) -> list[int]:
     return _statement(bench, name, event, DUCKDB, tail_rows_max=LARGE)
 
 
-def follower(bench: Bench, name: str, event: Event) -> list[int]:
+def follower(
+    bench: Bench, name: str, event: Event, consumers: OwnConsumers | None = None
+) -> list[int]:
     """A statement that takes what a follower has read."""
     log = bench.stack.connections.log
     budget = Budget(1 << 30, 0, 60.0)
     followers = Followers(
-        lambda cluster: MeddledLog(log(cluster), event), budget, bench.directory / "tail"
+        lambda cluster: MeddledLog(log(cluster), event),
+        budget,
+        bench.directory / "tail",
+        consumers=consumers,
     )
     with contextlib.closing(followers):
         return _statement(bench, name, event, DUCKDB, tail_rows_max=LARGE, followers=followers)
+
+
+def sharing_follower(bench: Bench, name: str, event: Event) -> list[int]:
+    """A statement that takes what a follower has read that shares a consumer with others."""
+    return follower(bench, name, event, OwnConsumers(count_max=0, resting_max=0))
 
 
 def spark_workers(bench: Bench, name: str, event: Event) -> list[int]:
@@ -184,6 +195,7 @@ def local_pipeline(bench: Bench, name: str, event: Event) -> list[int]:
 READERS: tuple[Reader, ...] = (
     here,
     follower,
+    sharing_follower,
     spark_workers,
     virtual_snapshot,
     data_source,
@@ -375,7 +387,8 @@ def _states(stack: Stack, name: str, **settings: str) -> None:
 @pytest.mark.one_in(prove=3)
 @pytest.mark.prove
 @pytest.mark.parametrize(
-    "reader", [here, follower, spark_workers, virtual_snapshot, keys_of_data_source]
+    "reader",
+    [here, follower, sharing_follower, spark_workers, virtual_snapshot, keys_of_data_source],
 )
 def test_no_reader_misses_a_key_whose_record_is_compacted_away(
     eager: Bench, name: str, reader: Reader
@@ -446,6 +459,7 @@ KNOWN = {
     ("connectors/kafka/continuity.py", "read"): "asks about epochs, takes no row",
     ("gateway/query/moments.py", "read"): "looks up a moment, takes no row; checked all the same",
     ("gateway/tail/reader.py", "follow"): follower,
+    ("gateway/tail/reader.py", "share"): sharing_follower,
     ("gateway/tail/compaction.py", "read"): "looks which records are there, takes no row; checked",
     ("connectors/kafka/tail.py", "read"): here,
     ("connectors/spark/engine.py", "decoded_tail"): spark_workers,
@@ -481,6 +495,8 @@ def _reads_log(node: ast.Call) -> str:
     match node.func:
         case ast.Name("decoded_tail"):
             return "decoded_tail"
-        case ast.Attribute(ast.Name("log") | ast.Attribute(attr="_log"), "read" | "follow" as how):
+        case ast.Attribute(
+            ast.Name("log") | ast.Attribute(attr="_log"), "read" | "follow" | "share" as how
+        ):
             return how
     return ""

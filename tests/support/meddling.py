@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from seamline.connectors.protocols.catalogs import Catalog
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.engines import Engine, EngineQuery, ResultStream
-from seamline.connectors.protocols.hot_logs import FollowableLog, Subscription, TellsCompaction
+from seamline.connectors.protocols.hot_logs import (
+    FollowableLog,
+    SharedSubscription,
+    SharesSubscriptions,
+    Subscription,
+    TellsCompaction,
+)
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.gateway.access.rights import Rights
 from seamline.gateway.catalogs.connections import Connections
@@ -86,6 +92,21 @@ class MeddledLog:
         """See `FollowableLog.follow`."""
         self._event()
         return self._inner.follow(topic, starts, isolation, epochs, patient)
+
+    def share(
+        self,
+        topic: str,
+        starts: Offsets,
+        isolation: str,
+        epochs: Mapping[int, int],
+        wake: Callable[[], None],
+        *,
+        patient: bool,
+    ) -> SharedSubscription:
+        """See `SharesSubscriptions.share`."""
+        assert isinstance(self._inner, SharesSubscriptions)
+        self._event()
+        return self._inner.share(topic, starts, isolation, epochs, wake, patient=patient)
 
     def is_compacted(self, topic: str, deadline: Deadline) -> bool:
         """See `TellsCompaction.is_compacted`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import math
 import queue
 import threading
 import time
@@ -23,7 +24,7 @@ from support.raised import FOREIGN, kind
 from support.waiting import wait_until
 
 from seamline.connectors import supervision
-from seamline.connectors.supervision import Backoff, Loop
+from seamline.connectors.supervision import Backoff, Crew, CrewLoop, Loop
 from seamline.errors import DISK_FULL, INTERNAL_ERROR, KAFKA_UNAVAILABLE, SeamlineError
 
 SOON = Backoff(first_s=0.001, max_s=0.004)
@@ -235,3 +236,88 @@ def test_it_is_known_what_failed_and_for_how_long_nothing_worked(name: str) -> N
     loop.stop()
     assert supervision.failures()[name, "INTERNAL_ERROR"] == 1
     assert 0.0 <= quiet[name] < 3600.0
+
+
+# --- Loops that share threads --------------------------------------------------------------------
+
+
+def test_a_loop_of_a_crew_runs_when_it_is_woken() -> None:
+    rounds: queue.SimpleQueue[int] = queue.SimpleQueue()
+    counted = itertools.count()
+
+    def step() -> float:
+        rounds.put(next(counted))
+        return math.inf
+
+    loop = CrewLoop(Crew("crew", 2), "woken", step)
+    for number in range(3):
+        loop.wake()
+        assert rounds.get(timeout=60) == number
+    loop.stop()
+    loop.join(60)
+    assert not loop.is_alive
+    assert loop.has_finished
+    assert loop not in supervision.loops()
+    loop.wake()
+    assert rounds.empty()
+
+
+def test_who_is_woken_while_it_runs_runs_again() -> None:
+    rounds: queue.SimpleQueue[str] = queue.SimpleQueue()
+    go_on = threading.Event()
+
+    def step() -> float:
+        rounds.put("began")
+        go_on.wait(60)
+        return math.inf
+
+    loop = CrewLoop(Crew("crew", 2), "woken", step)
+    loop.wake()
+    rounds.get(timeout=60)
+    for _ in range(3):
+        loop.wake()
+    go_on.set()
+    rounds.get(timeout=60)
+    wait_until(lambda: loop.quiet_s == 0.0, what="the pause")
+    assert rounds.empty(), "once is enough"
+    loop.stop()
+
+
+def test_a_crew_has_few_threads_for_many_loops() -> None:
+    threads: set[int] = set()
+    crew = Crew("crew", 3)
+    left = [5] * 50
+    done: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def step(number: int) -> float | None:
+        threads.add(threading.get_ident())
+        left[number] -= 1
+        if left[number]:
+            return 0.0 if number % 2 else 0.001
+        done.put(number)
+        return None
+
+    for number in range(50):
+        CrewLoop(crew, "many", functools.partial(step, number)).wake()
+    assert sorted(done.get(timeout=60) for _ in range(50)) == list(range(50))
+    assert len(threads) <= 3
+
+
+@foreign
+def test_a_loop_of_a_crew_goes_on_after_a_failure(make: Callable[[], BaseException]) -> None:
+    rounds: queue.SimpleQueue[int] = queue.SimpleQueue()
+    ended = threading.Event()
+    counted = itertools.count()
+
+    def step() -> float | None:
+        rounds.put(number := next(counted))
+        if number == 0:
+            raise make()
+        return None
+
+    loop = CrewLoop(Crew("crew", 1), "failing", step, backoff=Backoff(0.0), at_end=ended.set)
+    loop.wake()
+    assert [rounds.get(timeout=60) for _ in range(2)] == [0, 1]
+    loop.join(60)
+    assert ended.is_set()
+    assert loop.failures_in_a_row == 0
