@@ -16,6 +16,8 @@ FILE = "file_index"
 """DuckDB's name for the index of a row's file among the files read together."""
 FIELD_ID = b"PARQUET:field_id"
 """The metadata key under which Parquet files keep the ids of their fields."""
+BLOOM_FILTER = b"seamline.bloom-filter"
+"""The metadata key that marks fields of files that are not to be looked up in bloom filters."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from seamline.connectors.duckdb.storage import local_path
 from seamline.connectors.newest import newest_condition
 from seamline.connectors.protocols.engine_tails import TailFile
 from seamline.connectors.protocols.engines import EngineScan
-from seamline.seam.files import FILE, POSITION, DataFile, field_id
+from seamline.seam.files import BLOOM_FILTER, FILE, POSITION, DataFile, field_id
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import ColdSpan
 from seamline.seam.upserts import Newest
@@ -443,7 +443,8 @@ def _column_sql(
     type_ = types.to_duckdb(column.type)
     field = stored.get(column.field_id)
     if field is not None:
-        return f"{_converted(quoted(field.name), field, column.type)} AS {name}"
+        value = _converted(quoted(field.name), field, column.type)
+        return f"{opaque(value) if BLOOM_FILTER in (field.metadata or {}) else value} AS {name}"
     if column.field_id in constants:
         return f"CAST({literal(constants[column.field_id])} AS {type_}) AS {name}"
     if column.initial_default is not None:

@@ -1,6 +1,7 @@
 """Reads what the files of a plan hold: their own schemas, and the rows deleted from them.
 
 Files are immutable, so a schema is read once per file and cached; equal schemas are cached once.
+Columns are marked in it if DuckDB would miss rows of theirs by the bloom filters of the file.
 """
 
 from __future__ import annotations
@@ -26,7 +27,16 @@ from seamline.connectors.iceberg.equality_deletes import (
 )
 from seamline.connectors.iceberg.pyiceberg_internals import vector_positions
 from seamline.errors import COLD_FILE_INVALID, COLD_FILE_MISSING, SeamlineError
-from seamline.seam.files import FIELD_ID, FILE, POSITION, ColdPlan, DataFile, DeleteFile, field_id
+from seamline.seam.files import (
+    BLOOM_FILTER,
+    FIELD_ID,
+    FILE,
+    POSITION,
+    ColdPlan,
+    DataFile,
+    DeleteFile,
+    field_id,
+)
 from seamline.sql.columns import FILE_FIELDS
 
 SCHEMAS_CACHED_MAX = 100_000
@@ -221,8 +231,37 @@ def _read_columns(io: FileIO, path: str, names: Sequence[str]) -> pa.Table:
 
 
 def _read_schema(io: FileIO, path: str) -> pa.Schema:
-    with file_errors(path), io.new_input(path).open() as stream:
-        return pq.read_schema(stream)
+    with file_errors(path), io.new_input(path).open() as stream, pq.ParquetFile(stream) as file:
+        return schema_of(file)
+
+
+def schema_of(file: pq.ParquetFile) -> pa.Schema:
+    """Returns the schema of a file, with marks at columns whose bloom filters mislead DuckDB.
+
+    DuckDB hashes 0.0 where a file holds -0.0, and looks up bytes by another text.
+    """
+    schema, metadata = file.schema.to_arrow_schema(), file.metadata
+    for number, column in enumerate(file.schema):
+        name = column.path.partition(".")[0]
+        field = schema.field(name)
+        if not _is_hashed_otherwise(field.type) or BLOOM_FILTER in (field.metadata or {}):
+            continue
+        groups = (metadata.row_group(group) for group in range(metadata.num_row_groups))
+        if any(group.column(number).bloom_filter_offset is not None for group in groups):
+            marked = field.with_metadata({**(field.metadata or {}), BLOOM_FILTER: b""})
+            schema = schema.set(schema.get_field_index(name), marked)
+    return schema
+
+
+def _is_hashed_otherwise(type_: pa.DataType) -> bool:
+    """Whether DuckDB may hash a value of a type, or a part of one, otherwise than files do."""
+    return bool(
+        pa.types.is_nested(type_)
+        or pa.types.is_floating(type_)
+        or pa.types.is_binary(type_)
+        or pa.types.is_large_binary(type_)
+        or pa.types.is_fixed_size_binary(type_)
+    )
 
 
 def _holds_fine_instants(type_: pa.DataType) -> bool:
@@ -285,7 +324,8 @@ def _with_id(field: pa.Field, mapped: MappedField) -> pa.Field:
     elif pa.types.is_list(type_):
         type_ = pa.list_(_with_id(type_.value_field, inside.get("element", _NOBODY)))
     number = _NOBODY.field_id if mapped.field_id is None else mapped.field_id
-    return field.with_type(type_).with_metadata({FIELD_ID: str(number)})
+    marks = {key: b"" for key in field.metadata or {} if key == BLOOM_FILTER}
+    return field.with_type(type_).with_metadata({FIELD_ID: str(number), **marks})
 
 
 _NOBODY = MappedField(**{"field-id": -2, "names": []})

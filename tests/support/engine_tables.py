@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from seamline.connectors.iceberg.file_contents import schema_of
 from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.connectors.protocols.engine_tails import SpilledTail, TailFile
 from seamline.connectors.protocols.engines import Engine, EngineQuery, EngineScan
@@ -83,17 +84,27 @@ class Storage:
         return str(self._folder / f"{next(self._numbers)}.parquet")
 
     def file(self, rows: pa.Table) -> DataFile:
-        """The rows as a data file."""
+        """The rows as a data file, with a bloom filter for each column that can have one."""
         path = self._path()
-        pq.write_table(rows, path, row_group_size=20_000)
+        leaves = pq.ParquetFile(_as_parquet(rows.schema)).schema
+        hashed = [leaf.path for leaf in leaves if leaf.physical_type != "BOOLEAN"]
+        filters = {path: {"ndv": 100, "fpp": 1e-6} for path in hashed}
+        pq.write_table(rows, path, row_group_size=20_000, bloom_filter_options=filters)
         size = pathlib.Path(path).stat().st_size
-        return DataFile(path, "PARQUET", size, rows.num_rows, physical=pq.read_schema(path))
+        with pq.ParquetFile(path) as written:
+            return DataFile(path, "PARQUET", size, rows.num_rows, physical=schema_of(written))
 
     def _tail_file(self, rows: pa.Table) -> TailFile:
         path = self._path()
         offsets = pa.array(range(rows.num_rows), pa.int64())
         pq.write_table(rows.append_column(columns.OFFSET, offsets), path)
         return TailFile(path, 0, rows.num_rows, whole=True, row_count=rows.num_rows)
+
+
+def _as_parquet(schema: pa.Schema) -> pa.BufferReader:
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    return pa.BufferReader(sink.getvalue())
 
 
 def _scan(*files: DataFile) -> EngineScan:
