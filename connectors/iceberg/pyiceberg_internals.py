@@ -55,6 +55,7 @@ from pyiceberg.expressions.visitors import (
 )
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io import pyarrow as files_of_arrow
+from pyiceberg.io.fileformat import FileFormatFactory
 from pyiceberg.io.pyarrow import _dataframe_to_data_files, _TablePartition
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
@@ -118,6 +119,7 @@ from seamline.connectors.iceberg.metadata_properties import (
     require_no_code,
     require_own_places,
 )
+from seamline.connectors.iceberg.parquet_writer import ParquetModel
 from seamline.connectors.iceberg.transforms import partitions
 from seamline.connectors.iceberg.update_ids import identified, renumbered
 from seamline.errors import NUMERIC_OVERFLOW, SCHEMA_NOT_FOUND, SeamlineError
@@ -484,6 +486,7 @@ def _partitions(
 
 
 files_of_arrow._determine_partitions = _partitions
+FileFormatFactory._registry[FileFormat.PARQUET] = ParquetModel()
 
 
 def serves_views(catalog: RestCatalog) -> bool:

@@ -97,7 +97,8 @@ def test_files_follow_the_properties_of_the_table(
     )
     stack.spark.sql(
         f"ALTER TABLE lake.default.{name} SET TBLPROPERTIES "
-        "('write.parquet.compression-codec' = 'gzip', 'write.parquet.row-group-limit' = '16')"
+        "('write.parquet.compression-codec' = 'gzip', 'write.parquet.row-group-limit' = '16', "
+        "'write.parquet.bloom-filter-enabled.column.id' = 'true')"
     )
     stack.tier_engine = "local"
     try:
@@ -109,7 +110,11 @@ def test_files_follow_the_properties_of_the_table(
     assert len(paths) == 4
     for path in paths:
         metadata = pq.read_metadata(path)
-        assert metadata.row_group(0).column(0).compression == "GZIP"
+        first = metadata.row_group(0)
+        columns = {first.column(i).path_in_schema: first.column(i) for i in range(2)}
+        assert columns["id"].compression == "GZIP"
+        assert columns["id"].bloom_filter_offset is not None
+        assert columns["text"].bloom_filter_offset is None
         assert all(metadata.row_group(i).num_rows <= 16 for i in range(metadata.num_row_groups))
         ids = pq.read_table(path).column("id").to_pylist()
         assert ids == sorted(ids)
