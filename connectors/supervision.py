@@ -210,6 +210,11 @@ class Crew:
                 )
                 self._threads += attempt(self._name, thread.start)
 
+    def run_next(self, work: Callable[[], None]) -> None:
+        """Runs work as `run` does, without another thread: for work, which ends after this call."""
+        with self._changed:
+            self._due.append(work)
+
     def _run(self) -> None:
         while True:
             with self._changed:
@@ -293,7 +298,7 @@ class CrewLoop(Rounds):
                     self._cancel = _timers.add(time.monotonic() + pause_s, self.wake)
                 return
             self._is_woken = True
-        self._crew.run(self._run)
+        self._crew.run_next(self._run)
 
 
 def start(name: str, work: Callable[[], object]) -> bool:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, TypeVar
+
+T = TypeVar("T")
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
@@ -47,6 +50,23 @@ class RawBatch:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+
+def joined(batches: Sequence[RawBatch]) -> RawBatch:
+    """Returns the records of several batches, none of which has large parts, as one."""
+
+    def all_of(part: Callable[[RawBatch], Iterable[T]]) -> list[T]:
+        return list(itertools.chain.from_iterable(map(part, batches)))
+
+    return RawBatch(
+        partitions=all_of(lambda batch: map(int, batch.partitions)),
+        offsets=all_of(lambda batch: batch.offsets),
+        timestamps_ms=all_of(lambda batch: batch.timestamps_ms),
+        keys=all_of(lambda batch: batch.keys),
+        values=all_of(lambda batch: batch.values),
+        headers=all_of(lambda batch: batch.headers),
+        timestamp_types=all_of(lambda batch: batch.timestamp_types),
+    )
 
 
 class NewRecord(NamedTuple):

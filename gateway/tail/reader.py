@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from seamline.connectors import supervision
@@ -40,7 +40,7 @@ from seamline.errors import (
 from seamline.gateway.tail.gaps import gaps_in
 from seamline.gateway.tail.own_consumers import SHARED_LAG_MAX, OwnConsumers
 from seamline.gateway.tail.partitions import PartitionRead
-from seamline.gateway.tail.segments import Segment, build
+from seamline.gateway.tail.segments import build_all
 from seamline.seam.offsets import OffsetRange, Offsets
 
 if TYPE_CHECKING:
@@ -225,17 +225,18 @@ class Reader:
 
     def _publish(self, polled: Polled) -> None:
         batches = {int(batch.partitions[0]): batch for batch in polled.batches}
-        source = self._follower.table.source
-        for partition, position in polled.positions.items():
-            covers = OffsetRange(partition, self._positions[partition], position)
-            segment: Segment | None = None
-            offsets: Sequence[int] = ()
-            if partition in batches:
-                segment = build(source, self._decoder, batches[partition], covers)
-                offsets = batches[partition].offsets
-            self._positions[partition] = position
+        covered = {
+            partition: OffsetRange(partition, self._positions[partition], position)
+            for partition, position in polled.positions.items()
+        }
+        read = [(batches[p], covers) for p, covers in covered.items() if p in batches]
+        built = build_all(self._follower.table.source, self._decoder, read) if read else []
+        segments = {segment.range.partition: segment for segment in built}
+        for partition, covers in covered.items():
+            self._positions[partition] = covers.end_exclusive
             epoch, leader = polled.epochs.get(partition), self._leaders.get(partition)
-            gaps = gaps_in(covers, offsets)
+            gaps = gaps_in(covers, batches[partition].offsets if partition in batches else ())
+            segment = segments.get(partition)
             self._follower.publish(PartitionRead(covers, segment, epoch, leader, gaps))
         self._follower.relieve()
 

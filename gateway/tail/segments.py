@@ -13,19 +13,20 @@ import bisect
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.protocols.raw_records import RawBatch
+from seamline.connectors.protocols.raw_records import RawBatch, joined
 from seamline.connectors.shared_memory import shared_memory
 from seamline.gateway.tail.lookups import positions
 from seamline.gateway.tail.source import RowSource
 from seamline.gateway.tail.statistics import Statistics
 from seamline.seam.offsets import OffsetRange
-from seamline.sql.columns import OFFSET
+from seamline.sql.columns import OFFSET, PARTITION
 from seamline.sql.predicates import Predicate
 
 
@@ -181,6 +182,10 @@ def _position(offsets: pa.Array, offset: int) -> int:
     )
 
 
+JOINED_RECORDS_MAX = 256
+"""Fewer records than this cost about as much to decode as one does."""
+
+
 def build(source: RowSource, decoder: Decoder, batch: RawBatch, covers: OffsetRange) -> Segment:
     """Decodes records into a segment.
 
@@ -191,7 +196,50 @@ def build(source: RowSource, decoder: Decoder, batch: RawBatch, covers: OffsetRa
         covers: The offsets read to get them.
     """
     rows, bad = decoder.decode_all(batch)
-    rows = shared_memory().place(rows)
+    return _segment(source, batch, covers, shared_memory().place(rows), bad)
+
+
+def build_all(
+    source: RowSource, decoder: Decoder, parts: Sequence[tuple[RawBatch, OffsetRange]]
+) -> list[Segment]:
+    """Decodes records of several partitions, those of small batches together.
+
+    Args:
+        source: What the records are, and how they are decoded.
+        decoder: The decoder of the source's specification.
+        parts: Records of each partition, and the offsets read to get them.
+
+    Returns:
+        A segment of each part, in the same order.
+    """
+    segments: dict[int, Segment] = {}
+    small = [part for part in parts if len(part[0]) < JOINED_RECORDS_MAX and not part[0].large]
+    if len(small) > 1:
+        rows, bad = decoder.decode_all(joined([batch for batch, _ in small]))
+        partitions = np.asarray(rows.column(PARTITION))
+        edges = np.flatnonzero(np.diff(partitions, prepend=-1, append=-1))
+        starts = {int(partitions[a]): (int(a), int(b)) for a, b in itertools.pairwise(edges)}
+        first = 0
+        for batch, covers in small:
+            start, end = starts.get(covers.partition, (0, 0))
+            own = {i - first: bad[i] for i in range(first, first + len(batch)) if i in bad}
+            part = rows.slice(start, end - start)
+            copied = pa.concat_batches([part, part.slice(0, 0)])  # without those of the others
+            segments[covers.partition] = _segment(source, batch, covers, copied, own)
+            first += len(batch)
+    return [
+        segments.get(covers.partition) or build(source, decoder, batch, covers)
+        for batch, covers in parts
+    ]
+
+
+def _segment(
+    source: RowSource,
+    batch: RawBatch,
+    covers: OffsetRange,
+    rows: pa.RecordBatch,
+    bad: Mapping[int, str],
+) -> Segment:
     policy = source.decoder.on_error
     at = sorted((int(batch.offsets[index]), reason) for index, reason in bad.items())
     return Segment(

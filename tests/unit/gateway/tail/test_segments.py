@@ -6,7 +6,9 @@ must be what decoding its own records gives.
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
+import random
 
 import pyarrow as pa
 import pytest
@@ -15,10 +17,12 @@ from support.tails import decoder, value
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.gateway.tail.segments import (
+    JOINED_RECORDS_MAX,
     MERGED_BYTES,
     Segment,
     Slice,
     build,
+    build_all,
     merge,
     mergeable,
     spill,
@@ -227,3 +231,27 @@ def test_small_neighbours_are_merged_and_large_ones_are_not() -> None:
     assert not mergeable(sized(MERGED_BYTES // 2, 20))
     merged = sum(s.size_bytes for s in mergeable(sized(MERGED_BYTES // 2 - 1, 8)))
     assert MERGED_BYTES <= merged <= MERGED_BYTES * 3 // 2
+
+
+@pytest.mark.parametrize("on_error", ["fail", "skip", "null"])
+def test_partitions_decoded_together_are_as_each_decoded_alone(on_error: str) -> None:
+    """Partitions without a row, large ones and bad records among them."""
+    spec = decoder(on_error)
+    source = RowSource("topic-1", READ_COMMITTED, spec, 0)
+    drawn = random.Random(f"together {on_error}")
+    parts = []
+    for partition in drawn.sample(range(40), 20):
+        count = drawn.choice([1, 2, 5, JOINED_RECORDS_MAX, JOINED_RECORDS_MAX + 3])
+        offsets = tuple(sorted(drawn.sample(range(2 * count), count)))
+        bad = frozenset(o for o in offsets if drawn.random() < drawn.choice([0.0, 0.5, 1.0]))
+        raw = dataclasses.replace(batch(offsets, bad), partitions=[partition] * count)
+        parts.append((raw, OffsetRange(partition, 0, 2 * count)))
+    together = build_all(source, Decoder(spec), parts)
+    assert any(segment.row_count == 0 for segment in together) == (on_error == "skip")
+    for (raw, covers), found in zip(parts, together, strict=True):
+        alone = build(source, Decoder(spec), raw, covers)
+        assert found.rows is not None
+        assert found.rows.equals(alone.rows)
+        assert found.size_bytes <= alone.size_bytes + 1024
+        for name in ("range", "records", "value_bytes", "bad", "skipped", "row_count"):
+            assert getattr(found, name) == getattr(alone, name), name
