@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
-from typing import Any
+from typing import Any, TypeVar, overload
+
+T = TypeVar("T")
 
 
 class Offsets(Mapping[int, int]):
@@ -18,6 +20,17 @@ class Offsets(Mapping[int, int]):
 
     def __getitem__(self, partition: int) -> int:
         return self._by_partition[partition]
+
+    @overload
+    def get(self, key: int, /) -> int | None: ...
+    @overload
+    def get(self, key: int, default: T, /) -> int | T: ...
+    def get(self, key: int, default: object = None, /) -> object:
+        """Returns the offset of a partition; `Mapping` would raise and catch an error for none."""
+        return self._by_partition.get(key, default)
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._by_partition
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._by_partition)

@@ -72,16 +72,14 @@ def _write_receipt(context: Context[Any], request: QueryRequest, running: Runnin
     whole = {seam.identity for seam in tables}
     parts = [s for s in read if s.since is not None and s.identity not in whole]
     now = () if request.token else (*tables, *(s.whole for s in parts if not s.as_of))
-    reads, seen = (*tables, *merge(s.whole for s in parts)), merge((*request.after.seen, *now))
-    token = signer.sign(reads, statement.principal)
     statement.whole_receipt = receipt.receipt(
         plan,
         running.execution.tails,
         freshness=request.freshness,
         as_of=running.planned.as_of,
-        token=token,
+        token=signer.sign((*tables, *merge(s.whole for s in parts)), statement.principal),
         session=signer.session_text(
-            token if seen == reads else signer.sign(seen, statement.principal),
+            signer.sign(merge((*request.after.seen, *now)), statement.principal),
             request.after.writes,
             () if request.token else tables,
         ),

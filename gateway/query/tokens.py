@@ -101,21 +101,21 @@ class TokenSigner:
         self._age_seconds_max = age_seconds_max
         self._cipher = AESGCM(hashlib.sha256(f"{_SEALED}{secret}".encode()).digest())
         self._is_secret = is_secret
-        self._of_nothing: tuple[tuple[str, int], str] | None = None
-        """The last token without seams, for whom and in which second it was signed."""
+        self._last: tuple[tuple[str, int, list[Any]], str] | None = None
+        """The last token, and for whom, in which second and for which seams it was signed: most
+        statements need two that are the same."""
         self._sessions: Cache[tuple[str, str], _Session] = Cache(
             _SESSIONS_LENGTH_MAX, weight=lambda session: session.length
         )
 
     def sign(self, seams: Sequence[Seam], principal: str) -> str:
         """Returns a token for some seams, issued to a principal."""
-        key = principal, int(time.time())
-        if not seams and self._of_nothing is not None and self._of_nothing[0] == key:
-            return self._of_nothing[1]
         body = [encode(seam) for seam in seams]
+        signed, last = (principal, int(time.time()), body), self._last
+        if last is not None and last[0] == signed:
+            return last[1]
         token = str(self._serializer.dumps([_VERSION, principal, self._kept(body)]))
-        if not seams:
-            self._of_nothing = key, token
+        self._last = signed, token
         return token
 
     def write_text(self, write: Write) -> str:
