@@ -235,7 +235,7 @@ class Gateway:
         if request.engine not in {None, AUTO} or request.parameters or request.token is not None:
             return False
         meaning = self._meanings.find(request.statement, request.dialect, caller.name)
-        return meaning is not None and meaning.is_literal
+        return meaning is not None and meaning.literal is not None
 
     def _run(self, statement: Statement) -> None:
         """Runs a statement with the rights of its caller."""

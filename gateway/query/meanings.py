@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from seamline.connectors.cache import Cache
+from seamline.gateway.catalogs.resolution import Session
+from seamline.planners.plan.physical import PhysicalPlan
 from seamline.sql.binder.qualify import BoundQuery, Relation, TableReference, references
 from seamline.sql.parsing.statements import Query
 from seamline.sql.types import Field, Row, Type, children
@@ -30,14 +32,14 @@ class Meaning:
     Attributes:
         query: The text, parsed.
         length: The length of the text.
-        is_literal: Whether its result is known to need neither a table nor an engine, if its
-            request asks for none.
+        literal: The session and the plan of a query that needs neither a table nor an engine, if
+            its request asks for none; None if it is not known to be one.
     """
 
     def __init__(self, query: Query, length: int) -> None:
         self.query = query
         self.length = length
-        self.is_literal = False
+        self.literal: tuple[Session, PhysicalPlan] | None = None
         self._references: tuple[str, list[TableReference]] | None = None
         self._last: tuple[tuple[Any, ...], BoundQuery] | None = None
 

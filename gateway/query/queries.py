@@ -259,6 +259,10 @@ class Queries:
     def _plan(self, request: QueryRequest, deadline: Deadline) -> Planned:
         as_of = datetime.datetime.now(datetime.UTC)
         zone, meaning = request.session.time_zone, request.meaning
+        if meaning is not None and request.engine == AUTO and meaning.literal is not None:
+            session, physical = meaning.literal
+            if session == request.session:
+                return Planned(physical, {}, as_of, sees_all=True)
         tables = self._gatherer.pin(
             references(request.tree, zone) if meaning is None else meaning.references(zone),
             request.session,
@@ -295,7 +299,7 @@ class Queries:
                 lambda: plan(logical, engine=request.engine, limits=self._limits), deadline
             )
         if meaning is not None and physical.route.engine == GATEWAY and not tables:
-            meaning.is_literal = True
+            meaning.literal = None if query.holds_moment else (request.session, physical)
         cold = {
             scan.scan_id: table.cold
             for scan, table in zip(query.scans, tables, strict=True)
