@@ -29,7 +29,7 @@ COLUMNS = (
     " sold_at timestamp with time zone, note varchar"
 )
 PARTITIONS = 4
-_ROWS = """
+ROWS = """
 SELECT i * 2654435761 % 4294967296 AS id, 1000 + i * 7919 % 5000 AS customer,
        ['web', 'shop', 'phone', 'app', 'partner', 'mail'][i * 31 // 7 % 6 + 1] AS channel,
        CAST(1 + i * 7919 % 9990000 AS DECIMAL(12, 2)) / 100 AS amount,
@@ -73,7 +73,7 @@ def main() -> None:
     parts = set(chosen.only.split(","))
     with stand() as running, tempfile.TemporaryDirectory() as scratch:
         running.create("sales", COLUMNS, "--key", "id", partitions=PARTITIONS)
-        running.fill_table("sales", chosen.cold, _ROWS)
+        running.fill_table("sales", chosen.cold, ROWS)
         produce(running, chosen)
         with seamline.connect(running.url) as connection:
             as_computed(connection)
@@ -91,7 +91,13 @@ def as_computed(connection: seamline.Connection) -> None:
 def produce(running: Stand, chosen: argparse.Namespace) -> None:
     """Produces the sales that follow the cold ones."""
     producer = Producer({"bootstrap.servers": running.bootstrap_servers, "linger.ms": 20})
-    rows = _ROWS.format(start=chosen.cold, end=chosen.cold + chosen.hot)
+    send(producer, chosen.cold, chosen.hot)
+    say(f"produced {chosen.hot:,} sales")
+
+
+def send(producer: Producer, start: int, count: int) -> None:
+    """Produces sales, from one on, and waits until they are acknowledged."""
+    rows = ROWS.format(start=start, end=start + count)
     for key, value in duckdb.sql(f"SELECT id::VARCHAR, to_json(r) FROM ({rows}) AS r").fetchall():
         while True:
             try:
@@ -100,7 +106,6 @@ def produce(running: Stand, chosen: argparse.Namespace) -> None:
             except BufferError:
                 producer.poll(0.1)
     assert producer.flush(120) == 0
-    say(f"produced {chosen.hot:,} sales")
 
 
 def alone(

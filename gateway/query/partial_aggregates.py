@@ -3,8 +3,9 @@
 A file of a table never changes. So what an aggregation needs of the files of a snapshot is computed
 once, kept in memory, and merged with that of the files which later commits add, and of the tail.
 It is of use to exactly those plans that aggregate in the same way and read all of these files, with
-the same deletes, whatever snapshot or branch they read. If one of these files has been deleted or
-replaced, or has got further deletes, all is computed anew.
+the same deletes, whatever snapshot or branch they read. It follows compaction, too, if the commits
+since are rewrites and then appends. If anything else has become of one of these files, all is
+computed anew.
 
 The way of aggregating is the text of the query's first stage, with every row filter and mask in it,
 the columns with their ids, the schema, the table's properties, and the zone. As with results, who
@@ -39,7 +40,9 @@ from seamline.planners.plan.logical import LogicalPlan, Scan, TableFacts
 from seamline.planners.plan.physical import PhysicalPlan
 from seamline.planners.plan.route import DUCKDB
 from seamline.seam.files import ColdPlan, DataFile
+from seamline.seam.rewrites import last_rewrite
 from seamline.seam.seam import Seam
+from seamline.seam.table import TableState
 from seamline.sql import types
 from seamline.sql.binder.qualify import BoundQuery
 from seamline.sql.binder.scope import Output
@@ -53,6 +56,8 @@ ROWS_MIN = 100_000
 """Files with fewer rows are read each time."""
 ROWS_PER_GROUP_MIN = 10
 """More groups than one for so many rows are computed each time."""
+KEPT_PER_NEW_ROW = 20
+"""New files with more rows than one for so many are merged at once."""
 _KEYS_MAX = 4_096
 _REFUSED_S = 600.0
 _FILES_MAX = 100_000
@@ -135,6 +140,8 @@ class PartialAggregates:
         rows_min: Files with fewer rows are read each time.
         repeats_min: How often a statement must have been seen before.
         rows_per_group_min: How many rows of files there must be for each group.
+        kept_per_new_row: New files are read with the tail at first if there are so many rows that
+            are not read for each of theirs.
     """
 
     def __init__(
@@ -144,7 +151,10 @@ class PartialAggregates:
         rows_min: int = ROWS_MIN,
         repeats_min: int = 1,
         rows_per_group_min: int = ROWS_PER_GROUP_MIN,
+        kept_per_new_row: int = KEPT_PER_NEW_ROW,
     ) -> None:
+        self._kept_per_new_row = kept_per_new_row
+        self._read_with_tail: Cache[Aggregating, int | None] = Cache(_KEYS_MAX)
         self._rows_min = rows_min
         self._rows_per_group_min = rows_per_group_min
         self._repeats_min = repeats_min
@@ -214,6 +224,7 @@ class PartialAggregates:
         self,
         what: Aggregating,
         plan: PhysicalPlan,
+        state: TableState,
         start: Start,
         deadline: Deadline,
     ) -> Staged | None:
@@ -222,6 +233,7 @@ class PartialAggregates:
         Args:
             what: What the plan aggregates.
             plan: The plan.
+            state: The table that it reads.
             start: Starts a plan over files.
             deadline: The statement's deadline.
 
@@ -236,29 +248,28 @@ class PartialAggregates:
         files = _files_of(plan, staged)
         if self._refused.get(what) or not self._is_repeated(what):
             return None
-        partials = self._partials.get(what)
-        if partials is not None and self.lacking(partials, files) == ():
-            return self._second_stage(plan, partials, 0)
+        partials, lacking = self._there(what, files, state)
+        if partials is not None and self._may_be_read_again(what, partials, files, lacking):
+            return self._second_stage(plan, partials, lacking, lacking)
         with self._computing_alone(what, deadline):
-            partials = self._partials.get(what)
-            lacking = None if partials is None else self.lacking(partials, files)
-            if lacking is None:
-                partials, lacking = None, files.files
-            if lacking or partials is None:
+            partials, lacking = self._there(what, files, state)
+            if lacking or partials is None or partials.snapshot_id != files.snapshot_id:
                 partials = self._extended(partials, lacking, plan, start, deadline)
                 if partials is None:
                     self._refused.put(what, True)
                     return None
                 self._partials.put(what, partials)
-        return self._second_stage(plan, partials, len(lacking))
+        return self._second_stage(plan, partials, (), lacking)
 
-    def known(self, what: Aggregating, plan: PhysicalPlan) -> PartialFiles | None:
+    def known(
+        self, what: Aggregating, plan: PhysicalPlan, state: TableState
+    ) -> PartialFiles | None:
         """Returns which files a plan would not read; None if it would read all."""
         staged, partials = plan.logical.aggregation, self._partials.get(what)
         if staged is None or partials is None:
             return None
         files = _files_of(plan, staged)
-        lacking = self.lacking(partials, files)
+        lacking = self.lacking(partials, files, state)
         if lacking is None:
             return None
         return PartialFiles(len(files.files) - len(lacking), len(lacking))
@@ -273,20 +284,55 @@ class PartialAggregates:
         """Bytes that the partial aggregates take."""
         return sum(partials.size_bytes for partials in self._partials.values())
 
-    def lacking(self, partials: Partials, files: ColdPlan) -> tuple[DataFile, ...] | None:
+    def lacking(
+        self, partials: Partials, files: ColdPlan, state: TableState
+    ) -> tuple[DataFile, ...] | None:
         """Returns the files that partial aggregates lack; None if they have rows of others."""
         if partials.snapshot_id == files.snapshot_id and len(partials.files) == len(files.files):
             return ()
         digests = {self.digest(files, file): file for file in files.files}
-        if not partials.files <= digests.keys():
+        if len(digests) < len(files.files):
+            return None  # a file is listed twice
+        if partials.files <= digests.keys():
+            return tuple(file for digest, file in digests.items() if digest not in partials.files)
+        rewritten = last_rewrite(state, partials.snapshot_id, files.snapshot_id)
+        if rewritten is None or any(file.has_deletes for file in files.files):
             return None
-        return tuple(file for digest, file in digests.items() if digest not in partials.files)
+        return tuple(file for file in files.files if file.sequence > rewritten)
 
     def digest(self, plan: ColdPlan, file: DataFile) -> bytes:
         """Returns what identifies a file and the rows of it that count."""
         deletes = sorted((d.path, getattr(d, "offset", None) or 0) for d in plan.deletes_of(file))
         identity = (file.path, file.sequence, file.record_count, file.partition, deletes)
         return hashlib.blake2b(repr(identity).encode(), digest_size=16).digest()
+
+    def _there(
+        self, what: Aggregating, files: ColdPlan, state: TableState
+    ) -> tuple[Partials | None, tuple[DataFile, ...]]:
+        """Returns partial aggregates of some of the files, and the other files."""
+        partials = self._partials.get(what)
+        lacking = None if partials is None else self.lacking(partials, files, state)
+        return (None, files.files) if lacking is None else (partials, lacking)
+
+    def _may_be_read_again(
+        self,
+        what: Aggregating,
+        partials: Partials,
+        files: ColdPlan,
+        lacking: tuple[DataFile, ...],
+    ) -> bool:
+        """Whether new files are read with the tail, and perhaps again, instead of merged now.
+
+        That takes one run instead of two, and pays if the same snapshot is not read again.
+        """
+        if partials.snapshot_id == files.snapshot_id:
+            return not lacking
+        rows = sum(file.record_count for file in lacking)
+        if not lacking or rows * self._kept_per_new_row > partials.files_rows:
+            return False
+        last = self._read_with_tail.get(what)
+        self._read_with_tail.put(what, files.snapshot_id)
+        return last != files.snapshot_id
 
     def _is_repeated(self, what: Aggregating) -> bool:
         count = self._seen.get(what) or 0
@@ -340,6 +386,8 @@ class PartialAggregates:
         digests = frozenset(self.digest(files, file) for file in files.files)
         if len(digests) < len(files.files):
             return None  # a file is listed twice
+        if partials is not None and not lacking:
+            return Partials(partials.rows, files.snapshot_id, digests, files.rows)
         try:
             stream = start(_first_stage(plan, staged, partials, lacking))
             with contextlib.closing(stream):
@@ -366,21 +414,27 @@ class PartialAggregates:
                 return None
         return pa.Table.from_batches(batches, stream.schema)
 
-    def _second_stage(self, plan: PhysicalPlan, partials: Partials, lacking: int) -> Staged:
+    def _second_stage(
+        self,
+        plan: PhysicalPlan,
+        partials: Partials,
+        unmerged: tuple[DataFile, ...],
+        lacking: tuple[DataFile, ...],
+    ) -> Staged:
+        """Returns the query over partial aggregates, files that are not in them, and the tail."""
         staged = plan.logical.aggregation
         assert staged is not None
         scan = _scan_of(plan, staged)
-        files = scan.files
-        assert files is not None
-        none = dataclasses.replace(files, files=(), equality_deletes=())
-        scans = (dataclasses.replace(scan, files=none), _scan_of_partials(staged, partials.rows))
+        count, read = len(_files_of(plan, staged).files), len(lacking)
+        rest = dataclasses.replace(scan, files=_part_of(_files_of(plan, staged), unmerged))
+        scans = (rest, _scan_of_partials(staged, partials.rows))
         query = dataclasses.replace(plan.logical.query, tree=staged.final)
         logical = dataclasses.replace(plan.logical, query=query, scans=scans, aggregation=None)
-        self.files_kept += len(files.files) - lacking
-        self.files_read += lacking
+        self.files_kept += count - read
+        self.files_read += read
         return Staged(
             dataclasses.replace(plan, logical=logical, estimate=estimate(logical)),
-            PartialFiles(len(files.files) - lacking, lacking),
+            PartialFiles(count - read, read),
         )
 
 
@@ -415,6 +469,12 @@ def _files_of(plan: PhysicalPlan, staged: StagedAggregation) -> ColdPlan:
     return files
 
 
+def _part_of(plan: ColdPlan, files: tuple[DataFile, ...]) -> ColdPlan:
+    """Returns the plan of some of a plan's files."""
+    deletes = tuple(d for d in plan.equality_deletes if any(map(d.applies_to, files)))
+    return dataclasses.replace(plan, files=files, equality_deletes=deletes)
+
+
 def _scan_of_partials(staged: StagedAggregation, rows: pa.Table | None) -> Scan:
     """Returns the scan of partial aggregates, as of a table that the gateway has generated."""
     if rows is None:
@@ -435,9 +495,7 @@ def _first_stage(
 ) -> PhysicalPlan:
     """Returns the plan that merges partial aggregates with those of further files."""
     scan = _scan_of(plan, staged)
-    assert scan.files is not None
-    deletes = tuple(d for d in scan.files.equality_deletes if any(map(d.applies_to, files)))
-    cold = dataclasses.replace(scan.files, files=files, equality_deletes=deletes)
+    cold = _part_of(_files_of(plan, staged), files)
     facts = dataclasses.replace(scan.facts, kind="cold")
     of_files = dataclasses.replace(scan, facts=facts, files=cold, hot_ranges=())
     of_partials = _scan_of_partials(staged, None if partials is None else partials.rows)

@@ -54,6 +54,7 @@ from seamline.planners.plan.logical import LogicalPlan
 from seamline.planners.plan.physical import PhysicalPlan
 from seamline.planners.plan.route import AUTO, DUCKDB, GATEWAY, SPARK, Limits, Route
 from seamline.seam.seam import Seam
+from seamline.seam.table import TableState
 from seamline.sql.binder.qualify import (
     BoundQuery,
     Relation,
@@ -242,7 +243,8 @@ class Queries:
         aggregating = self._aggregating(planned, request, deadline)
         if self._partials is None or aggregating is None:
             return planned
-        partial = self._partials.known(aggregating, planned.plan)
+        state = _state(planned)
+        partial = self._partials.known(aggregating, planned.plan, state)
         return dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, partial=partial))
 
     def _planned(self, request: QueryRequest, deadline: Deadline) -> Planned:
@@ -483,7 +485,8 @@ class Queries:
             )
             return execution.stream
 
-        return self._partials.staged(aggregating, planned.plan, start, deadline)
+        state = _state(planned)
+        return self._partials.staged(aggregating, planned.plan, state, start, deadline)
 
     def _aggregating(
         self, planned: Planned, request: QueryRequest, deadline: Deadline
@@ -534,3 +537,9 @@ class Queries:
             except SeamlineError:
                 raise error from None
         return dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, route=route))
+
+
+def _state(planned: Planned) -> TableState:
+    """Returns the only table of a plan in stages."""
+    (table,) = planned.tables.values()
+    return table.state

@@ -6,6 +6,7 @@ counts are read.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import json
 import pathlib
@@ -92,6 +93,14 @@ def test_only_new_files_are_read(panel: Panel) -> None:
     assert "seamline_partial_aggregates_aggregations 1.0" in text
 
 
+def test_statements_at_once_share_what_is_computed(panel: Panel) -> None:
+    panel.put(10)
+    panel.ask()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: panel.files(), range(4)))
+    assert sorted(found) == [(0, 1), (1, 0), (1, 0), (1, 0)]
+
+
 def test_a_session_says_which(panel: Panel) -> None:
     panel.put(10)
     doubles = "SELECT sum(d) FROM t"
@@ -111,6 +120,19 @@ def test_what_is_not_kept(panel: Panel) -> None:
         assert statement.error is not None
         assert statement.error.code.name == "DIVISION_BY_ZERO"
     assert panel.store.count == panel.store.files_read == 0
+
+
+def test_a_small_new_file_is_read_with_the_tail_at_first(panel: Panel) -> None:
+    panel.put(40)
+    assert [panel.files() for _ in range(3)] == [(0, 1), (0, 1), (1, 0)]
+    for kept in ([(1, 1), (1, 1), (2, 0)], [(2, 1), (2, 1), (3, 0)]):
+        panel.put(2)
+        assert [panel.files() for _ in range(3)] == kept
+    for number in (1, 2):  # each snapshot is read once
+        panel.put(1)
+        assert panel.files() == (3, number)
+    panel.put(2)
+    assert [panel.files() for _ in range(2)] == [(3, 3), (6, 0)], "too many to be read again"
 
 
 def test_few_rows_are_read_each_time(tmp_path: pathlib.Path) -> None:
