@@ -8,6 +8,7 @@ can end.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 import warnings
@@ -74,6 +75,16 @@ class _LazyGroup(click.Group):
             _say_what_to_install(cmd_name, error)
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the command; a misspelt one is suggested."""
+        name = args[0]
+        if name not in _COMMANDS and not ctx.resilient_parsing and not name.startswith("-"):
+            close = difflib.get_close_matches(name, _COMMANDS, 1)
+            ctx.fail(f"No such command {name!r}." + "".join(f" Did you mean {c}?" for c in close))
+        return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parses the command line; options without a command are those of `query`."""

@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from seamline.dbapi.errors import InterfaceError
 from seamline.errors import INVALID_ARGUMENT
-from seamline.terminal.lexis import Statement
+from seamline.terminal.lexis import Statement, statements
 from seamline.terminal.output import WRITERS
 from seamline.terminal.running import size
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from seamline.shell.session import Session
 
 SIGN = "\\"
+WORDS = {"help": "?", "quit": "q", "exit": "q"}
+"""Words that stand for a meta command when nothing else is typed, with or without a semicolon."""
 _WATCH_S = 2.0
 _WATCH_S_MAX = 86_400.0
 _BAR_WIDTH = 24
@@ -42,14 +46,23 @@ class Meta:
     run: Callable[[Session, str], None]
 
 
+def meta_of(text: str) -> str:
+    """Returns the meta command that a typed text is or stands for; empty for anything else."""
+    text = text.strip()
+    if text.startswith(SIGN):
+        return text
+    word = WORDS.get(text.rstrip("; ").lower())
+    return f"{SIGN}{word}" if word is not None else ""
+
+
 def obey(session: Session, line: str) -> None:
-    """Executes a line that begins with a backslash.
+    """Executes a line that is a meta command, or a word that stands for one.
 
     Raises:
         SeamlineError: the command's failure; INVALID_ARGUMENT for an unknown meta command.
         EOFError: the session should end.
     """
-    name, _, argument = line.removeprefix(SIGN).rstrip(";").partition(" ")
+    name, _, argument = meta_of(line).removeprefix(SIGN).rstrip(";").partition(" ")
     if name not in META:
         raise _wrong(f"{SIGN}{name} is not a meta command", hint=f"{SIGN}? lists them.")
     META[name].run(session, argument.strip())
@@ -65,6 +78,14 @@ def _describe(session: Session, argument: str) -> None:
 
 def _tables(session: Session, argument: str) -> None:
     session.run(Statement(f"SHOW TABLES FROM {argument}" if argument else "SHOW TABLES"))
+
+
+def _catalogs(session: Session, _: str) -> None:
+    session.run(Statement("SHOW CATALOGS"))
+
+
+def _schemas(session: Session, argument: str) -> None:
+    session.run(Statement(f"SHOW SCHEMAS FROM {argument}" if argument else "SHOW SCHEMAS"))
 
 
 def _functions(session: Session, argument: str) -> None:
@@ -161,6 +182,24 @@ def _last(session: Session) -> Statement:
     return session.state.last
 
 
+def _again(session: Session, _: str) -> None:
+    session.run(_last(session))
+
+
+def _edit(session: Session, argument: str) -> None:
+    text = argument or (session.state.last.text if session.state.last is not None else "")
+    try:
+        edited = click.edit(text, extension=".sql")
+    except click.ClickException as error:
+        raise _wrong(error.format_message(), hint="EDITOR names the program.") from error
+    if edited is None:
+        session.say("nothing was saved, so nothing is run")
+        return
+    for statement in statements(edited):
+        session.print(statement.text)
+        session.run(statement)
+
+
 def _watch(session: Session, argument: str) -> None:
     try:
         pause_s = float(argument) if argument else _WATCH_S
@@ -225,12 +264,14 @@ def _help(session: Session, _: str) -> None:
     width = max(len(usage) for usage, _ in rows)
     for usage, text in rows:
         session.print(f"{usage.ljust(width)}  {text}")
-    session.print("A statement ends with a semicolon; Ctrl-C cancels it, Ctrl-D exits.")
+    session.print("A statement ends with a semicolon; Ctrl-C cancels it, Ctrl-D or quit exits.")
 
 
 META = {
     "d": Meta("[table]", "columns of a table, or all tables", _describe),
     "dt": Meta("[schema]", "tables", _tables),
+    "dn": Meta("[catalog]", "schemas", _schemas),
+    "l": Meta("", "catalogs", _catalogs),
     "df": Meta("[pattern]", "functions", _functions),
     "x": Meta("[on|off]", "rows one below the other", _expanded),
     "timing": Meta("[on|off]", "how long each statement takes", _timing),
@@ -239,6 +280,8 @@ META = {
     "explain": Meta(
         "[statement]", "how a statement would be run; by default the last one", _explain
     ),
+    "g": Meta("", "run the last statement again", _again),
+    "e": Meta("[statement]", "edit the last statement in EDITOR, and run it", _edit),
     "watch": Meta("[seconds]", "repeat the last statement", _watch),
     "i": Meta("file", "run the commands in a file", _include),
     "o": Meta("[file]", "append results to a file; without one, show them", _output),

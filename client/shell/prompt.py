@@ -23,7 +23,7 @@ from prompt_toolkit.styles import Style
 
 from seamline.dbapi.connection import Connection
 from seamline.shell.completing import KEYWORDS, candidates
-from seamline.shell.meta import SIGN
+from seamline.shell.meta import SIGN, meta_of
 from seamline.shell.names import Names
 from seamline.shell.session import Session
 from seamline.shell.state import State
@@ -69,7 +69,7 @@ def converse(connection: Connection, state: State, where: str) -> None:
         lexer=SqlLexer(),
         style=_STYLE,
     )
-    click.echo(f"{where}: statements end with ;, {SIGN}? lists what else there is")
+    click.echo(f"{where}: statements end with ;, help lists what else there is")
     unfinished = ""
     while True:
         try:
@@ -83,7 +83,7 @@ def converse(connection: Connection, state: State, where: str) -> None:
 
 def is_whole(text: str) -> bool:
     """Whether Enter submits the input rather than starting a new line."""
-    return text.lstrip().startswith(SIGN) or bool(parted(text)[0]) or is_complete(text)
+    return bool(meta_of(text)) or bool(parted(text)[0]) or is_complete(text)
 
 
 def parted(text: str) -> tuple[str, str]:

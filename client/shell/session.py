@@ -58,8 +58,8 @@ class Session:
             EOFError: the session should end.
         """
         try:
-            if text.lstrip().startswith(meta.SIGN):
-                meta.obey(self, text.strip())
+            if meta.meta_of(text):
+                meta.obey(self, text)
             else:
                 for statement in statements(text):
                     self.run(statement)

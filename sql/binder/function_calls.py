@@ -75,7 +75,12 @@ def _bind_arithmetic(binder: Binder, node: exp.Binary, scope: Scope) -> Typed:
         return _bind_time_arithmetic(name, operands)
     for type_ in operand_types:
         if not types.is_numeric(type_) and type_ != types.UNKNOWN:
-            raise SeamlineError(TYPE_MISMATCH, f"arithmetic needs numbers, not {type_}")
+            is_joined = isinstance(node, exp.Add) and type_ == types.VARCHAR
+            raise SeamlineError(
+                TYPE_MISMATCH,
+                f"arithmetic needs numbers, not {type_}",
+                hint="x || y joins texts." if is_joined else None,
+            )
     return bind_call(name, numbers_alike(operands))
 
 
@@ -261,6 +266,8 @@ def _type_of(value: exp.Expr, type_: Type) -> Typed:
 
 
 def _bind_plain_call(binder: Binder, name: str, node: exp.Anonymous, scope: Scope) -> Typed:
+    if name not in functions.FUNCTIONS:  # before what only such a function takes is missed
+        raise functions.unknown(name)
     expressions, distinct, order = _parts_of_call(node)
     if name == "count" and len(expressions) == 1 and isinstance(expressions[0], exp.Star):
         expressions = []
@@ -321,7 +328,10 @@ def _bind_within_group(binder: Binder, node: exp.WithinGroup, scope: Scope) -> T
     call_, order = node.this, node.expression
     if not isinstance(call_, exp.Anonymous) or not isinstance(order, exp.Order) or order.this:
         raise unsupported(node)
-    if call_.name.lower() != "listagg" or not call_.expressions:
+    name = call_.name.lower()
+    if name in functions.REPLACEMENTS and name not in functions.FUNCTIONS:
+        raise functions.unknown(name)
+    if name != "listagg" or not call_.expressions:
         raise SeamlineError(NOT_SUPPORTED, "WITHIN GROUP is for listagg", hint="")
     *first, last = call_.expressions
     ordered = exp.Order(this=last, expressions=order.expressions)

@@ -22,6 +22,7 @@ from seamline.errors import (
     NOT_SUPPORTED,
     SeamlineError,
 )
+from seamline.sql.functions import COLUMNS
 from seamline.sql.locations import location_of
 from seamline.sql.near import did_you_mean
 from seamline.sql.types import Type
@@ -249,11 +250,18 @@ def _unknown(names: Sequence[exp.Identifier], scope: Scope) -> SeamlineError:
             hint="Names are looked up in current_schema.",
         )
     candidates = {column.name for level in levels for column in level.row if column.name}
+    if not name.startswith("$"):
+        candidates = {other for other in candidates if not other.startswith("$")}
+    hints = [did_you_mean(name, candidates)]
+    if len(names) == 1 and names[0].args.get("quoted"):
+        hints.append(f"A text is in single quotes: '{names[0].name}'.")
+    elif name in COLUMNS:
+        hints.append(f"Write {COLUMNS[name]}.")
     return SeamlineError(
         COLUMN_NOT_FOUND,
         f"column {name} does not exist",
         location=location_of(names[-1]),
-        hint=did_you_mean(name, candidates),
+        hint=" ".join(filter(None, hints)) or None,
     )
 
 

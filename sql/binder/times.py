@@ -11,7 +11,13 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 
-from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.errors import (
+    COLUMN_NOT_FOUND,
+    INVALID_ARGUMENT,
+    NOT_SUPPORTED,
+    TYPE_MISMATCH,
+    SeamlineError,
+)
 from seamline.sql import functions, session_zone, time_zones, types
 from seamline.sql.binder import clocks
 from seamline.sql.binder.binder import Binder
@@ -207,7 +213,13 @@ def _by_any_unit(
     """Binds a call with a computed unit as a CASE with a branch for each unit."""
     if not node.expressions:
         raise SeamlineError(TYPE_MISMATCH, f"{name} needs a unit", hint=_UNITS)
-    value, type_ = binder.expression(node.expressions[0], scope)
+    try:
+        value, type_ = binder.expression(node.expressions[0], scope)
+    except SeamlineError as error:
+        word = unparenthesized(node.expressions[0]).name.lower()
+        if error.code is COLUMN_NOT_FOUND and word in (*CLOCK_UNITS, *DATE_UNITS):
+            error.hint = f"Write the unit as a text: {name}('{word}', …)."
+        raise
     value = implicit_cast(value, type_, types.VARCHAR)
     cases: list[Typed] = []
     for unit in units:

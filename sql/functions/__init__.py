@@ -28,12 +28,12 @@ from seamline.sql.functions import (
     windows,
 )
 from seamline.sql.functions.forms import FORMS, OPERATORS
+from seamline.sql.functions.other_names import COLUMNS, REASONS, REPLACEMENTS
 from seamline.sql.functions.patterns import has_equality, is_comparable, is_ordered
 from seamline.sql.functions.registry import (
     COLLECT,
     FUNCTIONS,
     GROUPING,
-    REASONS,
     Argument,
     Lambda,
     Overload,
@@ -67,11 +67,13 @@ SUBJECTS = (
 
 __all__ = [
     "COLLECT",
+    "COLUMNS",
     "FORMS",
     "FUNCTIONS",
     "GROUPING",
     "OPERATORS",
     "REASONS",
+    "REPLACEMENTS",
     "SUBJECTS",
     "Argument",
     "Lambda",

@@ -21,6 +21,7 @@ from seamline.errors import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TYPE_MISMATCH, Se
 from seamline.sql import coercion, types
 from seamline.sql.functions import patterns
 from seamline.sql.functions.forms import FORMS, written
+from seamline.sql.functions.other_names import REASONS, REPLACEMENTS
 from seamline.sql.functions.patterns import Pattern
 from seamline.sql.kernels.calls import duckdb_template, spark_template
 from seamline.sql.kernels.kernel import Compute, Kernel, by_duckdb
@@ -222,71 +223,6 @@ def _bind_lambdas(pairs: Sequence[tuple[Pattern, Argument]], bound: patterns.Bou
 
 # --- Functions refused by name, with the reason --------------------------------------------------
 
-REASONS = {
-    "string_agg": "use listagg(x, separator) WITHIN GROUP (ORDER BY …)",
-    **dict.fromkeys(
-        ("approx_set", "empty_approx_set", "merge"),
-        "there is no type HyperLogLog; approx_distinct is exact",
-    ),
-    **dict.fromkeys(
-        (
-            "tdigest_agg",
-            "qdigest_agg",
-            "value_at_quantile",
-            "values_at_quantiles",
-            "quantile_at_value",
-        ),
-        "there are no digest types; use approx_percentile",
-    ),
-    **dict.fromkeys(
-        (
-            "make_set_digest",
-            "merge_set_digest",
-            "jaccard_index",
-            "intersection_cardinality",
-            "hash_counts",
-        ),
-        "there is no type SetDigest; count with INTERSECT and UNION",
-    ),
-    "variant_is_null": "a variant is read as json; use x IS NULL",
-    "word_stem": "stemmers disagree; stem words before they are written",
-    **dict.fromkeys(
-        ("spooky_hash_v2_32", "spooky_hash_v2_64"), "use xxhash64, murmur3 or a digest"
-    ),
-    **dict.fromkeys(
-        ("bar", "color", "render", "rgb"),
-        "terminal colours are up to the program that shows the rows",
-    ),
-    **dict.fromkeys(
-        ("learn_classifier", "learn_regressor", "classify", "regress", "features"),
-        "models are not trained in queries",
-    ),
-    **dict.fromkeys(
-        (
-            "st_point",
-            "st_geometryfromtext",
-            "st_contains",
-            "st_distance",
-            "st_area",
-            "st_astext",
-            "great_circle_distance",
-            "to_geojson_geometry",
-            "bing_tile",
-            "bing_tile_at",
-            "geometry_union",
-            "spatial_partitioning",
-        ),
-        "there are no geometry types",
-    ),
-    "json_table": "use UNNEST(CAST(json_extract(…) AS array(…)))",
-    "objectid": "there is no type ObjectId",
-    "exclude_columns": "name the columns",
-    "to_char": "use format_datetime or date_format",
-    "to_date": "use CAST(date_parse(x, format) AS date)",
-    "to_timestamp": "use date_parse or parse_datetime",
-}
-"""Function names known from Trino and elsewhere that are not offered, and what to use instead."""
-
 
 def is_aggregate(name: str) -> bool:
     """Whether a function of that name computes one value from many rows."""
@@ -296,6 +232,12 @@ def is_aggregate(name: str) -> bool:
 def unknown(name: str) -> SeamlineError:
     """Returns the error for a name that is not in the table, with the reason if there is one."""
     folded = name.lower()
+    if folded in REPLACEMENTS:
+        return SeamlineError(
+            FUNCTION_NOT_FOUND,
+            f"there is no function {folded}",
+            hint=f"Write, for example, {REPLACEMENTS[folded]}.",
+        )
     if folded in REASONS:
         return SeamlineError(NOT_SUPPORTED, f"{folded} is not offered", hint=REASONS[folded] + ".")
     names = [*(name for name in FUNCTIONS if not name.startswith("$")), *FORMS]

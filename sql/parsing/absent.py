@@ -1,14 +1,16 @@
-"""Names the parts of Trino's SQL that are not offered, by the words that they are written with.
+"""Names what other databases have and this one does not, by the words that it is written with.
 
-A statement that cannot be parsed may be correct in Trino. Its error then names what is missing and
-says what to write instead, rather than pointing at a word that is not expected. This only explains
-a refusal: a statement that can be parsed is never looked at.
+A statement that cannot be parsed may be correct in Trino, or elsewhere. Its error then names what
+is missing and says what to write instead, rather than pointing at a word that is not expected; and
+a keyword with a wrong letter is named. This only explains a refusal: a statement that can be parsed
+is never looked at.
 """
 
 from __future__ import annotations
 
 import bisect
 import dataclasses
+import difflib
 import re
 from collections.abc import Sequence
 
@@ -26,7 +28,7 @@ from seamline.sql.parsing.words import location_of
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """A part of Trino's SQL that is not offered.
+    """A part of SQL that is not offered.
 
     Attributes:
         words: A pattern of the statement's words, in upper case with one space between them.
@@ -163,9 +165,97 @@ _PARTS = (
 )
 """Parts of statements of a kind that is accepted; the first that is found names the error."""
 
+_HABITS = (
+    Part(r"(?<=SELECT )TOP \(? ?[0-9]+", "TOP", "LIMIT n at the end of the query."),
+    Part(
+        r"\bQUALIFY\b",
+        "QUALIFY",
+        "SELECT * FROM (SELECT …, row_number() OVER (…) AS r FROM t) WHERE r = 1",
+    ),
+    Part(r"`", "quoting a name with `", 'Write "name".'),
+    Part(r"!? ?~ ?\*?", "", "regexp_like(x, '…') finds patterns."),
+    Part(r"<=>", "<=>", "IS NOT DISTINCT FROM compares nulls, too."),
+    Part(r"&&", "&&", "Write AND."),
+    Part(r"\bMINUS (ALL )?(SELECT|\()", "MINUS", "Write EXCEPT."),
+    Part(r"\bFOR (NO KEY )?(UPDATE|SHARE)\b", "", "Statements read one moment and lock nothing."),
+    Part(r"\bWITH \( NOLOCK \)", "NOLOCK", "Statements read one moment and lock nothing."),
+    Part(
+        r"\bON (CONFLICT|DUPLICATE KEY)\b",
+        "",
+        "MERGE INTO t USING … ON … WHEN MATCHED THEN UPDATE … WHEN NOT MATCHED THEN INSERT …",
+    ),
+    Part(r"^INSERT OVERWRITE\b", "INSERT OVERWRITE", "DELETE, then INSERT INTO, or MERGE."),
+    Part(r"^INSERT (?!INTO\b)", "INSERT without INTO", "INSERT INTO t …"),
+    Part(
+        r"^DELETE (?!FROM\b)[^ ]+( \. [^ ]+)*( WHERE|$)",
+        "DELETE without FROM",
+        "DELETE FROM t WHERE …",
+    ),
+    Part(
+        r"^UPDATE [^ ]+( \. [^ ]+)* (?!SET\b|\.)[^ ]+ =",
+        "UPDATE without SET",
+        "UPDATE t SET x = …",
+    ),
+    Part(r"^ALTER TABLE .* ADD (?!COLUMN\b)", "ADD without COLUMN", "ADD COLUMN name type"),
+    Part(
+        r"^ALTER TABLE .* (MODIFY|CHANGE)\b",
+        "MODIFY of a column",
+        "ALTER COLUMN name SET DATA TYPE type",
+    ),
+    Part(
+        r"^DROP (?!TABLE|VIEW|SCHEMA|CATALOG|ROLE|FUNCTION|BRANCH|MATERIALIZED)",
+        "",
+        "DROP TABLE, VIEW or SCHEMA name.",
+    ),
+)
+"""What other databases write inside statements."""
+
+_STATEMENTS_ELSEWHERE = (
+    Part(r"^SHOW DATABASES", "SHOW DATABASES", "SHOW SCHEMAS, or SHOW CATALOGS."),
+    Part(r"^SHOW VIEWS", "SHOW VIEWS", "SELECT * FROM information_schema.views"),
+    Part(r"^SHOW (INDEX|INDEXES|KEYS)\b", "", "SHOW CREATE TABLE t shows partitions and order."),
+    Part(r"^SHOW (FULL )?PROCESSLIST", "", "SELECT * FROM system.queries"),
+    Part(r"^SHOW (VARIABLES|SETTINGS|ALL|PARAMETERS)\b", "", "SHOW SESSION"),
+    Part(r"^USE DATABASE\b", "USE DATABASE", "USE schema, or USE catalog.schema."),
+    Part(
+        r"^(DESCRIBE|DESC) (FORMATTED|EXTENDED|TABLE)\b", "", "DESCRIBE t, or SHOW CREATE TABLE t."
+    ),
+    Part(r"^(BEGIN|BEGIN TRANSACTION|BEGIN WORK)$", "", "START TRANSACTION"),
+    Part(r"^(ABORT|END)( TRANSACTION| WORK)?$", "", "ROLLBACK, or COMMIT."),
+    Part(
+        r"^(VACUUM|OPTIMIZE|COMPACT)\b",
+        "",
+        "ALTER TABLE t EXECUTE optimize, or expire_snapshots(retention_threshold => '7d').",
+    ),
+    Part(
+        r"^(COPY|UNLOAD|EXPORT|LOAD)\b",
+        "",
+        "`seamline query --output FILE` writes rows to a file; CREATE TABLE … AS to a table.",
+    ),
+    Part(r"^(ATTACH|INSTALL|DETACH)\b", "", "Catalogs are in the gateway's configuration."),
+    Part(r"^PRAGMA\b", "PRAGMA", "DESCRIBE t, SHOW SESSION or SET SESSION name = value."),
+    Part(r"^(REPLACE|UPSERT) INTO\b", "", "MERGE INTO t USING … ON …"),
+    Part(r"^(EXEC|EXECUTE PROCEDURE)\b", "", "CALL catalog.system.procedure(…)"),
+    Part(r"^CREATE (UNIQUE )?INDEX\b", "", "WITH (partitioning = …, sorted_by = …) orders files."),
+    Part(r"^CREATE( OR REPLACE)? DATABASE\b", "CREATE DATABASE", "CREATE SCHEMA"),
+    Part(r"^CREATE (TEMP|TEMPORARY|GLOBAL|LOCAL)\b", "", "WITH name AS (…) before the query."),
+    Part(r"^(CREATE|ALTER|DROP) (USER|GROUP)\b", "", _RULES),
+    Part(r"^SET (?!SESSION|TIME ZONE|ROLE)[^ ]+ (=|TO)", "SET", "SET SESSION name = value"),
+    Part(r"^(LOCK|UNLOCK)\b", "", "Statements read one moment and lock nothing."),
+    Part(r"^(HELP|QUIT|EXIT)$", "", "It is a word of the prompt: `seamline` on a terminal."),
+    Part(
+        r"^\\",
+        "a command that begins with \\",
+        "It is one of the prompt: `seamline` on a terminal.",
+    ),
+)
+"""Kinds of statements of other databases."""
+
 ABSENT = (
+    *(dataclasses.replace(kind, code=STATEMENT_NOT_ALLOWED) for kind in _STATEMENTS_ELSEWHERE),
     *(dataclasses.replace(kind, code=STATEMENT_NOT_ALLOWED) for kind in _STATEMENTS),
     *_PARTS,
+    *_HABITS,
 )
 """What is recognised, the more special before the more general."""
 
@@ -191,11 +281,40 @@ def explained(error: SeamlineError, tokens: Sequence[Token]) -> SeamlineError:
         if match is not None:
             return SeamlineError(
                 part.code,
-                f"{part.name or match[0]} is not {_REFUSED[part.code]}",
+                f"{part.name or match[0].strip()} is not {_REFUSED[part.code]}",
                 location=location_of(tokens[bisect.bisect_right(begins, _offset(part, match)) - 1]),
                 hint=part.instead,
             )
+    if error.code is SYNTAX_ERROR and error.hint == SYNTAX_ERROR.hint:
+        error.hint = _keyword(error, tokens) or error.hint
     return error
+
+
+def _keyword(error: SeamlineError, tokens: Sequence[Token]) -> str | None:
+    """Returns which keyword is meant by a word near an error, if one has a wrong letter."""
+    locations = [location_of(token) for token in tokens]
+    if error.location not in locations:
+        return None
+    at = locations.index(error.location)
+    for token in (*tokens[max(0, at - 1) : at + 1][::-1], *tokens[at + 1 : at + 2]):
+        word = token.text.upper()
+        if word in _WITH_BY:
+            return f"Did you mean {word} BY?"
+        if token.token_type is TokenType.VAR and word not in _KEYWORDS:
+            close = difflib.get_close_matches(word, _KEYWORDS, 1, _ALIKE_MIN)
+            if close:
+                return f"Did you mean {close[0]}?"
+    return None
+
+
+_WITH_BY = ("GROUP", "ORDER", "PARTITION")
+_ALIKE_MIN = 0.74
+_KEYWORDS = (
+    *("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "DISTINCT"),
+    *("JOIN", "INNER", "LEFT", "RIGHT", "CROSS", "UNION", "EXCEPT", "INTERSECT", "BETWEEN"),
+    *("VALUES", "INSERT", "INTO", "UPDATE", "DELETE", "CREATE", "TABLE", "DESCRIBE", "EXPLAIN"),
+    *("EXISTS", "CASE", "WHEN", "THEN", "ELSE", "DESC", "PARTITION", "OVER", "USING", "SHOW"),
+)
 
 
 def _offset(part: Part, match: re.Match[str]) -> int:

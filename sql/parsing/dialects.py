@@ -528,13 +528,13 @@ def syntax_error(error: ParseError, first: str = "") -> SeamlineError:
     details = error.errors[0] if error.errors else {}
     line, column = details.get("line"), details.get("col")
     near = (details.get("highlight") or "").strip()
-    message = str(details.get("description") or first_line(str(error))).rstrip(".")
-    message = re.sub(r"<Token .*?text: (.*?), line.*", r"\1", message)
-    message = re.sub(r" but got SENTINEL$", "", message)
-    message = re.sub(r"Required keyword: '(\w+)' missing for .*", "an operand is missing", message)
+    description = str(details.get("description") or first_line(str(error)))
+    message = _message(description, near)
     hint = None
-    unknown = near if message == "Expected TYPE after CAST" else ""
-    if message == "Expecting )" and first.upper() == "CREATE":
+    is_type = description == "Expected TYPE after CAST" and re.match(r"\w", near)
+    unknown = near if is_type else ""
+    is_open = description == "Expecting )" and bool(details.get("end_context"))
+    if is_open and first.upper() == "CREATE":
         unknown = _type_of_column(details)
     location = None
     if line and column:
@@ -546,9 +546,31 @@ def syntax_error(error: ParseError, first: str = "") -> SeamlineError:
     if unknown:
         message = f"there is no type {unknown[:40]}"
         hint = did_you_mean(unknown.lower(), _TYPES) or f"Types are {', '.join(_TYPES)}."
-    elif near:
-        message += f" near {near[:40]!r}"
     return SeamlineError(SYNTAX_ERROR, message, hint=hint, location=location)
+
+
+_MESSAGES = (
+    (r"Invalid expression / Unexpected token.*", "unexpected"),
+    (r"Required keyword: '\w+' missing for .*", "an operand is missing near"),
+    (r"Expected (END) after CASE.*", r"\1 of CASE is missing near"),
+    (r"Expected (AS|TYPE|type) after .*", "AS and a type are missing near"),
+    (r"Expected (.*?) but got .*", r"the \1 is missing near"),
+    (r"Expected CTE to have alias", "a query of WITH has no name near"),
+    (r"Expect(?:ed|ing) ([()\[\]{}>])", r"'\1' is missing near"),
+    (r"Expect(?:ed|ing) ([A-Z]+(?: or [A-Za-z]+)?)\b.*", r"\1 is missing near"),
+    (r"Cannot specify both ALL and DISTINCT.*", "ALL and DISTINCT exclude each other near"),
+    (r"Found multiple '(.*)' clauses", r"\1 is there twice, near"),
+)
+"""What a parser says, as a pattern, and what is said instead, of the word that it names."""
+
+
+def _message(description: str, near: str) -> str:
+    """Returns the message for what a parser says of a word, which is the last one at the end."""
+    for pattern, message in _MESSAGES:
+        match = re.fullmatch(pattern, description, re.DOTALL)
+        if match is not None:
+            return f"{match.expand(message)} {near[:40]!r}"
+    return f"the statement cannot be read near {near[:40]!r}"
 
 
 _COLUMN = re.compile(r"""[(,]\s*("[^"]*"|[A-Za-z_]\w*)\s+$""")

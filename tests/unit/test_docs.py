@@ -67,11 +67,27 @@ def not_there_page() -> Iterator[str]:
     yield text.partition(_REFUSED)[0] + _REFUSED
     yield ""
     yield "| function | instead |\n|---|---|"
-    reasons: dict[str, list[str]] = {}
-    for name, reason in functions.REASONS.items():
-        reasons.setdefault(reason, []).append(name)
-    for reason, names in reasons.items():
-        yield f"| {', '.join(f'`{name}`' for name in names)} | {reason} |"
+    for reason, names in _by_remedy(functions.REASONS):
+        yield f"| {names} | {reason} |"
+    yield ""
+    yield "## Names of other databases"
+    yield ""
+    yield (
+        "Each of these is refused with what to write. `x` and `y` are texts, `n` is a whole "
+        "number, `r` a double, `t` and `u` are times, `d` is a date, `j` is json, `a` an array and "
+        "`b` a boolean."
+    )
+    yield ""
+    yield "| name | write |\n|---|---|"
+    for expression, names in _by_remedy({**functions.REPLACEMENTS, **functions.COLUMNS}):
+        yield f"| {names} | `{expression.replace('|', chr(92) + '|')}` |"
+
+
+def _by_remedy(remedies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    names: dict[str, list[str]] = {}
+    for name, remedy in remedies.items():
+        names.setdefault(remedy, []).append(f"`{name}`")
+    return ((remedy, ", ".join(of_it)) for remedy, of_it in names.items())
 
 
 _REFUSED = "## Functions"

@@ -267,3 +267,33 @@ def test_no_gateway(tmp_path: pathlib.Path) -> None:
     terminal = Terminal("http://127.0.0.1:1", tmp_path)
     terminal.shows("error: GATEWAY_UNAVAILABLE")
     assert terminal.ends() == 3
+
+
+def test_words_and_commands_of_other_prompts(terminal: Terminal) -> None:
+    terminal.type("help\r")
+    terminal.shows("\\dn [catalog]", "Ctrl-C cancels it", "seamline>")
+    terminal.type("\\l\r")
+    terminal.shows("│ lake", "seamline>")
+    terminal.type("\\dn lake\r")
+    terminal.shows("│ default", "seamline>")
+    terminal.type("SELECT 7 AS seven;\r")
+    terminal.shows("│     7 │", "seamline>")
+    terminal.type("\\g\r")
+    terminal.shows("│     7 │", "seamline>")
+    terminal.type("exit;\r")
+    assert terminal.ends() == 0
+
+
+def test_a_statement_is_edited_and_run(gateway: Gateway, tmp_path: pathlib.Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i s/7/8/ "$1"\n')
+    editor.chmod(0o700)
+    terminal = Terminal(gateway.url, tmp_path, EDITOR=str(editor))
+    try:
+        terminal.shows("seamline>")
+        terminal.type("SELECT 7 AS number;\r")
+        terminal.shows("│      7 │", "seamline>")
+        terminal.type("\\e\r")
+        terminal.shows("SELECT 8 AS number", "│      8 │", "seamline>")
+    finally:
+        terminal.close()

@@ -225,8 +225,12 @@ def test_what_is_not_allowed_has_a_name(sql: str, what: str) -> None:
         ("CREATE TABLE x (a foo)", "there is no type foo", "Types are boolean, tinyint"),
         ('CREATE TABLE x (a int, "b c" varchr(3))', "there is no type varchr(3)", "Did you"),
         ("CREATE TABLE x (a int, b row(c foo))", "there is no type row(c foo)", "Types are"),
-        ("SELECT 1 FROM", "Expected table name near 'FROM'", "Check the statement"),
-        ("CREATE TABLE x AS SELECT f(a b) FROM t", "Expecting ) near 'b'", "Check the statement"),
+        ("SELECT 1 FROM", "the table name is missing near 'FROM'", "Check the statement"),
+        (
+            "CREATE TABLE x AS SELECT f(a b) FROM t",
+            "')' is missing near 'b'",
+            "Check the statement",
+        ),
     ],
 )
 def test_a_type_that_there_is_not_has_a_name(sql: str, message: str, hint: str) -> None:
