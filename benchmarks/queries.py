@@ -28,6 +28,11 @@ COLUMNS = (
     "id bigint, customer bigint, channel varchar, amount decimal(12, 2),"
     " sold_at timestamp with time zone, note varchar"
 )
+PROPERTIES = {
+    "write.parquet.bloom-filter-enabled.column.id": "true",
+    "write.parquet.row-group-size-bytes": str(4 << 20),
+}
+"""As a table has them whose rows are looked up by `id`."""
 PARTITIONS = 4
 ROWS = """
 SELECT i * 2654435761 % 4294967296 AS id, 1000 + i * 7919 % 5000 AS customer,
@@ -73,7 +78,7 @@ def main() -> None:
     parts = set(chosen.only.split(","))
     with stand() as running, tempfile.TemporaryDirectory() as scratch:
         running.create("sales", COLUMNS, "--key", "id", partitions=PARTITIONS)
-        running.fill_table("sales", chosen.cold, ROWS)
+        running.fill_table("sales", chosen.cold, ROWS, PROPERTIES)
         produce(running, chosen)
         with seamline.connect(running.url) as connection:
             as_computed(connection)

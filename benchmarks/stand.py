@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import duckdb
 import pyarrow as pa
@@ -137,17 +138,27 @@ class Stand:
         self.fill_table("bids", cold)
         self.produce(hot)
 
-    def fill_table(self, name: str, count: int, query: str = _BIDS) -> None:
+    def fill_table(
+        self,
+        name: str,
+        count: int,
+        query: str = _BIDS,
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Appends rows to a table of the catalog, always the same in the same files.
 
         Args:
             name: The table.
             count: How many rows.
             query: Selects those from `{start}` to `{end}`, bids if it is not given.
+            properties: Given to the table before.
         """
         loaded = load(pathlib.Path(self._environment["SEAMLINE_CONFIG"]), environment={}).config
         connections = Connections(loaded)
         table = connections.catalog("lake").load(("default", name)).iceberg
+        if properties:
+            with table.transaction() as transaction:
+                transaction.set_properties(dict(properties))
         schema = table.schema().as_arrow()
         for start in range(0, count, _ROWS_A_FILE):
             end = min(start + _ROWS_A_FILE, count)
