@@ -1,4 +1,4 @@
-"""DuckDB as an engine: every statement has an instance that reads only the files of its plan."""
+"""DuckDB as an engine: an instance of a statement reads files of its snapshots, and no others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seamline.connectors.cache import Cache
 from seamline.connectors.chunks import ResultFile
 from seamline.connectors.duckdb.errors import named_error, spill_error
 from seamline.connectors.duckdb.hidden import HiddenRowsCache
-from seamline.connectors.duckdb.instances import Instance, Instances
+from seamline.connectors.duckdb.instances import Files, Instance, Instances, Snapshots
 from seamline.connectors.duckdb.relation import (
     DELETES,
     ROWS,
@@ -161,7 +161,8 @@ class DuckDBEngine:
             SeamlineError: named after the cause.
         """
         files = _files(query)
-        instance = self._instances.take(files)
+        snapshots = _snapshots(query, files)
+        instance = self._instances.take(files, snapshots)
         forget = deadline.on_end(instance.interrupt)
         finished = False
 
@@ -178,7 +179,10 @@ class DuckDBEngine:
 
         try:
             with _named_errors(deadline):
-                sql = self._prepare(instance, query, files)
+                if instance.files is None:
+                    attach(instance.connection, query.scans)
+                    instance.lock(self._instances.shared(files, snapshots))
+                sql = self._prepare(instance, query)
             with _logged(sql), self._spilling(), _named_errors(deadline):
                 reader = instance.connection.execute(sql).to_arrow_reader(BATCH_ROWS)
         except BaseException:
@@ -194,11 +198,8 @@ class DuckDBEngine:
         except SeamlineError as error:
             raise spill_error(error, self._spill_directory, self._spill_bytes) from error
 
-    def _prepare(self, instance: Instance, query: Statement, files: frozenset[str]) -> str:
-        """Locks the instance, registers the inputs, and returns the statement's text."""
-        if instance.files is None:
-            attach(instance.connection, query.scans)
-            instance.lock(files)
+    def _prepare(self, instance: Instance, query: Statement) -> str:
+        """Registers the inputs, and returns the statement's text."""
         tails = {name: _parts(tail) for name, tail in query.tails.items()}
         newest = self._newest(query, tails)
         tails |= newest
@@ -256,11 +257,24 @@ class DuckDBEngine:
         self._instances.close()
 
 
-def _files(query: Statement) -> frozenset[str]:
+def _files(query: Statement) -> Files:
     """Returns every file that a statement reads."""
     spilled = [tail.files for tail in query.tails.values() if isinstance(tail, SpilledTail)]
     tails = {file.path for files in spilled for file in files}
-    return frozenset(tails.union(*(data_paths(scan) for scan in query.scans)))
+    return frozenset(tails.union(*map(data_paths, query.scans)))
+
+
+def _snapshots(query: Statement, files: Files) -> Snapshots:
+    """Returns the snapshots that all files of a statement belong to; none if any does not.
+
+    Nor for remote files, which only the statement's own access opens.
+    """
+    scans = [scan for scan in query.scans if scan.cold is not None]
+    if any(map(is_remote, files)) or files != set().union(*map(data_paths, scans)):
+        return frozenset()
+    if any(scan.snapshot_id is None for scan in scans):
+        return frozenset()
+    return frozenset((scan.table, scan.snapshot_id) for scan in scans)
 
 
 def _copies(

@@ -1,10 +1,12 @@
 """Locked-down instances of DuckDB: created ahead, and reused by statements over the same files.
 
 An instance reads the files it was locked to and nothing else, cannot load extensions, and its
-configuration can no longer be changed. It runs one statement at a time. Creating and closing one
-costs some milliseconds of a core, so instances are created while nobody waits. One that ran its
-statement to the end is kept, since statements mostly return to files that were read before. One
-that stopped half-way is never used again.
+configuration can no longer be changed. It is locked to what statements over the same snapshots have
+read, so that reads of different parts of a table share one, and the footers that it has read. It
+runs one statement at a time. Creating and closing one costs some milliseconds of a core, so
+instances are created while nobody waits. One that ran its statement to the end is kept, since
+statements mostly return to files that were read before. One that stopped half-way is never used
+again.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import duckdb
 import pyarrow as pa
 
 from seamline.connectors import supervision
+from seamline.connectors.cache import Cache
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.quoting import quoted_text
 from seamline.sql.slices import unsliced
@@ -33,8 +36,13 @@ KEPT_MAX = 4
 """Each holds a thread and a few hundred kilobytes."""
 KERNELS_MAX = 100
 """An instance that has learned more is not kept: statements may define kernels of their own."""
+SHARED_FILES_MAX = 256
+"""Files of snapshots that an instance is locked to if its statement does not read all of them."""
+_SHARED_MAX = 16
 
 Files = frozenset[str]
+Snapshots = frozenset[tuple[tuple[str, ...], int | None]]
+"""Names of tables, and which of their snapshots."""
 
 
 class Instance:
@@ -42,14 +50,18 @@ class Instance:
 
     Args:
         connection: DuckDB's connection, not locked yet.
+        snapshots: What the files that it is going to be locked to belong to.
 
     Attributes:
         files: The files that it may read; None until it is locked to them.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, snapshots: Snapshots = frozenset()
+    ) -> None:
         self.connection = connection
         self.files: Files | None = None
+        self._snapshots = snapshots
         self._registered: list[str] = []
         self._copied: list[str] = []
         self._variables: list[str] = []
@@ -90,6 +102,13 @@ class Instance:
         for name in kernels.keys() - self._kernels:
             kernels[name].teach(self.connection)
             self._kernels.add(name)
+
+    def serves(self, files: Files, snapshots: Snapshots) -> bool:
+        """Whether it may read exactly these files, or all of them and others of the snapshots."""
+        if self.files is None:
+            return False
+        is_shared = bool(snapshots) and self._snapshots == snapshots
+        return self.files == files or (is_shared and self.files >= files)
 
     def lock(self, files: Files) -> None:
         """Restricts the instance to these files from here on."""
@@ -146,12 +165,19 @@ class Instances:
         self._maker = concurrent.futures.ThreadPoolExecutor(1, "seamline-duckdb")
         self._lock = threading.Lock()
         self._kept: list[Instance] = []
+        self._shared: Cache[Snapshots, Files] = Cache(_SHARED_MAX)
         self._closed = False
 
-    def take(self, files: Files) -> Instance:
-        """Returns an instance kept locked to exactly these files, or one that is not locked yet."""
+    def take(self, files: Files, snapshots: Snapshots = frozenset()) -> Instance:
+        """Returns an instance kept locked to these files, or one that is not locked yet.
+
+        Args:
+            files: The files that a statement reads.
+            snapshots: What all of them belong to, if others of the same may be readable with them.
+        """
         with self._lock:
-            instance = next((i for i in reversed(self._kept) if i.files == files), None)
+            kept = reversed(self._kept)
+            instance = next((i for i in kept if i.serves(files, snapshots)), None)
             if instance is not None:
                 self._kept.remove(instance)
         if instance is not None:
@@ -162,7 +188,16 @@ class Instances:
         except queue.Empty:
             connection = self._make()
         self.warm_up()
-        return Instance(connection)
+        return Instance(connection, snapshots)
+
+    def shared(self, files: Files, snapshots: Snapshots) -> Files:
+        """Returns the files with others of their snapshots that statements have read before."""
+        if not snapshots:
+            return files
+        files |= self._shared.get(snapshots) or files
+        if len(files) <= SHARED_FILES_MAX:
+            self._shared.put(snapshots, files)
+        return files
 
     def give_back(self, instance: Instance, *, finished: bool) -> None:
         """Keeps an instance whose statement ran to its end, else closes it.

@@ -63,6 +63,22 @@ def test_it_comes_back_for_the_same_files_only(instances: Instances, paths: list
         again.lock(both)
 
 
+def test_parts_of_a_snapshot_share_one(instances: Instances, paths: list[str]) -> None:
+    snapshots = [frozenset({(("lake", "t"), number)}) for number in range(2)]
+    one, other, both = Files(paths[:1]), Files(paths[1:]), Files(paths)
+    for files, may_read in ((one, one), (other, both), (one, both), (other, both)):
+        instance = instances.take(files, snapshots[0])
+        if instance.files is None:
+            instance.lock(instances.shared(files, snapshots[0]))
+        assert files <= may_read
+        assert instance.files in (may_read, files)
+        instances.give_back(instance, finished=True)
+    assert instances.take(other, snapshots[0]).files == both
+    assert instances.take(other, snapshots[1]).files is None, "it is another snapshot"
+    assert instances.take(other).files is None, "nothing is said of snapshots"
+    assert instances.shared(one, snapshots[1]) == one
+
+
 def test_two_at_once_have_one_each(instances: Instances, paths: list[str]) -> None:
     files = Files(paths)
     assert locked(instances, files) is not locked(instances, files)
