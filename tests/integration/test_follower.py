@@ -397,6 +397,10 @@ def test_what_turns_out_too_large_goes_to_spark_at_the_same_offsets(
         assert statement.receipt["engine"] == "spark"
         assert "larger than 1,000 bytes" in statement.receipt["engine_reason"]
         assert statement.receipt["tables"][0]["end"] == {"0": 300}
+        counted = gateway.statement(f"SELECT count(*) FROM {name}")
+        assert counted.error is None, counted.error
+        assert statement_rows(counted) == [(300,)]
+        assert counted.receipt["engine"] == "spark"
         error = gateway.statement(f"SELECT count(*) FROM {name}", "duckdb").error
         assert error is not None
         assert error.code is TAIL_TOO_LARGE
