@@ -89,8 +89,9 @@ def main() -> None:
 
 
 def as_computed(connection: seamline.Connection) -> None:
-    """Has every statement of a connection computed: none is given an earlier result."""
-    connection.execute("SET SESSION result_cache = 'off'")
+    """Has every statement of a connection computed: nothing kept of earlier ones is used."""
+    for name in ("result_cache", "aggregates"):
+        connection.execute(f"SET SESSION {name} = 'off'")
 
 
 def produce(running: Stand, chosen: argparse.Namespace) -> None:
