@@ -223,6 +223,13 @@ def test_every_setting_is_described() -> None:
     assert not missing
 
 
+def test_troubleshooting_names_errors_that_there_are() -> None:
+    text = (PAGES.parent / "troubleshooting.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", text)) - {"JAVA_HOME"}
+    assert named
+    assert named <= errors.ERRORS.keys()
+
+
 # --- Pages -------------------------------------------------------------------------------------
 
 
