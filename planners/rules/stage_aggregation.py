@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
@@ -21,6 +21,7 @@ from seamline.sql import types
 from seamline.sql.expressions.calls import Call, CallSpec, call, has_aggregate, is_repeatable
 from seamline.sql.expressions.naming import scan_column
 from seamline.sql.expressions.partials import Staged, is_kept, staged
+from seamline.sql.functions import GROUPING
 from seamline.sql.trees import copy_of, nodes_of, nodes_of_kind
 from seamline.sql.types import Field, Type
 
@@ -87,7 +88,7 @@ class _Stages:
         self._select, self._types = self._climb(table, named)
         self._source = _source_of(self._select).alias_or_name
         group = self._select.args.get("group")
-        self._keys: list[exp.Expr] = _distinct(group.expressions if group is not None else ())
+        self._keys: list[exp.Expr] = _distinct(_keys_in(group) if group is not None else ())
         self._parts: list[tuple[exp.Expr, Staged, int]] = []
         """Each aggregate, its stages, and the number of its first part."""
         self._place = next(i for i, node in enumerate(nodes) if node is self._select)
@@ -110,7 +111,7 @@ class _Stages:
                 raise _NotStagedError
             used = {key for key, value in select.args.items() if value}
             if "group" in used or has_aggregate(_shell(select)):
-                if not used <= _OF_AGGREGATION or _has_more_groupings(select.args.get("group")):
+                if not used <= _OF_AGGREGATION:
                     raise _NotStagedError
                 return select, columns
             if not used <= _OF_PROJECTION:
@@ -138,9 +139,9 @@ class _Stages:
         """Returns the stages."""
         changed = copy_of(self._select)
         assert isinstance(changed, exp.Select)
-        for clause in ("where", "group", "from_"):
+        for clause in ("where", "from_"):
             changed.set(clause, None)
-        for clause in ("expressions", "having", "order"):
+        for clause in ("expressions", "group", "having", "order"):
             value = changed.args.get(clause)
             for node in value if isinstance(value, list) else [value] if value else []:
                 self._finish(node)
@@ -150,9 +151,6 @@ class _Stages:
         partials_id = f"{self._query.scan_id}partials"
         rows = self._rows(columns, partials_id)
         changed.set("from_", exp.From(this=rows))
-        if self._keys:
-            keys = [_column(column) for column in columns[: len(self._keys)]]
-            changed.set("group", exp.Group(expressions=keys))
         return StagedAggregation(
             self._query.scan_id,
             partials_id,
@@ -172,7 +170,7 @@ class _Stages:
         if isinstance(node, exp.Query | exp.Window):
             raise _NotStagedError
         inner = node.this if isinstance(node, exp.Filter) else node
-        if isinstance(inner, Call) and inner.spec.overload.kind == "aggregate":
+        if isinstance(inner, Call) and _is_aggregate(inner):
             stages, first = self._part(node, inner)
             columns = [exp.column(_part(first + n), _PARTIALS) for n in range(len(stages.parts))]
             node.replace(stages.result(columns))
@@ -222,9 +220,10 @@ class _Stages:
             expressions=[exp.alias_(node, name) for name, node in self._computed()]
         )
         computed.set("from_", exp.From(this=self._inlined(_source_of(self._select))))
-        for clause in ("where", "group"):
-            if self._select.args.get(clause) is not None:
-                computed.set(clause, copy_of(self._select.args[clause]))
+        if self._select.args.get("where") is not None:
+            computed.set("where", copy_of(self._select.args["where"]))
+        if self._keys:
+            computed.set("group", exp.Group(expressions=[copy_of(key) for key in self._keys]))
         both = exp.Union(this=kept, expression=computed, distinct=False)
         return exp.Subquery(this=both, alias=exp.TableAlias(this=exp.to_identifier(_PARTIALS)))
 
@@ -275,6 +274,7 @@ class _Stages:
         return tree
 
 
+_SETS = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
 _PARTIALS, _KEPT = "partials", "kept"
 _OF_TABLE = frozenset({"this", "alias"})
 _OF_PROJECTION = frozenset({"expressions", "from_", "where"})
@@ -304,8 +304,26 @@ def _shell(select: exp.Select) -> exp.Expr:
     return exp.Tuple(expressions=[part.copy() for part in parts if part is not None])
 
 
-def _has_more_groupings(group: exp.Expr | None) -> bool:
-    return group is not None and any(v for k, v in group.args.items() if k != "expressions")
+def _keys_in(group: exp.Expr) -> Iterator[exp.Expr]:
+    """Yields what groups are made by, in whichever sets.
+
+    Raises:
+        _NotStagedError: if the clause has anything else.
+    """
+    if any(value for name, value in group.args.items() if name != "expressions"):
+        raise _NotStagedError
+    nodes = list(group.expressions)
+    for node in nodes:
+        if isinstance(node, exp.Paren):
+            nodes.append(node.this)
+        elif isinstance(node, _SETS):
+            nodes.extend(node.expressions)
+        else:
+            yield node
+
+
+def _is_aggregate(node: Call) -> bool:
+    return node.spec.overload.kind == "aggregate" and node.spec.overload.name != GROUPING
 
 
 def _is_bare(subquery: exp.Subquery) -> bool:
@@ -314,7 +332,7 @@ def _is_bare(subquery: exp.Subquery) -> bool:
     return not subquery.args["alias"].columns if subquery.args.get("alias") else False
 
 
-def _distinct(keys: Sequence[exp.Expr]) -> list[exp.Expr]:
+def _distinct(keys: Iterable[exp.Expr]) -> list[exp.Expr]:
     distinct: list[exp.Expr] = []
     for key in keys:
         if key not in distinct:
