@@ -4,7 +4,8 @@ All rows of the query must come from one scan through projections and filters, e
 so that what is computed of two sets of rows is what is computed of their union. Above the
 aggregation, the query may be anything. Plans are left as they are where a part of the aggregation
 has no stages, where a value could differ the next time it is computed, and where the rows that
-count are not simply those of both tiers: in upsert tables, changes, and past moments.
+count are not simply those of both tiers: in upsert tables, changes, and past moments. What says
+where a row is stored may change although the row does not.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sqlglot import exp
 from seamline.planners.plan.aggregates import StagedAggregation
 from seamline.planners.plan.logical import LogicalPlan, Scan
 from seamline.sql import types
+from seamline.sql.columns import FILE_FIELDS
 from seamline.sql.expressions.calls import Call, CallSpec, call, has_aggregate, is_repeatable
 from seamline.sql.expressions.naming import scan_column
 from seamline.sql.expressions.partials import Staged, is_kept, staged
@@ -40,7 +42,8 @@ def stage_aggregation(plan: LogicalPlan) -> LogicalPlan:
 def _is_plain(scan: Scan) -> bool:
     facts, seam = scan.facts, scan.seam
     is_now = not seam.as_of and seam.changes is None and seam.cold_end is None
-    return facts.reads_cold and facts.newest is None and is_now
+    is_stored = not any(column in FILE_FIELDS for column in scan.columns)
+    return facts.reads_cold and facts.newest is None and is_now and is_stored
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

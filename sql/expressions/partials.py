@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from seamline.sql import types
-from seamline.sql.expressions.calls import Call, CallSpec, call
+from seamline.sql.expressions.calls import Call, CallSpec, call, constructor
 from seamline.sql.functions import Overload
 from seamline.sql.types import Char, Decimal, Timestamp, Type, Varbinary
 
@@ -117,15 +117,7 @@ def _total(argument: exp.Expr, type_: Type) -> Part:
 
 def _overload(name: str, duckdb: str, spark: str) -> Overload:
     """Returns an internal aggregate, which no statement can name."""
-    return Overload(
-        name=name,
-        kind="aggregate",
-        parameters=(),
-        variadic=True,
-        returns="T",
-        duckdb=duckdb,
-        spark=spark,
-    )
+    return dataclasses.replace(constructor(name, duckdb, spark), kind="aggregate")
 
 
 _AVERAGED = (*types.FLOATS, types.BIGINT)

@@ -468,6 +468,7 @@ def test_compaction_is_followed(tmp_path: pathlib.Path) -> None:
         for step in (world.append, world.append, world.compact, world.append):
             step()
             world.compare(sql, "boss")
+            world.compare('SELECT max("$path"), sum("$pos") FROM c', "boss")
         assert world.file_count == 2
         assert kept.files_read == 3, "each of those that were appended"
         world.overwrite()
