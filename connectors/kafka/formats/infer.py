@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.kafka.formats.json_values import NOT_FINITE, Number, is_text_of
+from seamline.connectors.kafka.formats.not_objects import not_objects
 from seamline.connectors.kafka.formats.spelling import PLAIN, TRUNCATED, TRUNCATED_TIMES, Spelling
 from seamline.errors import INFERENCE_FAILED, SeamlineError
 from seamline.seam.encoding import KEY, Encoding, Path
@@ -84,9 +85,7 @@ def infer_json(values: Sequence[bytes | None], spelling: Spelling = PLAIN) -> In
             continue
         merged.add(_type_of(record, spelling))
     if not merged.types:
-        raise SeamlineError(
-            INFERENCE_FAILED, f"none of {len(values)} sampled records is a JSON object with keys"
-        )
+        raise not_objects(values)
     unknown = tuple(_unknown(merged, ()))
     notes = tuple(_notes(merged, ()))
     return Inferred(_settle_members(merged).fields, len(values), bad, unknown, notes=notes)
