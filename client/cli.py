@@ -35,7 +35,7 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "local": ("seamline.gateway.cli.local", "gateway", "Run a local Kafka broker and catalog."),
     "prepare": (
         "seamline.gateway.cli.prepare",
-        "gateway,spark",
+        "spark",
         "Fetch what Spark needs, before it is needed.",
     ),
     "query": ("seamline.commands.query", "", "Run SQL on a gateway, or start a prompt."),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from seamline.connectors.jvm.jars import STORES
-from seamline.connectors.spark import class_archive
 
 
 @click.command()
@@ -22,5 +21,9 @@ def prepare(stores: tuple[str, ...]) -> None:
     The archive takes about 200 MB beside the jars. It is for this user, release of Java and set of
     jars; after an upgrade, run this again.
     """
+    import pyspark  # noqa: F401 - else it says what to install
+
+    from seamline.connectors.spark import class_archive
+
     class_archive.prepare(lambda text: click.echo(text, err=True), stores)
     click.echo("ready", err=True)

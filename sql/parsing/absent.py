@@ -166,7 +166,7 @@ _PARTS = (
 """Parts of statements of a kind that is accepted; the first that is found names the error."""
 
 _HABITS = (
-    Part(r"(?<=SELECT )TOP \(? ?[0-9]+", "TOP", "LIMIT n at the end of the query."),
+    Part(r"(?<=SELECT )TOP \(? ?([0-9]+|\?|:)", "TOP", "LIMIT n at the end of the query."),
     Part(
         r"\bQUALIFY\b",
         "QUALIFY",

@@ -50,6 +50,7 @@ COMMANDS: dict[str, tuple[str, set[str]]] = {
     "local status": ("--state {folder}", NOTHING),
     "local topic": ("t --state {folder}", NOTHING),
     "local up": ("--state {folder}/no#where", NOTHING),
+    "prepare": ("--store nowhere", NOTHING),
     "query": ("SELECT --url http://127.0.0.1:1", CLIENT),
     "serve": ("--port 65536", CONFIG),
     "spark-conf": ("", NOTHING),

@@ -125,6 +125,7 @@ CALLS = {
     "demo": ["--state", "here"],
     "doctor": [],
     "local": ["up", "--state", "here"],
+    "prepare": [],
     "serve": [],
     "table": ["list"],
     "tier": ["t"],
