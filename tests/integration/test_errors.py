@@ -143,7 +143,7 @@ def table(stack: Stack) -> str:
     ("sql", "code", "part"),
     [
         ("SELEC 1", "SYNTAX_ERROR", "SELEC"),
-        ("ATTACH '/tmp/other.db'", "SYNTAX_ERROR", "ATTACH"),
+        ("ATTACH '/tmp/other.db'", "STATEMENT_NOT_ALLOWED", "ATTACH"),
         ("SELECT (1", "SYNTAX_ERROR", ""),
         ("SELECT 1; SELECT 2", "MULTIPLE_STATEMENTS", ""),
         ("SELECT * FROM nowhere", "TABLE_NOT_FOUND", "lake.default.nowhere"),
