@@ -240,7 +240,7 @@ def schema_of(file: pq.ParquetFile) -> pa.Schema:
 
     DuckDB hashes 0.0 where a file holds -0.0, and looks up bytes by another text.
     """
-    schema, metadata = file.schema.to_arrow_schema(), file.metadata
+    schema, metadata = file.schema_arrow, file.metadata
     for number, column in enumerate(file.schema):
         name = column.path.partition(".")[0]
         field = schema.field(name)

@@ -98,7 +98,9 @@ SHOWN = {
 ELSEWHERE = {
     "curl -sN 'localhost:8474/api/v1/tail/": "a stream without an end, followed by test_changes",
     "seamline tail bids --where": "the same",
-    "pip install 'seamline[gateway,spark]'\nseamline local up        #": "as README's own begins",
+    "pip install 'seamline[gateway,cli]'\nseamline local up        #": "as README's own begins",
+    "python -m venv try": "installs what is published",
+    "-- in Spark\nALTER TABLE": "for another client, as in test_tiering_engines",
     "make demo     #": "make's own verbs, which start from a clone",
     "CREATE TABLE orders WITH (adopt = true": "over a table of another writer, as in test_adopting",
     "seamline table adopt bronze.shop.orders": "over a Delta table, as in test_delta",
