@@ -518,23 +518,38 @@ def _seam_of_now(
 ) -> tuple[Seam, LogBounds]:
     """Returns the current seam, and what the log held then.
 
-    The log is asked again if its ends predate the table's last commit.
+    The log is asked again if its ends predate the table's last commit, and a few times if it ends
+    before the boundary: a topic that has just been recreated does so, too, under its former id.
     """
-    for newer in (False, True):
+    pauses_s = iter(_TRUNCATED_PAUSES_S)
+    newer = False
+    while True:
         if newer or head.boundary.isolation != bounds.isolation:
             bounds = log.bounds([bounds.topic], head.boundary.isolation, deadline)[bounds.topic]
-        seam = now.pin(
-            state,
-            head,
-            bounds,
-            cluster=cluster,
-            bounds_are_newer=newer,
-            may_lack_records=may_lack_records,
-        )
+        try:
+            seam = now.pin(
+                state,
+                head,
+                bounds,
+                cluster=cluster,
+                bounds_are_newer=newer,
+                may_lack_records=may_lack_records,
+            )
+        except SeamlineError as error:
+            pause_s = next(pauses_s, None)
+            if error.code is not LOG_TRUNCATED or pause_s is None:
+                raise
+            deadline.pause(pause_s)
+            continue
         if seam is not None:
             check_not_truncated(log, bounds, head.boundary.next, head.boundary.epochs, deadline)
             return seam, bounds
-    raise AssertionError("bounds read after the table always suffice to pin it")
+        assert not newer, "bounds read after the table always suffice to pin it"
+        newer = True
+
+
+_TRUNCATED_PAUSES_S = (0.1, 0.4)
+"""Seconds in which brokers whose metadata is behind learn that a topic has been recreated."""
 
 
 def _log_start(seam: Seam, bounds: LogBounds) -> Offsets:

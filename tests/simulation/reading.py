@@ -166,6 +166,13 @@ class RowsEngine:
         return rows if span is None else [row for row in rows if is_within(row, span)]
 
 
+class Untimed(NoDeadline):
+    """A deadline in a world where no time passes."""
+
+    def pause(self, seconds: float) -> None:
+        """See `Deadline.pause`: it is over at once."""
+
+
 def read(
     sources: Sources,
     open_file: Open,
@@ -220,7 +227,7 @@ def read(
     request = QueryRequest(
         _tree(statement), SESSION, DUCKDB, token, after, now, freshness, read_token=read_token
     )
-    running = queries.start(request, deadline or NoDeadline(), lambda _: None)
+    running = queries.start(request, deadline or Untimed(), lambda _: None)
     (scans,) = cast("list[tuple[tuple[Row, ...], ...]]", list(running.batches))
     seams = running.planned.plan.seams
     return Answer(_in_columns(scans, seams[0].schema_id), seams, running.retries)

@@ -8,20 +8,30 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
-from fakes.memory import MemoryView
+from fakes.memory import MemoryLog, MemoryView
 from hypothesis import given
 from hypothesis import strategies as st
 from simulation.reading import Answer, Sources, read
 from simulation.world import CATALOG, TOPIC, World
 from support.examples import examples
 
-from seamline.connectors.protocols.deadlines import NoDeadline
-from seamline.errors import HISTORY_CHANGED, TABLE_NOT_FOUND, SeamlineError
+from seamline.connectors.protocols.deadlines import Deadline, NoDeadline
+from seamline.errors import (
+    HISTORY_CHANGED,
+    LOG_TRUNCATED,
+    TABLE_NOT_FOUND,
+    TOPIC_RECREATED,
+    ErrorCode,
+    SeamlineError,
+)
 from seamline.gateway.query import tokens
 from seamline.gateway.query.tokens import After
 from seamline.gateway.tiering.step import tier_once
+from seamline.seam.log import LogBounds
 
 
 class RestlessCatalog:
@@ -141,3 +151,50 @@ def test_what_is_not_there_is_not_found(sources: tuple[World, Sources]) -> None:
     with pytest.raises(SeamlineError) as caught:
         answer(*sources, "order")
     assert caught.value.code is TABLE_NOT_FOUND
+
+
+class BehindLog:
+    """A log whose broker answers with a topic's former id for some requests.
+
+    Args:
+        inner: The log.
+        topic_id: The former id.
+        requests: For how many.
+    """
+
+    def __init__(self, inner: MemoryLog, topic_id: str, requests: int) -> None:
+        self._inner = inner
+        self._topic_id = topic_id
+        self._requests = requests
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def bounds(
+        self, topics: Sequence[str], isolation: str, deadline: Deadline
+    ) -> dict[str, LogBounds]:
+        """See `HotLog.bounds`."""
+        bounds = self._inner.bounds(topics, isolation, deadline)
+        self._requests -= 1
+        if self._requests < 0:
+            return bounds
+        return {t: dataclasses.replace(b, topic_id=self._topic_id) for t, b in bounds.items()}
+
+
+@pytest.mark.parametrize(
+    ("requests", "code"), [(0, TOPIC_RECREATED), (12, TOPIC_RECREATED), (99, LOG_TRUNCATED)]
+)
+def test_a_topic_that_was_recreated_is_not_taken_for_a_truncated_one(
+    requests: int, code: ErrorCode
+) -> None:
+    world = World()
+    for number in range(6):
+        world.log.produce(TOPIC, 0, f"first {number}".encode())
+    tier_once(world.table, world.log, NoDeadline(), records_max=100)
+    former = world.log.bounds([TOPIC], "read_committed", NoDeadline())[TOPIC]
+    world.log.delete_topic(TOPIC)
+    world.log.create_topic(TOPIC, len(former.end))
+    behind: Any = BehindLog(world.log, former.topic_id, requests)
+    with pytest.raises(SeamlineError) as caught:
+        read(Sources(world.catalog, behind), world.table.open, f"SELECT value FROM {TOPIC}")
+    assert caught.value.code is code
