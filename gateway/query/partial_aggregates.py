@@ -203,15 +203,15 @@ class PartialAggregates:
             return None
         if files.rows < self._rows_min:
             return None
-        known = self._texts.get(id(staged))
-        if known is None:
-            known = staged, compute(lambda: render.to_duckdb(staged.merged), deadline)
-            self._texts.put(id(staged), known)
-        if len(known[1]) > _TEXT_MAX:
+        rendered = self._texts.get(id(staged))
+        if rendered is None:
+            rendered = staged, compute(lambda: render.to_duckdb(staged.merged), deadline)
+            self._texts.put(id(staged), rendered)
+        if len(rendered[1]) > _TEXT_MAX:
             return None
         columns = (*scan.columns, *storage(scan.columns))
         return Aggregating(
-            known[1],
+            rendered[1],
             zone,
             reader,
             scan.seam.table_uuid,
@@ -261,7 +261,7 @@ class PartialAggregates:
                 self._partials.put(what, partials)
         return self._second_stage(plan, partials, (), lacking)
 
-    def known(
+    def files_to_leave_out(
         self, what: Aggregating, plan: PhysicalPlan, state: TableState
     ) -> PartialFiles | None:
         """Returns which files a plan would not read; None if it would read all."""

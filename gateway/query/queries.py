@@ -244,7 +244,7 @@ class Queries:
         if self._partials is None or aggregating is None:
             return planned
         state = _state(planned)
-        partial = self._partials.known(aggregating, planned.plan, state)
+        partial = self._partials.files_to_leave_out(aggregating, planned.plan, state)
         return dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, partial=partial))
 
     def _planned(self, request: QueryRequest, deadline: Deadline) -> Planned:

@@ -36,8 +36,10 @@ def positions(statistics: Statistics, predicate: Predicate | None) -> np.ndarray
     Returns:
         At most `POSITIONS_MAX` positions; None if there may be more, or nothing is known.
     """
-    found = _positions(statistics, predicate)
-    return None if found is None or len(found) > POSITIONS_MAX else np.unique(found)
+    matching = _positions(statistics, predicate)
+    if matching is None or len(matching) > POSITIONS_MAX:
+        return None
+    return np.unique(matching)
 
 
 def _positions(statistics: Statistics, predicate: Predicate | None) -> np.ndarray | None:
@@ -46,7 +48,7 @@ def _positions(statistics: Statistics, predicate: Predicate | None) -> np.ndarra
             return None
         case Or(parts):
             of_parts = [_positions(statistics, part) for part in parts]
-            some = [found for found in of_parts if found is not None]
+            some = [matching for matching in of_parts if matching is not None]
             return np.concatenate([_NONE, *some]) if len(some) == len(parts) else None
         case And(parts):
             any_part = (_of_column(statistics, leaves) for leaves in _by_column(parts))

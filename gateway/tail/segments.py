@@ -135,14 +135,14 @@ class Slice:
         batch = self.segment.rows
         if batch is None or not names:
             return None
-        found = positions(self.segment.statistics, predicate)
-        if found is None:
+        matching = positions(self.segment.statistics, predicate)
+        if matching is None:
             return None
         if not self.whole:
             offsets = batch.column(OFFSET)
             first, end = _position(offsets, self.start), _position(offsets, self.end_exclusive)
-            found = found[(found >= first) & (found < end)]
-        return batch.select(list(names)).take(pa.array(found))
+            matching = matching[(matching >= first) & (matching < end)]
+        return batch.select(list(names)).take(pa.array(matching))
 
     @property
     def row_count(self) -> int:

@@ -28,10 +28,10 @@ def answer_from_metadata(plan: LogicalPlan) -> LogicalPlan:
         _column(item.unalias(), output.type)
         for item, output in zip(select.expressions, plan.query.output, strict=True)
     )
-    known = tuple(column for column in row if column is not None)
-    if len(known) < len(row) or bool(plan.scans) != (RowCount() in known):
+    answered = tuple(column for column in row if column is not None)
+    if len(answered) < len(row) or bool(plan.scans) != (RowCount() in answered):
         return plan
-    return dataclasses.replace(plan, row=known)
+    return dataclasses.replace(plan, row=answered)
 
 
 def _is_plain(select: exp.Select, scans: tuple[Scan, ...]) -> bool:

@@ -368,10 +368,10 @@ def _type_of(node: exp.Expr, columns: Mapping[str, Type]) -> Type | None:
         case exp.Case():
             values = [branch.args["true"] for branch in node.args["ifs"]]
             values += [node.args["default"]] if node.args.get("default") is not None else []
-            found = {
+            branches = {
                 _type_of(value, columns) for value in values if not isinstance(value, exp.Null)
             }
-            return found.pop() if len(found) == 1 else None
+            return branches.pop() if len(branches) == 1 else None
         case exp.Predicate() | exp.Connector() | exp.Not() | exp.Boolean():
             return types.BOOLEAN
     return None
