@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 
 from seamline.connectors import supervision
+from seamline.connectors.dependencies import letting_others_run
+from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.supervision import Loop
 from seamline.errors import CANCELED, DEADLINE_EXCEEDED, SeamlineError
 
@@ -113,3 +115,31 @@ def no_deadline() -> StatementDeadline:
     deadline = StatementDeadline(3600.0)
     deadline.close()
     return deadline
+
+
+def wait_until(
+    changed: threading.Condition, has_come: Callable[[], bool], deadline: Deadline
+) -> None:
+    """Waits for what another statement does, letting others run, until a condition holds.
+
+    Args:
+        changed: Notified when the condition may have changed; its lock is not held.
+        has_come: The condition.
+        deadline: Ends the wait.
+
+    Raises:
+        SeamlineError: why the statement that waits has ended.
+    """
+
+    def wake() -> None:
+        with changed:
+            changed.notify_all()
+
+    forget = deadline.on_end(wake)
+    try:
+        with letting_others_run(), changed:
+            while not has_come():
+                deadline.check()
+                changed.wait(deadline.remaining_s())
+    finally:
+        forget()

@@ -145,13 +145,13 @@ def polled_of(
         events = [m for m in messages if m.error() is not None]
         messages = [m for m in messages if m.error() is None]
         ends = dict(filter(None, map(end_of, events)))
-    found = _by_partition(messages)
-    positions = {partition: run[-1].offset() + 1 for partition, run in found.items()}
-    epochs = {partition: run[-1].leader_epoch() for partition, run in found.items()}
+    runs = _by_partition(messages)
+    positions = {partition: run[-1].offset() + 1 for partition, run in runs.items()}
+    epochs = {partition: run[-1].leader_epoch() for partition, run in runs.items()}
     for partition, end in ends.items():
         positions[partition] = max(positions.get(partition, 0), end)
     return Polled(
-        tuple(_batch(partition, run) for partition, run in found.items()),
+        tuple(_batch(partition, run) for partition, run in runs.items()),
         positions,
         {partition: epoch for partition, epoch in epochs.items() if epoch is not None},
     )

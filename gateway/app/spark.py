@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import logging
 import os
@@ -9,9 +10,8 @@ import pathlib
 import threading
 from collections.abc import Iterable
 
-from seamline.connectors.config import CatalogConfig
 from seamline.connectors.jvm import jars
-from seamline.connectors.jvm.java import find_java
+from seamline.connectors.jvm.java import Java, find_java
 from seamline.connectors.protocols.deadlines import Compute, at_once
 from seamline.connectors.spark import class_archive
 from seamline.connectors.spark.engine import SparkEngine
@@ -73,38 +73,32 @@ def settings(config: Config, *, is_brief: bool = False) -> SparkSettings:
     Raises:
         SeamlineError: JARS_UNAVAILABLE, JAVA_NOT_FOUND, JAVA_UNSUPPORTED.
     """
+    java = find_java(os.environ)  # reports problems in one line, where Spark takes many
     conf = dict(config.spark.conf)
     files: tuple[pathlib.Path, ...] = ()
-    catalogs, stores = _catalogs(config)
+    catalogs = tuple(one for one in config.catalogs.values() if one.format.is_for_spark)
+    stores = {store for catalog in catalogs for store in catalog.stores}
     if config.spark.packages:
         conf[_PACKAGES] = _with(jars.spark_packages(stores), conf.get(_PACKAGES, ""))
     else:
         files = jars.spark_jars(_LOG.info, stores)
-    return SparkSettings(
+    made = SparkSettings(
         master=config.spark.master,
         driver_memory=config.spark.driver_memory,
         catalogs=catalogs,
         jars=files,
         conf=conf,
         directory=pathlib.Path(config.state_directory),
-        java_options=_java_options(config, files, is_brief=is_brief),
         withheld=frozenset(filter(None, (config.tokens.secret,))),
     )
+    return dataclasses.replace(made, java_options=_java_options(made, java, is_brief=is_brief))
 
 
-def _catalogs(config: Config) -> tuple[tuple[CatalogConfig, ...], set[str]]:
-    """Returns the catalogs that Spark reads, and the object stores of their tables."""
-    catalogs = tuple(one for one in config.catalogs.values() if one.format.is_for_spark)
-    return catalogs, {store for catalog in catalogs for store in catalog.stores}
-
-
-def _java_options(
-    config: Config, files: tuple[pathlib.Path, ...], *, is_brief: bool
-) -> tuple[str, ...]:
+def _java_options(made: SparkSettings, java: Java, *, is_brief: bool) -> tuple[str, ...]:
     brief = ("-XX:TieredStopAtLevel=1",) if is_brief else ()
-    if not files or not config.spark.master.startswith("local"):
+    if not made.jars or not made.is_local:
         return brief
-    archive = class_archive.archive_of(files, find_java(os.environ))
+    archive = class_archive.archive_of(made.jars, java)
     return (*brief, *(class_archive.java_options(archive) if archive.exists() else ()))
 
 

@@ -28,11 +28,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.dependencies import letting_others_run
 from seamline.connectors.protocols.cold_tables import ColdTable
 from seamline.connectors.protocols.deadlines import Compute, Deadline
 from seamline.connectors.protocols.engines import ResultStream
 from seamline.errors import ErrorKind, SeamlineError
+from seamline.gateway.deadline import wait_until
 from seamline.gateway.query.meanings import storage
 from seamline.planners.plan.aggregates import PartialFiles, StagedAggregation
 from seamline.planners.plan.estimate import estimate
@@ -347,19 +347,13 @@ class PartialAggregates:
             SeamlineError: why the statement has ended while it waited.
         """
 
-        def wake() -> None:
-            with self._changed:
-                self._changed.notify_all()
+        def is_taken() -> bool:
+            if what in self._computing:
+                return False
+            self._computing.add(what)
+            return True
 
-        forget = deadline.on_end(wake)
-        try:
-            with letting_others_run(), self._changed:
-                while what in self._computing:
-                    deadline.check()
-                    self._changed.wait(deadline.remaining_s())
-                self._computing.add(what)
-        finally:
-            forget()
+        wait_until(self._changed, is_taken, deadline)
         try:
             yield
         finally:

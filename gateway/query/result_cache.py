@@ -32,10 +32,10 @@ from sqlglot import exp
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.chunks import read_chunk
-from seamline.connectors.dependencies import letting_others_run
 from seamline.connectors.kafka.tail import Tail
 from seamline.connectors.protocols.deadlines import Compute, Deadline
 from seamline.connectors.protocols.engines import ResultStream
+from seamline.gateway.deadline import wait_until
 from seamline.gateway.query.meanings import storage
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.statements.aggregates import OFF
@@ -255,20 +255,8 @@ class SharedRun:
         Raises:
             SeamlineError: why the statement that waits has ended.
         """
-
-        def wake() -> None:
-            with self._changed:
-                self._changed.notify_all()
-
-        forget = deadline.on_end(wake)
-        try:
-            with letting_others_run(), self._changed:
-                while not self._has_ended:
-                    deadline.check()
-                    self._changed.wait(deadline.remaining_s())
-            return self._result
-        finally:
-            forget()
+        wait_until(self._changed, lambda: self._has_ended, deadline)
+        return self._result
 
     def _end(self, result: CachedResult | None) -> None:
         with self._changed:

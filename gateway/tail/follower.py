@@ -95,6 +95,7 @@ class Follower:
             has passed, and waiting does the work.
         crew: Runs the readers.
         consumers: See `OwnConsumers`.
+        look_every_s: Seconds between looks at the log of a table in use.
 
     Attributes:
         table: What is followed.
@@ -117,7 +118,9 @@ class Follower:
         readers: int,
         crew: Crew,
         consumers: OwnConsumers,
+        look_every_s: float = LOOK_EVERY_S,
     ) -> None:
+        self._look_every_s = look_every_s
         self.table = table
         self.log = log
         self.identity = uuid.uuid4()
@@ -467,7 +470,7 @@ class Follower:
         """Whether the log should be looked at again."""
         if self._looked_at is None or not self._in_background:
             return self._looked_at is None
-        every_s = _QUIET_LOOK_EVERY_S if self.is_quiet else LOOK_EVERY_S
+        every_s = _QUIET_LOOK_EVERY_S if self.is_quiet else self._look_every_s
         return time.monotonic() - self._looked_at >= every_s
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -13,7 +12,6 @@ from seamline.connectors.config import ClusterConfig
 from seamline.connectors.duckdb.tiering import LocalTierTable
 from seamline.connectors.files import is_full
 from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
-from seamline.connectors.jvm.java import find_java
 from seamline.connectors.machine import cores
 from seamline.connectors.protocols.cold_tables import TierTable
 from seamline.connectors.protocols.deadlines import NoDeadline
@@ -74,7 +72,6 @@ def start_spark(connections: Connections, *, verbose: bool = False, is_brief: bo
     if config.spark.remote is not None:
         with named_errors(NoDeadline()):
             return open_session(config.spark.remote)
-    find_java(os.environ)  # reports problems with Java in one line, where Spark takes many
     made = settings(config, is_brief=is_brief)
     try:
         spark = submission.start_interruptibly(made, is_quiet=not verbose)

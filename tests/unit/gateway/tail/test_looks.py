@@ -69,11 +69,8 @@ def log() -> CountedLog:
 
 
 @pytest.fixture
-def followers(
-    scratch: pathlib.Path, log: CountedLog, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[list[Follower]]:
+def followers(scratch: pathlib.Path, log: CountedLog) -> Iterator[list[Follower]]:
     """Followers that have looked, each alone, and whose next look is due."""
-    monkeypatch.setattr("seamline.gateway.tail.follower.LOOK_EVERY_S", 0.0)
     store = SegmentStore(memory_bytes_max=1 << 30, disk_bytes_max=0, directory=scratch / "tail")
     made = []
     for topic in TOPICS:
@@ -93,6 +90,7 @@ def followers(
                 readers=1,
                 crew=Idle(),
                 consumers=OwnConsumers(),
+                look_every_s=0.0,
             )
         )
         assert made[-1].looks_alone
