@@ -1,8 +1,9 @@
 """Renders results for people: as a table, vertically, as Markdown, or a plan's text unchanged.
 
-On a terminal, no output is wider than the terminal. A table whose columns do not fit is narrowed,
-and cells that are cut end in `…`. If too little of them would be left, rows are shown vertically,
-in full. No value can control the terminal: unprintable characters are shown as dots.
+On a terminal, no output is wider than the terminal. In a table that does not fit, text is narrowed,
+and cells that are cut end in `…`; times and numbers stay whole. If too little text would be left,
+rows are shown vertically, in full. No value can control the terminal: unprintable characters are
+shown as dots.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import decimal
 import itertools
 import json
 import os
+import re
 import shutil
 import textwrap
 import unicodedata
@@ -29,6 +31,11 @@ NULL = "∅"
 COLUMN_WIDTH_MIN = 12
 """A column is not narrowed below this; rows are shown vertically instead."""
 _SAMPLE_ROWS = 1000
+_TEXT = frozenset({"varchar", "char", "varbinary", "json", "array", "map", "row"})
+"""The types whose values may be cut; of others, a part would be another value."""
+_PARAMETERS = re.compile(r"\([^)]*\)")
+_TIME_WIDTHS = {"time": 15, "timestamp": 26, "timestamp with time zone": 30}
+"""The widest times, for rows after those by which columns are measured."""
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 _NUMBERS = frozenset({"tinyint", "smallint", "integer", "bigint", "real", "double", "decimal"})
 
@@ -129,16 +136,12 @@ def write_table(result: Result, sink: Sink, look: Look) -> None:
         return
     sample = result.fetchmany(_SAMPLE_ROWS)
     shown = [[_shown(cell, look) for cell in row] for row in sample]
-    widths = [
-        max(1, width_of(printable(name)), *(width_of(row[i]) for row in shown))
-        for i, name in enumerate(names)
-    ]
-    fitted = widths if look.width is None else _fitted(widths, look.width)
+    fitted = _column_widths(names, types, shown, look.width)
     rows = itertools.chain(sample, result)
     if fitted is None:
         _write_rows_below(names, rows, sink, look)
         return
-    right = [type_.split("(")[0] in _NUMBERS for type_ in types]
+    right = [_base(type_) in _NUMBERS for type_ in types]
 
     def line(left: str, middle: str, end: str) -> str:
         return left + middle.join("─" * (width + 2) for width in fitted) + end + "\n"
@@ -157,24 +160,57 @@ def write_table(result: Result, sink: Sink, look: Look) -> None:
     sink.write(line("└", "┴", "┘"))
 
 
-def _fitted(widths: list[int], width: int) -> list[int] | None:
-    """Returns column widths that fit, the widest narrowed first; None if they get too narrow."""
+def _column_widths(
+    names: list[str], types: list[str], shown: list[list[str]], width: int | None
+) -> list[int] | None:
+    """Returns the width of each column, by the first rows; None if the table fits in none."""
+    values = [max([1, *(width_of(row[i]) for row in shown)]) for i in range(len(names))]
+    if len(shown) == _SAMPLE_ROWS:
+        widest = [_TIME_WIDTHS.get(_PARAMETERS.sub("", type_), 0) for type_ in types]
+        values = list(map(max, values, widest))
+    full = [max(v, width_of(printable(name))) for v, name in zip(values, names, strict=True)]
+    if width is None:
+        return full
+    smallest = [
+        max(0 if _base(type_) in _TEXT else value, min(most, COLUMN_WIDTH_MIN))
+        for type_, value, most in zip(types, values, full, strict=True)
+    ]
+    return _fitted(full, smallest, width)
+
+
+def _base(type_: str) -> str:
+    """Returns the name of a type without its parameters."""
+    return type_.partition("(")[0]
+
+
+def _fitted(widths: list[int], smallest: list[int], width: int) -> list[int] | None:
+    """Returns column widths that fit, the widest narrowed first.
+
+    Args:
+        widths: The width of each column in full.
+        smallest: The width below which each is not narrowed.
+        width: The width of the terminal.
+
+    Returns:
+        The widths; None if the table fits in none.
+    """
     room = width - (3 * len(widths) + 1)
-    smallest = [min(full, COLUMN_WIDTH_MIN) for full in widths]
+
+    def narrowed(most: int) -> list[int]:
+        return [max(least, min(w, most)) for w, least in zip(widths, smallest, strict=True)]
+
     if sum(smallest) > room:
         return None
-    low, high = COLUMN_WIDTH_MIN, max(widths)  # bounds for the greatest width of a column
+    low, high = 0, max(widths)  # bounds for the greatest width of a column
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (
-            (middle, high) if sum(min(w, middle) for w in widths) <= room else (low, middle - 1)
-        )
-    left = room - sum(min(w, low) for w in widths)
-    fitted = []
-    for full in widths:  # leftover space goes to the first narrowed columns
-        more = 1 if full > low and left > 0 else 0
-        left -= more
-        fitted.append(min(full, low + more))
+        low, high = (middle, high) if sum(narrowed(middle)) <= room else (low, middle - 1)
+    fitted = narrowed(low)
+    left = room - sum(fitted)
+    for position, full in enumerate(widths):  # leftover space goes to the first narrowed columns
+        if left > 0 and fitted[position] < full:
+            fitted[position] += 1
+            left -= 1
     return fitted
 
 
@@ -232,7 +268,7 @@ def write_markdown(result: Result, sink: Sink, look: Look) -> None:
     names, types = columns_of(result)
     if not names:
         return
-    marks = ["--:" if type_.split("(")[0] in _NUMBERS else "---" for type_ in types]
+    marks = ["--:" if _base(type_) in _NUMBERS else "---" for type_ in types]
 
     def line(cells: Iterable[str]) -> str:
         return "| " + " | ".join(cells) + " |\n"

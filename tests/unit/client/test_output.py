@@ -12,6 +12,7 @@ import csv
 import datetime
 import decimal
 import io
+import itertools
 import json
 import math
 import pathlib
@@ -36,7 +37,7 @@ from seamline.sql import types
 from seamline.sql.binder.scope import Output
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type
 from seamline.terminal.output import BINARY_WRITERS, FORMATS, open_output, write
-from seamline.terminal.pictures import Look
+from seamline.terminal.pictures import Look, cell_text
 
 ROWS_MAX = 4
 TEXTS = st.text(
@@ -62,6 +63,8 @@ UNZONED: dict[Type, st.SearchStrategy[Any]] = {
     types.TIMESTAMP_TZ: MOMENTS.map(lambda moment: moment.replace(tzinfo=datetime.UTC)),
 }
 """Values of each type that has no others within it."""
+WHOLE = (types.BIGINT, types.DOUBLE, types.UUID, types.DATE, types.TIME, types.TIMESTAMP_TZ)
+"""Types of which a table shows every value in full."""
 KEYS = (types.VARCHAR, types.BIGINT, types.BOOLEAN, types.DATE, types.VARBINARY)
 
 
@@ -105,7 +108,7 @@ class Rows:
         self._left = iter(self.values)
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        return [row for row, _ in zip(self._left, range(size or 1), strict=False)]
+        return [*itertools.islice(self._left, size or 1)]
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return self._left
@@ -279,6 +282,12 @@ def test_people_can_look_at_anything(
     if format_ == "table" and shown.startswith("┌"):
         assert max(map(len, shown.splitlines())) <= width
         assert len(shown.splitlines()) == len(rows.values) + 4
+        cells = [[c.strip() for c in line.split("│")] for line in shown.splitlines()[3:-1]]
+        for position, type_ in enumerate(result[1], start=1):
+            if isinstance(type_, Decimal) or type_ in WHOLE:
+                values = [row[position - 1] for row in rows.values]
+                whole = ["∅" if value is None else cell_text(value) for value in values]
+                assert [row[position] for row in cells] == whole
 
 
 @pytest.mark.parametrize(("value", "expected"), [(math.nan, "NaN"), (-math.inf, "-Infinity")])
@@ -335,6 +344,19 @@ def test_a_table_that_is_too_wide_is_cut_and_one_of_many_columns_is_turned() -> 
     turned = written(rows_of(**many), "table", width=80)
     assert turned.startswith("─[ row 1 ]")
     assert turned.count("y" * 30) == 8
+
+
+def test_times_stay_whole_and_text_is_cut() -> None:
+    moments = [datetime.datetime(2026, 11, 30, 16, 57, 42, tzinfo=datetime.UTC)] * 1000
+    moments.append(datetime.datetime(2026, 11, 30, 16, 57, 42, 123456, tzinfo=datetime.UTC))
+    texts = ["click on a page with a long address"] * 1001
+    columns = [pa.array(moments, pa.timestamp("us", "UTC")), pa.array(texts), pa.array(texts)]
+    kinds: list[Type] = [types.TIMESTAMP_TZ, types.VARCHAR, types.VARCHAR]
+    rows = Rows(pa.RecordBatch.from_arrays(columns, ["at", "page", "referrer"]), kinds)
+    shown = written(rows, "table", width=80).splitlines()
+    assert {len(line) for line in shown} == {80}
+    assert shown[3].startswith("│ 2026-11-30 16:57:42 UTC        │ click on a page wit… │")
+    assert shown[-2].startswith("│ 2026-11-30 16:57:42.123456 UTC │ click on a page wit… │")
 
 
 def test_a_plan_is_shown_as_it_is() -> None:
