@@ -18,7 +18,9 @@ METADATA_TABLES = (
     *("files", "partitions", "manifests", "all_manifests", "entries"),
 )
 """Variants that show what the metadata of a catalog's table holds; its log does not matter."""
-VARIANTS = ("cold", "hot", "changes", "seam", "tail", *METADATA_TABLES)
+ERRORS = "errors"
+"""The variant that shows the records of a table's topic that cannot be decoded."""
+VARIANTS = ("cold", "hot", "changes", ERRORS, "seam", "tail", *METADATA_TABLES)
 INFORMATION_SCHEMA = "information_schema"
 CLUSTER_SCHEMA = "default"
 """The one schema that a cluster has besides `information_schema`."""

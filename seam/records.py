@@ -14,7 +14,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.seam.binding import TopicBinding
-from seamline.seam.encoding import Encoding, Path, Source, digest, parse
+from seamline.seam.encoding import Encoding, Path, Source, digest, parse, parse_sources
 from seamline.seam.evolution import Watch, dropped_columns
 from seamline.seam.options import POLICIES
 from seamline.seam.table import TableState
@@ -46,6 +46,8 @@ class DecoderSpec:
         hidden: How many of the last columns the table itself does not have: the deletion marker,
             and partition and offset unless the table has columns of these names. They are needed
             because a tail is cut by offsets.
+        errors_of: If set, the rows are the records that this spec cannot decode, as the log holds
+            them; the columns are `ERROR_FIELDS`.
     """
 
     topic: str
@@ -59,6 +61,7 @@ class DecoderSpec:
     watch: Watch | None = None
     keys_are_placed: bool = False
     takes_truncates: bool = False
+    errors_of: DecoderSpec | None = None
 
     def __post_init__(self) -> None:
         if self.on_error not in POLICIES:
@@ -148,6 +151,11 @@ class DecoderSpec:
         return dataclasses.replace(self, watch=watch)
 
     @property
+    def errors(self) -> DecoderSpec:
+        """How the records that cannot be decoded become rows of `t$errors`."""
+        return DecoderSpec(self.topic, _ERRORS, "fail", names.ERROR_FIELDS, errors_of=self)
+
+    @property
     def stored(self) -> tuple[Field, ...]:
         """The table's own columns, without the hidden ones."""
         return self.columns[: len(self.columns) - self.hidden]
@@ -156,6 +164,13 @@ class DecoderSpec:
     def places(self) -> Places | None:
         """The columns that identify a row's log record, if the table has any."""
         return Places.of(self.encoding, self.stored)
+
+
+_ERRORS = str(
+    Encoding(
+        "raw", sources=parse_sources(f"{p} = {p}" for p in ("partition", "offset", "timestamp"))
+    )
+)
 
 
 def _watch(binding: TopicBinding) -> Watch:

@@ -5,6 +5,7 @@ Pure, and fails closed: if the rows can no longer be shown to be the same, the r
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from seamline.errors import (
@@ -77,6 +78,26 @@ def repeat_topic(name: tuple[str, ...], earlier: Seam, bounds: LogBounds, *, clu
         boundary=earlier.boundary,
         end=earlier.end,
     )
+
+
+def repeat_errors(earlier: Seam, bounds: LogBounds, cluster: str) -> Seam:
+    """Pins the part of a log in which bad records are looked for to that of an earlier seam.
+
+    Args:
+        earlier: The earlier seam: of the bad records, or of their table.
+        bounds: What the log holds now; the log is the same.
+        cluster: Name of the cluster in the configuration.
+
+    Raises:
+        SeamlineError: TOKEN_EXPIRED; INVALID_TOKEN when the seam has no log.
+    """
+    if not earlier.log.topic_id:
+        message = f"the token is for the snapshot of {earlier.display_name} alone"
+        raise SeamlineError(INVALID_TOKEN, message, hint="Omit it to read its bad records.")
+    check_kept(bounds, {r.partition: r.start for r in earlier.hot_ranges})
+    log = LogPart.of(bounds, cluster)
+    log = dataclasses.replace(log, format=earlier.log.format, on_error=earlier.log.on_error)
+    return dataclasses.replace(earlier, log=log)
 
 
 def check_kept(bounds: LogBounds, starts: Mapping[int, int]) -> None:

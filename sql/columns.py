@@ -48,6 +48,18 @@ TOPIC_FIELDS: tuple[Field, ...] = (
 )
 """Columns of a topic without a table; its values are not decoded."""
 
+ERROR_FIELDS: tuple[Field, ...] = (
+    Field("partition", INTEGER),
+    Field("offset", BIGINT),
+    Field("timestamp", TIMESTAMP_TZ),
+    Field("code", VARCHAR),
+    Field("reason", VARCHAR),
+    Field("key", VARBINARY),
+    Field("value", VARBINARY),
+    Field("headers", Array(Row((Field("key", VARCHAR), Field("value", VARBINARY))))),
+)
+"""Columns of `t$errors`: the records that cannot be decoded, as the log holds them, and why."""
+
 METADATA_TYPES = {field.name: field.type for field in METADATA_FIELDS}
 
 METADATA_NAMES = frozenset(field.name for field in METADATA_FIELDS)

@@ -524,8 +524,8 @@ BAD_RECORD = _declare(
     "BAD_RECORD",
     10,
     _EXTERNAL,
-    "Correct the producer. The table's policy decides: "
-    "`seamline table alter --on-error null|skip` lets reads and tiering pass such records.",
+    'SELECT * FROM "t$errors" shows every bad record of table t. Correct the producer, or let '
+    "reads and tiering pass such records: `seamline table alter --on-error null|skip`.",
 )
 SCHEMA_INCOMPATIBLE = _declare(
     "SCHEMA_INCOMPATIBLE",

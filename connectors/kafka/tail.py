@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.bad_records import decoder_of
 from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols.deadlines import Deadline
 from seamline.connectors.protocols.engine_tails import TailFile
@@ -108,7 +108,7 @@ def read_tail(
         SeamlineError: BAD_RECORD, LOG_TRIMMED, LOG_TRUNCATED, TAIL_TOO_LARGE, KAFKA_UNAVAILABLE,
             SCHEMA_REGISTRY_UNAVAILABLE.
     """
-    decoder = Decoder(spec, schemas_of(log, deadline))
+    decoder = decoder_of(spec, schemas_of(log, deadline))
     kept = kept_columns(spec, names)
     batches = []
     records = size = skipped = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -67,6 +67,20 @@ def joined(batches: Sequence[RawBatch]) -> RawBatch:
         headers=all_of(lambda batch: batch.headers),
         timestamp_types=all_of(lambda batch: batch.timestamp_types),
     )
+
+
+def part_of(batch: RawBatch, indices: Sequence[int]) -> RawBatch:
+    """Returns some records of a batch, given their indices in ascending order."""
+    if len(indices) == len(batch):
+        return batch
+
+    def chosen(column: Any) -> Any:
+        listed = column.to_pylist() if hasattr(column, "to_pylist") else column
+        return [listed[index] for index in indices] if len(listed) else ()
+
+    columns = (field.name for field in dataclasses.fields(batch) if field.name != "large")
+    large = {n: batch.large[index] for n, index in enumerate(indices) if index in batch.large}
+    return RawBatch(**{name: chosen(getattr(batch, name)) for name in columns}, large=large)
 
 
 class NewRecord(NamedTuple):

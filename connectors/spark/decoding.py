@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.bad_records import decoder_of
 from seamline.connectors.kafka.formats.schemas import registry
 from seamline.connectors.protocols.raw_records import RawBatch
 from seamline.seam.encoding import KEY, VALUE
@@ -44,7 +44,7 @@ class Decoding:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yields the rows of each batch."""
-        decoder = Decoder(self._spec, registry(self._schema_registry))
+        decoder = decoder_of(self._spec, registry(self._schema_registry))
         for batch in batches:
             if batch.num_rows:
                 yield plain(decoder.decode(raw_batch(batch), self._batch_id).rows)

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from seamline.connectors.config import ClusterConfig
-from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.bad_records import decoder_of
 from seamline.connectors.kafka.formats.large import PART_BYTES_MAX
 from seamline.connectors.protocols.deadlines import NoDeadline
 from seamline.connectors.protocols.raw_records import NOT_TEXT
@@ -148,7 +148,7 @@ def _reading(
         deadline = NoDeadline()
         with contextlib.closing(Cluster(cluster)) as own:
             log = KafkaLog(own)
-            decoder = Decoder(spec, log.schemas)
+            decoder = decoder_of(spec, log.schemas)
             for number in numbers:
                 for raw in log.read(spec.topic, [parts[number]], isolation, deadline):
                     yield plain(decoder.decode(raw, batch_id).rows)

@@ -336,7 +336,8 @@ class Gatherer:
         floors = self._floors(topics, before, request)
         known_at = time.monotonic()
         cached_ends: dict[Target, CachedEnds] = {}
-        if not request.freshness.asks_log:
+        reads_errors = any(target.name.variant == names.ERRORS for target in targets)
+        if not request.freshness.asks_log and not reads_errors:  # for these, the log's start counts
             present = [t for t in targets if is_present(t, before, request)]
             cached_ends = self._cached_ends(present, before, topics, floors, request.freshness)
         to_ask = {topic for target, topic in topics.items() if target not in cached_ends}

@@ -229,6 +229,8 @@ class TablePinner:
         table = facts.tables[name]
         topic = topic_of(target, facts.tables)
         binding = TopicBinding.from_properties(table.state.properties)
+        if name.variant == names.ERRORS:
+            return self._pin_errors(target, table, topic, binding, facts)
         if topic is None or binding is None:
             if target.changes is not None:
                 raise _no_changes(name)
@@ -449,6 +451,55 @@ class TablePinner:
         )
         return PinnedTable(relation_of(columns.TOPIC_FIELDS), table_facts)
 
+    def _pin_errors(
+        self,
+        target: Target,
+        table: ColdTable,
+        topic: Topic | None,
+        binding: TopicBinding | None,
+        facts: PinFacts,
+    ) -> PinnedTable:
+        """Pins the records that a table's decoder cannot decode, of all that its log holds."""
+        if target.changes is not None:
+            raise _no_changes(target.name)
+        if binding is None or target.version is not None:
+            raise _no_errors(target)
+        state, deadline = table.state, facts.request.deadline
+        bounds = facts.bounds.get(topic) if topic is not None else None
+        if bounds is None:
+            raise SeamlineError(READ_CONFLICT, f"table {target.name.display} now has another topic")
+        head = cold_side(state, state.current_snapshot_id)
+        log = self._connections.log(binding.cluster)
+        bounds = _under(head.boundary.isolation, bounds, log, deadline)
+        earlier = repeated_seam(target, facts.tables, facts.request)
+        if earlier is not None:
+            repeat.check_same_history(state, earlier, bounds)
+            _check_remembered(log, bounds, earlier, deadline)
+            if earlier.table != _errors_of(state):
+                earlier = dataclasses.replace(earlier, boundary=_held_from(earlier, bounds))
+            seam = repeat.repeat_errors(earlier, bounds, binding.cluster)
+            self._check_not_compacted(seam, target, deadline)
+        else:
+            seam, bounds = _seam_of_now(
+                state, head, bounds, log, binding.cluster, deadline, may_lack_records=True
+            )
+            for seen in repeat.of_table(facts.request.after.seen, state):
+                repeat.check_same_history(state, seen, bounds)
+                _check_remembered(log, bounds, seen, deadline)
+            seam = seam.decoded_by(str(binding.encoding), binding.on_error)
+            seam = dataclasses.replace(seam, boundary=_held_from(seam, bounds))
+        seam = dataclasses.replace(seam, table=_errors_of(state))
+        fields = state.schemas[seam.schema_id].columns
+        decoder = self._decoder(binding, fields, seam.log.format, seam.log.on_error)
+        table_facts = TableFacts(
+            "hot",
+            seam,
+            decoder=decoder.errors,
+            known_at=facts.known_at,
+            asked_at=facts.known_at,
+        )
+        return PinnedTable(Relation(columns.ERROR_FIELDS), table_facts, table)
+
     def _pin_cold(
         self, target: Target, table: ColdTable, binding: TopicBinding | None, facts: PinFacts
     ) -> PinnedTable:
@@ -558,6 +609,11 @@ def _log_start(seam: Seam, bounds: LogBounds) -> Offsets:
     return Offsets({p: start for p, start in bounds.start.items() if start > begins.get(p, start)})
 
 
+def _held_from(seam: Seam, bounds: LogBounds) -> Offsets:
+    """Returns where what the log still holds of a seam begins, per partition."""
+    return Offsets({p: min(bounds.start.get(p, end), end) for p, end in seam.end.items()})
+
+
 def _check_remembered(log: HotLog, bounds: LogBounds, earlier: Seam, deadline: Deadline) -> None:
     """Checks that the log has not lost, and replaced, the records of an earlier seam.
 
@@ -592,7 +648,11 @@ def all_remembered(
     table = tables.get(name)
     if table is None:
         return repeat.of_topic(seams, name.full)
-    return repeat.of_table(seams, table.state)
+    seams = repeat.of_table(seams, table.state)
+    if name.variant == names.ERRORS:
+        own = _errors_of(table.state)
+        seams = tuple(sorted(seams, key=lambda seam: seam.table != own))
+    return seams
 
 
 def repeated_seam(
@@ -640,6 +700,20 @@ def _no_changes(name: TableName) -> SeamlineError:
         NOT_SUPPORTED,
         f"{name.display} has no changes to read",
         hint='Unified tables and topics do; "t$changes" exists for upsert tables.',
+    )
+
+
+def _errors_of(state: TableState) -> tuple[str, ...]:
+    """Returns the full name of `t$errors` of a table."""
+    return (*state.name[:-1], f"{state.name[-1]}${names.ERRORS}")
+
+
+def _no_errors(target: Target) -> SeamlineError:
+    reason = "is not kept for earlier versions" if target.version else "has no topic to read"
+    return SeamlineError(
+        NOT_SUPPORTED,
+        f"{target.name.display} {reason}",
+        hint='"t$errors" shows the bad records in the topic of a table, as the log is now.',
     )
 
 

@@ -16,15 +16,16 @@ import pyarrow as pa
 
 from seamline.planners.plan.aggregates import StagedAggregation
 from seamline.seam.binding import TopicBinding
+from seamline.seam.encoding import Source
 from seamline.seam.files import ColdPlan
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec, Places
 from seamline.seam.seam import Seam
 from seamline.seam.upserts import Newest
 from seamline.sql.binder.qualify import BoundQuery
-from seamline.sql.columns import DELETED
+from seamline.sql.columns import DELETED, OFFSET, PARTITION, TIMESTAMP
 from seamline.sql.predicates import Predicate
-from seamline.sql.types import Field
+from seamline.sql.types import BIGINT, INTEGER, TIMESTAMP_TZ, Field
 
 Kind: TypeAlias = Literal["unified", "hot", "cold", "system"]
 
@@ -69,6 +70,15 @@ class TableFacts:
         """The columns that identify a row's log record, if the table has any."""
         return self.decoder.places if self.decoder is not None else None
 
+    def columns_of(self, part: str) -> frozenset[str]:
+        """Returns the columns with the `partition`, `offset` or `timestamp` of a row's record."""
+        own = _OWN_COLUMNS[part]
+        if self.decoder is None:
+            return frozenset({own})
+        paths = self.decoder.encoding.columns_of(Source(part))
+        fits = {(c.name,) for c in self.decoder.columns if c.type in _POSITION_TYPES}
+        return frozenset({own, *(path[0] for path in paths if path in fits)})
+
     @property
     def reads_hot(self) -> bool:
         """Whether the table has a hot side."""
@@ -86,6 +96,10 @@ class TableFacts:
         if binding is None or decoder is None or not self.reads_hot or self.seam.is_logged:
             return None
         return Newest.of(binding, decoder)
+
+
+_OWN_COLUMNS = {"partition": PARTITION, "offset": OFFSET, "timestamp": TIMESTAMP}
+_POSITION_TYPES = frozenset({INTEGER, BIGINT, TIMESTAMP_TZ})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Cuts the tail by comparisons on `_kafka_partition` and `_kafka_offset`."""
+"""Cuts the tail by comparisons on the columns with the partition and the offset of a record."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 from seamline.planners.plan.logical import LogicalPlan, Scan
 from seamline.planners.plan.tail import EVERYTHING, NOTHING, Interval, Leaf, narrow
-from seamline.sql.columns import OFFSET, PARTITION
 from seamline.sql.predicates import Comparison, In, IsNull
 
 _COMPARE: Mapping[str, Callable[[int, int], bool]] = {
@@ -25,18 +24,19 @@ def prune_tail_by_position(plan: LogicalPlan) -> LogicalPlan:
     return narrow(plan, _interval, "position")
 
 
-def _interval(_: Scan, leaf: Leaf, partition: int) -> Interval:
+def _interval(scan: Scan, leaf: Leaf, partition: int) -> Interval:
+    partitions, offsets = map(scan.facts.columns_of, ("partition", "offset"))
     match leaf:
-        case Comparison(column, sign, int(value)) if column == PARTITION:
+        case Comparison(column, sign, int(value)) if column in partitions:
             return EVERYTHING if _COMPARE[sign](partition, value) else NOTHING
-        case In(column, values) if column == PARTITION:
+        case In(column, values) if column in partitions:
             return EVERYTHING if partition in values else NOTHING
-        case Comparison(column, sign, int(value)) if column == OFFSET:
+        case Comparison(column, sign, int(value)) if column in offsets:
             return _offsets(sign, value)
-        case In(column, values) if column == OFFSET and all(isinstance(v, int) for v in values):
-            offsets = [value for value in values if isinstance(value, int)]
-            return (max(0, min(offsets)), max(offsets) + 1) if offsets else NOTHING
-        case IsNull(column, negated) if column in {PARTITION, OFFSET}:
+        case In(column, values) if column in offsets and all(isinstance(v, int) for v in values):
+            chosen = [value for value in values if isinstance(value, int)]
+            return (max(0, min(chosen)), max(chosen) + 1) if chosen else NOTHING
+        case IsNull(column, negated) if column in partitions | offsets:
             return EVERYTHING if negated else NOTHING
     return EVERYTHING
 

@@ -1,4 +1,4 @@
-"""Cuts the start of the tail by lower bounds on `_kafka_timestamp`.
+"""Cuts the start of the tail by lower bounds on the times of records.
 
 Take the first record at or after a moment: every record before it is earlier than the moment,
 however the log orders timestamps. So a lower bound is always safe. An upper bound is not, because a
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 from seamline.planners.plan.logical import LogicalPlan, Scan
 from seamline.planners.plan.tail import EVERYTHING, Interval, Leaf, narrow
-from seamline.sql.columns import TIMESTAMP
 from seamline.sql.predicates import And, Comparison, In, Or, Predicate
 
 _LOWER_BOUNDS = frozenset({"=", ">", ">="})
@@ -25,7 +24,7 @@ def moments(scan: Scan) -> frozenset[int]:
     predicate = scan.tail_predicate
     if predicate is None or not scan.hot_ranges:
         return frozenset()
-    return frozenset(_moments(predicate))
+    return frozenset(_moments(predicate, scan.facts.columns_of("timestamp")))
 
 
 def prune_tail_by_time(plan: LogicalPlan) -> LogicalPlan:
@@ -33,25 +32,30 @@ def prune_tail_by_time(plan: LogicalPlan) -> LogicalPlan:
     return narrow(plan, _interval, "time")
 
 
-def _moments(predicate: Predicate) -> Iterator[int]:
+def _moments(predicate: Predicate, times: frozenset[str]) -> Iterator[int]:
     match predicate:
         case And(parts) | Or(parts):
             for part in parts:
-                yield from _moments(part)
+                yield from _moments(part, times)
         case Comparison() | In():
-            moment = _lower_bound_ms(predicate)
+            moment = _lower_bound_ms(predicate, times)
             if moment is not None:
                 yield moment
 
 
-def _lower_bound_ms(leaf: Leaf) -> int | None:
-    """Returns a moment that no record satisfying the comparison predates; None if there is none."""
+def _lower_bound_ms(leaf: Leaf, times: frozenset[str]) -> int | None:
+    """Returns a moment that no record satisfying the comparison predates; None if there is none.
+
+    Args:
+        leaf: The comparison.
+        times: The columns with the times of records.
+    """
     match leaf:
         case Comparison(column, sign, datetime.datetime() as value) if (
-            column == TIMESTAMP and sign in _LOWER_BOUNDS
+            column in times and sign in _LOWER_BOUNDS
         ):
             return _milliseconds(value)
-        case In(column, values) if column == TIMESTAMP and values:
+        case In(column, values) if column in times and values:
             times_ms = [_milliseconds(v) for v in values if isinstance(v, datetime.datetime)]
             return min(times_ms) if len(times_ms) == len(values) else None
     return None
@@ -62,7 +66,7 @@ def _milliseconds(moment: datetime.datetime) -> int:
 
 
 def _interval(scan: Scan, leaf: Leaf, partition: int) -> Interval:
-    moment = _lower_bound_ms(leaf)
+    moment = _lower_bound_ms(leaf, scan.facts.columns_of("timestamp"))
     is_whole = partition not in scan.facts.log_start
     if not is_whole or moment is None or moment not in scan.offsets_at:
         return EVERYTHING

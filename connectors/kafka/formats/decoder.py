@@ -34,7 +34,7 @@ from seamline.connectors.kafka.formats.schemas import NoRegistry, Schemas
 from seamline.connectors.kafka.formats.spelling import Spelling
 from seamline.connectors.kafka.formats.tombstones import Tombstones
 from seamline.connectors.kafka.formats.watching import SchemaWatch
-from seamline.connectors.protocols.raw_records import RawBatch
+from seamline.connectors.protocols.raw_records import RawBatch, part_of
 from seamline.errors import BAD_RECORD, SeamlineError
 from seamline.seam.encoding import KEY, VALUE, Path, Source
 from seamline.seam.records import DecoderSpec
@@ -155,15 +155,7 @@ class Decoder:
     ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
         """Decodes the values of a batch but for those that are not in it, which become nulls."""
         small = [index for index in range(len(batch)) if index not in large]
-        keys, headers = _listed(batch.keys), batch.headers
-        others = dataclasses.replace(
-            batch,
-            keys=[keys[index] for index in small],
-            values=[batch.values[index] for index in small],
-            headers=[headers[index] for index in small] if headers else headers,
-            large={},
-        )
-        arrays, bad = self._decode_values(others)
+        arrays, bad = self._decode_values(part_of(batch, small))
         slots: list[int | None] = [None] * len(batch)
         for slot, index in enumerate(small):
             slots[index] = slot
