@@ -333,9 +333,15 @@ def _cut(text: str, room: int) -> str:
     return text
 
 
+def cut_text(text: str, width: int) -> str:
+    """Returns a clean text, cut to a number of terminal columns; a cut text ends in `…`."""
+    if width_of(text) <= width:
+        return text
+    return _cut(text, width - 1) + "…" if width > 1 else "…"
+
+
 def _padded(text: str, width: int, to_right: bool) -> str:
     """Returns a clean text, padded or cut to a width; a cut text ends in `…`."""
-    if width_of(text) > width:
-        text = _cut(text, width - 1) + "…" if width > 1 else "…"
+    text = cut_text(text, width)
     gap = " " * (width - width_of(text))
     return gap + text if to_right else text + gap

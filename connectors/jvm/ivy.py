@@ -7,14 +7,19 @@ is in Ivy's own cache and is not fetched again.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import pathlib
 import re
 import subprocess
-from collections.abc import Callable, Sequence
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
 from xml.sax.saxutils import quoteattr
 
+from seamline.connectors import supervision
 from seamline.connectors.files import disk_full
 from seamline.connectors.jvm.java import find_java
 from seamline.errors import JARS_UNAVAILABLE, MISSING_EXTRA, SeamlineError
@@ -25,7 +30,9 @@ Report = Callable[[str], None]
 """Takes a human-readable line of progress."""
 
 _PATTERN = "[artifact]-[revision].[ext]"
+_PROXY_PORT = 8080
 _FOUND_PER_REPORT = 10
+_TOLD_EVERY_S = 3.0
 # Without these, Java waits forever when it gets no answer.
 _NETWORK = (
     "-Dsun.net.client.defaultConnectTimeout=15000",
@@ -42,6 +49,7 @@ def retrieve(
     work: pathlib.Path,
     lock: int,
     report: Report,
+    megabytes: int | None = None,
 ) -> pathlib.Path:
     """Fetches jars and returns the directory they are in, `work/jars`.
 
@@ -54,6 +62,7 @@ def retrieve(
         lock: File descriptor that locks `work`. Ivy inherits it, so that the lock is held until Ivy
             has ended, even when this process is killed.
         report: Takes progress.
+        megabytes: The size of all of them, if it is known.
 
     Raises:
         SeamlineError: MISSING_EXTRA, JAVA_NOT_FOUND, JAVA_UNSUPPORTED, JARS_UNAVAILABLE, DISK_FULL.
@@ -62,8 +71,14 @@ def retrieve(
     description = work / "ivy.xml"
     description.write_text(module_description(name, coordinates, transitive=transitive))
     cache = work / "cache"
-    progress = Progress(name, report, done=len(list(cache.rglob("*.jar"))))
-    exit_code = _run(_command(description, cache, work / "jars"), lock, progress)
+    progress = Progress(
+        name,
+        report,
+        done=len(list(cache.rglob("*.jar"))),
+        received_bytes=lambda: _bytes_in(cache),
+        megabytes=megabytes,
+    )
+    exit_code = _run(_command(work), lock, progress)
     if exit_code != 0:
         if any("No space left on device" in line for line in progress.lines):
             raise disk_full(work)
@@ -97,14 +112,36 @@ def _dependency(text: str, *, transitive: bool) -> str:
 
 
 class Progress:
-    """Reads Ivy's output and reports its progress."""
+    """Reads Ivy's output and reports its progress.
 
-    def __init__(self, name: str, report: Report, *, done: int = 0) -> None:
+    Args:
+        name: The name of the jars.
+        report: Takes progress.
+        done: Jars that an earlier try has fetched.
+        received_bytes: Returns the size of what has been fetched.
+        megabytes: The size of all jars, if it is known.
+        clock: A monotonic clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        report: Report,
+        *,
+        done: int = 0,
+        received_bytes: Callable[[], int] = lambda: 0,
+        megabytes: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.lines: list[str] = []
         self._name = name
         self._report = report
         self._found = 0
         self._done = done
+        self._received_bytes = received_bytes
+        self._megabytes = megabytes
+        self._clock = clock
+        self._began, self._before_bytes = clock(), received_bytes()
 
     def read(self, line: str) -> None:
         """Takes the next line of output."""
@@ -114,9 +151,40 @@ class Progress:
             self._found += 1
             if self._found % _FOUND_PER_REPORT == 0:
                 self._report(f"{self._name}: looking up dependencies, {self._found} found")
+        elif text.startswith("downloading "):
+            if self._done == 0:
+                self._began, self._before_bytes = self._clock(), self._received_bytes()
         elif text.startswith("[SUCCESSFUL ]"):
             self._done += 1
-            self._report(f"{self._name}: {self._done} of {self._found} jars")
+            self.tell()
+
+    def tell(self) -> float:
+        """Reports how much has been fetched, once something has; returns when to do it again."""
+        received_bytes = self._received_bytes()
+        if self._done or received_bytes > self._before_bytes:
+            jars = f"{self._done} of {max(self._done, self._found)} jars"
+            self._report(f"{self._name}: {jars}{self._amount(received_bytes)}")
+        return _TOLD_EVERY_S
+
+    def _amount(self, received_bytes: int) -> str:
+        megabytes = received_bytes / 1e6
+        if self._megabytes is None:
+            return f", {megabytes:.0f} MB"
+        share = min(1.0, megabytes / self._megabytes)
+        text = f", {megabytes:.0f} of about {self._megabytes} MB ({share:.0%})"
+        seconds = self._clock() - self._began
+        rate = (received_bytes - self._before_bytes) / seconds if seconds > 0 else 0
+        left = self._megabytes * 1e6 - received_bytes
+        return f"{text}, {left / rate:.0f} s left" if rate > 0 and left > 0 else text
+
+
+def _bytes_in(folder: pathlib.Path) -> int:
+    """Returns the size of the jars in a folder, whole or partly fetched."""
+    total = 0
+    for file in folder.rglob("*.jar*"):
+        with contextlib.suppress(FileNotFoundError):  # a part has just become whole
+            total += file.stat().st_size
+    return total
 
 
 def last_problem(lines: Sequence[str]) -> str:
@@ -128,16 +196,27 @@ def last_problem(lines: Sequence[str]) -> str:
     return "Ivy said nothing"
 
 
-def _command(description: pathlib.Path, cache: pathlib.Path, target: pathlib.Path) -> Sequence[str]:
-    jar = _ivy_jar()
+def _command(work: pathlib.Path) -> Sequence[str]:
     java = find_java(os.environ)
     settings = os.environ.get(SETTINGS_VARIABLE)
     return [
-        *(str(java.path), *_NETWORK, "-jar", str(jar)),
+        *(str(java.path), *_NETWORK, *proxy_options(urllib.request.getproxies())),
+        *("-jar", str(_ivy_jar())),
         *(("-settings", settings) if settings else ()),
-        *("-ivy", str(description), "-confs", "default", "-cache", str(cache)),
-        *("-retrieve", f"{target}/{_PATTERN}"),
+        *("-ivy", str(work / "ivy.xml"), "-confs", "default", "-cache", str(work / "cache")),
+        *("-retrieve", f"{work / 'jars'}/{_PATTERN}"),
     ]
+
+
+def proxy_options(proxies: Mapping[str, str]) -> list[str]:
+    """Returns the options that give Java the proxies which other programs take from variables."""
+    options = []
+    for scheme in ("http", "https"):
+        parts = urllib.parse.urlsplit(proxies.get(scheme, ""))
+        if parts.hostname:
+            port = parts.port or _PROXY_PORT
+            options += [f"-D{scheme}.proxyHost={parts.hostname}", f"-D{scheme}.proxyPort={port}"]
+    return options
 
 
 def _ivy_jar() -> pathlib.Path:
@@ -170,9 +249,12 @@ def _run(command: Sequence[str], lock: int, progress: Progress) -> int:
         pass_fds=(lock,),
     ) as process:
         assert process.stdout is not None
+        telling = supervision.Loop("jars", progress.tell)
         try:
             for line in process.stdout:
                 progress.read(line)
             return process.wait()
         finally:
+            telling.stop()
+            telling.join()
             process.kill()  # matters when this was interrupted; otherwise it has ended

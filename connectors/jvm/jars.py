@@ -36,12 +36,14 @@ class JarSet:
         coordinates: `organisation:module:version` of each, optionally with `:classifier`.
         transitive: Whether their dependencies belong to the set.
         is_pinned: Whether each of its files must have a checksum in `jars.sha256`.
+        megabytes: About how large they are together; None if that is not known in advance.
     """
 
     name: str
     coordinates: tuple[str, ...]
     transitive: bool
     is_pinned: bool = False
+    megabytes: int | None = None
 
     @property
     def directory_name(self) -> str:
@@ -61,6 +63,7 @@ KAFKA = JarSet(
     ("org.apache.kafka:kafka_2.13:4.1.2", "org.slf4j:slf4j-simple:1.7.36"),
     transitive=True,
     is_pinned=True,
+    megabytes=45,
 )
 """A whole broker, and the small logger without which it would log nothing."""
 
@@ -76,6 +79,7 @@ SPARK = JarSet(
     ),
     transitive=False,
     is_pinned=True,
+    megabytes=72,
 )
 """What Spark's wheel lacks; everything these depend on is in the wheel."""
 
@@ -93,6 +97,7 @@ KAFKA_CONNECT = JarSet(
     ),
     transitive=True,
     is_pinned=True,
+    megabytes=78,
 )
 """A Kafka Connect worker with Iceberg's sink, whose tables the demo adopts."""
 
@@ -103,6 +108,7 @@ STORES = {
         ("org.apache.iceberg:iceberg-aws-bundle:1.11.0",),
         transitive=False,
         is_pinned=True,
+        megabytes=64,
     ),
     "gs": JarSet(
         "gs",
@@ -202,7 +208,8 @@ def fetch(jars: JarSet, cache: pathlib.Path, report: Report) -> pathlib.Path:
 
 
 def _fetch(jars: JarSet, target: pathlib.Path, lock: int, report: Report) -> None:
-    report(f"{jars.name}: fetching the jars into {target.parent} (only the first time)")
+    size = f", about {jars.megabytes} MB" if jars.megabytes is not None else ""
+    report(f"{jars.name}: fetching the jars{size} into {target.parent} (only the first time)")
     work = target.with_suffix(".partial")
     shutil.rmtree(work / "jars", ignore_errors=True)  # copies; Ivy's cache beside it stays
     found = ivy.retrieve(
@@ -212,6 +219,7 @@ def _fetch(jars: JarSet, target: pathlib.Path, lock: int, report: Report) -> Non
         work=work,
         lock=lock,
         report=report,
+        megabytes=jars.megabytes,
     )
     if jars.is_pinned:
         check(found, checksums())

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable
 
 from seamline.connectors.jvm import jars
+from seamline.connectors.jvm.ivy import Report
 from seamline.connectors.jvm.java import Java, find_java
 from seamline.connectors.protocols.deadlines import Compute, at_once
 from seamline.connectors.spark import class_archive
@@ -62,11 +63,14 @@ def spark_engine(config: Config, compute: Compute = at_once) -> SparkEngine | No
     return engine
 
 
-def settings(config: Config, *, is_brief: bool = False) -> SparkSettings:
+def settings(
+    config: Config, report: Report = _LOG.info, *, is_brief: bool = False
+) -> SparkSettings:
     """Returns the settings of a Spark that is started here.
 
     Args:
         config: The configuration.
+        report: Takes progress of fetching jars.
         is_brief: Whether it works for less than a minute: then its Java compiles code quickly, not
             well.
 
@@ -81,7 +85,7 @@ def settings(config: Config, *, is_brief: bool = False) -> SparkSettings:
     if config.spark.packages:
         conf[_PACKAGES] = _with(jars.spark_packages(stores), conf.get(_PACKAGES, ""))
     else:
-        files = jars.spark_jars(_LOG.info, stores)
+        files = jars.spark_jars(report, stores)
     made = SparkSettings(
         master=config.spark.master,
         driver_memory=config.spark.driver_memory,

@@ -20,6 +20,7 @@ from seamline.connectors.files import make_folder
 from seamline.errors import INTERNAL_ERROR, SeamlineError
 from seamline.gateway import process
 from seamline.gateway.app.server import named_state_errors
+from seamline.gateway.cli import progress
 from seamline.gateway.process import ProcessIdentity
 
 Work = Callable[[Callable[[str], None], Callable[[], None]], None]
@@ -66,7 +67,7 @@ def start(work: Work, directory: pathlib.Path) -> Detached | None:
     if pid:
         for descriptor in (sink, source, tell):
             os.close(descriptor)
-        with process.interrupted_by_signals():
+        with process.interrupted_by_signals(), progress.shown("starting the gateway"):
             return _wait(pid, reader, directory)
     os.close(reader)
     os.setsid()

@@ -8,13 +8,14 @@ import json
 import os
 import pathlib
 import shlex
-import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, TypeVar
 
 import click
 
 from seamline.errors import LOCAL_STACK_DOWN, SeamlineError
+from seamline.gateway.cli import progress
 from seamline.gateway.config.file_locations import local_state_directory
 from seamline.gateway.dev.local.stack import LocalStack, StackStatus
 from seamline.gateway.process import interrupted_by_signals
@@ -47,8 +48,8 @@ def up(directory: pathlib.Path | None, kafka_port: int | None, foreground: bool)
     """Start the stack, unless it is already running."""
     stack = _stack(directory)
     with interrupted_by_signals():
-        with _progress() as report:
-            status = stack.up(report, kafka_port)
+        with progress.shown("starting") as line:
+            status = stack.up(line.report, kafka_port)
         try:
             click.echo(_how_to_connect(status, foreground=foreground))
             if foreground:
@@ -122,9 +123,30 @@ def produce(
     from seamline.gateway.dev.local import records
 
     records.make_topic(servers, name, partitions)
-    count = records.produce_lines(servers, name, file, key)
+    lines = Counted(file)
+    with contextlib.nullcontext() if file.isatty() else progress.shown(doing=lines.doing):
+        count = records.produce_lines(servers, name, lines, key)
     plural = "" if count == 1 else "s"
     click.echo(f"{count:,} record{plural} acknowledged in topic {name} on {servers}")
+
+
+class Counted:
+    """Lines of a file, and how many of them have been read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._began = time.monotonic()
+        self._read = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._file:
+            self._read += 1
+            yield line
+
+    def doing(self) -> tuple[str, float]:
+        """See `progress.Doing`."""
+        seconds = time.monotonic() - self._began
+        return f"{self._read:,} lines produced, {self._read / max(seconds, 1):,.0f}/s", seconds
 
 
 def _servers(directory: pathlib.Path | None) -> str:
@@ -170,16 +192,3 @@ def _how_to_connect(status: StackStatus, *, foreground: bool) -> str:
 
 def _say(line: str) -> None:
     click.echo(line, err=True)
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Reports on stderr: on a terminal one line that is overwritten, else a line per report."""
-    if not sys.stderr.isatty():
-        yield _say
-        return
-    clear = "\r\x1b[2K"
-    try:
-        yield lambda line: click.echo(clear + line, nl=False, err=True)
-    finally:
-        click.echo(clear, nl=False, err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from seamline.connectors.jvm.jars import STORES
+from seamline.gateway.cli import progress
 
 
 @click.command()
@@ -25,5 +26,6 @@ def prepare(stores: tuple[str, ...]) -> None:
 
     from seamline.connectors.spark import class_archive
 
-    class_archive.prepare(lambda text: click.echo(text, err=True), stores)
+    with progress.shown("preparing Spark") as line:
+        class_archive.prepare(line.report, stores)
     click.echo("ready", err=True)

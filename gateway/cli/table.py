@@ -12,7 +12,7 @@ import click
 from seamline.connectors import supervision
 from seamline.errors import NOT_A_UNIFIED_TABLE, SeamlineError
 from seamline.gateway.catalogs.connections import Connections
-from seamline.gateway.cli import adopting
+from seamline.gateway.cli import adopting, progress
 from seamline.gateway.cli.options import (
     Duration,
     config_options,
@@ -74,7 +74,8 @@ def create(
         columns=tables.parse_fields(text_of(columns)) if columns else None,
         **{"cluster": connections.config.default_cluster, **options_of(options)},
     )
-    created = tables.create(connections, definition, no_deadline())
+    with progress.shown(f"creating {name} over topic {definition.topic}"):
+        created = tables.create(connections, definition, no_deadline())
     inferred = created.inferred
     if inferred is not None:
         bad = f", {inferred.bad} of them not objects" if inferred.bad else ""

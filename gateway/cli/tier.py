@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import importlib.util
 import logging
 import signal
 import sys
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from seamline.connectors import supervision
 from seamline.errors import SeamlineError
 from seamline.gateway import process
 from seamline.gateway.catalogs.connections import Connections
+from seamline.gateway.cli import progress
 from seamline.gateway.cli.options import (
     LOG_FORMAT,
     PORT,
@@ -29,6 +27,7 @@ from seamline.gateway.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from seamline.gateway.cli.progress import ProgressLine
     from seamline.gateway.names import TableName
     from seamline.gateway.tiering.application import TieringApplication
     from seamline.gateway.tiering.progress import Progress
@@ -39,7 +38,8 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "spark", "local")
 BRIEF_OFFSETS_MAX = 1_000_000
 """Offsets that Spark tiers before code that Java compiles well would be worth the compilation."""
-_QUIET_S = 5.0
+_LOGGED_EVERY_S = 30.0
+"""Seconds after which a step is logged again where nobody watches."""
 
 
 @click.command()
@@ -63,7 +63,7 @@ _QUIET_S = 5.0
     "--engine",
     type=click.Choice(ENGINES),
     help="What writes batches: Spark, this process (local), or whichever suits a batch (auto). "
-    "Spark where PySpark is installed, else local, unless given.",
+    "Unless given: Spark where spark.remote names one, local without PySpark, else auto.",
 )
 @click.option(
     "--metrics-port", type=PORT, help="Serve Prometheus metrics, and /healthz, on this port."
@@ -96,31 +96,34 @@ def tier(
     """Move the tail of each TABLE's topic into the table."""
     if verbose:
         logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
-    connections = Connections(load_config(config_file, settings).config)
-    names = [table_of(text, connections) for text in tables]
-    look_at(names, connections)
-    from seamline.gateway.tiering.application import TieringApplication
+    quiet_s = progress.REPEATED_AFTER_S if sys.stderr.isatty() else _LOGGED_EVERY_S
+    with progress.shown("opening the tables", repeated_after_s=quiet_s) as line:
+        connections = Connections(load_config(config_file, settings).config)
+        names = [table_of(text, connections) for text in tables]
+        look_at(names, connections)
+        from seamline.gateway.tiering.application import TieringApplication
 
-    opened = _tables(engine, connections, names if once else (), verbose=verbose)
-    application = TieringApplication(opened, records_max=max_records)
-    stop_on_signals(application)
-    server = None
-    if metrics_port is not None:
-        from seamline.gateway.tiering.server import serve_metrics
+        opened = _tables(engine, connections, names if once else (), line, verbose=verbose)
+        application = TieringApplication(opened, records_max=max_records)
+        line.doing = functools.partial(doing, application)
+        line.report("")
+        stop_on_signals(application)
+        server = None
+        if metrics_port is not None:
+            from seamline.gateway.tiering.server import serve_metrics
 
-        server = serve_metrics(application, metrics_host, metrics_port, unhealthy_after)
-    try:
-        failures = application.run(
-            names,
-            interval_s=None if once else interval,
-            report=show_step,
-            watch=show_stage if sys.stderr.isatty() else None,
-        )
-    finally:
-        if server is not None:
-            server.shutdown()
-        opened.close()
-        connections.close()
+            server = serve_metrics(application, metrics_host, metrics_port, unhealthy_after)
+        try:
+            failures = application.run(
+                names,
+                interval_s=None if once else interval,
+                report=lambda *step: show_step(line.print, *step),
+            )
+        finally:
+            if server is not None:
+                server.shutdown()
+            opened.close()
+            connections.close()
     if once and application.is_stopping:
         raise click.Abort
     if once and failures:  # each was reported as it occurred
@@ -128,25 +131,40 @@ def tier(
 
 
 def _tables(
-    engine: str | None, connections: Connections, once: Sequence[TableName], *, verbose: bool
+    engine: str | None,
+    connections: Connections,
+    once: Sequence[TableName],
+    line: ProgressLine,
+    *,
+    verbose: bool,
 ) -> LocalTables | SparkTables | AutoTables:
     """Returns what opens tables for an engine; those that are tiered once may be few records."""
     from seamline.gateway.tiering import tables
 
     def start() -> Any:
-        click.echo("starting Spark …", err=True)
         is_brief = bool(once) and tables.waiting(connections, once) <= BRIEF_OFFSETS_MAX
-        with clocked("starting Spark", is_shown=sys.stderr.isatty()):
-            return tables.start_spark(connections, verbose=verbose, is_brief=is_brief)
+        try:
+            return tables.start_spark(connections, line.report, verbose=verbose, is_brief=is_brief)
+        finally:
+            line.report("")
 
-    has_spark = importlib.util.find_spec("pyspark") is not None
     if engine is None:
-        engine = "spark" if has_spark else "local"
+        engine = default_engine(connections)
     if engine == "local":
         return tables.LocalTables(connections)
     if engine == "auto":
         return tables.AutoTables(connections, start)
     return tables.SparkTables(connections, start())
+
+
+def default_engine(connections: Connections) -> str:
+    """Returns what writes batches unless it is given.
+
+    A Spark that runs anyway writes all; one that has to be started, only what is worth the start.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        return "local"
+    return "auto" if connections.config.spark.remote is None else "spark"
 
 
 def stop_on_signals(application: TieringApplication) -> None:
@@ -162,53 +180,43 @@ def stop_on_signals(application: TieringApplication) -> None:
     process.tell_of_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), stop)
 
 
-@contextlib.contextmanager
-def clocked(what: str, *, is_shown: bool, every_s: float = _QUIET_S) -> Iterator[None]:
-    """Prints from time to time how long the block has been running, if that is to be shown."""
-    began_at, ended = time.monotonic(), threading.Event()
-
-    def tell() -> None:
-        while not ended.wait(every_s):
-            click.echo(f"{what}, {time.monotonic() - began_at:.0f} s", err=True)
-
-    if is_shown:
-        supervision.start("clock", tell)
-    try:
-        yield
-    finally:
-        ended.set()
+def doing(application: TieringApplication) -> tuple[str, float]:
+    """Returns what the steps of all tables are doing and how far they are; see `progress.Doing`."""
+    running = [p for p in list(application.progress.values()) if p.stage is not None]
+    if not running:
+        return "", 0.0
+    return "; ".join(map(stage_text, running)), max(p.step_s for p in running)
 
 
-def show_stage(progress: Progress) -> None:
-    """Prints what a step is doing and how far it is, unless it has only begun."""
+def stage_text(progress: Progress) -> str:
+    """Returns what a step is doing, and how far it is where Spark says so."""
     stage = progress.stage
-    if stage is not None and progress.step_s >= _QUIET_S:
-        offsets = f" {stage.offsets:,} offsets" if stage.offsets else ""
-        tasks = f", {stage.done:,} of {stage.tasks:,} tasks" if stage.tasks else ""
-        click.echo(
-            f"{progress.table}: {stage.name}{offsets}{tasks}, {progress.step_s:.0f} s", err=True
-        )
+    if stage is None:
+        return ""
+    parts = [f"{stage.name} {stage.offsets:,} offsets" if stage.offsets else stage.name]
+    if stage.tasks:
+        parts.append(f"{stage.done:,} of {stage.tasks:,} tasks")
+    return f"{progress.table}: {', '.join(parts)}"
 
 
-def show_step(progress: Progress, step: Step | SeamlineError, seconds: float) -> None:
+def show_step(
+    show: Callable[[str], None], progress: Progress, step: Step | SeamlineError, seconds: float
+) -> None:
     """Prints one line per step, but only one line while a table is idle."""
     from seamline.seam.tiering import Outcome
 
     if isinstance(step, SeamlineError):
-        click.echo(f"error: {progress.table}: {step}", err=True)
+        show(f"error: {progress.table}: {step}")
     elif step.outcome is Outcome.ROWS:
         rate = step.offsets / seconds if seconds else 0
-        click.echo(
+        left = f", about {step.lag / rate:,.0f} s left" if rate and step.lag else ""
+        show(
             f"{progress.table}: {step.offsets:,} offsets in {seconds:.1f} s "
-            f"({rate:,.0f}/s), lag {step.lag:,}",
-            err=True,
+            f"({rate:,.0f}/s), lag {step.lag:,}{left}",
         )
     elif step.outcome is Outcome.EVOLVED:
-        click.echo(f"{progress.table}: {'; '.join(map(str, step.changes))}", err=True)
+        show(f"{progress.table}: {'; '.join(map(str, step.changes))}")
     elif step.outcome is Outcome.PROGRESS:
-        click.echo(
-            f"{progress.table}: {step.offsets:,} offsets without rows, lag {step.lag:,}", err=True
-        )
+        show(f"{progress.table}: {step.offsets:,} offsets without rows, lag {step.lag:,}")
     elif progress.steps == 0:
-        click.echo(f"{progress.table}: nothing to tier", err=True)
-    sys.stderr.flush()
+        show(f"{progress.table}: nothing to tier")

@@ -23,8 +23,6 @@ from seamline.errors import PORT_TAKEN, SeamlineError
 from seamline.gateway.config.model import Config
 from seamline.gateway.doctor.findings import Finding, Level, of_error, ok, skipped, warning, wrong
 
-MEGABYTES = {"kafka": 45, "spark": 72}
-"""Approximate download sizes; those of the object stores' bundles are not known in advance."""
 _ROOM_BYTES_MIN = 1 << 30
 _ANSWER_S = 3.0
 
@@ -58,7 +56,7 @@ def jar_sets(config: Config | None) -> Iterator[Finding]:
 def _jar_set(jar_set: JarSet, cache: pathlib.Path, why: str) -> Finding:
     folder = cache / jar_set.directory_name
     if not folder.is_dir():
-        size = f"about {MEGABYTES[jar_set.name]} MB" if jar_set.name in MEGABYTES else "once"
+        size = f"about {jar_set.megabytes} MB" if jar_set.megabytes is not None else "once"
         return Finding(
             Level.SKIPPED,
             f"jars of {jar_set.name} are not in {cache}: {why}, and downloads them ({size})",

@@ -8,7 +8,6 @@ a step of each table last succeeded.
 
 from __future__ import annotations
 
-import functools
 import logging
 import secrets
 import threading
@@ -43,9 +42,6 @@ _DICE = secrets.SystemRandom()
 
 Report = Callable[[Progress, Step | SeamlineError, float], None]
 """(progress, what the step did, seconds it took)"""
-
-Watch = Callable[[Progress], None]
-"""(progress of a step that runs)"""
 
 
 @runtime_checkable
@@ -96,7 +92,6 @@ class TieringApplication:
         *,
         interval_s: float | None,
         report: Report,
-        watch: Watch | None = None,
     ) -> list[SeamlineError]:
         """Tiers the tables.
 
@@ -105,12 +100,11 @@ class TieringApplication:
             interval_s: Seconds between checks of an idle table; None tiers what is in the log and
                 stops.
             report: Called after every step of every table.
-            watch: Called every five seconds while a step runs.
 
         Returns:
             Why tables could not be tiered to their ends, when `interval_s` is None.
         """
-        measuring = Loop("tier-backlog", lambda: self.measure(names, watch))
+        measuring = Loop("tier-backlog", lambda: self.measure(names))
         for name in dict.fromkeys(names):
             self.progress[name.display] = Progress(name.display)
             self._loops[name.display] = self._loop(name, interval_s, report)
@@ -122,7 +116,7 @@ class TieringApplication:
         errors = [progress.last_error for progress in self.progress.values()]
         return [error for error in errors if error is not None]
 
-    def measure(self, names: Sequence[TableName], watch: Watch | None = None) -> float:
+    def measure(self, names: Sequence[TableName]) -> float:
         """Measures what waits of each table, and how far its batch is; returns when to do it again.
 
         What cannot be measured keeps its last value, whose age the metrics show.
@@ -134,8 +128,6 @@ class TieringApplication:
             stage, backlog_of = progress.stage, progress.backlog_of
             if stage is not None and isinstance(self._tables, CountsTasks):
                 stage.count(*self._tables.tasks(name))
-            if watch is not None and stage is not None:
-                supervision.attempt("tier-watch", functools.partial(watch, progress))
             if backlog_of is not None:
                 deadline = StatementDeadline(_MEASURE_EVERY_S)
                 try:

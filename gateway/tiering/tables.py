@@ -12,6 +12,7 @@ from seamline.connectors.config import ClusterConfig
 from seamline.connectors.duckdb.tiering import LocalTierTable
 from seamline.connectors.files import is_full
 from seamline.connectors.iceberg.tables.catalog import IcebergCatalog, IcebergTable
+from seamline.connectors.jvm.ivy import Report
 from seamline.connectors.machine import cores
 from seamline.connectors.protocols.cold_tables import TierTable
 from seamline.connectors.protocols.deadlines import NoDeadline
@@ -55,13 +56,20 @@ class Tables(Protocol):
 
 
 @interrupted_by_signals()
-def start_spark(connections: Connections, *, verbose: bool = False, is_brief: bool = False) -> Any:
+def start_spark(
+    connections: Connections,
+    report: Report = _LOG.info,
+    *,
+    verbose: bool = False,
+    is_brief: bool = False,
+) -> Any:
     """Opens a Spark session for tiering and maintenance: remote if configured, else in-process.
 
     SIGTERM during the start aborts it, like Ctrl-C.
 
     Args:
         connections: The connections, for their configuration.
+        report: Takes progress.
         verbose: Whether a Spark in this process logs; its failures are always raised.
         is_brief: Whether it works for less than a minute; see `settings`.
 
@@ -70,9 +78,11 @@ def start_spark(connections: Connections, *, verbose: bool = False, is_brief: bo
     """
     config = connections.config
     if config.spark.remote is not None:
+        report("connecting to Spark")
         with named_errors(NoDeadline()):
             return open_session(config.spark.remote)
-    made = settings(config, is_brief=is_brief)
+    made = settings(config, report, is_brief=is_brief)
+    report(f"starting Spark {config.spark.master}")
     try:
         spark = submission.start_interruptibly(made, is_quiet=not verbose)
     except ImportError:

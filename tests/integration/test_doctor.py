@@ -160,9 +160,7 @@ def test_tables_say_what_statements_over_them_would(stack: Stack, tmp_path: path
 
 
 def test_jars_are_as_large_as_is_said() -> None:
-    from seamline.gateway.doctor.machine import MEGABYTES
-
     for wanted in (jars.KAFKA, jars.SPARK):
         folder = jars.fetch(wanted, jars.cache_directory(os.environ), print)
         size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
-        assert MEGABYTES[wanted.name] == pytest.approx(size, rel=0.1)
+        assert wanted.megabytes == pytest.approx(size, rel=0.1)

@@ -9,7 +9,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seamline.connectors.jvm.ivy import Progress, last_problem, module_description
+from seamline.connectors.jvm.ivy import (
+    Progress,
+    last_problem,
+    module_description,
+    proxy_options,
+)
 
 NOT_FOUND = """\
 :: problems summary ::
@@ -53,7 +58,7 @@ def test_progress_counts_what_was_found_and_what_has_arrived() -> None:
     progress.read("downloading somewhere ...\n")
     progress.read("...... (46803kB)\n")
     progress.read("\t[SUCCESSFUL ] org.example#tool1;1.0!tool1.jar (598ms)\n")
-    assert said == ["kafka: looking up dependencies, 10 found", "kafka: 1 of 12 jars"]
+    assert said == ["kafka: looking up dependencies, 10 found", "kafka: 1 of 12 jars, 0 MB"]
 
 
 def test_progress_counts_jars_of_an_earlier_try() -> None:
@@ -61,7 +66,32 @@ def test_progress_counts_jars_of_an_earlier_try() -> None:
     progress = Progress("kafka", said.append, done=1)
     for line in ("found a", "found b", "[SUCCESSFUL ] b"):
         progress.read(line)
-    assert said == ["kafka: 2 of 2 jars"]
+    assert said == ["kafka: 2 of 2 jars, 0 MB"]
+
+
+def test_progress_says_how_much_has_been_fetched_and_how_long_the_rest_takes() -> None:
+    said: list[str] = []
+    now, received = 0.0, 5_000_000
+    progress = Progress(
+        "kafka",
+        said.append,
+        received_bytes=lambda: received,
+        megabytes=45,
+        clock=lambda: now,
+    )
+    progress.tell()
+    for number in range(3):
+        progress.read(f"found {number}")
+    now = 10.0
+    progress.read("downloading somewhere ...")
+    now, received = 12.0, 13_000_000
+    progress.tell()
+    now, received = 18.0, 45_200_000
+    progress.read("[SUCCESSFUL ] a")
+    assert said == [
+        "kafka: 0 of 3 jars, 13 of about 45 MB (29%), 8 s left",
+        "kafka: 1 of 3 jars, 45 of about 45 MB (100%)",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -79,3 +109,14 @@ def test_progress_counts_jars_of_an_earlier_try() -> None:
 )
 def test_last_problem_is_the_line_that_says_what_went_wrong(output: str, problem: str) -> None:
     assert last_problem(output.splitlines()) == problem
+
+
+def test_java_gets_the_proxies_that_other_programs_use() -> None:
+    proxies = {"https": "http://proxy.example:3128", "http": "http://other.example", "no": "x"}
+    assert proxy_options(proxies) == [
+        "-Dhttp.proxyHost=other.example",
+        "-Dhttp.proxyPort=8080",
+        "-Dhttps.proxyHost=proxy.example",
+        "-Dhttps.proxyPort=3128",
+    ]
+    assert proxy_options({}) == []

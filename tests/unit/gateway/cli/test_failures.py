@@ -115,7 +115,9 @@ def test_serving_on_a_full_disk_is_named(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.one_in(test=2)
-@pytest.mark.parametrize("command", [["tier", "plain", "--once"], ["table", "maintain", "plain"]])
+@pytest.mark.parametrize(
+    "command", [["tier", "plain", "--once", "--engine", "spark"], ["table", "maintain", "plain"]]
+)
 @pytest.mark.prove
 def test_a_java_that_is_too_old_is_named(command: list[str], tmp_path: pathlib.Path) -> None:
     file = with_table(tmp_path)
@@ -129,7 +131,7 @@ def test_a_signal_gives_the_start_of_spark_up(
     number: signal.Signals, tmp_path: pathlib.Path
 ) -> None:
     file = with_table(tmp_path)
-    command = programs.seamline("tier", "plain", "--config", str(file))
+    command = programs.seamline("tier", "plain", "--engine", "spark", "--config", str(file))
     log = tmp_path / "log"
     with programs.running(command, java(tmp_path, STARTING), log) as process:
         started = psutil.Process(process.pid)
@@ -139,4 +141,4 @@ def test_a_signal_gives_the_start_of_spark_up(
         psutil.wait_procs([child], 10)
         assert not programs.lives(child)
     said = log.read_text()
-    assert re.fullmatch(r"starting Spark …\n(WARNING.*\n)*canceled\n", said), said
+    assert re.fullmatch(r"starting Spark local\[[^]]*\]\n(WARNING.*\n)*canceled\n", said), said

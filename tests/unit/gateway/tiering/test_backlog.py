@@ -7,9 +7,7 @@ a batch hangs while records arrive, and its metrics and health are asked for.
 
 from __future__ import annotations
 
-import dataclasses
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -21,7 +19,7 @@ from support.waiting import wait_until
 
 from seamline.connectors.protocols.cold_tables import TierTable
 from seamline.connectors.protocols.hot_logs import HotLog
-from seamline.gateway.cli.tier import clocked, show_stage
+from seamline.gateway.cli.tier import doing
 from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.names import TableName
 from seamline.gateway.tiering.application import TieringApplication
@@ -161,20 +159,15 @@ def test_lag_is_told_as_it_is_while_a_batch_hangs(capsys: pytest.CaptureFixture[
         still = application.health(0.0)
         assert still[0] is False
         assert still[1]["tables"][NAME.display]["stage"] == "reading, decoding and writing"
-        doing = application.progress[NAME.display].stage
-        assert doing is not None
-        before = doing.moved_at
+        stage = application.progress[NAME.display].stage
+        assert stage is not None
+        before = stage.moved_at
         tables.done = 5  # it goes on, however long it takes
-        running: list[Progress] = []
-        application.measure([NAME], running.append)
-        show_stage(dataclasses.replace(*running, step_since=time.monotonic()))
-        assert not capsys.readouterr().err, "it has only begun"
-        show_stage(dataclasses.replace(*running, step_since=time.monotonic() - 60))
-        stage = f"{NAME.display}: reading, decoding and writing 1 offsets, 5 of 10 tasks, "
-        shown = capsys.readouterr().err
-        assert shown.startswith(stage)
-        assert int(shown.removeprefix(stage).removesuffix(" s\n")) >= 60
-        assert doing.moved_at > before
+        application.measure([NAME])
+        said, seconds = doing(application)
+        assert said == f"{NAME.display}: reading, decoding and writing 1 offsets, 5 of 10 tasks"
+        assert seconds > 0
+        assert stage.moved_at > before
     finally:
         tables.go_on.set()
         application.stop()
@@ -182,19 +175,6 @@ def test_lag_is_told_as_it_is_while_a_batch_hangs(capsys: pytest.CaptureFixture[
     assert not thread.is_alive()
     application.measure([NAME])
     assert metric(application, "step_seconds") == 0
-
-
-def test_a_terminal_shows_how_long_something_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = []
-
-    def is_shown() -> bool:
-        shown.append(capsys.readouterr().err)
-        return "starting Spark, 0 s\n" in "".join(shown)
-
-    with clocked("starting Spark", is_shown=True, every_s=0.01):
-        wait_until(is_shown)
-    with clocked("starting Spark", is_shown=False, every_s=0.0):
-        pass
 
 
 def test_the_age_of_a_backlog_that_cannot_be_measured_grows() -> None:
